@@ -1,0 +1,180 @@
+"""Every error that Recollect raises on purpose.
+
+RecollectError                  code, message, advice, exit status
+├── InvalidInput                what the caller gave can't be used
+│   ├── ContentTooLarge
+│   └── UnknownTime             a phrase of time that nobody understands
+├── NotFound
+│   ├── MemoryNotFound
+│   ├── ScopeNotFound
+│   └── JobNotFound
+├── Conflict                    the thing exists already, or is in use
+├── Refused                     understood, but not allowed as asked
+├── SettingsError               a key or a value in a setting's source
+├── StoreError                  the database
+│   ├── StoreBusy               another process holds it for too long
+│   ├── StoreFull               no room on the disk
+│   ├── StoreReadOnly
+│   ├── StoreDamaged
+│   └── SchemaTooNew            written by a newer Recollect
+└── ModelError                  an embedding model
+    ├── ModelMissing
+    ├── ModelBroken
+    └── ModelPullFailed
+"""
+
+from __future__ import annotations
+
+
+class RecollectError(Exception):
+    """Base of the tree. `advice` says what the person can do about it."""
+
+    code = "RECOLLECT_ERROR"
+    exit_status = 1
+
+    def __init__(self, message: str, *, advice: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.advice = advice
+
+    def __str__(self) -> str:
+        return f"{self.message} {self.advice}".strip()
+
+
+class InvalidInput(RecollectError):
+    """The caller's value can't be used; nothing was written."""
+
+    code = "INVALID_INPUT"
+    exit_status = 2
+
+
+class ContentTooLarge(InvalidInput):
+    """The text is beyond what one call may store."""
+
+    code = "CONTENT_TOO_LARGE"
+
+
+class UnknownTime(InvalidInput):
+    """The phrase names no time that could be understood."""
+
+    code = "UNKNOWN_TIME"
+
+
+class NotFound(RecollectError):
+    """Nothing of that name is visible to the caller."""
+
+    code = "NOT_FOUND"
+    exit_status = 3
+
+
+class MemoryNotFound(NotFound):
+    """No memory with that id is visible to the caller."""
+
+    code = "MEMORY_NOT_FOUND"
+
+    def __init__(self, memory_id: str) -> None:
+        super().__init__(
+            f"There is no memory {memory_id!r}.", advice="`recollect list` shows the ids that there are."
+        )
+        self.memory_id = memory_id
+
+
+class ScopeNotFound(NotFound):
+    """No scope of that name."""
+
+    code = "SCOPE_NOT_FOUND"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            f"There is no scope {name!r}.", advice="`recollect scopes list` shows the ones that there are."
+        )
+        self.name = name
+
+
+class JobNotFound(NotFound):
+    """No job with that id."""
+
+    code = "JOB_NOT_FOUND"
+
+
+class Conflict(RecollectError):
+    """The thing exists already, or something still depends on it."""
+
+    code = "CONFLICT"
+    exit_status = 4
+
+
+class Refused(RecollectError):
+    """Understood, but not allowed as asked."""
+
+    code = "REFUSED"
+    exit_status = 5
+
+
+class SettingsError(RecollectError):
+    """A setting's key or value is wrong; the message names key and source."""
+
+    code = "SETTINGS_ERROR"
+    exit_status = 6
+
+
+class StoreError(RecollectError):
+    """The database failed."""
+
+    code = "STORE_ERROR"
+    exit_status = 7
+
+
+class StoreBusy(StoreError):
+    """Another process held the database for longer than the busy timeout."""
+
+    code = "STORE_BUSY"
+
+
+class StoreFull(StoreError):
+    """No room is left for the database; nothing was written."""
+
+    code = "STORE_FULL"
+
+
+class StoreReadOnly(StoreError):
+    """The database or its folder can't be written."""
+
+    code = "STORE_READ_ONLY"
+
+
+class StoreDamaged(StoreError):
+    """The database file is not what it should be."""
+
+    code = "STORE_DAMAGED"
+
+
+class SchemaTooNew(StoreError):
+    """A newer Recollect wrote this file; opening it could lose what it knows."""
+
+    code = "SCHEMA_TOO_NEW"
+
+
+class ModelError(RecollectError):
+    """An embedding model failed."""
+
+    code = "MODEL_ERROR"
+    exit_status = 8
+
+
+class ModelMissing(ModelError):
+    """The model was never pulled."""
+
+    code = "MODEL_MISSING"
+
+
+class ModelBroken(ModelError):
+    """The model's files are there but can't be used."""
+
+    code = "MODEL_BROKEN"
+
+
+class ModelPullFailed(ModelError):
+    """The model could not be fetched or turned into what we run."""
+
+    code = "MODEL_PULL_FAILED"

@@ -1,0 +1,32 @@
+"""What turns text into vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Matrix = npt.NDArray[np.float32]
+
+
+class Embedder(Protocol):
+    """Texts in, unit vectors out. Contract: recollect.testing.embedder_contract."""
+
+    @property
+    def name(self) -> str:
+        """Which model, and in which form; vectors of two names are never compared."""
+
+    @property
+    def dimensions(self) -> int:
+        """Length of every vector. May load the model; raises ModelMissing, ModelBroken."""
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        """One unit row a text, in order. Long texts count whole, not only their beginning.
+
+        Raises ModelMissing, ModelBroken.
+        """
+
+    async def embed_query(self, text: str) -> Matrix:
+        """One row, for a question. Raises ModelMissing, ModelBroken."""
