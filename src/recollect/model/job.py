@@ -1,0 +1,43 @@
+"""Work that outlives the call that asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+
+class JobState(StrEnum):
+    """Waiting and failed jobs are run when due; dead ones wait for a person."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One piece of work. `lease_until` is when another runner may take it from a silent one."""
+
+    id: str
+    name: str
+    created: datetime
+    due: datetime
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    state: JobState = JobState.WAITING
+    attempts: int = 0
+    most_attempts: int = 5
+    lease_owner: str | None = None
+    lease_until: datetime | None = None
+    finished: datetime | None = None
+    error: str | None = None
+    result: Mapping[str, Any] | None = None
+    key: str | None = None  # at most one waiting job of a key
+
+
+def backoff_seconds(attempts: int) -> float:
+    """How long to wait after the given number of failed attempts: 10 s, doubling, an hour at most."""
+    return min(3600.0, 10.0 * 2.0 ** max(0, attempts - 1))

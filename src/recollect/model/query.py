@@ -1,0 +1,92 @@
+"""What to look for, in a form that every store understands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from recollect.model.access import DEFAULT_AGENT
+from recollect.model.memory import Kind, Status
+
+Vector = npt.NDArray[np.float32]
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Conditions that all hold. An empty tuple or None is no condition; `viewer` always applies."""
+
+    viewer: str = DEFAULT_AGENT
+    scopes: tuple[str, ...] = ()
+    agents: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    statuses: tuple[Status, ...] = (Status.ACTIVE,)
+    tags: tuple[str, ...] = ()  # each of them, case-insensitive
+    topic: str | None = None  # case-insensitive
+    since: datetime | None = None  # occurred at or after
+    until: datetime | None = None  # occurred before
+    conversation: str | None = None
+    minimum_trust: float = 0.0
+    ids: tuple[str, ...] = ()
+
+
+class Order(StrEnum):
+    """How a listing is sorted; the id breaks ties."""
+
+    NEWEST = "newest"  # by occurred, latest first
+    OLDEST = "oldest"
+    IMPORTANT = "important"
+    USED = "used"
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """A question to the index. No lexemes: vectors alone; no vector: text alone."""
+
+    filter: Filter
+    lexemes: tuple[str, ...] = ()
+    vector: Vector | None = None
+    model: str | None = None  # which embedder made `vector`; only its vectors are compared
+    pool: int = 200  # how many of the best by text, and by vector, become candidates
+    neighbours: bool = True  # add the records next to the candidates in their conversations
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What the index offers: rows are candidates, aligned; nothing outside the filter is among them.
+
+    Everything a ranking needs, so that each store ranks alike: the engine fuses, the store only finds.
+    """
+
+    ids: list[str]
+    counts: npt.NDArray[np.int32]  # (candidates, lexemes): occurrences in each
+    lengths: Numbers  # lexemes in each
+    cosines: Numbers  # NaN where a record has no vector of that model
+    importance: Numbers
+    trust: Numbers
+    uses: Numbers
+    occurred: Numbers  # seconds since the epoch
+    conversations: list[str | None]
+    positions: npt.NDArray[np.int64]  # -1 where there is none
+    total: int  # records within the filter
+    average_length: float
+    frequencies: Mapping[str, int] = field(
+        default_factory=dict
+    )  # lexeme -> records within reach that have it
+    cosine_mean: float = 0.0  # over all vectors within the filter
+    cosine_deviation: float = 0.0
+    embedded: int = 0  # records within the filter that have a vector of that model
+    exact: bool = True  # False where an approximate index chose the vectors' candidates
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A stored record near a vector."""
+
+    id: str
+    cosine: float

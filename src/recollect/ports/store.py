@@ -1,0 +1,287 @@
+"""Where records live. Contract: recollect.testing.store_contract."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, Protocol
+
+from recollect.model.job import Job, JobState
+from recollect.model.link import Link, Relation
+from recollect.model.memory import Memory, Version
+from recollect.model.query import Candidates, Filter, Neighbour, Order, Search, Vector
+from recollect.model.scope import Scope
+
+
+class Capability(StrEnum):
+    """What a store can do; known after open()."""
+
+    FULL_TEXT = "full_text"
+    VECTORS = "vectors"
+    TRANSACTIONS = "transactions"
+    CHANGE_NOTICES = "change_notices"
+    ROW_SECURITY = "row_security"
+    ERASURE_PROOF = "erasure_proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Insert a memory, or replace the one of the same id; text, index and vector in one step.
+
+    `lexemes` is what full text finds it by. `vector` None leaves the record without one (and drops an old one).
+    `gist` is a hash of its content words: near-duplicates share it.
+    """
+
+    memory: Memory
+    lexemes: Sequence[str]
+    gist: str = ""
+    vector: Vector | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Revise:
+    """Replace the fields of an existing memory whose content is unchanged; index and vector stay."""
+
+    memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """Add a link, or replace the one of the same ends and relation."""
+
+    link: Link
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """Remove a link if it is there."""
+
+    origin: str
+    target: str
+    relation: Relation
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Keep an earlier version of a memory."""
+
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueue:
+    """Add a job; ignored when a waiting job has the same key."""
+
+    job: Job
+
+
+Change = Put | Revise | Connect | Disconnect | Keep | Enqueue
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What an erasure removed, place by place, and what a second look found left there (zeros)."""
+
+    ids: tuple[str, ...]
+    removed: Mapping[str, int]
+    remaining: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a check looked at."""
+
+    name: str
+    healthy: bool
+    detail: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFacts:
+    """What `status` and `doctor` tell about a store."""
+
+    kind: str
+    location: str
+    schema_version: int
+    bytes_used: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Records(Protocol):
+    """Memories, one by one and by filter. No method shows what the viewer may not see."""
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        """All or nothing; durable when it returns.
+
+        Raises Conflict when a Put's content hash is that of another active record of the same scope and agent,
+        MemoryNotFound when a Revise, Keep or Connect names a record that isn't there, ScopeNotFound when a Put's
+        scope doesn't exist, StoreFull, StoreBusy, StoreReadOnly.
+        """
+
+    async def get(self, memory_id: str, *, viewer: str) -> Memory:
+        """Of any status. Raises MemoryNotFound, also for what the viewer may not see."""
+
+    async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
+        """Those that exist and are visible; the others are absent."""
+
+    async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
+        """At most 10 visible ids that begin with `prefix`, so that people can type less."""
+
+    async def find(
+        self,
+        where: Filter,
+        *,
+        order: Order = Order.NEWEST,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> list[Memory]:
+        """A page in that order; `after` is the id that the page before ended with."""
+
+    async def count(self, where: Filter) -> int:
+        """How many match."""
+
+    async def tally(self, where: Filter, by: str) -> dict[str, int]:
+        """How many match for each value of `by`: kind, status, scope, tier, topic, agent, tag or embedded_by."""
+
+    async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
+        """Active or quarantined records of exactly that scope and agent that have these content hashes."""
+
+    async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
+        """Active records of exactly that scope and agent with these gists."""
+
+    async def touch(self, ids: Sequence[str], when: datetime) -> None:
+        """Count one use of each; ids that are gone are passed over."""
+
+    def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
+        """Everything that matches, in order of id, in bounded memory."""
+
+    async def erase(self, ids: Sequence[str]) -> Receipt:
+        """Remove records, versions, links, vectors, index rows and waiting jobs about them, then look again."""
+
+
+class Index(Protocol):
+    """Full text and vectors over the records: derived, and rebuilt from them by repair()."""
+
+    async def search(self, search: Search) -> Candidates:
+        """The best by text and the best by vector within the filter: filtered first, so that no hit is lost.
+
+        Sees every write that was acknowledged before the call, also by other processes.
+        """
+
+    async def nearest(
+        self, vectors: Sequence[Vector], *, model: str, where: Filter, limit: int
+    ) -> list[list[Neighbour]]:
+        """For each vector its nearest records, nearest first."""
+
+    async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
+        """Records, not forgotten ones, that have no vector of that model; the newest first."""
+
+    async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
+        """Set vectors by id, each with the content hash that it was made of; returns how many were set.
+
+        One whose record has changed or gone meanwhile is passed over. Replaces vectors of other models.
+        """
+
+    async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
+        """The stored vectors of that model."""
+
+
+class Links(Protocol):
+    """Edges and versions."""
+
+    async def links_of(
+        self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
+    ) -> list[Link]:
+        """Links that begin or end at these records, both ends visible; all relations when none is named."""
+
+    async def versions_of(self, memory_id: str) -> list[Version]:
+        """Earlier versions, oldest first."""
+
+
+class Scopes(Protocol):
+    """The partitions. Global always exists."""
+
+    async def scopes(self) -> list[Scope]:
+        """All of them, by name."""
+
+    async def put_scope(self, scope: Scope) -> None:
+        """Insert or replace by name. Raises ScopeNotFound for a parent that isn't there, Conflict for a cycle."""
+
+    async def rename_scope(self, old: str, new: str) -> None:
+        """Records and children follow. Raises ScopeNotFound, Conflict when `new` exists."""
+
+    async def drop_scope(self, name: str) -> None:
+        """Raises ScopeNotFound, Conflict while records or children are in it."""
+
+
+class Jobs(Protocol):
+    """A durable queue. Two runners never hold one job at once."""
+
+    async def lease(
+        self, owner: str, *, now: datetime, duration: timedelta, names: Sequence[str] = ()
+    ) -> Job | None:
+        """The most overdue job, now held by `owner`; also one whose lease ran out. Counts an attempt."""
+
+    async def renew(self, job_id: str, owner: str, *, until: datetime) -> bool:
+        """Whether the owner still holds it."""
+
+    async def finish(self, job: Job, owner: str) -> bool:
+        """Store what became of a held job (done, waiting again, dead); False when the lease was lost."""
+
+    async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
+        """The newest first."""
+
+    async def job(self, job_id: str) -> Job:
+        """Raises JobNotFound."""
+
+    async def replace_job(self, job: Job) -> None:
+        """For a person's retry or cancel. Raises JobNotFound."""
+
+    async def drop_jobs(self, *, before: datetime) -> int:
+        """Remove finished ones; returns how many."""
+
+    async def tally_jobs(self) -> dict[str, int]:
+        """How many in each state."""
+
+
+class Cursors(Protocol):
+    """Small named values that survive: how far a reader has read, when a schedule last ran."""
+
+    async def cursor(self, name: str) -> str | None:
+        """Its value, or None."""
+
+    async def set_cursor(self, name: str, value: str | None, *, expected: str | None = None) -> bool:
+        """Set, or remove by None. With `expected`, only if that is its value now: False otherwise."""
+
+
+class Upkeep(Protocol):
+    """Health."""
+
+    async def facts(self) -> StoreFacts:
+        """Cheap."""
+
+    async def check(self) -> list[Finding]:
+        """Looks at everything: file, schema, index against records."""
+
+    async def repair(self) -> list[str]:
+        """Rebuild what is derived; says what it did. Records are never touched."""
+
+    async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
+        """Rewrite the files so that erased bytes are gone, then look for the phrases in them: zeros expected."""
+
+
+class Store(Records, Index, Links, Scopes, Jobs, Cursors, Upkeep, Protocol):
+    """One database. Usable from many tasks at once; other processes may use it at the same time."""
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """Known after open(): a server may lack vectors."""
+
+    async def open(self) -> None:
+        """Make or migrate what is needed. Raises SchemaTooNew, StoreDamaged, StoreReadOnly, StoreBusy."""
+
+    async def close(self) -> None:
+        """Idempotent."""
