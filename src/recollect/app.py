@@ -1,0 +1,170 @@
+"""The composition root: settings in, engine out."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from recollect.engine.core import Engine, Policy
+from recollect.engine.embed import EMBEDDER_CURSOR, follow_model
+from recollect.engine.meaning import Meaning
+from recollect.engine.uses import UseCounter
+from recollect.model.errors import SettingsError, StoreReadOnly
+from recollect.model.ids import IdMaker
+from recollect.operations.catalogue import Call, Input, Operation, Output, no_progress
+from recollect.ports.embedder import Embedder
+from recollect.ports.store import Store
+from recollect.providers.embedding.cache import CachedEmbedder
+from recollect.providers.embedding.hashing import HashingEmbedder
+from recollect.providers.embedding.onnx import OnnxEmbedder
+from recollect.providers.embedding.shelf import LocalShelf
+from recollect.settings import LoadedSettings, Settings, load_settings
+from recollect.stores.sqlite.store import SqliteStore
+
+I = TypeVar("I", bound=Input)  # noqa: E741
+O = TypeVar("O", bound=Output)  # noqa: E741
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A running Recollect."""
+
+    engine: Engine
+    loaded: LoadedSettings
+
+    async def run(
+        self,
+        operation: Operation[I, O],
+        given: I,
+        *,
+        progress: Callable[[str, int, int | None], None] = no_progress,
+    ) -> O:
+        """One operation, as the agent of the settings."""
+        return await operation.run(Call(self.engine, self.loaded.settings.agent, progress), given)
+
+
+@asynccontextmanager
+async def open_app(loaded: LoadedSettings | None = None) -> AsyncIterator[App]:
+    """Open the store and put the engine together; close it at the end. Raises the store's errors, SettingsError."""
+    loaded = loaded or load_settings()
+    settings = loaded.settings
+    make_home(settings.home)
+    store = SqliteStore(
+        settings.database,
+        clock=utc_now,
+        busy_timeout_ms=settings.store.busy_timeout_ms,
+        durability=settings.store.durability,
+    )
+    await store.open()
+    try:
+        engine = await _engine(settings, store)
+        try:
+            yield App(engine, loaded)
+        finally:
+            await engine.uses.flush()
+    finally:
+        await store.close()
+
+
+def utc_now() -> datetime:
+    """The present instant."""
+    return datetime.now(UTC)
+
+
+def make_home(home: Path) -> None:
+    """The home folder, for its owner only. Raises StoreReadOnly."""
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in ("data", "models", "backups", "logs", "export"):
+            (home / name).mkdir(mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise StoreReadOnly(
+            f"The home folder {home} can't be made: {error.strerror}.",
+            advice="Choose another with RECOLLECT_HOME.",
+        ) from error
+
+
+async def _engine(settings: Settings, store: Store) -> Engine:
+    shelf = LocalShelf(settings.models_dir)
+    engine = Engine(
+        store=store,
+        meaning=await _meaning(settings, store, shelf),
+        models=shelf,
+        clock=utc_now,
+        new_id=IdMaker(utc_now, secrets.randbits),
+        zone=lambda: person_zone(settings.time_zone),
+        uses=UseCounter(store, utc_now),
+        policy=_policy(settings),
+    )
+    await follow_model(engine)
+    return engine
+
+
+async def _meaning(settings: Settings, store: Store, shelf: LocalShelf) -> Meaning:
+    chosen = settings.embedding
+    if chosen.provider == "none":
+        return Meaning(None, reason="embedding.provider is none.")
+    if chosen.provider == "hashing":
+        return Meaning(HashingEmbedder())
+    name = chosen.model if chosen.model != "auto" else await _usual_model(store, shelf)
+    if name is None:
+        return Meaning(None, reason="No model is here yet: `recollect models pull` fetches one.")
+    embedder: Embedder = OnnxEmbedder(
+        settings.models_dir, name, threads=chosen.threads, precision=chosen.precision
+    )
+    return Meaning(CachedEmbedder(embedder, size=chosen.cache_size) if chosen.cache_size else embedder)
+
+
+async def _usual_model(store: Store, shelf: LocalShelf) -> str | None:
+    """The one that made the stored vectors if it is here, else the best one that is."""
+    installed = [card.name for card in shelf.installed()]
+    before = (await store.cursor(EMBEDDER_CURSOR) or "").rpartition("/")[0]
+    if before in installed:
+        return before
+    return installed[0] if installed else None
+
+
+def _policy(settings: Settings) -> Policy:
+    intake, recall = settings.intake, settings.recall
+    return Policy(
+        export_dir=settings.export_dir,
+        home=settings.home,
+        agent=settings.agent,
+        scope=settings.scope,
+        date_order=settings.date_order,
+        longest=intake.longest,
+        part_length=intake.part_length,
+        redact=intake.redact,
+        noise_gate=intake.noise_gate,
+        link_threshold=intake.link_threshold,
+        near_duplicate=intake.near_duplicate,
+        most_links=intake.most_links,
+        limit=recall.limit,
+        floor=None if recall.floor < 0 else recall.floor,
+        longest_hit=recall.longest_hit,
+        longest_answer=recall.longest_answer,
+    )
+
+
+@cache
+def person_zone(name: str) -> ZoneInfo:
+    """The person's time zone. Raises SettingsError."""
+    if name:
+        try:
+            return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise SettingsError(
+                f"time_zone is {name!r}, which is no time zone.", advice="Use a name such as Europe/Berlin."
+            ) from error
+    from tzlocal import get_localzone_name
+
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo(get_localzone_name() or "UTC")
+    return ZoneInfo("UTC")

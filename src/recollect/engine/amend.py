@@ -1,0 +1,139 @@
+"""Correcting a memory: every earlier version is kept, and the index follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from recollect.engine.core import Engine
+from recollect.engine.draft import (
+    QUARANTINE_FROM,
+    QUARANTINED_TRUST,
+    checked_labels,
+    checked_share,
+    content_hash,
+    gist_of,
+    indexed_lexemes,
+)
+from recollect.engine.text.clean import clean
+from recollect.engine.text.redact import redact, redact_metadata
+from recollect.engine.text.suspicion import suspicion
+from recollect.model.errors import ContentTooLarge, InvalidInput, Refused
+from recollect.model.memory import Kind, Memory, Status, Tier, Version
+from recollect.model.tokens import count_tokens
+from recollect.ports.store import Change, Keep, Put
+
+
+@dataclass(frozen=True, slots=True)
+class Amendment:
+    """What to change; None leaves a field as it is."""
+
+    content: str | None = None
+    kind: Kind | None = None
+    topic: str | None = None
+    tags: tuple[str, ...] | None = None
+    keywords: tuple[str, ...] | None = None
+    importance: float | None = None
+    anchor: bool | None = None
+    tier: Tier | None = None
+    occurred: datetime | None = None
+    metadata: dict[str, Any] | None = None
+
+
+async def amend(engine: Engine, memory_id: str, amendment: Amendment, *, agent: str) -> Memory:
+    """The amended memory. Raises MemoryNotFound, InvalidInput, Refused, Conflict when another one says the same."""
+    before = await engine.store.get(memory_id, viewer=agent)
+    if before.status is Status.FORGOTTEN:
+        raise Refused(
+            f"The memory {memory_id} is forgotten.",
+            advice=f"`recollect forget --undo {memory_id}` brings it back.",
+        )
+    after = _amended(engine, before, amendment)
+    if after == before:
+        return before
+    after = replace(after, updated=engine.clock())
+    number = len(await engine.store.versions_of(memory_id)) + 1
+    changes: list[Change] = [Keep(_version(before, number=number, after=after, by=agent))]
+    changes.append(await _reindexed(engine, before, after))
+    await engine.store.apply(changes)
+    return after
+
+
+async def _reindexed(engine: Engine, before: Memory, after: Memory) -> Put:
+    model = engine.meaning.model
+    vector = None
+    if after.content != before.content:
+        matrix = await engine.meaning.embed([after.content])
+        vector = None if matrix is None else matrix[0]
+    elif model is not None:
+        vector = (await engine.store.vector_of([after.id], model=model)).get(after.id)
+    memory = replace(after, embedded_by=model if vector is not None else None)
+    return Put(memory, lexemes=indexed_lexemes(memory), gist=gist_of(memory.content), vector=vector)
+
+
+def _amended(engine: Engine, before: Memory, amendment: Amendment) -> Memory:
+    after = before
+    if amendment.content is not None:
+        after = _reworded(engine, after, amendment.content)
+    if amendment.kind is not None:
+        after = replace(after, kind=amendment.kind)
+    if amendment.topic is not None:
+        after = replace(after, topic="".join(checked_labels([amendment.topic], what="topic")))
+    if amendment.tags is not None:
+        after = replace(after, tags=checked_labels(amendment.tags, what="tag"))
+    if amendment.keywords is not None:
+        after = replace(after, keywords=checked_labels(amendment.keywords, what="keyword"))
+    if amendment.importance is not None:
+        after = replace(after, importance=checked_share(amendment.importance, what="The importance"))
+    if amendment.anchor is not None:
+        after = replace(after, anchor=amendment.anchor)
+    if amendment.tier is not None:
+        after = replace(after, tier=amendment.tier)
+    if amendment.occurred is not None:
+        after = replace(after, occurred=amendment.occurred)
+    if amendment.metadata is not None:
+        after = replace(after, metadata=redact_metadata(amendment.metadata))
+    return after
+
+
+def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
+    text = clean(content)
+    text = redact(text).text if engine.policy.redact else text
+    if not text.strip():
+        raise InvalidInput("A memory can't be amended to nothing.", advice="`recollect forget` removes one.")
+    if len(text) > engine.policy.part_length:
+        raise ContentTooLarge(
+            f"The new text has {len(text):,} characters; one memory holds {engine.policy.part_length:,}.",
+            advice="Remember it anew: long texts are split into linked parts.",
+        )
+    quarantined = suspicion(text).score >= QUARANTINE_FROM
+    status = memory.status
+    if quarantined:
+        status = Status.QUARANTINED
+    elif status is Status.QUARANTINED:
+        status = Status.ACTIVE
+    return replace(
+        memory,
+        content=text,
+        content_hash=content_hash(text),
+        tokens=count_tokens(text),
+        status=status,
+        trust=QUARANTINED_TRUST if quarantined else 1.0,
+    )
+
+
+def _version(before: Memory, *, number: int, after: Memory, by: str) -> Version:
+    return Version(
+        memory_id=before.id,
+        number=number,
+        content=before.content,
+        kind=before.kind,
+        topic=before.topic,
+        tags=before.tags,
+        keywords=before.keywords,
+        importance=before.importance,
+        anchor=before.anchor,
+        amended=after.updated,
+        amended_by=by,
+    )

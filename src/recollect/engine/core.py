@@ -1,0 +1,52 @@
+"""What every use case works with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from recollect.engine.meaning import Meaning
+from recollect.engine.uses import UseCounter
+from recollect.model.access import DEFAULT_AGENT
+from recollect.model.scope import GLOBAL
+from recollect.ports.clock import Clock, NewId
+from recollect.ports.models import ModelShelf
+from recollect.ports.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The knobs of the engine; app fills them from the settings."""
+
+    export_dir: Path
+    home: Path
+    agent: str = DEFAULT_AGENT
+    scope: str = GLOBAL
+    date_order: str = "MDY"
+    longest: int = 1_000_000
+    part_length: int = 4_000
+    redact: bool = True
+    noise_gate: bool = True
+    link_threshold: float = 0.7
+    near_duplicate: float = 0.85
+    most_links: int = 3
+    limit: int = 10
+    floor: float | None = None
+    longest_hit: int = 2_000
+    longest_answer: int = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """One store, one embedder, one policy: the use cases are functions of it."""
+
+    store: Store
+    meaning: Meaning
+    models: ModelShelf
+    clock: Clock
+    new_id: NewId
+    zone: Callable[[], ZoneInfo]
+    uses: UseCounter
+    policy: Policy

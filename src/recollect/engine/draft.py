@@ -1,0 +1,216 @@
+"""From what a caller gave to what can be written: the pure steps of intake, before anything is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from recollect.engine.core import Engine
+from recollect.engine.text.clean import clean
+from recollect.engine.text.noise import is_noise
+from recollect.engine.text.redact import Finding, redact, redact_metadata
+from recollect.engine.text.split import split
+from recollect.engine.text.suspicion import suspicion
+from recollect.model.errors import ContentTooLarge, InvalidInput, RecollectError
+from recollect.model.lexemes import lexemes, query_lexemes
+from recollect.model.link import Link
+from recollect.model.memory import DEFAULT_IMPORTANCE, Kind, Memory, Provenance, Status, Tier
+from recollect.model.tokens import count_tokens
+
+QUARANTINE_FROM = 0.5
+QUARANTINED_TRUST = 0.2
+MOST_TAGS = 64
+LONGEST_LABEL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a caller wants remembered. None means: as the engine's policy has it."""
+
+    content: str
+    kind: Kind = Kind.NOTE
+    scope: str | None = None
+    agent: str | None = None
+    topic: str = ""
+    tags: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    importance: float | None = None
+    confidence: float = 1.0
+    occurred: datetime | None = None
+    anchor: bool = False
+    tier: Tier = Tier.WARM
+    provenance: Provenance = field(default_factory=Provenance)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    linked_to: tuple[str, ...] = ()
+    keep_noise: bool = False
+
+
+class Outcome(StrEnum):
+    """What became of a draft."""
+
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    NOISE = "noise"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """The answer to one draft."""
+
+    outcome: Outcome
+    memory: Memory | None = None
+    parts: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    redacted: tuple[Finding, ...] = ()
+    suspicious: tuple[str, ...] = ()
+    embedded: bool = False
+    error: RecollectError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """One record ready to be written, apart from its vector."""
+
+    memory: Memory
+    lexemes: Sequence[str]
+    gist: str
+    redacted: tuple[Finding, ...]
+    suspicious: tuple[str, ...]
+
+
+def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
+    """The records that a draft becomes: one, or the parts of a long text; none when it is noise.
+
+    Raises InvalidInput, ContentTooLarge.
+    """
+    policy = engine.policy
+    if len(draft.content) > policy.longest:
+        raise ContentTooLarge(
+            f"The text has {len(draft.content):,} characters; at most {policy.longest:,} are stored at once.",
+            advice="Split it, or raise intake.longest.",
+        )
+    text = clean(draft.content)
+    redaction = redact(text) if policy.redact else None
+    text = redaction.text if redaction else text
+    if not text.strip():
+        raise InvalidInput("There is nothing to remember in an empty text.", advice="Give it some words.")
+    if policy.noise_gate and not draft.keep_noise and is_noise(text):
+        return []
+    texts = [text] if len(text) <= policy.part_length else split(text, limit=policy.part_length)
+    base = _record(engine, draft, text=texts[0])
+    found = redaction.found if redaction else ()
+    if len(texts) == 1:
+        return [_prepared(base, found)]
+    return [_prepared(part, found) for part in _parts(engine, base, texts)]
+
+
+def content_hash(text: str) -> str:
+    """Equal for texts that differ in white space only."""
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
+
+
+def gist_of(text: str) -> str:
+    """Equal for texts of the same content words in any order; empty when there are too few to tell."""
+    words = sorted(set(query_lexemes(text)))
+    return hashlib.blake2b(" ".join(words).encode(), digest_size=12).hexdigest() if len(words) > 1 else ""
+
+
+def indexed_lexemes(memory: Memory) -> list[str]:
+    """What full text finds a memory by: its words, and those of its labels."""
+    labels = " ".join((memory.topic, *memory.tags, *memory.keywords)).strip()
+    return lexemes(memory.content) + (lexemes(labels) if labels else [])
+
+
+def checked_labels(labels: Iterable[str], *, what: str) -> tuple[str, ...]:
+    """Trimmed, without repeats whatever the case. Raises InvalidInput."""
+    kept: dict[str, str] = {}
+    for label in labels:
+        cleaned = " ".join(clean(label).split())
+        if len(cleaned) > LONGEST_LABEL:
+            raise InvalidInput(f"A {what} has over {LONGEST_LABEL} characters.", advice="Use a shorter one.")
+        if cleaned:
+            kept.setdefault(cleaned.casefold(), cleaned)
+    if len(kept) > MOST_TAGS:
+        raise InvalidInput(f"{len(kept)} {what}s are too many.", advice=f"Give at most {MOST_TAGS}.")
+    return tuple(kept.values())
+
+
+def checked_share(value: float, *, what: str) -> float:
+    """A number between 0 and 1. Raises InvalidInput."""
+    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
+        raise InvalidInput(f"{what} is {value}; it must be between 0 and 1.", advice="Correct the number.")
+    return float(value)
+
+
+def _record(engine: Engine, draft: Draft, *, text: str) -> Memory:
+    now = engine.clock()
+    importance = DEFAULT_IMPORTANCE[draft.kind] if draft.importance is None else draft.importance
+    topic = checked_labels([draft.topic], what="topic")
+    doubt = suspicion(text)
+    quarantined = doubt.score >= QUARANTINE_FROM
+    occurred = draft.occurred or now
+    return Memory(
+        id=engine.new_id(),
+        content=text,
+        kind=draft.kind,
+        scope=draft.scope or engine.policy.scope,
+        agent=draft.agent or engine.policy.agent,
+        created=now,
+        updated=now,
+        occurred=occurred.astimezone(UTC),
+        content_hash=content_hash(text),
+        tokens=count_tokens(text),
+        topic=redact(topic[0]).text if topic else "",
+        tags=checked_labels(draft.tags, what="tag"),
+        keywords=checked_labels(draft.keywords, what="keyword"),
+        importance=checked_share(importance, what="The importance"),
+        confidence=checked_share(draft.confidence, what="The confidence"),
+        trust=QUARANTINED_TRUST if quarantined else 1.0,
+        tier=draft.tier,
+        anchor=draft.anchor,
+        status=Status.QUARANTINED if quarantined else Status.ACTIVE,
+        provenance=draft.provenance,
+        metadata=redact_metadata(dict(draft.metadata)) if draft.metadata else {},
+    )
+
+
+def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
+    from dataclasses import replace
+
+    document = first.provenance.conversation or f"document:{first.id}"
+    parts: list[Memory] = []
+    for number, text in enumerate(texts):
+        doubt = suspicion(text)
+        quarantined = doubt.score >= QUARANTINE_FROM
+        position = first.provenance.position if first.provenance.position is not None else number
+        parts.append(
+            replace(
+                first,
+                id=first.id if number == 0 else engine.new_id(),
+                content=text,
+                content_hash=content_hash(text),
+                tokens=count_tokens(text),
+                trust=QUARANTINED_TRUST if quarantined else 1.0,
+                status=Status.QUARANTINED if quarantined else Status.ACTIVE,
+                provenance=replace(first.provenance, conversation=document, position=position),
+            )
+        )
+    return parts
+
+
+def _prepared(memory: Memory, found: tuple[Finding, ...]) -> Prepared:
+    reasons = suspicion(memory.content).reasons if memory.status is Status.QUARANTINED else ()
+    return Prepared(
+        memory=memory,
+        lexemes=indexed_lexemes(memory),
+        gist=gist_of(memory.content),
+        redacted=found,
+        suspicious=reasons,
+    )

@@ -1,0 +1,102 @@
+"""Forgetting: soft hides at once and can be undone; hard leaves nothing and proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from recollect.engine.core import Engine
+from recollect.model.errors import InvalidInput, MemoryNotFound, Refused
+from recollect.model.link import Relation
+from recollect.model.memory import Memory, Status, Tier
+from recollect.model.query import Filter
+from recollect.ports.store import Change, Receipt, Revise
+
+ANY_STATUS = tuple(Status)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was forgotten; `receipt` is there when it was for good."""
+
+    memories: tuple[Memory, ...]
+    receipt: Receipt | None = None
+
+
+async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool = False) -> Forgotten:
+    """Hide memories everywhere. A permanent or anchored one only with `force`.
+
+    The other parts of a split document go with any of its parts. Raises MemoryNotFound, Refused.
+    """
+    memories = await _with_parts(engine, await _chosen(engine, ids, agent=agent, force=force), agent=agent)
+    now = engine.clock()
+    changes: list[Change] = [
+        Revise(replace(memory, status=Status.FORGOTTEN, previous_status=memory.status, updated=now))
+        for memory in memories
+        if memory.status is not Status.FORGOTTEN
+    ]
+    if changes:
+        await engine.store.apply(changes)
+    return Forgotten(tuple(memories))
+
+
+async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
+    """Undo a soft forget. Raises MemoryNotFound, Refused for one that isn't forgotten, Conflict."""
+    memories = await _with_parts(engine, await _chosen(engine, ids, agent=agent, force=True), agent=agent)
+    for memory in memories:
+        if memory.status is not Status.FORGOTTEN:
+            raise Refused(f"The memory {memory.id} is not forgotten: it is {memory.status}.")
+    now = engine.clock()
+    back = [
+        replace(memory, status=memory.previous_status or Status.ACTIVE, previous_status=None, updated=now)
+        for memory in memories
+    ]
+    await engine.store.apply([Revise(memory) for memory in back])
+    return back
+
+
+async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool = False) -> Forgotten:
+    """Remove memories, all that was derived from them and every trace in the index; returns the proof.
+
+    What was merged from an erased memory repeats its words, so it goes too. Raises MemoryNotFound, Refused.
+    """
+    memories = await _with_parts(engine, await _chosen(engine, ids, agent=agent, force=force), agent=agent)
+    doomed = {memory.id: memory for memory in memories}
+    async for batch in engine.store.scan(Filter(viewer="system", statuses=ANY_STATUS)):
+        for memory in batch:
+            if not doomed.keys().isdisjoint(memory.merged_from):
+                doomed.setdefault(memory.id, memory)
+    receipt = await engine.store.erase(list(doomed))
+    return Forgotten(tuple(doomed.values()), receipt)
+
+
+async def _chosen(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
+    if not ids:
+        raise InvalidInput("Nothing was named to forget.", advice="Give at least one id.")
+    found = await engine.store.get_many(ids, viewer=agent)
+    for memory_id in ids:
+        if memory_id not in found:
+            raise MemoryNotFound(memory_id)
+        memory = found[memory_id]
+        if not force and (memory.anchor or memory.tier is Tier.PERMANENT):
+            raise Refused(
+                f"The memory {memory_id} is kept for good ({'an anchor' if memory.anchor else 'permanent'}).",
+                advice="Say so with --force.",
+            )
+    return list(found.values())
+
+
+async def _with_parts(engine: Engine, memories: Sequence[Memory], *, agent: str) -> list[Memory]:
+    """A split document is forgotten whole: its parts hang on the first one by part_of."""
+    known = {memory.id: memory for memory in memories}
+    relations = (Relation.PART_OF,)
+    roots = {
+        link.target
+        for link in await engine.store.links_of(list(known), relations=relations, viewer=agent)
+        if link.automatic
+    }
+    if roots:
+        links = await engine.store.links_of(list(roots), relations=relations, viewer=agent)
+        ends = {end for link in links if link.automatic for end in (link.origin, link.target)}
+        known.update(await engine.store.get_many(list(ends - known.keys()), viewer=agent))
+    return list(known.values())

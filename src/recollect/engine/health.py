@@ -1,0 +1,156 @@
+"""How the whole thing is: status at a glance, a doctor who looks closely, and repair of what is derived."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from recollect.engine.core import Engine
+from recollect.engine.embed import embed_missing
+from recollect.model.job import JobState
+from recollect.model.memory import Status
+from recollect.model.query import Filter
+from recollect.ports.models import ModelCard
+from recollect.ports.store import Finding, StoreFacts
+
+ANY_STATUS = tuple(Status)
+LITTLE_ROOM = 200 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """What `recollect status` tells."""
+
+    store: StoreFacts
+    memories: int
+    by_status: Mapping[str, int]
+    by_kind: Mapping[str, int]
+    by_scope: Mapping[str, int]
+    embedded: int
+    jobs: Mapping[str, int]
+    dead_jobs: tuple[str, ...]
+    model: str | None
+    models: tuple[ModelCard, ...]
+    rung: str
+    notice: str
+
+
+async def status(engine: Engine, *, agent: str) -> StatusReport:
+    """Counts, the rung that recall stands on, and jobs that wait or died."""
+    store = engine.store
+    everything = Filter(viewer=agent, statuses=ANY_STATUS)
+    by_status = await store.tally(everything, "status")
+    vectors = await store.tally(Filter(viewer=agent), "embedded_by")
+    dead = await store.jobs(states=(JobState.DEAD,), limit=10)
+    model = engine.meaning.model
+    missing = await asyncio.to_thread(_model_notice, engine)
+    return StatusReport(
+        store=await store.facts(),
+        memories=by_status.get(Status.ACTIVE, 0),
+        by_status=by_status,
+        by_kind=await store.tally(Filter(viewer=agent), "kind"),
+        by_scope=await store.tally(Filter(viewer=agent), "scope"),
+        embedded=vectors.get(model or "", 0),
+        jobs=await store.tally_jobs(),
+        dead_jobs=tuple(f"{job.name} {job.id}: {job.error}" for job in dead),
+        model=model,
+        models=tuple(await asyncio.to_thread(engine.models.installed)),
+        rung="full text" if missing else engine.meaning.rung,
+        notice=missing,
+    )
+
+
+def _model_notice(engine: Engine) -> str:
+    if engine.meaning.model is None:
+        return engine.meaning.reason
+    return "" if engine.models.installed() or "/" not in engine.meaning.model else engine.meaning.reason
+
+
+async def examine(engine: Engine) -> list[Finding]:
+    """Everything that can be looked at: database, models, folders, disk, jobs."""
+    findings = list(await engine.store.check())
+    findings.extend(await asyncio.to_thread(_models, engine))
+    findings.append(_folder(engine.policy.home))
+    findings.append(_disk(engine.policy.home))
+    findings.append(await _vectors(engine))
+    tally = await engine.store.tally_jobs()
+    dead = tally.get(JobState.DEAD, 0)
+    findings.append(
+        Finding(
+            "jobs",
+            dead == 0,
+            f"{tally.get(JobState.WAITING, 0)} waiting, {dead} dead",
+            advice="`recollect jobs list --state dead` says why; `recollect jobs retry ID` tries again."
+            if dead
+            else "",
+        )
+    )
+    return findings
+
+
+async def mend(engine: Engine) -> list[str]:
+    """Rebuild what is derived: index rows, codes, missing vectors. Says what it did."""
+    done = await engine.store.repair()
+    embedded = await embed_missing(engine)
+    return [*done, f"embedded {embedded} memories that had no vector"] if embedded else done
+
+
+def _models(engine: Engine) -> list[Finding]:
+    installed = engine.models.installed()
+    if not installed:
+        return [
+            Finding(
+                "models",
+                False,
+                "no model is pulled: recall goes by full text only",
+                advice="`recollect models pull` fetches one.",
+            )
+        ]
+    findings: list[Finding] = []
+    for card in installed:
+        problems = engine.models.verify(card.name)
+        findings.append(
+            Finding(
+                f"model {card.name}",
+                not problems,
+                "; ".join(problems) or f"whole, {card.bytes_used / 1e6:.0f} MB, {card.precision}",
+                advice=f"`recollect models pull {card.name} --force` fetches it anew." if problems else "",
+            )
+        )
+    return findings
+
+
+async def _vectors(engine: Engine) -> Finding:
+    model = engine.meaning.model
+    counts: dict[str, Any] = await engine.store.tally(Filter(viewer="system"), "embedded_by")
+    total = sum(counts.values())
+    with_vector = counts.get(model or "", 0)
+    return Finding(
+        "vectors",
+        model is None or with_vector == total,
+        f"{with_vector} of {total} active memories have a vector of {model or 'no model'}",
+        advice=""
+        if model is None or with_vector == total
+        else "`recollect jobs run` makes the missing ones.",
+    )
+
+
+def _folder(home: Path) -> Finding:
+    mode = home.stat().st_mode & 0o777
+    private = mode & 0o077 == 0
+    return Finding(
+        "home folder",
+        private,
+        f"{home} is {mode:o}",
+        advice="" if private else f"`chmod 700 {home}` keeps others out.",
+    )
+
+
+def _disk(home: Path) -> Finding:
+    free = shutil.disk_usage(home).free
+    enough = free > LITTLE_ROOM
+    return Finding("disk", enough, f"{free / 1e9:.1f} GB free", advice="" if enough else "Make room.")

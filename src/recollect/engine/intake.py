@@ -1,0 +1,241 @@
+"""The write path: limit, clean, redact, gate noise, hash, near-duplicate, scan, store in one step, link."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from recollect.engine.core import Engine
+from recollect.engine.draft import Draft, Outcome, Prepared, Remembered, prepare
+from recollect.engine.kinship import Kin, heir, kin_of, superseding
+from recollect.engine.relate import kin_by_meaning, relate_job
+from recollect.model.errors import Conflict, MemoryNotFound, RecollectError, Refused, ScopeNotFound
+from recollect.model.link import Link, Relation
+from recollect.model.memory import Memory, Status
+from recollect.model.scope import Scope
+from recollect.ports.embedder import Matrix
+from recollect.ports.store import Change, Connect, Enqueue, Put
+
+BATCH = 128
+RELATED_AT_ONCE = 8  # more drafts than this are related by a job, so that bulk runs at the embedder's speed
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """A draft that will be written."""
+
+    number: int
+    draft: Draft
+    parts: list[Prepared]
+
+
+async def remember(engine: Engine, draft: Draft) -> Remembered:
+    """Store one. Raises InvalidInput, ContentTooLarge, ScopeNotFound, MemoryNotFound and the store's errors."""
+    [answer] = await remember_many(engine, [draft])
+    if answer.error is not None:
+        raise answer.error
+    return answer
+
+
+async def remember_many(engine: Engine, drafts: Sequence[Draft]) -> list[Remembered]:
+    """One answer a draft, in order; a draft that can't be stored has its error in its answer.
+
+    While one batch is being embedded, the batch before it is written and its successor prepared.
+    """
+    intake = _Intake(engine, {scope.name: scope for scope in await engine.store.scopes()}, len(drafts))
+    numbered = list(enumerate(drafts))
+    waiting: tuple[list[_Admitted], Matrix | None] | None = None
+    for start in range(0, len(numbered), BATCH):
+        admitted = await intake.admit(numbered[start : start + BATCH])
+        texts = [part.memory.content for item in admitted for part in item.parts]
+        embedding = asyncio.create_task(engine.meaning.embed(texts))
+        await asyncio.sleep(0)  # the embedding begins before this thread turns to the writing
+        if waiting is not None:
+            await intake.write(*waiting)
+        waiting = (admitted, await embedding)
+    if waiting is not None:
+        await intake.write(*waiting)
+    return [intake.answers[number] for number in range(len(drafts))]
+
+
+class _Intake:
+    """One call's way through the pipeline."""
+
+    def __init__(self, engine: Engine, scopes: dict[str, Scope], drafts: int) -> None:
+        self.answers: dict[int, Remembered] = {}
+        self._engine = engine
+        self._scopes = scopes
+        self._seen: dict[tuple[str, str, str], Memory] = {}
+        self._relate_now = drafts <= RELATED_AT_ONCE
+
+    async def admit(self, numbered: Sequence[tuple[int, Draft]]) -> list[_Admitted]:
+        """Prepare; answer noise, duplicates and errors at once; the rest will be embedded and written."""
+        ready: list[_Admitted] = []
+        for number, draft in numbered:
+            try:
+                self._check_scope(draft)
+                parts = prepare(self._engine, draft)
+                await self._check_ends(draft)
+            except RecollectError as error:
+                self.answers[number] = Remembered(Outcome.FAILED, error=error)
+                continue
+            if parts:
+                ready.append(_Admitted(number, draft, parts))
+            else:
+                self.answers[number] = Remembered(Outcome.NOISE)
+        return await self._without_duplicates(ready)
+
+    async def write(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> None:
+        """Text, index, vectors and links in one transaction; drafts one by one if another process was faster."""
+        vectors = iter(matrix) if matrix is not None else None
+        puts = {
+            part.memory.id: _put(
+                part, next(vectors) if vectors is not None else None, self._engine.meaning.model
+            )
+            for item in admitted
+            for part in item.parts
+        }
+        kin = await self._kin(admitted, puts)
+        changes = {item.number: self._changes(item, puts, kin) for item in admitted}
+        try:
+            await self._engine.store.apply(
+                self._with_job([c for each in changes.values() for c in each], puts)
+            )
+        except Conflict:
+            for item in admitted:
+                await self._write_alone(item, changes[item.number], kin)
+            return
+        for item in admitted:
+            self.answers[item.number] = self._stored(item, kin, embedded=matrix is not None)
+
+    def _check_scope(self, draft: Draft) -> None:
+        name = draft.scope or self._engine.policy.scope
+        if name not in self._scopes:
+            raise ScopeNotFound(name)
+        if not self._scopes[name].active:
+            raise Refused(
+                f"The scope {name!r} is deactivated.",
+                advice=f"`recollect scopes activate {name}` opens it again.",
+            )
+
+    async def _check_ends(self, draft: Draft) -> None:
+        if not draft.linked_to:
+            return
+        agent = draft.agent or self._engine.policy.agent
+        found = await self._engine.store.get_many(draft.linked_to, viewer=agent)
+        for memory_id in draft.linked_to:
+            if memory_id not in found:
+                raise MemoryNotFound(memory_id)
+
+    async def _without_duplicates(self, ready: Sequence[_Admitted]) -> list[_Admitted]:
+        hashes: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for item in ready:
+            first = item.parts[0].memory
+            hashes[first.scope, first.agent].append(first.content_hash)
+        for (scope, agent), wanted in hashes.items():
+            known = await self._engine.store.by_hash(wanted, scope=scope, agent=agent)
+            self._seen.update({(scope, agent, digest): memory for digest, memory in known.items()})
+        fresh: list[_Admitted] = []
+        for item in ready:
+            first = item.parts[0].memory
+            key = (first.scope, first.agent, first.content_hash)
+            if key in self._seen:
+                self.answers[item.number] = Remembered(Outcome.DUPLICATE, memory=self._seen[key])
+            else:
+                self._seen[key] = first
+                fresh.append(item)
+        return fresh
+
+    async def _kin(self, admitted: Sequence[_Admitted], puts: dict[str, Put]) -> dict[str, Kin]:
+        whole = [item.parts[0] for item in admitted if len(item.parts) == 1]
+        active = [part for part in whole if part.memory.status is Status.ACTIVE]
+        if self._relate_now:
+            return await kin_by_meaning(self._engine, [puts[part.memory.id] for part in active])
+        kin: dict[str, Kin] = {}
+        groups: dict[tuple[str, str], list[Prepared]] = defaultdict(list)
+        for part in active:
+            groups[part.memory.scope, part.memory.agent].append(part)
+        for (scope, agent), parts in groups.items():
+            same = await self._engine.store.by_gist(
+                [p.gist for p in parts if p.gist], scope=scope, agent=agent
+            )
+            for part in parts:
+                others = [(other, 1.0) for other in same.get(part.gist, ())]
+                if others:
+                    kin[part.memory.id] = replace(
+                        kin_of(part.memory, others, self._engine.policy), related=()
+                    )
+        return kin
+
+    def _changes(self, item: _Admitted, puts: dict[str, Put], kin: dict[str, Kin]) -> list[Change]:
+        now = self._engine.clock()
+        first = item.parts[0].memory
+        changes: list[Change] = []
+        for part in item.parts:
+            own = kin.get(part.memory.id, Kin())
+            put = puts[part.memory.id]
+            if own.superseded:
+                put = replace(put, memory=heir(part.memory, own.superseded))
+            changes.append(put)
+            changes.extend(superseding(put.memory, own.superseded))
+        changes.extend(Connect(link) for link in self._links(item, kin))
+        changes.extend(
+            Connect(Link(part.memory.id, first.id, Relation.PART_OF, now, automatic=True))
+            for part in item.parts[1:]
+        )
+        return changes
+
+    def _links(self, item: _Admitted, kin: dict[str, Kin]) -> list[Link]:
+        now = self._engine.clock()
+        first = item.parts[0].memory
+        chosen = [Link(first.id, target, Relation.RELATED, now) for target in item.draft.linked_to]
+        automatic = [
+            Link(first.id, target, Relation.RELATED, now, weight=weight, automatic=True)
+            for target, weight in kin.get(first.id, Kin()).related
+            if target not in item.draft.linked_to
+        ]
+        return chosen + automatic
+
+    def _with_job(self, changes: list[Change], puts: dict[str, Put]) -> list[Change]:
+        if self._relate_now or self._engine.meaning.model is None or not puts:
+            return changes
+        return [*changes, Enqueue(relate_job(self._engine, list(puts)))]
+
+    async def _write_alone(self, item: _Admitted, changes: list[Change], kin: dict[str, Kin]) -> None:
+        first = item.parts[0].memory
+        try:
+            await self._engine.store.apply(changes)
+        except Conflict as error:
+            known = await self._engine.store.by_hash(
+                [first.content_hash], scope=first.scope, agent=first.agent
+            )
+            existing = known.get(first.content_hash)
+            self.answers[item.number] = (
+                Remembered(Outcome.DUPLICATE, memory=existing)
+                if existing
+                else Remembered(Outcome.FAILED, error=error)
+            )
+            return
+        embedded = any(isinstance(change, Put) and change.vector is not None for change in changes)
+        self.answers[item.number] = self._stored(item, kin, embedded=embedded)
+
+    def _stored(self, item: _Admitted, kin: dict[str, Kin], *, embedded: bool) -> Remembered:
+        first = item.parts[0]
+        own = kin.get(first.memory.id, Kin())
+        return Remembered(
+            Outcome.STORED,
+            memory=heir(first.memory, own.superseded) if own.superseded else first.memory,
+            parts=tuple(part.memory.id for part in item.parts) if len(item.parts) > 1 else (),
+            superseded=tuple(old.id for old in own.superseded),
+            links=tuple(self._links(item, kin)),
+            redacted=first.redacted,
+            suspicious=tuple(dict.fromkeys(reason for part in item.parts for reason in part.suspicious)),
+            embedded=embedded,
+        )
+
+
+def _put(part: Prepared, vector: Matrix | None, model: str | None) -> Put:
+    memory = part.memory if vector is None else replace(part.memory, embedded_by=model)
+    return Put(memory, lexemes=part.lexemes, gist=part.gist, vector=vector)

@@ -1,0 +1,65 @@
+"""Vectors when a model can make them, a reason when not: recall never fails for want of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recollect.model.errors import ModelError
+from recollect.ports.embedder import Embedder, Matrix, Unrelated
+
+
+class Meaning:
+    """The embedder and the rung of the ladder that it stands on."""
+
+    def __init__(self, embedder: Embedder | None, *, reason: str = "") -> None:
+        self._embedder = embedder
+        self._reason = reason
+
+    @property
+    def model(self) -> str | None:
+        """The name that vectors are kept under; None when there is no embedder."""
+        return self._embedder.name if self._embedder else None
+
+    @property
+    def reason(self) -> str:
+        """Why there are no vectors; empty while there are."""
+        return self._reason
+
+    @property
+    def rung(self) -> str:
+        """What recall stands on now, in words."""
+        return "full text" if self._embedder is None or self._reason else f"full text + {self._embedder.name}"
+
+    @property
+    def unrelated(self) -> Unrelated:
+        """How alike unrelated texts look to the model; for one that works."""
+        return self._embedder.unrelated if self._embedder else Unrelated(0.0, 0.1)
+
+    def similarity(self, cosine: float) -> float:
+        """The cosine on a scale that means the same for every model: 0 unrelated, 1 the same."""
+        unrelated = self.unrelated.mean
+        return max(0.0, (cosine - unrelated) / (1.0 - unrelated))
+
+    async def embed(self, texts: Sequence[str]) -> Matrix | None:
+        """A row a text, or None with `reason` set."""
+        if self._embedder is None:
+            return None
+        try:
+            matrix = await self._embedder.embed(texts)
+        except ModelError as error:
+            self._reason = str(error)
+            return None
+        self._reason = ""
+        return matrix
+
+    async def embed_query(self, text: str) -> Matrix | None:
+        """One row, or None with `reason` set."""
+        if self._embedder is None:
+            return None
+        try:
+            matrix = await self._embedder.embed_query(text)
+        except ModelError as error:
+            self._reason = str(error)
+            return None
+        self._reason = ""
+        return matrix

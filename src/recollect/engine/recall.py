@@ -1,0 +1,242 @@
+"""The read path: plan, search, fuse, rank, floor, drop duplicates, expand, fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from recollect.engine.core import Engine
+from recollect.engine.ranked import Ranked, rank
+from recollect.engine.scopes import reach
+from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked
+from recollect.engine.text.clean import clean
+from recollect.engine.text.sameness import same_statement
+from recollect.engine.timeframe import Timeframe, find_timeframe
+from recollect.engine.timeline import timeframe_of
+from recollect.model.errors import InvalidInput
+from recollect.model.lexemes import query_lexemes
+from recollect.model.link import DEFAULT_FOLLOWED, Relation
+from recollect.model.memory import Kind, Memory, Status
+from recollect.model.query import Filter, Search
+from recollect.model.tokens import count_tokens, truncate_to_tokens
+from recollect.ports.store import Capability
+
+LONGEST_QUERY = 8_000
+MOST_HITS = 200
+MORE_THAN_ASKED = 3  # so that collapsing duplicates leaves enough
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to recall. `when` is a phrase of time that filters; one inside the text only prefers."""
+
+    text: str = ""
+    keywords: tuple[str, ...] = ()
+    scope: str | None = None
+    everywhere: bool = False
+    tags: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
+    topic: str | None = None
+    statuses: tuple[Status, ...] = (Status.ACTIVE,)
+    when: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int | None = None
+    token_budget: int | None = None
+    floor: float | None = None
+    with_links: bool = False
+    relations: tuple[Relation, ...] = DEFAULT_FOLLOWED
+    neighbours: int = 0
+    count_use: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One memory that answers, why, and what stands around it."""
+
+    memory: Memory
+    score: float
+    why: tuple[str, ...]
+    content: str  # bounded; `truncated` says whether it is all
+    truncated: bool
+    tokens: int
+    links: tuple[LinkedMemory, ...] = ()
+    before: tuple[Memory, ...] = ()
+    after: tuple[Memory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """The answer, and how it came about."""
+
+    hits: tuple[Hit, ...]
+    considered: int  # records within the filter
+    tokens: int
+    rung: str
+    notice: str = ""
+    timeframe: Timeframe | None = None
+    time_filters: bool = False
+    scopes: tuple[str, ...] = field(default=())
+
+
+async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
+    """The right few. Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors."""
+    text = clean(question.text).strip()
+    _check(question, text)
+    where, timeframe = await _filter(engine, question, agent=agent)
+    lexemes = tuple(
+        dict.fromkeys([*query_lexemes(text), *(w for k in question.keywords for w in query_lexemes(k))])
+    )
+    vectors = Capability.VECTORS in engine.store.capabilities
+    matrix = (
+        await engine.meaning.embed_query(" ".join([text, *question.keywords]).strip()) if vectors else None
+    )
+    found = await engine.store.search(
+        Search(
+            filter=where,
+            lexemes=lexemes,
+            vector=None if matrix is None else matrix.reshape(-1),
+            model=None if matrix is None else engine.meaning.model,
+        )
+    )
+    preferred = None
+    if timeframe is None:
+        preferred = find_timeframe(
+            text, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
+        )
+    ranked = rank(engine, found, lexemes=lexemes, preferred=preferred, floor=question.floor)
+    hits = await _hits(engine, question, ranked, agent=agent)
+    if question.count_use:
+        engine.uses.note([hit.memory.id for hit in hits])
+        if engine.uses.due:
+            await engine.uses.flush()
+    return Recalled(
+        hits=hits,
+        considered=found.total,
+        tokens=sum(_tokens(hit) for hit in hits),
+        rung=engine.meaning.rung if vectors else "full text",
+        notice=_notice(engine, matrix is not None, found.embedded, found.total),
+        timeframe=timeframe or preferred,
+        time_filters=timeframe is not None,
+        scopes=where.scopes,
+    )
+
+
+def _check(question: Question, text: str) -> None:
+    if not text and not question.keywords:
+        raise InvalidInput("There is nothing to look for.", advice="Give a question or keywords.")
+    if len(text) > LONGEST_QUERY:
+        raise InvalidInput(
+            f"The question has {len(text):,} characters; at most {LONGEST_QUERY:,} are read.",
+            advice="Shorten it.",
+        )
+    if question.limit is not None and not 1 <= question.limit <= MOST_HITS:
+        raise InvalidInput(f"The limit is {question.limit}; it must be between 1 and {MOST_HITS}.")
+    if question.token_budget is not None and question.token_budget < 1:
+        raise InvalidInput("The token budget must be at least 1.")
+
+
+async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Filter, Timeframe | None]:
+    timeframe = timeframe_of(engine, question.when) if question.when else None
+    since, until = question.since, question.until
+    if timeframe is not None:
+        since, until = timeframe.start or since, timeframe.end or until
+    scopes = () if question.everywhere else await reach(engine, question.scope)
+    where = Filter(
+        viewer=agent,
+        scopes=scopes,
+        kinds=question.kinds,
+        statuses=question.statuses,
+        tags=question.tags,
+        topic=question.topic,
+        since=since.astimezone(UTC) if since else None,
+        until=until.astimezone(UTC) if until else None,
+    )
+    return where, timeframe
+
+
+async def _hits(
+    engine: Engine, question: Question, ranked: Sequence[Ranked], *, agent: str
+) -> tuple[Hit, ...]:
+    limit = question.limit or engine.policy.limit
+    best = ranked[: limit * MORE_THAN_ASKED]
+    memories = await engine.store.get_many([one.id for one in best], viewer=agent)
+    distinct: list[tuple[Ranked, Memory]] = []
+    for one in best:
+        memory = memories.get(one.id)
+        if memory is not None and not any(_same(memory, other) for _, other in distinct):
+            distinct.append((one, memory))
+        if len(distinct) == limit:
+            break
+    hits = _fitted(engine, distinct, budget=question.token_budget)
+    return await _expanded(engine, question, hits, agent=agent)
+
+
+def _same(one: Memory, other: Memory) -> bool:
+    """True near-duplicates only: the same words, or the same statement of nearly the same length."""
+    if one.content_hash == other.content_hash:
+        return True
+    if one.provenance.conversation is not None or abs(len(one.content) - len(other.content)) > 40:
+        return False
+    return one.kind is other.kind and same_statement(one.content, other.content)
+
+
+def _fitted(engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], *, budget: int | None) -> list[Hit]:
+    """Bounded in size whatever was stored, and within the token budget to the token."""
+    room = engine.policy.longest_answer
+    tokens_left = budget
+    hits: list[Hit] = []
+    for one, memory in chosen:
+        content = memory.content
+        longest = min(engine.policy.longest_hit, room)
+        if len(content) > longest:
+            content = content[: longest - 1].rstrip() + "…"
+        tokens = memory.tokens if content is memory.content else count_tokens(content)
+        if tokens_left is not None and tokens > tokens_left:
+            if hits or tokens_left == 0:
+                continue  # a shorter one further down may still fit
+            content = truncate_to_tokens(content, tokens_left)
+            tokens = count_tokens(content)
+        if not content:
+            continue
+        truncated = content is not memory.content
+        hits.append(Hit(memory, one.score, one.why, content, truncated, tokens))
+        room -= len(content)
+        if tokens_left is not None:
+            tokens_left -= tokens
+        if room < 2:
+            break
+    return hits
+
+
+async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, agent: str) -> tuple[Hit, ...]:
+    spent = sum(hit.tokens for hit in hits)
+    allowance = Allowance(None if question.token_budget is None else question.token_budget - spent)
+    memories = [hit.memory for hit in hits]
+    links: dict[str, tuple[LinkedMemory, ...]] = {}
+    if question.with_links and hits:
+        links = await linked(engine, memories, relations=question.relations, agent=agent, allowance=allowance)
+    expanded: list[Hit] = []
+    for hit in hits:
+        before: tuple[Memory, ...] = ()
+        after: tuple[Memory, ...] = ()
+        if question.neighbours:
+            before, after = await around(
+                engine, hit.memory, reach=question.neighbours, agent=agent, allowance=allowance
+            )
+        expanded.append(replace(hit, links=links.get(hit.memory.id, ()), before=before, after=after))
+    return tuple(expanded)
+
+
+def _tokens(hit: Hit) -> int:
+    around_it = (*hit.before, *hit.after, *(one.memory for one in hit.links))
+    return hit.tokens + sum(memory.tokens for memory in around_it)
+
+
+def _notice(engine: Engine, embedded: bool, vectors: int, total: int) -> str:
+    if not embedded:
+        return f"Recalled by full text only. {engine.meaning.reason}".strip()
+    if vectors < total:
+        return f"{total - vectors} of {total} memories have no vector yet: `recollect jobs run` makes them."
+    return ""

@@ -1,0 +1,98 @@
+"""Records as JSON objects and back, field by field, so that an export loses nothing."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from recollect.model.link import Link, Relation
+from recollect.model.memory import Kind, Memory, Provenance, Status, Tier, Version
+from recollect.model.scope import Scope
+
+Line = dict[str, Any]
+
+
+def memory_line(memory: Memory) -> Line:
+    """`embedded_by` stays out: vectors are derived."""
+    line = _plain("memory", asdict(memory))
+    del line["embedded_by"]
+    return line
+
+
+def memory_from(line: Line) -> Memory:
+    """Raises KeyError, ValueError, TypeError on what no export wrote."""
+    fields = _fields(line)
+    fields.update(
+        kind=Kind(fields["kind"]),
+        status=Status(fields["status"]),
+        tier=Tier(fields["tier"]),
+        previous_status=Status(fields["previous_status"]) if fields.get("previous_status") else None,
+        provenance=Provenance(**fields["provenance"]),
+    )
+    for name in ("tags", "keywords", "merged_from"):
+        fields[name] = tuple(fields[name])
+    _times(fields, "created", "updated", "occurred", "last_used")
+    return Memory(**fields)
+
+
+def version_line(version: Version) -> Line:
+    """A version as an object."""
+    return _plain("version", asdict(version))
+
+
+def version_from(line: Line) -> Version:
+    """Raises KeyError, ValueError, TypeError."""
+    fields = _fields(line)
+    fields.update(kind=Kind(fields["kind"]), tags=tuple(fields["tags"]), keywords=tuple(fields["keywords"]))
+    _times(fields, "amended")
+    return Version(**fields)
+
+
+def link_line(link: Link) -> Line:
+    """A link as an object."""
+    return _plain("link", asdict(link))
+
+
+def link_from(line: Line) -> Link:
+    """Raises KeyError, ValueError, TypeError."""
+    fields = _fields(line)
+    fields["relation"] = Relation(fields["relation"])
+    _times(fields, "created")
+    return Link(**fields)
+
+
+def scope_line(scope: Scope) -> Line:
+    """A scope as an object."""
+    return _plain("scope", asdict(scope))
+
+
+def scope_from(line: Line) -> Scope:
+    """Raises KeyError, ValueError, TypeError."""
+    fields = _fields(line)
+    fields["keywords"] = tuple(fields["keywords"])
+    _times(fields, "created")
+    return Scope(**fields)
+
+
+def _plain(kind: str, fields: Line) -> Line:
+    return {"type": kind, **{name: _value(value) for name, value in fields.items()}}
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    if isinstance(value, StrEnum):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _fields(line: Line) -> Line:
+    return {name: value for name, value in line.items() if name != "type"}
+
+
+def _times(fields: Line, *names: str) -> None:
+    for name in names:
+        if fields.get(name) is not None:
+            fields[name] = datetime.fromisoformat(fields[name]).astimezone(UTC)

@@ -1,0 +1,169 @@
+"""Scopes: create, describe, nest, rename, deactivate, delete with an export first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from recollect.engine.core import Engine
+from recollect.engine.transfer import export_to
+from recollect.model.errors import Conflict, Refused, ScopeNotFound
+from recollect.model.memory import Status
+from recollect.model.query import Filter
+from recollect.model.scope import GLOBAL, Scope, checked_name, lineage
+from recollect.ports.store import Receipt
+
+ANY_STATUS = tuple(Status)
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeReport:
+    """A scope, what is in it and what a call in it sees."""
+
+    scope: Scope
+    memories: int
+    sees: tuple[str, ...]
+    children: tuple[str, ...]
+    kinds: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedScope:
+    """What became of a deleted scope's memories; `export` holds them."""
+
+    name: str
+    export: Path | None
+    memories: int
+    receipt: Receipt | None
+
+
+async def reach(engine: Engine, name: str | None) -> tuple[str, ...]:
+    """The scopes that a call in `name` sees. Raises ScopeNotFound."""
+    scopes = await engine.store.scopes()
+    wanted = name or engine.policy.scope
+    if all(scope.name != wanted for scope in scopes):
+        raise ScopeNotFound(wanted)
+    return lineage(wanted, [scope for scope in scopes if scope.active or scope.name == wanted])
+
+
+async def find_scope(engine: Engine, name: str) -> Scope:
+    """Raises ScopeNotFound."""
+    for scope in await engine.store.scopes():
+        if scope.name == name:
+            return scope
+    raise ScopeNotFound(name)
+
+
+async def create_scope(
+    engine: Engine,
+    name: str,
+    *,
+    description: str = "",
+    kind: str = "general",
+    parent: str | None = None,
+    keywords: Sequence[str] = (),
+) -> Scope:
+    """Raises InvalidInput, Conflict when it exists, ScopeNotFound for the parent."""
+    cleaned = checked_name(name)
+    for known in await engine.store.scopes():
+        if known.name.casefold() == cleaned.casefold():
+            raise Conflict(
+                f"The scope {known.name!r} exists already.", advice="Use it, or choose another name."
+            )
+    if parent is not None:
+        await find_scope(engine, parent)
+    scope = Scope(
+        name=cleaned,
+        created=engine.clock(),
+        description=description,
+        kind=kind,
+        parent=None if parent == GLOBAL else parent,
+        keywords=tuple(keywords),
+    )
+    await engine.store.put_scope(scope)
+    return scope
+
+
+async def change_scope(
+    engine: Engine,
+    name: str,
+    *,
+    description: str | None = None,
+    parent: str | None = None,
+    active: bool | None = None,
+) -> Scope:
+    """Describe, nest (parent Global lifts it to the top) or switch. Raises ScopeNotFound, Conflict for a cycle."""
+    scope = await find_scope(engine, name)
+    if name == GLOBAL and (parent is not None or active is False):
+        raise Refused("Global is above every scope and always there.")
+    if parent is not None:
+        above = (await find_scope(engine, parent)).name
+        if name in lineage(above, await engine.store.scopes()):
+            raise Conflict(f"{name!r} is above {above!r} already.", advice="Choose another parent.")
+        scope = replace(scope, parent=None if above == GLOBAL else above)
+    scope = replace(
+        scope,
+        description=scope.description if description is None else description,
+        active=scope.active if active is None else active,
+    )
+    await engine.store.put_scope(scope)
+    return scope
+
+
+async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
+    """Memories and children follow. Raises ScopeNotFound, Conflict, Refused for Global."""
+    if old == GLOBAL:
+        raise Refused("Global can't be renamed.")
+    cleaned = checked_name(new)
+    await engine.store.rename_scope(old, cleaned)
+    return await find_scope(engine, cleaned)
+
+
+async def report_scopes(engine: Engine, *, agent: str) -> list[ScopeReport]:
+    """Every scope with its counts."""
+    scopes = await engine.store.scopes()
+    counts = await engine.store.tally(Filter(viewer=agent), "scope")
+    return [
+        ScopeReport(
+            scope=scope,
+            memories=counts.get(scope.name, 0),
+            sees=lineage(scope.name, scopes),
+            children=tuple(child.name for child in scopes if child.parent == scope.name),
+            kinds={},
+        )
+        for scope in scopes
+    ]
+
+
+async def report_scope(engine: Engine, name: str, *, agent: str) -> ScopeReport:
+    """One scope, with its kinds. Raises ScopeNotFound."""
+    await find_scope(engine, name)
+    kinds = await engine.store.tally(Filter(viewer=agent, scopes=(name,)), "kind")
+    for report in await report_scopes(engine, agent=agent):
+        if report.scope.name == name:
+            return replace(report, kinds=kinds)
+    raise ScopeNotFound(name)
+
+
+async def delete_scope(engine: Engine, name: str, *, export: Path | None = None) -> DroppedScope:
+    """Export what is in it, erase that, drop the scope. Raises ScopeNotFound, Conflict for one with children."""
+    if name == GLOBAL:
+        raise Refused("Global always exists.", advice="`recollect forget` removes what is in it.")
+    await find_scope(engine, name)
+    children = [scope.name for scope in await engine.store.scopes() if scope.parent == name]
+    if children:
+        raise Conflict(
+            f"{name!r} still holds the scopes {', '.join(children)}.", advice="Delete or move them first."
+        )
+    where = Filter(viewer="system", scopes=(name,), statuses=ANY_STATUS)
+    ids = [memory.id async for batch in engine.store.scan(where) for memory in batch]
+    target = None
+    if ids:
+        stamp = f"{engine.clock():%Y%m%dT%H%M%SZ}"
+        safe = "".join(char if char.isalnum() else "-" for char in name)
+        target = export or engine.policy.export_dir / f"scope-{safe}-{stamp}.jsonl"
+        await export_to(engine, target, where=where)
+    receipt = await engine.store.erase(ids) if ids else None
+    await engine.store.drop_scope(name)
+    return DroppedScope(name, target, len(ids), receipt)

@@ -1,0 +1,258 @@
+"""Export and import: JSON lines, a round trip that loses nothing. Vectors are derived and are made anew."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TextIO
+
+from recollect.engine.core import Engine
+from recollect.engine.draft import content_hash, gist_of, indexed_lexemes
+from recollect.engine.records import (
+    link_from,
+    link_line,
+    memory_from,
+    memory_line,
+    scope_from,
+    scope_line,
+    version_from,
+    version_line,
+)
+from recollect.engine.text.redact import redact, redact_metadata
+from recollect.model.errors import InvalidInput, StoreFull, StoreReadOnly
+from recollect.model.link import Link
+from recollect.model.memory import Memory, Status, Version
+from recollect.model.query import Filter
+from recollect.model.scope import Scope
+from recollect.ports.store import Change, Connect, Keep, Put
+
+FORMAT = 1
+BATCH = 256
+ANY_STATUS = tuple(Status)
+_Item = Scope | Memory | Version | Link
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How much was written where."""
+
+    path: str
+    memories: int
+    links: int
+    versions: int
+    scopes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did; `skipped` were there already, by id or by content."""
+
+    memories: int = 0
+    skipped: int = 0
+    links: int = 0
+    versions: int = 0
+    scopes: int = 0
+    redacted: int = 0
+
+
+async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) -> Exported:
+    """Write atomically: the file is there whole, or not at all. Raises StoreFull, StoreReadOnly."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8", newline="\n") as stream:
+            partial.chmod(0o600)
+            written = await export_stream(engine, stream, where=where)
+            stream.flush()
+            os.fsync(stream.fileno())
+        partial.replace(path)
+    except OSError as error:
+        problem = StoreFull if error.errno == 28 else StoreReadOnly
+        raise problem(
+            f"The export to {path} failed: {error.strerror}.", advice="Choose another place."
+        ) from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return replace(written, path=str(path))
+
+
+async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None = None) -> Exported:
+    """A head line, scopes, then each memory followed by its versions, then links."""
+    chosen = where or Filter(viewer="system", statuses=ANY_STATUS)
+    scopes = await engine.store.scopes()
+    _write(stream, {"recollect": "export", "format": FORMAT})
+    for scope in scopes:
+        _write(stream, scope_line(scope))
+    memories = versions = 0
+    ids: set[str] = set()
+    async for batch in engine.store.scan(chosen):
+        for memory in batch:
+            _write(stream, memory_line(memory))
+            ids.add(memory.id)
+            memories += 1
+            for version in await engine.store.versions_of(memory.id):
+                _write(stream, version_line(version))
+                versions += 1
+    links = 0
+    async for link in _links(engine, sorted(ids), viewer=chosen.viewer):
+        if link.origin in ids and link.target in ids:
+            _write(stream, link_line(link))
+            links += 1
+    return Exported("-", memories, links, versions, len(scopes))
+
+
+async def import_lines(
+    engine: Engine, lines: Iterable[str], *, progress: Callable[[int], None] = lambda _: None
+) -> Imported:
+    """Read an export; what is there already is passed over, so it can be run twice. Raises InvalidInput by line."""
+    intake = _Import(engine)
+    batch: list[_Item] = []
+    for item in _parsed(lines):
+        batch.append(item)
+        if len(batch) >= BATCH:
+            await intake.take(batch)
+            progress(intake.done.memories + intake.done.skipped)
+            batch = []
+    await intake.take(batch)
+    progress(intake.done.memories + intake.done.skipped)
+    return intake.done
+
+
+async def _links(engine: Engine, ids: Sequence[str], *, viewer: str) -> AsyncIterator[Link]:
+    seen: set[tuple[str, str, str]] = set()
+    for start in range(0, len(ids), BATCH):
+        found = await engine.store.links_of(ids[start : start + BATCH], viewer=viewer)
+        for link in sorted(found, key=lambda each: (each.origin, each.target, each.relation)):
+            key = (link.origin, link.target, link.relation)
+            if key not in seen:
+                seen.add(key)
+                yield link
+
+
+def _write(stream: TextIO, line: dict[str, Any]) -> None:
+    stream.write(json.dumps(line, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n")
+
+
+def _parsed(lines: Iterable[str]) -> Iterator[_Item]:
+    readers: dict[str, Callable[[dict[str, Any]], _Item]] = {
+        "scope": scope_from,
+        "memory": memory_from,
+        "version": version_from,
+        "link": link_from,
+    }
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            document = json.loads(line)
+            if number == 1:
+                _check_head(document)
+                continue
+            yield readers[document["type"]](document)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(
+                f"Line {number} is not a line of an export: {error}.",
+                advice="Nothing from that batch on was imported; correct the line and import again.",
+            ) from error
+
+
+def _check_head(document: Any) -> None:
+    if not isinstance(document, dict) or document.get("recollect") != "export":
+        raise ValueError("the first line must be the head of a Recollect export")
+    if document.get("format") != FORMAT:
+        raise ValueError(f"format {document.get('format')} is not known; this Recollect reads {FORMAT}")
+
+
+class _Import:
+    """One import on its way; knows which memories it brought, since versions and links follow theirs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.done = Imported()
+        self._engine = engine
+        self._new: set[str] = set()
+
+    async def take(self, batch: Sequence[_Item]) -> None:
+        """A batch in one transaction."""
+        made = await self._scopes([item for item in batch if isinstance(item, Scope)])
+        memories = [item for item in batch if isinstance(item, Memory)]
+        fresh, redacted = await self._fresh(memories)
+        self._new.update(memory.id for memory in fresh)
+        versions = [item for item in batch if isinstance(item, Version) and item.memory_id in self._new]
+        links = await self._drawable([item for item in batch if isinstance(item, Link)])
+        changes: list[Change] = await self._puts(fresh)
+        changes.extend(Keep(version) for version in versions)
+        changes.extend(Connect(link) for link in links)
+        await self._engine.store.apply(changes)
+        self.done = Imported(
+            memories=self.done.memories + len(fresh),
+            skipped=self.done.skipped + len(memories) - len(fresh),
+            links=self.done.links + len(links),
+            versions=self.done.versions + len(versions),
+            scopes=self.done.scopes + made,
+            redacted=self.done.redacted + redacted,
+        )
+
+    async def _scopes(self, scopes: Sequence[Scope]) -> int:
+        known = {scope.name for scope in await self._engine.store.scopes()} if scopes else set()
+        missing = [scope for scope in scopes if scope.name not in known]
+        for scope in missing:
+            await self._engine.store.put_scope(replace(scope, parent=None))
+        for scope in missing:
+            if scope.parent is not None:
+                await self._engine.store.put_scope(scope)
+        return len(missing)
+
+    async def _fresh(self, memories: Sequence[Memory]) -> tuple[list[Memory], int]:
+        """Those that are new, with secrets taken out; and how many had some."""
+        store = self._engine.store
+        present = await store.get_many([memory.id for memory in memories], viewer="system")
+        fresh: list[Memory] = []
+        redacted = 0
+        hashes: set[tuple[str, str, str]] = set()
+        for memory in memories:
+            safe = self._redacted(memory)
+            if memory.id in present or await self._repeats(safe, hashes):
+                continue
+            redacted += safe is not memory
+            fresh.append(safe)
+        return fresh, redacted
+
+    async def _repeats(self, memory: Memory, hashes: set[tuple[str, str, str]]) -> bool:
+        if memory.status not in (Status.ACTIVE, Status.QUARANTINED):
+            return False
+        key = (memory.scope, memory.agent, memory.content_hash)
+        same = await self._engine.store.by_hash([memory.content_hash], scope=memory.scope, agent=memory.agent)
+        if same or key in hashes:
+            return True
+        hashes.add(key)
+        return False
+
+    def _redacted(self, memory: Memory) -> Memory:
+        if not self._engine.policy.redact:
+            return memory
+        text = redact(memory.content).text
+        metadata = redact_metadata(dict(memory.metadata))
+        if text == memory.content and metadata == memory.metadata:
+            return memory
+        return replace(memory, content=text, content_hash=content_hash(text), metadata=metadata)
+
+    async def _drawable(self, links: Sequence[Link]) -> list[Link]:
+        ends = {end for link in links for end in (link.origin, link.target)} - self._new
+        present = await self._engine.store.get_many(list(ends), viewer="system")
+        return [link for link in links if {link.origin, link.target} <= present.keys() | self._new]
+
+    async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
+        matrix = await self._engine.meaning.embed([memory.content for memory in memories])
+        model = self._engine.meaning.model if matrix is not None else None
+        return [
+            Put(
+                replace(memory, embedded_by=model),
+                indexed_lexemes(memory),
+                gist=gist_of(memory.content),
+                vector=None if matrix is None else matrix[number],
+            )
+            for number, memory in enumerate(memories)
+        ]

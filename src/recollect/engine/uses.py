@@ -1,0 +1,34 @@
+"""Counting uses without making recall wait for a write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from recollect.ports.clock import Clock
+from recollect.ports.store import Store
+
+ENOUGH = 200
+
+
+class UseCounter:
+    """Remembers which memories were recalled and writes it down now and then, and at the end."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._waiting: list[str] = []
+
+    def note(self, ids: Iterable[str]) -> None:
+        """Count one use of each, later."""
+        self._waiting.extend(ids)
+
+    @property
+    def due(self) -> bool:
+        """Whether enough has gathered to be worth a write."""
+        return len(self._waiting) >= ENOUGH
+
+    async def flush(self) -> None:
+        """Write what has gathered."""
+        if self._waiting:
+            ids, self._waiting = self._waiting, []
+            await self._store.touch(ids, self._clock())

@@ -1,0 +1,98 @@
+"""Runs queued jobs: leased, retried with backoff, dead after too many attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from recollect.engine.core import Engine
+from recollect.model.errors import RecollectError
+from recollect.model.job import Job, JobState, backoff_seconds
+
+Handler = Callable[[Engine, Job], Awaitable[Mapping[str, Any]]]
+
+LEASE = timedelta(seconds=60)
+RENEW_EVERY = 20.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One job that was run, as it stands now."""
+
+    job: Job
+    kept: bool  # False when the lease was lost and somebody else has it
+
+
+class Runner:
+    """Takes due jobs one at a time. Several runners, in any processes, never run one job at once."""
+
+    def __init__(self, engine: Engine, handlers: Mapping[str, Handler], *, owner: str) -> None:
+        self._engine = engine
+        self._handlers = handlers
+        self._owner = owner
+
+    async def run_next(self, *, names: Sequence[str] = ()) -> Ran | None:
+        """Run the most overdue job; None when nothing is due."""
+        job = await self._engine.store.lease(
+            self._owner, now=self._engine.clock(), duration=LEASE, names=names or tuple(self._handlers)
+        )
+        if job is None:
+            return None
+        renewal = asyncio.create_task(self._keep_lease(job))
+        try:
+            outcome = await self._outcome(job)
+        finally:
+            renewal.cancel()
+            with suppress(asyncio.CancelledError):
+                await renewal
+        return Ran(outcome, await self._engine.store.finish(outcome, self._owner))
+
+    async def run_all(self, *, most: int = 10_000, names: Sequence[str] = ()) -> list[Ran]:
+        """Until nothing is due, or `most` have run."""
+        done: list[Ran] = []
+        while len(done) < most and (ran := await self.run_next(names=names)) is not None:
+            done.append(ran)
+        return done
+
+    async def _outcome(self, job: Job) -> Job:
+        try:
+            result = await self._handlers[job.name](self._engine, job)
+        except RecollectError as error:
+            return self._failed(job, f"{error.code}: {error}")
+        except Exception as error:  # a job may fail in any way; the queue goes on
+            log.exception("job %s (%s) failed", job.id, job.name)
+            return self._failed(job, f"{type(error).__name__}: {error}")
+        return replace(
+            job,
+            state=JobState.DONE,
+            finished=self._engine.clock(),
+            error=None,
+            result=result,
+            lease_owner=None,
+            lease_until=None,
+        )
+
+    def _failed(self, job: Job, reason: str) -> Job:
+        now = self._engine.clock()
+        dead = job.attempts >= job.most_attempts
+        return replace(
+            job,
+            state=JobState.DEAD if dead else JobState.WAITING,
+            due=now + timedelta(seconds=backoff_seconds(job.attempts)),
+            finished=now if dead else None,
+            error=reason[:2000],
+            lease_owner=None,
+            lease_until=None,
+        )
+
+    async def _keep_lease(self, job: Job) -> None:
+        while True:
+            await asyncio.sleep(RENEW_EVERY)
+            if not await self._engine.store.renew(job.id, self._owner, until=self._engine.clock() + LEASE):
+                return

@@ -1,0 +1,50 @@
+"""What runs by itself now and then. A due entry becomes a job once, whichever process looks first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from recollect.engine.core import Engine
+from recollect.engine.embed import EMBED
+from recollect.jobs.handlers import TIDY
+from recollect.model.job import Job
+from recollect.ports.store import Enqueue
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A job by name, every so often."""
+
+    name: str
+    every: timedelta
+
+
+SCHEDULE: Sequence[Entry] = (Entry(EMBED, timedelta(hours=1)), Entry(TIDY, timedelta(days=1)))
+
+
+async def enqueue_due(engine: Engine, entries: Sequence[Entry] = SCHEDULE) -> list[str]:
+    """Queue what is due; returns the names. Two callers at once never queue one entry twice."""
+    now = engine.clock()
+    queued: list[str] = []
+    for entry in entries:
+        cursor = f"schedule:{entry.name}"
+        last = await engine.store.cursor(cursor)
+        if last is not None and datetime.fromisoformat(last) + entry.every > now:
+            continue
+        if not await engine.store.set_cursor(cursor, now.isoformat(), expected=last):
+            continue
+        job = Job(id=engine.new_id(), name=entry.name, created=now, due=now, key=entry.name)
+        await engine.store.apply([Enqueue(job)])
+        queued.append(entry.name)
+    return queued
+
+
+async def next_runs(engine: Engine, entries: Sequence[Entry] = SCHEDULE) -> dict[str, datetime]:
+    """When each entry is due next."""
+    runs: dict[str, datetime] = {}
+    for entry in entries:
+        last = await engine.store.cursor(f"schedule:{entry.name}")
+        runs[entry.name] = datetime.fromisoformat(last) + entry.every if last else engine.clock()
+    return runs

@@ -1,0 +1,250 @@
+"""Operations on scopes, and on everything at once: export and import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recollect.engine.scopes import (
+    ScopeReport,
+    change_scope,
+    create_scope,
+    delete_scope,
+    rename_scope,
+    report_scope,
+    report_scopes,
+)
+from recollect.engine.transfer import export_to, import_lines
+from recollect.model.errors import InvalidInput
+from recollect.model.memory import Status
+from recollect.model.query import Filter
+from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
+from recollect.operations.views import ReceiptView
+
+ANY_STATUS = tuple(Status)
+
+
+class ScopeView(Output):
+    """One scope."""
+
+    name: str
+    description: str
+    kind: str
+    parent: str | None
+    active: bool
+    memories: int
+    sees: list[str]
+    children: list[str]
+    kinds: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, report: ScopeReport) -> ScopeView:
+        """The report as its view."""
+        scope = report.scope
+        return cls(
+            name=scope.name,
+            description=scope.description,
+            kind=scope.kind,
+            parent=scope.parent,
+            active=scope.active,
+            memories=report.memories,
+            sees=list(report.sees),
+            children=list(report.children),
+            kinds=report.kinds,
+        )
+
+
+class ListScopesInput(Input):
+    """All of them."""
+
+
+class ListScopesResult(Output):
+    """Every scope, by name."""
+
+    scopes: list[ScopeView]
+
+
+class ScopeInput(Input):
+    """Which scope."""
+
+    name: str
+
+
+class CreateScopeInput(Input):
+    """A new scope."""
+
+    name: str
+    description: str = ""
+    kind: str = "general"
+    parent: str | None = None
+    keywords: list[str] = []
+
+
+class ChangeScopeInput(Input):
+    """What to change of a scope; what isn't given stays. Parent Global lifts it to the top."""
+
+    name: str
+    description: str | None = None
+    parent: str | None = None
+    active: bool | None = None
+
+
+class RenameScopeInput(Input):
+    """Old name, new name."""
+
+    name: str
+    new_name: str
+
+
+class DeleteScopeInput(Input):
+    """Which scope, and where its memories are exported to before they go."""
+
+    name: str
+    export: str | None = None
+
+
+class DeleteScopeResult(Output):
+    """What became of it."""
+
+    name: str
+    memories: int
+    export: str | None
+    receipt: ReceiptView | None
+
+
+class ExportInput(Input):
+    """Where to. One scope, or everything."""
+
+    path: str
+    scope: str | None = None
+
+
+class ExportResult(Output):
+    """How much was written."""
+
+    path: str
+    memories: int
+    links: int
+    versions: int
+    scopes: int
+
+
+class ImportInput(Input):
+    """Where from."""
+
+    path: str
+
+
+class ImportResult(Output):
+    """What came in; `skipped` were there already."""
+
+    memories: int
+    skipped: int
+    links: int
+    versions: int
+    scopes: int
+    redacted: int
+    notice: str = ""
+
+
+async def _list(call: Call, _given: ListScopesInput) -> ListScopesResult:
+    reports = await report_scopes(call.engine, agent=call.agent)
+    return ListScopesResult(scopes=[ScopeView.of(report) for report in reports])
+
+
+async def _show(call: Call, given: ScopeInput) -> ScopeView:
+    return ScopeView.of(await report_scope(call.engine, given.name, agent=call.agent))
+
+
+async def _create(call: Call, given: CreateScopeInput) -> ScopeView:
+    scope = await create_scope(
+        call.engine,
+        given.name,
+        description=given.description,
+        kind=given.kind,
+        parent=given.parent,
+        keywords=given.keywords,
+    )
+    return await _show(call, ScopeInput(name=scope.name))
+
+
+async def _change(call: Call, given: ChangeScopeInput) -> ScopeView:
+    scope = await change_scope(
+        call.engine, given.name, description=given.description, parent=given.parent, active=given.active
+    )
+    return await _show(call, ScopeInput(name=scope.name))
+
+
+async def _rename(call: Call, given: RenameScopeInput) -> ScopeView:
+    scope = await rename_scope(call.engine, given.name, given.new_name)
+    return await _show(call, ScopeInput(name=scope.name))
+
+
+async def _delete(call: Call, given: DeleteScopeInput) -> DeleteScopeResult:
+    target = Path(given.export).expanduser() if given.export else None
+    dropped = await delete_scope(call.engine, given.name, export=target)
+    return DeleteScopeResult(
+        name=dropped.name,
+        memories=dropped.memories,
+        export=str(dropped.export) if dropped.export else None,
+        receipt=ReceiptView.of(dropped.receipt) if dropped.receipt else None,
+    )
+
+
+async def _export(call: Call, given: ExportInput) -> ExportResult:
+    scopes = (given.scope,) if given.scope else ()
+    if given.scope:
+        await report_scope(call.engine, given.scope, agent=call.agent)
+    where = Filter(viewer=call.agent, scopes=scopes, statuses=ANY_STATUS)
+    written = await export_to(call.engine, Path(given.path).expanduser(), where=where)
+    return ExportResult(
+        path=written.path,
+        memories=written.memories,
+        links=written.links,
+        versions=written.versions,
+        scopes=written.scopes,
+    )
+
+
+async def _import(call: Call, given: ImportInput) -> ImportResult:
+    def told(count: int) -> None:
+        call.progress("import", count, None)
+
+    try:
+        with Path(given.path).expanduser().open(encoding="utf-8") as lines:
+            done = await import_lines(call.engine, lines, progress=told)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{given.path} can't be read: {error}.", advice="Check the path.") from error
+    return ImportResult(
+        memories=done.memories,
+        skipped=done.skipped,
+        links=done.links,
+        versions=done.versions,
+        scopes=done.scopes,
+        redacted=done.redacted,
+        notice=call.engine.meaning.reason,
+    )
+
+
+LIST_SCOPES = Operation(
+    "list_scopes", "Every scope with its counts.", ListScopesInput, ListScopesResult, _list, Effect.READS
+)
+SHOW_SCOPE = Operation("show_scope", "One scope, closely.", ScopeInput, ScopeView, _show, Effect.READS)
+CREATE_SCOPE = Operation("create_scope", "Make a scope.", CreateScopeInput, ScopeView, _create, Effect.WRITES)
+CHANGE_SCOPE = Operation(
+    "change_scope", "Describe, nest or switch a scope.", ChangeScopeInput, ScopeView, _change, Effect.WRITES
+)
+RENAME_SCOPE = Operation(
+    "rename_scope", "Give a scope another name.", RenameScopeInput, ScopeView, _rename, Effect.WRITES
+)
+DELETE_SCOPE = Operation(
+    "delete_scope",
+    "Export a scope's memories, then remove it.",
+    DeleteScopeInput,
+    DeleteScopeResult,
+    _delete,
+    Effect.DESTROYS,
+)
+EXPORT = Operation(
+    "export", "Write everything as JSON lines.", ExportInput, ExportResult, _export, Effect.READS
+)
+IMPORT = Operation("import", "Read an export.", ImportInput, ImportResult, _import, Effect.WRITES)

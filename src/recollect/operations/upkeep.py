@@ -1,0 +1,317 @@
+"""Operations on the machinery: status, doctor, jobs, models."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from pydantic import Field
+
+from recollect.engine.embed import embed_missing, follow_model, queue_embedding
+from recollect.engine.health import examine, mend, status
+from recollect.jobs.handlers import HANDLERS
+from recollect.jobs.runner import Runner
+from recollect.jobs.schedule import enqueue_due, next_runs
+from recollect.model.errors import Refused
+from recollect.model.job import JobState
+from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
+from recollect.operations.views import FindingView, JobView, ReceiptView
+from recollect.ports.models import ModelCard
+
+
+class StatusInput(Input):
+    """Nothing to say."""
+
+
+class StatusResult(Output):
+    """How things are."""
+
+    version: str
+    store: dict[str, Any]
+    memories: int
+    by_status: dict[str, int]
+    by_kind: dict[str, int]
+    by_scope: dict[str, int]
+    embedded: int
+    model: str | None
+    models: list[str]
+    rung: str
+    jobs: dict[str, int]
+    dead_jobs: list[str]
+    notice: str
+
+
+class DoctorInput(Input):
+    """`repair` rebuilds what is derived; `scrub` rewrites the files and looks for the phrases in them."""
+
+    repair: bool = False
+    scrub: bool = False
+    phrases: list[str] = []
+
+
+class DoctorResult(Output):
+    """What was found, what was done."""
+
+    healthy: bool
+    findings: list[FindingView]
+    repaired: list[str] = []
+    scrubbed: ReceiptView | None = None
+
+
+class ListJobsInput(Input):
+    """Which states; all when none is named."""
+
+    states: list[JobState] = []
+    limit: int = Field(default=50, ge=1, le=1000)
+
+
+class ListJobsResult(Output):
+    """Jobs, the newest first, and when scheduled ones are due."""
+
+    jobs: list[JobView]
+    tally: dict[str, int]
+    schedule: dict[str, str]
+
+
+class RunJobsInput(Input):
+    """At most how many."""
+
+    most: int = Field(default=1000, ge=1)
+    scheduled: bool = True
+
+
+class RunJobsResult(Output):
+    """What was run."""
+
+    ran: list[JobView]
+
+
+class JobInput(Input):
+    """Which job."""
+
+    id: str
+
+
+class ModelView(Output):
+    """One model."""
+
+    name: str
+    dimensions: int
+    description: str
+    installed: bool
+    active: bool
+    precision: str
+    bytes_used: int
+    source: str
+
+
+class ListModelsInput(Input):
+    """Nothing to say."""
+
+
+class ListModelsResult(Output):
+    """What is here and what can be had, the best first."""
+
+    models: list[ModelView]
+    active: str | None
+
+
+class PullModelInput(Input):
+    """A name, a folder, or a hub's `org/name`; the default one when empty."""
+
+    name: str = ""
+    precision: str = Field(default="int8", pattern="^(int8|float)$")
+    force: bool = False
+
+
+class PullModelResult(Output):
+    """The model that is here now, and how many memories still wait for its vectors."""
+
+    model: ModelView
+    notice: str = ""
+
+
+class RemoveModelInput(Input):
+    """Which one."""
+
+    name: str
+
+
+class RemoveModelResult(Output):
+    """Which one."""
+
+    name: str
+
+
+class EmbedInput(Input):
+    """Nothing to say."""
+
+
+class EmbedResult(Output):
+    """How many memories got a vector, and why not more."""
+
+    embedded: int
+    model: str | None
+    notice: str
+
+
+async def _status(call: Call, _given: StatusInput) -> StatusResult:
+    from recollect import __version__
+
+    report = await status(call.engine, agent=call.agent)
+    facts = report.store
+    return StatusResult(
+        version=__version__,
+        store={
+            "kind": facts.kind,
+            "location": facts.location,
+            "schema": facts.schema_version,
+            "bytes": facts.bytes_used,
+            **facts.details,
+        },
+        memories=report.memories,
+        by_status=dict(report.by_status),
+        by_kind=dict(report.by_kind),
+        by_scope=dict(report.by_scope),
+        embedded=report.embedded,
+        model=report.model,
+        models=[card.name for card in report.models],
+        rung=report.rung,
+        jobs=dict(report.jobs),
+        dead_jobs=list(report.dead_jobs),
+        notice=report.notice,
+    )
+
+
+async def _doctor(call: Call, given: DoctorInput) -> DoctorResult:
+    repaired = await mend(call.engine) if given.repair else []
+    scrubbed = await call.engine.store.scrub(given.phrases) if given.scrub else None
+    findings = [FindingView.of(finding) for finding in await examine(call.engine)]
+    return DoctorResult(
+        healthy=all(finding.healthy for finding in findings),
+        findings=findings,
+        repaired=repaired,
+        scrubbed=ReceiptView.of(scrubbed) if scrubbed else None,
+    )
+
+
+async def _list_jobs(call: Call, given: ListJobsInput) -> ListJobsResult:
+    store = call.engine.store
+    runs = await next_runs(call.engine)
+    return ListJobsResult(
+        jobs=[JobView.of(job) for job in await store.jobs(states=given.states, limit=given.limit)],
+        tally=await store.tally_jobs(),
+        schedule={name: when.isoformat() for name, when in runs.items()},
+    )
+
+
+async def _run_jobs(call: Call, given: RunJobsInput) -> RunJobsResult:
+    if given.scheduled:
+        await enqueue_due(call.engine)
+    runner = Runner(call.engine, HANDLERS, owner=call.engine.new_id())
+    ran: list[JobView] = []
+    while len(ran) < given.most and (one := await runner.run_next()) is not None:
+        ran.append(JobView.of(one.job))
+        call.progress("jobs", len(ran), None)
+    return RunJobsResult(ran=ran)
+
+
+async def _retry_job(call: Call, given: JobInput) -> JobView:
+    job = await call.engine.store.job(given.id)
+    if job.state in (JobState.RUNNING, JobState.DONE):
+        raise Refused(
+            f"The job {job.id} is {job.state}.", advice="Only dead and waiting jobs can be tried again."
+        )
+    again = replace(
+        job, state=JobState.WAITING, attempts=0, due=call.engine.clock(), error=None, finished=None
+    )
+    await call.engine.store.replace_job(again)
+    return JobView.of(again)
+
+
+async def _cancel_job(call: Call, given: JobInput) -> JobView:
+    job = await call.engine.store.job(given.id)
+    if job.state is not JobState.WAITING:
+        raise Refused(f"The job {job.id} is {job.state}.", advice="Only waiting jobs can be cancelled.")
+    ended = replace(job, state=JobState.DEAD, finished=call.engine.clock(), error="cancelled")
+    await call.engine.store.replace_job(ended)
+    return JobView.of(ended)
+
+
+async def _list_models(call: Call, _given: ListModelsInput) -> ListModelsResult:
+    installed = await asyncio.to_thread(call.engine.models.installed)
+    known = await asyncio.to_thread(call.engine.models.catalogue)
+    cards = {card.name: card for card in (*installed, *known) if card.installed}
+    cards |= {card.name: card for card in known if card.name not in cards}
+    return ListModelsResult(
+        models=[_model(call, card) for card in cards.values()], active=call.engine.meaning.model
+    )
+
+
+async def _pull_model(call: Call, given: PullModelInput) -> PullModelResult:
+    shelf = call.engine.models
+    name = given.name or shelf.catalogue()[0].name
+    card = await asyncio.to_thread(
+        shelf.pull, name, precision=given.precision, force=given.force, progress=call.progress
+    )
+    return PullModelResult(model=_model(call, card))
+
+
+async def _remove_model(call: Call, given: RemoveModelInput) -> RemoveModelResult:
+    await asyncio.to_thread(call.engine.models.remove, given.name)
+    return RemoveModelResult(name=given.name)
+
+
+async def _embed(call: Call, _given: EmbedInput) -> EmbedResult:
+    await follow_model(call.engine)
+    done = await embed_missing(call.engine, progress=lambda count: call.progress("embed", count, None))
+    if call.engine.meaning.reason:
+        await queue_embedding(call.engine)
+    return EmbedResult(embedded=done, model=call.engine.meaning.model, notice=call.engine.meaning.reason)
+
+
+def _model(call: Call, card: ModelCard) -> ModelView:
+    active = (call.engine.meaning.model or "").rpartition("/")[0]
+    return ModelView(
+        name=card.name,
+        dimensions=card.dimensions,
+        description=card.description,
+        installed=card.installed,
+        active=card.installed and card.name == active,
+        precision=card.precision,
+        bytes_used=card.bytes_used,
+        source=card.source,
+    )
+
+
+STATUS = Operation("status", "How things are, at a glance.", StatusInput, StatusResult, _status, Effect.READS)
+DOCTOR = Operation(
+    "doctor",
+    "Look closely; repair what is derived; prove erasure.",
+    DoctorInput,
+    DoctorResult,
+    _doctor,
+    Effect.WRITES,
+)
+LIST_JOBS = Operation("list_jobs", "Queued work.", ListJobsInput, ListJobsResult, _list_jobs, Effect.READS)
+RUN_JOBS = Operation("run_jobs", "Run what is due.", RunJobsInput, RunJobsResult, _run_jobs, Effect.WRITES)
+RETRY_JOB = Operation("retry_job", "Try a dead job again.", JobInput, JobView, _retry_job, Effect.WRITES)
+CANCEL_JOB = Operation("cancel_job", "Give up a waiting job.", JobInput, JobView, _cancel_job, Effect.WRITES)
+LIST_MODELS = Operation(
+    "list_models", "Models here and to be had.", ListModelsInput, ListModelsResult, _list_models, Effect.READS
+)
+PULL_MODEL = Operation(
+    "pull_model", "Fetch and prepare a model.", PullModelInput, PullModelResult, _pull_model, Effect.WRITES
+)
+REMOVE_MODEL = Operation(
+    "remove_model",
+    "Remove a model's files.",
+    RemoveModelInput,
+    RemoveModelResult,
+    _remove_model,
+    Effect.DESTROYS,
+)
+EMBED_MISSING = Operation(
+    "embed_missing", "Make the vectors that are missing.", EmbedInput, EmbedResult, _embed, Effect.WRITES
+)

@@ -1,0 +1,195 @@
+"""The shapes in which operations answer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from recollect.model.job import Job
+from recollect.model.link import Link
+from recollect.model.memory import Memory, Version
+from recollect.operations.catalogue import Output
+from recollect.ports.store import Finding, Receipt
+
+
+class MemoryView(Output):
+    """One memory."""
+
+    id: str
+    content: str
+    kind: str
+    scope: str
+    agent: str
+    status: str
+    topic: str = ""
+    tags: list[str] = []
+    keywords: list[str] = []
+    importance: float
+    confidence: float
+    trust: float
+    tier: str
+    anchor: bool
+    uses: int
+    tokens: int
+    created: datetime
+    updated: datetime
+    occurred: datetime
+    last_used: datetime | None = None
+    supersedes: str | None = None
+    merged_from: list[str] = []
+    provenance: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    embedded_by: str | None = None
+    content_hash: str
+
+    @classmethod
+    def of(cls, memory: Memory) -> MemoryView:
+        """The memory as its view."""
+        source = memory.provenance
+        known = {
+            name: getattr(source, name)
+            for name in ("dialect", "source", "conversation", "position", "file", "line")
+            if getattr(source, name) not in (None, "")
+        }
+        return cls(
+            id=memory.id,
+            content=memory.content,
+            kind=memory.kind,
+            scope=memory.scope,
+            agent=memory.agent,
+            status=memory.status,
+            topic=memory.topic,
+            tags=list(memory.tags),
+            keywords=list(memory.keywords),
+            importance=round(memory.importance, 4),
+            confidence=round(memory.confidence, 4),
+            trust=round(memory.trust, 4),
+            tier=memory.tier,
+            anchor=memory.anchor,
+            uses=memory.uses,
+            tokens=memory.tokens,
+            created=memory.created,
+            updated=memory.updated,
+            occurred=memory.occurred,
+            last_used=memory.last_used,
+            supersedes=memory.supersedes,
+            merged_from=list(memory.merged_from),
+            provenance=known,
+            metadata=dict(memory.metadata),
+            embedded_by=memory.embedded_by,
+            content_hash=memory.content_hash,
+        )
+
+
+class LinkView(Output):
+    """One link; read as: origin relation target."""
+
+    origin: str
+    target: str
+    relation: str
+    weight: float
+    automatic: bool
+    created: datetime
+
+    @classmethod
+    def of(cls, link: Link) -> LinkView:
+        """The link as its view."""
+        return cls(
+            origin=link.origin,
+            target=link.target,
+            relation=link.relation,
+            weight=round(link.weight, 4),
+            automatic=link.automatic,
+            created=link.created,
+        )
+
+
+class VersionView(Output):
+    """What a memory said before."""
+
+    number: int
+    content: str
+    kind: str
+    topic: str
+    tags: list[str]
+    importance: float
+    amended: datetime
+    amended_by: str
+
+    @classmethod
+    def of(cls, version: Version) -> VersionView:
+        """The version as its view."""
+        return cls(
+            number=version.number,
+            content=version.content,
+            kind=version.kind,
+            topic=version.topic,
+            tags=list(version.tags),
+            importance=version.importance,
+            amended=version.amended,
+            amended_by=version.amended_by,
+        )
+
+
+class ReceiptView(Output):
+    """Proof of an erasure: what was removed from each place, and what a second look found there."""
+
+    ids: list[str]
+    removed: dict[str, int]
+    remaining: dict[str, int]
+    empty: bool
+
+    @classmethod
+    def of(cls, receipt: Receipt) -> ReceiptView:
+        """The receipt as its view."""
+        return cls(
+            ids=list(receipt.ids),
+            removed=dict(receipt.removed),
+            remaining=dict(receipt.remaining),
+            empty=not any(receipt.remaining.values()),
+        )
+
+
+class FindingView(Output):
+    """One thing that was looked at."""
+
+    name: str
+    healthy: bool
+    detail: str
+    advice: str = ""
+
+    @classmethod
+    def of(cls, finding: Finding) -> FindingView:
+        """The finding as its view."""
+        return cls(name=finding.name, healthy=finding.healthy, detail=finding.detail, advice=finding.advice)
+
+
+class JobView(Output):
+    """One job."""
+
+    id: str
+    name: str
+    state: str
+    attempts: int
+    most_attempts: int
+    created: datetime
+    due: datetime
+    finished: datetime | None = None
+    error: str | None = None
+    result: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, job: Job) -> JobView:
+        """The job as its view."""
+        return cls(
+            id=job.id,
+            name=job.name,
+            state=job.state,
+            attempts=job.attempts,
+            most_attempts=job.most_attempts,
+            created=job.created,
+            due=job.due,
+            finished=job.finished,
+            error=job.error,
+            result=dict(job.result) if job.result is not None else None,
+        )
