@@ -1,0 +1,84 @@
+# Recollect. `make help` lists the targets. Needs Python 3.11 or newer and make; uv is used when it is there.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& { echo $$p; break; }; done)
+VENV := .venv
+ifeq ($(OS),Windows_NT)
+BIN := $(VENV)/Scripts
+else
+BIN := $(VENV)/bin
+endif
+PY := $(BIN)/python
+UV := $(shell command -v uv 2>/dev/null)
+LOCKED = --require-hashes --no-deps -r
+
+.PHONY: help install run test check lint types unit bench bench-quality lock clean
+
+help: ## List the targets.
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+$(VENV)/made:
+	@test -n "$(PYTHON)" || { echo "Recollect needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python."; exit 1; }
+ifdef UV
+	$(UV) venv --quiet --allow-existing --python "$(PYTHON)" $(VENV)
+else
+	$(PYTHON) -m venv $(VENV) || { echo "This Python has no venv module (on Debian: apt install python3-venv)."; exit 1; }
+endif
+	@touch $@
+
+define install_locked
+	$(if $(UV),$(UV) pip install --quiet --python $(PY) $(LOCKED) $(1),$(PY) -m pip install --quiet --disable-pip-version-check $(LOCKED) $(1))
+endef
+define install_self
+	$(if $(UV),$(UV) pip install --quiet --python $(PY) --no-deps --no-build-isolation -e .,$(PY) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .)
+endef
+
+$(VENV)/runtime: $(VENV)/made requirements.lock pyproject.toml
+	$(call install_locked,requirements.lock)
+	$(call install_self)
+	@touch $@
+
+$(VENV)/dev: $(VENV)/runtime requirements-dev.lock
+	$(call install_locked,requirements-dev.lock)
+	@touch $@
+
+install: $(VENV)/runtime ## Make .venv with recollect in it and pull the embedding model.
+	$(BIN)/recollect models pull
+	@echo "Ready: $(BIN)/recollect --help"
+
+run: install ## Install if need be, then take the guided tour.
+	$(BIN)/recollect demo
+
+check: lint types unit ## Format, lint, type-check, architecture and unit tests: under a minute.
+
+lint: $(VENV)/dev
+	$(BIN)/ruff format --quiet $(if $(CI),--check --diff,) .
+	$(BIN)/ruff check .
+
+types: $(VENV)/dev
+	$(BIN)/mypy
+
+unit: $(VENV)/dev
+	$(PY) -m pytest -n 2 tests/architecture tests/unit
+
+test: $(VENV)/dev ## Everything: contract, interface, acceptance and fault tests too.
+	$(PY) -m pytest -n 2 --dist loadgroup tests
+
+bench: $(VENV)/dev ## Speed, side by side with peers and the floor. QUICK=1 for the small sizes.
+	$(PY) -m benchmarks.speed $(if $(QUICK),--quick,) $(ARGS)
+
+bench-quality: $(VENV)/dev ## Retrieval quality on conversations, side by side with dense search.
+	$(PY) -m benchmarks.quality $(ARGS)
+
+lock: ## Resolve the pinned versions anew (needs uv).
+	@test -n "$(UV)" || { echo "make lock needs uv."; exit 1; }
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --group build pyproject.toml -o requirements.lock
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--no-emit-index-url --no-emit-find-links --group dev -c requirements.lock -o requirements-dev.lock
+
+clean: ## Remove what was made here; your memories in the home folder stay.
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis benchmarks/.cache benchmarks/results

@@ -1,0 +1,107 @@
+"""The law of the house: who may import whom, and how long a module may be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "recollect"
+
+# What each part may import of ours, besides itself.
+MAY_IMPORT = {
+    "model": set(),
+    "ports": {"model"},
+    "stores": {"model", "ports"},
+    "providers": {"model", "ports"},
+    "engine": {"model", "ports"},
+    "jobs": {"engine", "model", "ports"},
+    "operations": {"engine", "jobs", "model", "ports"},
+    "interfaces": {"operations", "model", "settings"},
+    "testing": {"model", "ports"},
+    "settings": {"model"},
+    "app": {"engine", "jobs", "model", "operations", "ports", "providers", "settings", "stores"},
+    "__main__": {"app", "interfaces", "settings"},
+    "__init__": set(),
+}
+LONGEST = 400
+LONGER: dict[str, int] = {}  # exceptions; this list may only shrink
+
+
+def modules() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def part_of(path: Path) -> str:
+    relative = path.relative_to(SOURCE)
+    return relative.parts[0] if len(relative.parts) > 1 else relative.stem
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Dotted names of ours that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            pytest.fail(f"{path} uses a relative import")
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_stay_within_the_layers(path: Path) -> None:
+    part = part_of(path)
+    allowed = MAY_IMPORT[part] | {part}
+    for name in imports_of(path):
+        pieces = name.split(".")
+        if pieces[0] == "recollect" and len(pieces) > 1 and pieces[1] in MAY_IMPORT:
+            assert pieces[1] in allowed, f"{part} may not import {name}"
+
+
+@pytest.mark.parametrize("family", ["stores", "interfaces"])
+def test_siblings_do_not_know_each_other(family: str) -> None:
+    for path in (SOURCE / family).rglob("*.py"):
+        relative = path.relative_to(SOURCE / family)
+        if len(relative.parts) == 1:
+            continue
+        for name in imports_of(path):
+            pieces = name.split(".")
+            if pieces[:2] == ["recollect", family] and len(pieces) > 3:
+                sibling = SOURCE / family / pieces[2]
+                assert not sibling.is_dir() or pieces[2] == relative.parts[0], f"{path} imports {name}"
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_modules_stay_short(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGER.get(str(path.relative_to(SOURCE)), LONGEST)
+
+
+def test_exceptions_are_still_needed() -> None:
+    for name, allowed in LONGER.items():
+        lines = len((SOURCE / name).read_text(encoding="utf-8").splitlines())
+        assert LONGEST < lines <= allowed
+
+
+def test_only_settings_reads_the_environment() -> None:
+    for path in modules():
+        if part_of(path) == "settings":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            reads = isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"}
+            assert not (reads and isinstance(node.value, ast.Name) and node.value.id == "os"), path
+
+
+def test_broad_catches_only_in_outermost_handlers() -> None:
+    outermost = {"jobs/runner.py", "interfaces/cli/main.py"}
+    for path in modules():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ExceptHandler):
+                broad = node.type is None or (
+                    isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"}
+                )
+                relative = path.relative_to(SOURCE).as_posix()
+                assert not broad or relative in outermost, f"{relative}:{node.lineno}"
