@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
 
 from recollect.interfaces.cli.main import run
+
+if TYPE_CHECKING:
+    from recollect.interfaces.cli.launcher import Finding, Running
+    from recollect.settings import LoadedSettings
+
+
+class AppLauncher:
+    """Imports the engine only when a command needs it."""
+
+    def open(self, loaded: LoadedSettings) -> AbstractAsyncContextManager[Running]:
+        """The engine on the store of the settings."""
+        from recollect.app import open_app
+
+        return open_app(loaded)
+
+    async def diagnose(self, loaded: LoadedSettings) -> Sequence[Finding]:
+        """What is wrong with a database that can't be opened."""
+        from recollect.app import diagnose_store
+
+        return await diagnose_store(loaded)
+
+    async def salvage(self, loaded: LoadedSettings) -> Sequence[str]:
+        """What can be read of it, in a new one."""
+        from recollect.app import salvage_store
+
+        return await salvage_store(loaded)
 
 
 def main() -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run(sys.argv[1:], AppLauncher()))
 
 
 if __name__ == "__main__":

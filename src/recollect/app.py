@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -20,12 +21,13 @@ from recollect.model.errors import SettingsError, StoreReadOnly
 from recollect.model.ids import IdMaker
 from recollect.operations.catalogue import Call, Input, Operation, Output, no_progress
 from recollect.ports.embedder import Embedder
-from recollect.ports.store import Store
+from recollect.ports.store import Finding, Store
 from recollect.providers.embedding.cache import CachedEmbedder
 from recollect.providers.embedding.hashing import HashingEmbedder
 from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.shelf import LocalShelf
 from recollect.settings import LoadedSettings, Settings, load_settings
+from recollect.stores.sqlite.salvage import diagnose, salvage
 from recollect.stores.sqlite.store import SqliteStore
 
 I = TypeVar("I", bound=Input)  # noqa: E741
@@ -71,6 +73,26 @@ async def open_app(loaded: LoadedSettings | None = None) -> AsyncIterator[App]:
             await engine.uses.flush()
     finally:
         await store.close()
+
+
+async def diagnose_store(loaded: LoadedSettings) -> list[Finding]:
+    """What can be said of a database that can't be opened."""
+    return await asyncio.to_thread(diagnose, loaded.settings.database)
+
+
+async def salvage_store(loaded: LoadedSettings) -> list[str]:
+    """Put what can be read of a damaged database in its place; the damaged file is kept aside. Says what it did."""
+    path = loaded.settings.database
+    stamp = f"{utc_now():%Y%m%dT%H%M%SZ}"
+    target, aside = path.with_suffix(f".salvaged-{stamp}"), path.with_suffix(f".damaged-{stamp}")
+    saved = await asyncio.to_thread(salvage, path, target, now=utc_now())
+    for suffix in ("-wal", "-shm"):
+        journal = path.with_name(path.name + suffix)
+        if journal.exists():
+            journal.replace(aside.with_name(aside.name + suffix))
+    path.replace(aside)
+    target.replace(path)
+    return [f"saved {saved} memories into {path}", f"kept the damaged file as {aside}"]
 
 
 def utc_now() -> datetime:

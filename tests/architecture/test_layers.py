@@ -96,13 +96,16 @@ def test_only_settings_reads_the_environment() -> None:
 
 
 def test_broad_catches_only_in_outermost_handlers() -> None:
-    outermost = {"jobs/runner.py", "interfaces/cli/main.py"}
+    # The store's writer hands each error to the caller that waits for it.
+    outermost = {"jobs/runner.py", "interfaces/cli/main.py", "stores/sqlite/connection.py"}
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ExceptHandler):
                 broad = node.type is None or (
                     isinstance(node.type, ast.Name) and node.type.id in {"Exception", "BaseException"}
                 )
-                passes_on = any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+                passes_on = any(
+                    isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node)
+                )
                 relative = path.relative_to(SOURCE).as_posix()
                 assert not broad or passes_on or relative in outermost, f"{relative}:{node.lineno}"

@@ -14,12 +14,13 @@ from recollect.engine.draft import (
     checked_share,
     content_hash,
     gist_of,
-    indexed_lexemes,
+    labels_of,
 )
 from recollect.engine.text.clean import clean
 from recollect.engine.text.redact import redact, redact_metadata
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import ContentTooLarge, InvalidInput, Refused
+from recollect.model.lexemes import lexemes
 from recollect.model.memory import Kind, Memory, Status, Tier, Version
 from recollect.model.tokens import count_tokens
 from recollect.ports.store import Change, Keep, Put
@@ -69,7 +70,13 @@ async def _reindexed(engine: Engine, before: Memory, after: Memory) -> Put:
     elif model is not None:
         vector = (await engine.store.vector_of([after.id], model=model)).get(after.id)
     memory = replace(after, embedded_by=model if vector is not None else None)
-    return Put(memory, lexemes=indexed_lexemes(memory), gist=gist_of(memory.content), vector=vector)
+    return Put(
+        memory,
+        lexemes(memory.content),
+        labels=labels_of(engine, memory),
+        gist=gist_of(memory.content),
+        vector=vector,
+    )
 
 
 def _amended(engine: Engine, before: Memory, amendment: Amendment) -> Memory:
@@ -93,11 +100,12 @@ def _amended(engine: Engine, before: Memory, amendment: Amendment) -> Memory:
     if amendment.occurred is not None:
         after = replace(after, occurred=amendment.occurred)
     if amendment.metadata is not None:
-        after = replace(after, metadata=redact_metadata(amendment.metadata))
+        after = replace(after, metadata=redact_metadata(amendment.metadata).value)
     return after
 
 
 def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
+    quarantined = suspicion(content).score >= QUARANTINE_FROM
     text = clean(content)
     text = redact(text).text if engine.policy.redact else text
     if not text.strip():
@@ -107,7 +115,6 @@ def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
             f"The new text has {len(text):,} characters; one memory holds {engine.policy.part_length:,}.",
             advice="Remember it anew: long texts are split into linked parts.",
         )
-    quarantined = suspicion(text).score >= QUARANTINE_FROM
     status = memory.status
     if quarantined:
         status = Status.QUARANTINED

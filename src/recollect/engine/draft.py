@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
@@ -26,6 +26,7 @@ QUARANTINE_FROM = 0.5
 QUARANTINED_TRUST = 0.2
 MOST_TAGS = 64
 LONGEST_LABEL = 200
+MONTHS = "January February March April May June July August September October November December".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,7 @@ class Prepared:
 
     memory: Memory
     lexemes: Sequence[str]
+    labels: Sequence[str]
     gist: str
     redacted: tuple[Finding, ...]
     suspicious: tuple[str, ...]
@@ -96,6 +98,7 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
             f"The text has {len(draft.content):,} characters; at most {policy.longest:,} are stored at once.",
             advice="Split it, or raise intake.longest.",
         )
+    doubt = suspicion(draft.content)  # before cleaning, for hidden characters are a sign
     text = clean(draft.content)
     redaction = redact(text) if policy.redact else None
     text = redaction.text if redaction else text
@@ -104,11 +107,19 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
     if policy.noise_gate and not draft.keep_noise and is_noise(text):
         return []
     texts = [text] if len(text) <= policy.part_length else split(text, limit=policy.part_length)
-    base = _record(engine, draft, text=texts[0])
-    found = redaction.found if redaction else ()
-    if len(texts) == 1:
-        return [_prepared(base, found)]
-    return [_prepared(part, found) for part in _parts(engine, base, texts)]
+    first = _record(engine, draft, text=texts[0], quarantined=doubt.score >= QUARANTINE_FROM)
+    records = [first] if len(texts) == 1 else _parts(engine, first, texts)
+    return [
+        Prepared(
+            memory=record,
+            lexemes=lexemes(record.content),
+            labels=labels_of(engine, record),
+            gist=gist_of(record.content),
+            redacted=redaction.found if redaction else (),
+            suspicious=doubt.reasons if record.status is Status.QUARANTINED else (),
+        )
+        for record in records
+    ]
 
 
 def content_hash(text: str) -> str:
@@ -122,10 +133,11 @@ def gist_of(text: str) -> str:
     return hashlib.blake2b(" ".join(words).encode(), digest_size=12).hexdigest() if len(words) > 1 else ""
 
 
-def indexed_lexemes(memory: Memory) -> list[str]:
-    """What full text finds a memory by: its words, and those of its labels."""
-    labels = " ".join((memory.topic, *memory.tags, *memory.keywords)).strip()
-    return lexemes(memory.content) + (lexemes(labels) if labels else [])
+def labels_of(engine: Engine, memory: Memory) -> list[str]:
+    """What full text also finds a memory by: its labels, and the day that it is about."""
+    day = memory.occurred.astimezone(engine.zone())
+    date = f"{day.day} {MONTHS[day.month - 1]} {day.year}"
+    return lexemes(" ".join((memory.topic, *memory.tags, *memory.keywords, date)))
 
 
 def checked_labels(labels: Iterable[str], *, what: str) -> tuple[str, ...]:
@@ -149,12 +161,10 @@ def checked_share(value: float, *, what: str) -> float:
     return float(value)
 
 
-def _record(engine: Engine, draft: Draft, *, text: str) -> Memory:
+def _record(engine: Engine, draft: Draft, *, text: str, quarantined: bool) -> Memory:
     now = engine.clock()
     importance = DEFAULT_IMPORTANCE[draft.kind] if draft.importance is None else draft.importance
     topic = checked_labels([draft.topic], what="topic")
-    doubt = suspicion(text)
-    quarantined = doubt.score >= QUARANTINE_FROM
     occurred = draft.occurred or now
     return Memory(
         id=engine.new_id(),
@@ -177,40 +187,23 @@ def _record(engine: Engine, draft: Draft, *, text: str) -> Memory:
         anchor=draft.anchor,
         status=Status.QUARANTINED if quarantined else Status.ACTIVE,
         provenance=draft.provenance,
-        metadata=redact_metadata(dict(draft.metadata)) if draft.metadata else {},
+        metadata=redact_metadata(dict(draft.metadata)).value if draft.metadata else {},
     )
 
 
 def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
-    from dataclasses import replace
-
     document = first.provenance.conversation or f"document:{first.id}"
-    parts: list[Memory] = []
-    for number, text in enumerate(texts):
-        doubt = suspicion(text)
-        quarantined = doubt.score >= QUARANTINE_FROM
-        position = first.provenance.position if first.provenance.position is not None else number
-        parts.append(
-            replace(
-                first,
-                id=first.id if number == 0 else engine.new_id(),
-                content=text,
-                content_hash=content_hash(text),
-                tokens=count_tokens(text),
-                trust=QUARANTINED_TRUST if quarantined else 1.0,
-                status=Status.QUARANTINED if quarantined else Status.ACTIVE,
-                provenance=replace(first.provenance, conversation=document, position=position),
-            )
+    placed = first.provenance.position
+    return [
+        replace(
+            first,
+            id=first.id if number == 0 else engine.new_id(),
+            content=text,
+            content_hash=content_hash(text),
+            tokens=count_tokens(text),
+            provenance=replace(
+                first.provenance, conversation=document, position=number if placed is None else placed
+            ),
         )
-    return parts
-
-
-def _prepared(memory: Memory, found: tuple[Finding, ...]) -> Prepared:
-    reasons = suspicion(memory.content).reasons if memory.status is Status.QUARANTINED else ()
-    return Prepared(
-        memory=memory,
-        lexemes=indexed_lexemes(memory),
-        gist=gist_of(memory.content),
-        redacted=found,
-        suspicious=reasons,
-    )
+        for number, text in enumerate(texts)
+    ]

@@ -177,7 +177,7 @@ class _Intake:
             own = kin.get(part.memory.id, Kin())
             put = puts[part.memory.id]
             if own.superseded:
-                put = replace(put, memory=heir(part.memory, own.superseded))
+                put = replace(put, memory=heir(put.memory, own.superseded))
             changes.append(put)
             changes.extend(superseding(put.memory, own.superseded))
         changes.extend(Connect(link) for link in self._links(item, kin))
@@ -238,4 +238,4 @@ class _Intake:
 
 def _put(part: Prepared, vector: Matrix | None, model: str | None) -> Put:
     memory = part.memory if vector is None else replace(part.memory, embedded_by=model)
-    return Put(memory, lexemes=part.lexemes, gist=part.gist, vector=vector)
+    return Put(memory, part.lexemes, labels=part.labels, gist=part.gist, vector=vector)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recollect.model.errors import ModelError
-from recollect.ports.embedder import Embedder, Matrix, Unrelated
+from recollect.model.ranking import Cosines
+from recollect.ports.embedder import Embedder, Matrix
 
 
 class Meaning:
@@ -31,9 +32,9 @@ class Meaning:
         return "full text" if self._embedder is None or self._reason else f"full text + {self._embedder.name}"
 
     @property
-    def unrelated(self) -> Unrelated:
+    def unrelated(self) -> Cosines:
         """How alike unrelated texts look to the model; for one that works."""
-        return self._embedder.unrelated if self._embedder else Unrelated(0.0, 0.1)
+        return self._embedder.unrelated if self._embedder else Cosines(0.0, 0.1)
 
     def similarity(self, cosine: float) -> float:
         """The cosine on a scale that means the same for every model: 0 unrelated, 1 the same."""

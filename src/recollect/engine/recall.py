@@ -105,7 +105,15 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
         preferred = find_timeframe(
             text, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
         )
-    ranked = rank(engine, found, lexemes=lexemes, preferred=preferred, floor=question.floor)
+    ranked = rank(
+        engine,
+        found,
+        text=" ".join([text, *question.keywords]),
+        lexemes=lexemes,
+        preferred=preferred,
+        floor=question.floor,
+        most=(question.limit or engine.policy.limit) * MORE_THAN_ASKED,
+    )
     hits = await _hits(engine, question, ranked, agent=agent)
     if question.count_use:
         engine.uses.note([hit.memory.id for hit in hits])
@@ -160,10 +168,9 @@ async def _hits(
     engine: Engine, question: Question, ranked: Sequence[Ranked], *, agent: str
 ) -> tuple[Hit, ...]:
     limit = question.limit or engine.policy.limit
-    best = ranked[: limit * MORE_THAN_ASKED]
-    memories = await engine.store.get_many([one.id for one in best], viewer=agent)
+    memories = await engine.store.get_many([one.id for one in ranked], viewer=agent)
     distinct: list[tuple[Ranked, Memory]] = []
-    for one in best:
+    for one in ranked:
         memory = memories.get(one.id)
         if memory is not None and not any(_same(memory, other) for _, other in distinct):
             distinct.append((one, memory))

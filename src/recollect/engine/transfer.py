@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from recollect.engine.core import Engine
-from recollect.engine.draft import content_hash, gist_of, indexed_lexemes
+from recollect.engine.draft import content_hash, gist_of, labels_of
 from recollect.engine.records import (
     link_from,
     link_line,
@@ -23,6 +23,7 @@ from recollect.engine.records import (
 )
 from recollect.engine.text.redact import redact, redact_metadata
 from recollect.model.errors import InvalidInput, StoreFull, StoreReadOnly
+from recollect.model.lexemes import lexemes
 from recollect.model.link import Link
 from recollect.model.memory import Memory, Status, Version
 from recollect.model.query import Filter
@@ -234,7 +235,7 @@ class _Import:
         if not self._engine.policy.redact:
             return memory
         text = redact(memory.content).text
-        metadata = redact_metadata(dict(memory.metadata))
+        metadata = redact_metadata(dict(memory.metadata)).value
         if text == memory.content and metadata == memory.metadata:
             return memory
         return replace(memory, content=text, content_hash=content_hash(text), metadata=metadata)
@@ -250,7 +251,8 @@ class _Import:
         return [
             Put(
                 replace(memory, embedded_by=model),
-                indexed_lexemes(memory),
+                lexemes(memory.content),
+                labels=labels_of(self._engine, memory),
                 gist=gist_of(memory.content),
                 vector=None if matrix is None else matrix[number],
             )

@@ -33,7 +33,7 @@ async def enqueue_due(engine: Engine, entries: Sequence[Entry] = SCHEDULE) -> li
         last = await engine.store.cursor(cursor)
         if last is not None and datetime.fromisoformat(last) + entry.every > now:
             continue
-        if not await engine.store.set_cursor(cursor, now.isoformat(), expected=last):
+        if not await engine.store.swap_cursor(cursor, old=last, new=now.isoformat()):
             continue
         job = Job(id=engine.new_id(), name=entry.name, created=now, due=now, key=entry.name)
         await engine.store.apply([Enqueue(job)])

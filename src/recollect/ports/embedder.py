@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from recollect.model.ranking import Cosines
+
 Matrix = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Unrelated:
-    """Mean and standard deviation of the cosine of two unrelated texts: some models never go below 0.7."""
-
-    mean: float
-    deviation: float
 
 
 class Embedder(Protocol):
@@ -32,7 +25,7 @@ class Embedder(Protocol):
         """Length of every vector. May load the model; raises ModelMissing, ModelBroken."""
 
     @property
-    def unrelated(self) -> Unrelated:
+    def unrelated(self) -> Cosines:
         """How alike two unrelated texts look to this model. May load it; raises ModelMissing, ModelBroken."""
 
     async def embed(self, texts: Sequence[str]) -> Matrix:

@@ -30,12 +30,14 @@ class Capability(StrEnum):
 class Put:
     """Insert a memory, or replace the one of the same id; text, index and vector in one step.
 
-    `lexemes` is what full text finds it by. `vector` None leaves the record without one (and drops an old one).
+    `lexemes` is what full text finds it by, `labels` too but without counting as length. `vector` None leaves the
+    record without one (and drops an old one).
     `gist` is a hash of its content words: near-duplicates share it.
     """
 
     memory: Memory
     lexemes: Sequence[str]
+    labels: Sequence[str] = ()
     gist: str = ""
     vector: Vector | None = None
 
@@ -253,8 +255,11 @@ class Cursors(Protocol):
     async def cursor(self, name: str) -> str | None:
         """Its value, or None."""
 
-    async def set_cursor(self, name: str, value: str | None, *, expected: str | None = None) -> bool:
-        """Set, or remove by None. With `expected`, only if that is its value now: False otherwise."""
+    async def set_cursor(self, name: str, value: str | None) -> None:
+        """Set, or remove by None."""
+
+    async def swap_cursor(self, name: str, *, old: str | None, new: str | None) -> bool:
+        """Set only if its value is `old` now (None: there is none). Whether it was."""
 
 
 class Upkeep(Protocol):

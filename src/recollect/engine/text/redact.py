@@ -1,0 +1,145 @@
+"""Take secrets and personal data out of text before it is written anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from recollect.engine.text import assignments, credentials, personal
+from recollect.engine.text.credentials import Rule, mark
+
+# Whether a pass can turn up something new depends on the marks of the one before; two settle all real text.
+_MOST_PASSES = 8
+_RULES = (*credentials.RULES, *assignments.RULES, *personal.WORD_RULES)
+
+
+def _grouped(triggers: Iterable[tuple[str, int]]) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+    """Triggers under a character that each of them holds: most texts lack it, and skip them all at once."""
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for trigger, place in triggers:
+        gate = next((char for char in "_-=:.@~\"'/" if char in trigger), "")
+        groups.setdefault(gate, []).append((trigger, place))
+    return tuple((gate, tuple(group)) for gate, group in groups.items())
+
+
+_TRIGGERS = tuple((trigger, place) for place, rule in enumerate(_RULES) for trigger in rule.triggers)
+_EXACT = tuple(pair for pair in _TRIGGERS if pair[0] != pair[0].lower())
+_FOREIGN = tuple(pair for pair in _TRIGGERS if not pair[0].isascii())
+_FOLDED = _grouped(pair for pair in _TRIGGERS if pair not in _EXACT and pair not in _FOREIGN)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What kind of thing was taken out and how often; never the thing itself."""
+
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    text: str
+    found: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedMetadata:
+    value: Any
+    found: tuple[Finding, ...]
+
+
+def redact(text: str) -> Redaction:
+    """Replace each secret and each piece of personal data by a mark such as `[redacted:email]`.
+
+    Redacting the result again changes nothing.
+    """
+    found: Counter[str] = Counter()
+    text = _redact(text, found)
+    return Redaction(text, _findings(found))
+
+
+def redact_metadata(value: Any) -> RedactedMetadata:
+    """The same for JSON: every string, every key, and whatever stands under a key that names a secret."""
+    found: Counter[str] = Counter()
+    value = _redact_value(value, found)
+    return RedactedMetadata(value, _findings(found))
+
+
+def _findings(found: Counter[str]) -> tuple[Finding, ...]:
+    return tuple(Finding(kind, count) for kind, count in sorted(found.items()))
+
+
+def _redact(text: str, found: Counter[str]) -> str:
+    for _ in range(_MOST_PASSES):
+        rules = _worth_trying(text)
+        if not rules:
+            return text
+        before = text
+        for rule in rules:
+            text = _apply(rule, text, found)
+        if text == before:
+            return text
+    return text
+
+
+def _worth_trying(text: str) -> list[Rule]:
+    low = text.lower()
+    places = {place for trigger, place in _EXACT if trigger in text}
+    for gate, triggers in _FOLDED:
+        if gate in low:
+            places.update([place for trigger, place in triggers if trigger in low])
+    if not low.isascii():
+        places.update([place for trigger, place in _FOREIGN if trigger in low])
+    rules = [
+        rule for rule in map(_RULES.__getitem__, sorted(places)) if rule.gate is None or rule.gate.search(low)
+    ]
+    if assignments.RANDOM_RULE.pattern.search(text):
+        rules.append(assignments.RANDOM_RULE)
+    if personal.IBAN_START.search(text):
+        rules.append(personal.IBAN_RULE)
+    if personal.MANY_DIGITS.search(text):
+        rules.extend(personal.NUMBER_RULES)
+    return rules
+
+
+def _apply(rule: Rule, text: str, found: Counter[str]) -> str:
+    def once(match: re.Match[str]) -> str:
+        new = rule.replace(match) if rule.replace else mark(rule.kind)
+        if new is None:
+            return match[0]
+        found[rule.kind] += 1
+        return new
+
+    return rule.pattern.sub(once, text)
+
+
+def _redact_value(value: Any, found: Counter[str]) -> Any:
+    if isinstance(value, str):
+        return _redact(value, found)
+    if isinstance(value, Mapping):
+        result: dict[str, Any] = {}
+        for key, item in value.items():
+            name = _redact(str(key), found)
+            while name in result:  # two keys may become one mark; neither value may be lost
+                name += "'"
+            result[name] = _redact_item(name, item, found)
+        return result
+    if isinstance(value, list | tuple):
+        return [_redact_value(item, found) for item in value]
+    return value
+
+
+def _redact_item(name: str, item: Any, found: Counter[str]) -> Any:
+    kind = assignments.names_secret(name)
+    if kind is None or isinstance(item, bool) or item is None:
+        return _redact_value(item, found)
+    if isinstance(item, list | tuple):
+        return [_redact_item(name, part, found) for part in item]
+    held = isinstance(item, str) and item != "" and assignments.is_quoted_secret(kind, item)
+    if held or (isinstance(item, int | float) and kind in ("password", "secret")):
+        found[kind] += 1
+        return mark(kind)
+    return _redact_value(item, found)

@@ -1,0 +1,125 @@
+"""`recollect remember --batch`: JSON lines in, one answer a line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from recollect.interfaces.cli.output import plural
+from recollect.interfaces.cli.remembering import open_binary
+from recollect.interfaces.cli.session import Desk, build
+from recollect.model.errors import InvalidInput, NotFound, RecollectError
+
+if TYPE_CHECKING:
+    from recollect.interfaces.cli.launcher import Told
+    from recollect.operations.catalogue import Input
+    from recollect.operations.writing import RememberManyResult, RememberResult
+
+CHUNK = 500
+MOST_TOLD = 20
+
+
+@dataclass
+class Tally:
+    """What became of each line."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def answered(self, number: int, result: RememberResult) -> None:
+        """One line's answer."""
+        self.lines.append({"line": number, "outcome": result.outcome, "id": result.id, "error": result.error})
+
+    def failed(self, number: int, error: RecollectError) -> None:
+        """One line that could not be used."""
+        self.lines.append({"line": number, "outcome": "failed", "id": None, "error": str(error)})
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(line["outcome"] for line in self.lines)
+
+
+async def remember_lines(desk: Desk, path: str | None, *, defaults: Mapping[str, Any], run_jobs: bool) -> int:
+    """Store in chunks; a bad line is told and passed over. Exit status 1 when there was one."""
+    tally = Tally()
+    with open_binary(path or "-") as stream, desk.console.progress() as told:
+        numbered = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
+        while chunk := list(islice(numbered, CHUNK)):
+            await _take(desk, chunk, tally=tally, defaults=defaults)
+            _tell(told, tally)
+    ran = await desk.run("run_jobs", scheduled=False) if run_jobs and tally.counts["stored"] else None
+    counts = tally.counts
+    if desk.console.json:
+        summary = {"created": counts["stored"], "counts": dict(counts), "lines": tally.lines}
+        desk.console.document({**summary, "jobs": len(ran.ran) if ran else 0})
+    else:
+        _print(desk, tally)
+    return 1 if counts["failed"] else 0
+
+
+async def _take(
+    desk: Desk, chunk: Iterable[tuple[int, bytes]], *, tally: Tally, defaults: Mapping[str, Any]
+) -> None:
+    from recollect.operations import CATALOGUE
+
+    items: dict[int, Input] = {}
+    for number, line in chunk:
+        try:
+            items[number] = build(CATALOGUE["remember"], {"dialect": "cli", **defaults, **_fields(line)})
+        except InvalidInput as error:
+            tally.failed(number, error)
+    try:
+        answer: RememberManyResult = await desk.run("remember_many", items=list(items.values()))
+    except (InvalidInput, NotFound):  # one of them spoils the chunk: find out which
+        await _take_singly(desk, items, tally=tally)
+        return
+    for number, result in zip(items, answer.results, strict=True):
+        tally.answered(number, result)
+
+
+async def _take_singly(desk: Desk, items: Mapping[int, Input], *, tally: Tally) -> None:
+    for number, item in items.items():
+        try:
+            answer: RememberManyResult = await desk.run("remember_many", items=[item])
+        except (InvalidInput, NotFound) as error:
+            tally.failed(number, error)
+        else:
+            tally.answered(number, answer.results[0])
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise InvalidInput(f"Not JSON: {error}.") from error
+    if isinstance(value, str):
+        return {"content": value}
+    if not isinstance(value, dict):
+        raise InvalidInput("Neither a string nor an object.")
+    return value
+
+
+def _tell(told: Told, tally: Tally) -> None:
+    told("remember", len(tally.lines), None)
+
+
+def _print(desk: Desk, tally: Tally) -> None:
+    counts = tally.counts
+    rest = [
+        f"{counts[outcome]:,} {words}"
+        for outcome, words in (
+            ("duplicate", "already known"),
+            ("noise", "passed over as noise"),
+            ("failed", "failed"),
+        )
+        if counts[outcome]
+    ]
+    desk.console.line(", ".join([f"Remembered {plural(counts['stored'], 'memory')}", *rest]) + ".")
+    failures = [line for line in tally.lines if line["outcome"] == "failed"]
+    for line in failures[:MOST_TOLD]:
+        desk.console.warn(f"  line {line['line']}: {line['error']}")
+    if len(failures) > MOST_TOLD:
+        desk.console.warn(f"  … and {len(failures) - MOST_TOLD} more; --json lists them all.")

@@ -1,0 +1,221 @@
+"""`recollect config`: every setting, its value and where that comes from. Needs no database."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.interfaces.cli.command import Group
+from recollect.interfaces.cli.output import neutral
+from recollect.interfaces.cli.session import Session
+from recollect.model.errors import SettingsError, StoreReadOnly
+from recollect.settings import LoadedSettings, SettingInfo, Settings, parsed_value
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+
+@click.group(
+    "config",
+    cls=Group,
+    examples=[
+        "recollect config show",
+        "recollect config set recall.limit 5",
+        "recollect config unset recall.limit",
+    ],
+)
+def config() -> None:
+    """Settings, and where their values come from.
+
+    Arguments win over the environment, that over config.toml, that over defaults.
+    """
+
+
+@config.command("show", examples=["recollect config show", "recollect config show --json"])
+@click.pass_obj
+def show_config(session: Session) -> None:
+    """Every setting with its value, its source and what it means."""
+    loaded = session.loaded()
+    if session.console.json:
+        settings = loaded.settings
+        session.console.document(
+            {
+                "home": str(settings.home),
+                "file": str(settings.config_file),
+                "settings": [_document(info) for info in loaded],
+            }
+        )
+        return
+    session.console.table(
+        ["key", "value", "source", "meaning"],
+        [[info.key, _shown(info.value), info.source, info.description] for info in loaded],
+    )
+    session.console.note(f"home: {loaded.settings.home}; -o KEY=VALUE sets one for one call")
+
+
+@config.command("get", examples=["recollect config get recall.limit"])
+@click.argument("key")
+@click.pass_obj
+def get_config(session: Session, key: str) -> None:
+    """One setting's value."""
+    info = _info(session.loaded(), key)
+    if session.console.json:
+        session.console.document(_document(info))
+    else:
+        session.console.line(neutral(_shown(info.value, quoted=False)))
+
+
+@config.command(
+    "set",
+    examples=["recollect config set time_zone Europe/Berlin", "recollect config set embedding.threads 2"],
+)
+@click.argument("key")
+@click.argument("value")
+@click.pass_obj
+def set_config(session: Session, key: str, value: str) -> None:
+    """Write a setting to config.toml; comments and everything else in it stay."""
+    path = write_setting(session, key, value)
+    warn_if_overridden(session, key)
+    if session.console.json:
+        session.console.document({"key": key, "value": parsed_value(key, value), "file": str(path)})
+    else:
+        session.console.line(f"{key} = {neutral(value)} in {path}")
+
+
+@config.command("unset", examples=["recollect config unset recall.limit"])
+@click.argument("key")
+@click.pass_obj
+def unset_config(session: Session, key: str) -> None:
+    """Remove a setting from config.toml, so that its default holds again."""
+    path = _file(session)
+    removed = False
+
+    def without(document: TOMLDocument) -> None:
+        nonlocal removed
+        section, _, name = key.rpartition(".")
+        table: Any = document.get(section, {}) if section else document
+        removed = isinstance(table, dict) and name in table
+        if removed:
+            del table[name]
+
+    _edit(path, without)
+    if session.console.json:
+        session.console.document({"key": key, "removed": removed, "file": str(path)})
+    else:
+        session.console.line(f"{'Removed' if removed else 'There was no'} {neutral(key)} in {path}")
+
+
+@config.command("path", examples=["recollect config path"])
+@click.pass_obj
+def config_path(session: Session) -> None:
+    """Where config.toml is, or would be."""
+    path = _file(session)
+    if session.console.json:
+        session.console.document({"file": str(path), "exists": path.exists()})
+    else:
+        session.console.line(str(path))
+
+
+def write_setting(session: Session, key: str, value: str) -> Path:
+    """Check, then write atomically. Raises SettingsError, StoreReadOnly."""
+    parsed = parsed_value(key, value)
+    path = _file(session)
+
+    def with_value(document: TOMLDocument) -> None:
+        import tomlkit
+
+        section, _, name = key.rpartition(".")
+        if not section:
+            document[name] = parsed
+            return
+        if section not in document:
+            document[section] = tomlkit.table()
+        table: Any = document[section]
+        if not isinstance(table, dict):
+            raise SettingsError(f"{section!r} in {path} is not a table.", advice=f"Make it [{section}].")
+        table[name] = parsed
+
+    _edit(path, with_value)
+    return path
+
+
+def warn_if_overridden(session: Session, key: str) -> None:
+    """A value in the file may be silent: the environment and arguments win."""
+    source = _info(session.loaded(), key).source
+    if source != str(_file(session)):
+        session.console.warn(f"note: {key} still comes from {source}, which wins over the file.")
+
+
+def _edit(path: Path, change: Callable[[TOMLDocument], None]) -> None:
+    import tomlkit
+    from tomlkit.exceptions import ParseError
+
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        document = tomlkit.parse(text)
+    except (ParseError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not valid TOML: {error}.", advice="Correct that line.") from error
+    except OSError as error:
+        raise SettingsError(
+            f"{path} can't be read: {error.strerror}.", advice="Check its permissions."
+        ) from error
+    change(document)
+    after = tomlkit.dumps(document)
+    if after != text:
+        _write(path, after)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, for the owner only: mkstemp makes files 0600."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreReadOnly(
+            f"{path} can't be written: {error.strerror}.", advice="Check the folder's permissions."
+        ) from error
+
+
+def _file(session: Session) -> Path:
+    """Found without reading it: it may be what is wrong."""
+    home = session.arguments.get("home")
+    settings = Settings(home=Path(home).expanduser().absolute()) if home else Settings()
+    return settings.config_file
+
+
+def _info(loaded: LoadedSettings, key: str) -> SettingInfo:
+    for info in loaded:
+        if info.key == key:
+            return info
+    parsed_value(key, "")  # raises, naming the nearest one
+    raise AssertionError(key)
+
+
+def _document(info: SettingInfo) -> dict[str, Any]:
+    return {
+        "key": info.key,
+        "value": info.value,
+        "default": info.default,
+        "source": info.source,
+        "variable": info.variable,
+        "description": info.description,
+    }
+
+
+def _shown(value: Any, *, quoted: bool = True) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return '""' if quoted and value == "" else str(value)

@@ -1,0 +1,126 @@
+"""`recollect forget`: hide, bring back, or remove for good."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.interfaces.cli.command import command, with_desk, words
+from recollect.interfaces.cli.output import Console, plural
+from recollect.interfaces.cli.session import Desk
+from recollect.model.errors import Refused
+
+if TYPE_CHECKING:
+    from recollect.operations.reading import ListResult
+    from recollect.operations.views import ReceiptView
+    from recollect.operations.writing import ForgetResult, UnforgetResult
+
+PAGE = 1000
+
+
+@command(
+    "forget",
+    examples=[
+        "recollect forget 01jxq3k",
+        "recollect forget 01jxq3k --undo",
+        "recollect forget --tag scratch --yes",
+        "recollect forget 01jxq3k --hard    # for good; prints the proof",
+    ],
+)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@words("--tag", "-t", "tags", metavar="TAG", help="Everything with each of these tags.")
+@click.option("--topic", metavar="WORDS", help="Everything of this topic.")
+@click.option("--scope", metavar="NAME", help="Everything in this scope.")
+@click.option("--hard", is_flag=True, help="Remove for good, with versions, links, vectors and index rows.")
+@click.option("--force", is_flag=True, help="Also anchors and permanent ones.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--undo", is_flag=True, help="Bring back what was forgotten (not --hard).")
+@with_desk
+async def forget(
+    desk: Desk, /, *, ids: tuple[str, ...], hard: bool, force: bool, yes: bool, undo: bool, **chosen: Any
+) -> None:
+    """Hide memories at once, everywhere; or remove them for good.
+
+    What was merely hidden comes back with --undo.
+    """
+    by_filter = any(chosen.values())
+    if undo and hard:
+        raise click.UsageError("What was removed --hard can't be brought back.")
+    if undo:
+        await _undo(desk, list(ids) or await _matching(desk, status="forgotten", chosen=chosen))
+        return
+    if (by_filter or hard) and not yes:
+        count = len(ids) if ids else await _count(desk, chosen)
+        confirm(desk.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
+    result: ForgetResult = await desk.run("forget", ids=ids, hard=hard, force=force, **chosen)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    _print(desk.console, result)
+
+
+def confirm(console: Console, question: str) -> None:
+    """Ask on a terminal. Raises Refused where nobody can answer, click.Abort on a no."""
+    if console.json or not sys.stdin.isatty():
+        raise Refused(f"{question} Nobody is there to ask.", advice="Say --yes.")
+    click.confirm(question, abort=True, err=True)
+
+
+def print_receipt(console: Console, receipt: ReceiptView) -> None:
+    """Place by place, what was removed and what a second look found left."""
+    places = list(dict.fromkeys([*receipt.removed, *receipt.remaining]))
+    console.table(
+        ["place", "removed", "remaining"],
+        [[place, receipt.removed.get(place, 0), receipt.remaining.get(place, 0)] for place in places],
+    )
+    console.line(
+        "Nothing is left." if receipt.empty else "Something is LEFT: run `recollect doctor --scrub`."
+    )
+
+
+async def _undo(desk: Desk, ids: list[str]) -> None:
+    if not ids:
+        raise click.UsageError("Say which to bring back; `recollect list --status forgotten` shows them.")
+    result: UnforgetResult = await desk.run("unforget", ids=ids)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    desk.console.line(f"Brought back {plural(len(result.memories), 'memory')}.")
+    for memory in result.memories:
+        desk.console.line(f"  {memory.id}")
+
+
+async def _count(desk: Desk, chosen: dict[str, Any]) -> int:
+    if not any(chosen.values()):
+        return 0
+    found: ListResult = await desk.run("list", limit=1, **chosen)
+    return found.total
+
+
+async def _matching(desk: Desk, /, *, status: str, chosen: dict[str, Any]) -> list[str]:
+    if not any(chosen.values()):
+        return []
+    ids: list[str] = []
+    after: str | None = None
+    while True:
+        page: ListResult = await desk.run("list", statuses=[status], limit=PAGE, after=after, **chosen)
+        ids.extend(memory.id for memory in page.memories)
+        after = page.next
+        if after is None:
+            return ids
+
+
+def _print(console: Console, result: ForgetResult) -> None:
+    if not result.count:
+        console.line("Nothing matches: nothing was forgotten.")
+        return
+    console.line(f"{'Removed' if result.hard else 'Forgot'} {plural(result.count, 'memory')}.")
+    for memory_id in result.forgotten:
+        console.line(f"  {memory_id}")
+    if result.receipt:
+        print_receipt(console, result.receipt)
+        console.note('`recollect doctor --scrub --phrase "..."` proves that the file holds no such bytes.')
+    else:
+        console.note("`recollect forget ID --undo` brings it back.")

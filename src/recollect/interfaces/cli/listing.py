@@ -1,0 +1,169 @@
+"""`recollect show`, `list`, `tags` and `timeline`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.interfaces.cli.command import command, with_desk, words
+from recollect.interfaces.cli.output import local_time, one_line, plural
+from recollect.interfaces.cli.session import Desk
+from recollect.model.memory import Kind, Status
+
+if TYPE_CHECKING:
+    from recollect.operations.reading import ListResult, ShowResult, TagsResult, TimelineResult
+    from recollect.operations.views import MemoryView
+
+KINDS = [kind.value for kind in Kind]
+STATUSES = [status.value for status in Status]
+ORDERS = ["newest", "oldest", "important", "used"]
+LONGEST_CELL = 72
+
+
+@command("show", examples=["recollect show 01jxq3k", "recollect show 01jxq3k --json"])
+@click.argument("id")
+@with_desk
+async def show(desk: Desk, /, *, id: str) -> None:
+    """One memory with its links and earlier versions. The beginning of its id is enough."""
+    result: ShowResult = await desk.run("show", id=id)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    for line in console.paragraphs(result.memory.content, indent=0):
+        console.line(line)
+    console.line()
+    for name, value in _facts(desk, result.memory):
+        console.line(f"{console.style(f'{name:<12}', bold=True)} {one_line(value, most=400)}")
+    if result.links:
+        console.line(console.style("\nLinks", bold=True))
+        for linked in result.links:
+            outward = linked.link.origin == result.memory.id
+            arrow = f"{linked.link.relation} →" if outward else f"← {linked.link.relation}"
+            console.line(f"  {arrow} {linked.id}  {one_line(linked.content, most=LONGEST_CELL)}")
+    if result.versions:
+        console.line(console.style("\nEarlier versions", bold=True))
+        for version in result.versions:
+            when = local_time(version.amended, desk.zone)
+            console.line(f"  {version.number}. until {when}: {one_line(version.content, most=LONGEST_CELL)}")
+
+
+@command(
+    "list",
+    examples=[
+        "recollect list --tag staging -n 5",
+        "recollect list --status forgotten",
+        "recollect list --order important --when 'this month'",
+    ],
+)
+@click.option("--scope", metavar="NAME", help="Only in this scope.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Only with each of these tags.")
+@words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
+@click.option("--topic", metavar="WORDS", help="Only of this topic.")
+@words("--status", "statuses", choices=STATUSES, metavar="STATUS", help="Instead of active ones.")
+@click.option("--when", metavar="TIME", help="Only of this time.")
+@click.option("--order", type=click.Choice(ORDERS), help="How to sort (newest).")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
+@click.option("--after", metavar="ID", help="The page after this memory.")
+@with_desk
+async def list_memories(desk: Desk, /, **given: Any) -> None:
+    """Memories by filter, page by page."""
+    result: ListResult = await desk.run("list", **given)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    if not result.memories:
+        console.line("No memory matches.")
+        return
+    console.table(
+        ["id", "date", "kind", "scope", "content"],
+        [
+            [
+                memory.id,
+                local_time(memory.occurred, desk.zone)[: len("2024-01-01")],
+                memory.kind,
+                memory.scope,
+                one_line(memory.content, most=LONGEST_CELL),
+            ]
+            for memory in result.memories
+        ],
+    )
+    if result.next and len(result.memories) < result.total:
+        console.note(f"{len(result.memories)} of {result.total:,}; --after {result.next} shows the next.")
+
+
+@command("tags", examples=["recollect tags", "recollect tags --scope work --json"])
+@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
+@with_desk
+async def tags(desk: Desk, /, *, scope: str | None) -> None:
+    """Tags, and how many memories have each."""
+    result: TagsResult = await desk.run("tags", scope=scope)
+    if desk.console.json:
+        desk.console.document(result)
+    elif not result.tags:
+        desk.console.line("There are no tags yet: `recollect remember ... --tag NAME` gives one.")
+    else:
+        desk.console.table(["tag", "memories"], list(result.tags.items()))
+
+
+@command(
+    "timeline",
+    examples=["recollect timeline last week", "recollect timeline --when 'March 2024' --kind decision"],
+)
+@click.argument("time", nargs=-1)
+@click.option("--when", metavar="TIME", help="The same as TIME.")
+@click.option("--scope", metavar="NAME", help="Only in this scope.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Only with each of these tags.")
+@words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many memories (50).")
+@with_desk
+async def timeline(desk: Desk, /, *, time: tuple[str, ...], when: str | None, **given: Any) -> None:
+    """Memories by the day that they are about."""
+    if time and when:
+        raise click.UsageError("Give a TIME or --when, not both.")
+    result: TimelineResult = await desk.run("timeline", when=when or " ".join(time) or None, **given)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    if result.timeframe:
+        console.note(f"{result.timeframe.words} ({result.timeframe.phrase!r})")
+    if not result.days:
+        console.line("Nothing is remembered of that time.")
+    for day in result.days:
+        console.line(
+            console.style(f"{day.date:%Y-%m-%d}", bold=True) + f"  {plural(len(day.memories), 'memory')}"
+        )
+        for memory in day.memories:
+            clock = local_time(memory.occurred, desk.zone)[-len("00:00") :]
+            console.line(f"  {clock}  {memory.kind:<10} {one_line(memory.content, most=LONGEST_CELL)}")
+
+
+def _facts(desk: Desk, memory: MemoryView) -> list[tuple[str, str]]:
+    zone = desk.zone
+    used = f", last {local_time(memory.last_used, zone)}" if memory.last_used else ""
+    facts = [
+        ("id", memory.id),
+        ("kind", memory.kind),
+        ("scope", memory.scope),
+        ("agent", memory.agent),
+        ("status", memory.status),
+        ("topic", memory.topic),
+        ("tags", ", ".join(memory.tags)),
+        ("keywords", ", ".join(memory.keywords)),
+        ("about", local_time(memory.occurred, zone)),
+        ("created", local_time(memory.created, zone)),
+        ("updated", local_time(memory.updated, zone) if memory.updated != memory.created else ""),
+        ("importance", f"{memory.importance:g}, confidence {memory.confidence:g}, trust {memory.trust:g}"),
+        ("tier", memory.tier + (", anchor" if memory.anchor else "")),
+        ("uses", f"{memory.uses}{used}"),
+        ("tokens", str(memory.tokens)),
+        ("supersedes", memory.supersedes or ""),
+        ("merged from", ", ".join(memory.merged_from)),
+        ("from", ", ".join(f"{name} {value}" for name, value in memory.provenance.items())),
+        ("metadata", ", ".join(f"{name}={value}" for name, value in memory.metadata.items())),
+        ("vector of", memory.embedded_by or "no model yet"),
+    ]
+    return [(name, value) for name, value in facts if value]

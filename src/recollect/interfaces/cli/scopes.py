@@ -1,0 +1,162 @@
+"""`recollect scopes`: the partitions that memories live in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.interfaces.cli.command import Group, with_desk, words
+from recollect.interfaces.cli.forgetting import confirm, print_receipt
+from recollect.interfaces.cli.output import neutral, plural
+from recollect.interfaces.cli.session import Desk
+
+if TYPE_CHECKING:
+    from recollect.operations.keeping import DeleteScopeResult, ListScopesResult, ScopeView
+
+
+@click.group(
+    "scopes",
+    cls=Group,
+    examples=["recollect scopes list", "recollect scopes create work --description 'The day job'"],
+)
+def scopes() -> None:
+    """The partitions that memories live in.
+
+    They nest, and every call sees its own, those above it, and Global.
+    """
+
+
+@scopes.command("list", examples=["recollect scopes list --json"])
+@with_desk
+async def list_scopes(desk: Desk) -> None:
+    """Every scope with its counts."""
+    result: ListScopesResult = await desk.run("list_scopes")
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    desk.console.table(
+        ["scope", "memories", "kind", "within", "active", "description"],
+        [
+            [
+                one.name,
+                one.memories,
+                one.kind,
+                one.parent or "",
+                "yes" if one.active else "no",
+                one.description,
+            ]
+            for one in result.scopes
+        ],
+    )
+
+
+@scopes.command("show", examples=["recollect scopes show work"])
+@click.argument("name")
+@with_desk
+async def show_scope(desk: Desk, /, *, name: str) -> None:
+    """One scope, closely."""
+    _print(desk, await desk.run("show_scope", name=name))
+
+
+@scopes.command(
+    "create", examples=["recollect scopes create api --parent work --kind project --description 'The API'"]
+)
+@click.argument("name")
+@click.option("--description", metavar="WORDS", help="What belongs here.")
+@click.option("--kind", metavar="WORD", help="general, or project.")
+@click.option("--parent", metavar="NAME", help="The scope that it is within.")
+@words("--keyword", "keywords", metavar="WORD", help="Words that speak of it.")
+@with_desk
+async def create_scope(desk: Desk, /, **given: Any) -> None:
+    """Make a scope."""
+    _print(desk, await desk.run("create_scope", **given), told="Created")
+
+
+@scopes.command("describe", examples=["recollect scopes describe work 'All about the day job'"])
+@click.argument("name")
+@click.argument("description", nargs=-1, required=True)
+@with_desk
+async def describe_scope(desk: Desk, /, *, name: str, description: tuple[str, ...]) -> None:
+    """Say what belongs in a scope."""
+    _print(
+        desk, await desk.run("change_scope", name=name, description=" ".join(description)), told="Described"
+    )
+
+
+@scopes.command("nest", examples=["recollect scopes nest api work", "recollect scopes nest api Global"])
+@click.argument("name")
+@click.argument("parent")
+@with_desk
+async def nest_scope(desk: Desk, /, *, name: str, parent: str) -> None:
+    """Put a scope within another; within Global lifts it to the top."""
+    _print(desk, await desk.run("change_scope", name=name, parent=parent), told="Nested")
+
+
+@scopes.command("rename", examples=["recollect scopes rename api rest-api"])
+@click.argument("name")
+@click.argument("new_name")
+@with_desk
+async def rename_scope(desk: Desk, /, *, name: str, new_name: str) -> None:
+    """Give a scope another name; its memories follow."""
+    _print(desk, await desk.run("rename_scope", name=name, new_name=new_name), told="Renamed")
+
+
+@scopes.command("activate", examples=["recollect scopes activate work"])
+@click.argument("name")
+@with_desk
+async def activate_scope(desk: Desk, /, *, name: str) -> None:
+    """Switch a scope on again."""
+    _print(desk, await desk.run("change_scope", name=name, active=True), told="Activated")
+
+
+@scopes.command("deactivate", examples=["recollect scopes deactivate work"])
+@click.argument("name")
+@with_desk
+async def deactivate_scope(desk: Desk, /, *, name: str) -> None:
+    """Switch a scope off; its memories stay."""
+    _print(desk, await desk.run("change_scope", name=name, active=False), told="Deactivated")
+
+
+@scopes.command("delete", examples=["recollect scopes delete work --export work.jsonl --yes"])
+@click.argument("name")
+@click.option("--export", metavar="PATH", help="Where its memories go first (the export folder).")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@with_desk
+async def delete_scope(desk: Desk, /, *, name: str, export: str | None, yes: bool) -> None:
+    """Export a scope's memories, then remove it and them for good."""
+    console = desk.console
+    if not yes:
+        scope: ScopeView = await desk.run("show_scope", name=name)
+        confirm(console, f"Remove the scope {name!r} and its {plural(scope.memories, 'memory')} for good?")
+    result: DeleteScopeResult = await desk.run("delete_scope", name=name, export=export)
+    if console.json:
+        console.document(result)
+        return
+    console.line(f"Deleted {neutral(result.name)} with {plural(result.memories, 'memory')}.")
+    if result.export:
+        console.line(f"Exported first to {neutral(result.export)}")
+    if result.receipt:
+        print_receipt(console, result.receipt)
+
+
+def _print(desk: Desk, scope: ScopeView, *, told: str = "") -> None:
+    console = desk.console
+    if console.json:
+        console.document(scope)
+        return
+    if told:
+        console.line(f"{told} {neutral(scope.name)}.")
+        return
+    kinds = ", ".join(f"{count} {kind}" for kind, count in scope.kinds.items())
+    for name, value in (
+        ("scope", scope.name),
+        ("description", scope.description),
+        ("kind", scope.kind),
+        ("active", "yes" if scope.active else "no"),
+        ("sees", ", ".join(scope.sees)),
+        ("holds", ", ".join(scope.children)),
+        ("memories", f"{scope.memories}" + (f" ({kinds})" if kinds else "")),
+    ):
+        if value:
+            console.line(f"{console.style(f'{name:<12}', bold=True)} {neutral(value)}")

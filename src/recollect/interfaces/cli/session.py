@@ -1,0 +1,144 @@
+"""One call of the command line: its settings, its console, and the open Recollect that it talks to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from recollect.interfaces.cli.launcher import Launcher, Running
+from recollect.interfaces.cli.output import Console
+from recollect.model.errors import InvalidInput, SettingsError, UnknownTime
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+    from recollect.operations.catalogue import Input, Operation
+    from recollect.operations.reading import TimelineResult
+    from recollect.settings import LoadedSettings
+
+T = TypeVar("T")
+LONGEST_QUOTE = 60
+
+
+@dataclass
+class Session:
+    """What the global options said."""
+
+    launcher: Launcher
+    console: Console
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def loaded(self, **overrides: Any) -> LoadedSettings:
+        """Every setting. Raises SettingsError."""
+        from recollect.settings import load_settings
+
+        return load_settings({**self.arguments, **overrides})
+
+    @asynccontextmanager
+    async def open(self, **overrides: Any) -> AsyncIterator[Desk]:
+        """Recollect, open. Settings can be overridden, dots in their names as in `-o`."""
+        async with self.launcher.open(self.loaded(**overrides)) as running:
+            yield Desk(running, self)
+
+    def perform(self, work: Coroutine[Any, Any, T]) -> T:
+        """The one event loop of the process."""
+        return asyncio.run(work)
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """An open Recollect, and where to print."""
+
+    running: Running
+    session: Session
+
+    @property
+    def console(self) -> Console:
+        return self.session.console
+
+    @property
+    def zone(self) -> tzinfo | None:
+        """The person's; None is the machine's. Raises SettingsError."""
+        name = self.running.loaded.settings.time_zone
+        if not name:
+            return None
+        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+        try:
+            return ZoneInfo(name)
+        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+            raise SettingsError(
+                f"time_zone is {name!r}, which is no time zone.", advice="Use a name such as Europe/Berlin."
+            ) from error
+
+    async def run(self, name: str, /, **given: Any) -> Any:
+        """An operation of the catalogue, by its name; what wasn't given keeps the operation's default."""
+        from recollect.operations import CATALOGUE
+
+        operation = CATALOGUE[name]
+        with self.console.progress() as told:
+            return await self.running.run(operation, build(operation, given), progress=told)
+
+    async def instant(self, phrase: str, *, end: bool = False) -> datetime:
+        """The start (or end) of what people call a time. Raises UnknownTime."""
+        exact = _exact_time(phrase, self.zone)
+        if exact:
+            return exact
+        found: TimelineResult = await self.run("timeline", when=phrase, limit=1)
+        frame = found.timeframe
+        moment = (frame.end if end else frame.start) if frame else None
+        if moment is None:
+            raise UnknownTime(f"{phrase!r} has no {'end' if end else 'beginning'}.", advice="Name a date.")
+        return moment
+
+
+def build(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Input:
+    """The operation's input. Raises InvalidInput, naming the option."""
+    from pydantic import ValidationError
+
+    values = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in given.items()
+        if value is not None and value != ()
+    }
+    try:
+        made: Input = operation.takes(**values)
+    except ValidationError as error:
+        raise InvalidInput(*_told(error)) from error
+    return made
+
+
+def _told(error: ValidationError) -> tuple[str]:
+    first = error.errors(include_url=False, include_context=False)[0]
+    place = [str(part) for part in first["loc"]]
+    given = repr(first.get("input"))
+    shown = given if len(given) <= LONGEST_QUOTE else given[:LONGEST_QUOTE] + "…"
+    return (f"{_option(place)}: {first['msg']}; it was {shown}.",)
+
+
+def _option(place: list[str]) -> str:
+    """What the person typed for a field: click's parameters bear the fields' names."""
+    context = click.get_current_context(silent=True)
+    for parameter in context.command.params if context and place else ():
+        if parameter.name == place[0]:
+            return parameter.opts[0] if isinstance(parameter, click.Option) else place[0].upper()
+    return ".".join(place) or "The input"
+
+
+def _exact_time(phrase: str, zone: tzinfo | None) -> datetime | None:
+    """A timestamp; a bare date is left to the parser, which knows whole days."""
+    try:
+        moment = datetime.fromisoformat(phrase.strip())
+    except ValueError:
+        return None
+    if moment.tzinfo:
+        return moment
+    if len(phrase.strip()) <= len("2024-01-01"):
+        return None
+    return moment.replace(tzinfo=zone) if zone else moment.astimezone()

@@ -1,0 +1,129 @@
+"""`recollect status` and `doctor`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.interfaces.cli.command import command, with_desk, with_session
+from recollect.interfaces.cli.forgetting import print_receipt
+from recollect.interfaces.cli.launcher import Finding
+from recollect.interfaces.cli.output import Console, neutral, one_line
+from recollect.interfaces.cli.session import Desk, Session
+from recollect.model.errors import StoreBusy, StoreError
+
+if TYPE_CHECKING:
+    from recollect.operations.upkeep import DoctorResult, StatusResult
+
+UNHEALTHY = 1
+
+
+@command("status", examples=["recollect status", "recollect status --json"])
+@with_desk
+async def status(desk: Desk) -> None:
+    """How things are, at a glance."""
+    result: StatusResult = await desk.run("status")
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    console = desk.console
+    for name, value in _facts(desk, result):
+        if value:
+            console.line(f"{console.style(f'{name:<10}', bold=True)} {neutral(value)}")
+    for job in result.dead_jobs:
+        console.warn(f"dead job: {one_line(job, most=200)}")
+    console.note(result.notice)
+
+
+@command(
+    "doctor",
+    examples=[
+        "recollect doctor",
+        "recollect doctor --repair",
+        'recollect doctor --scrub --phrase "what must be gone"',
+    ],
+)
+@click.option(
+    "--repair", is_flag=True, help="Rebuild what is derived; salvage a database that can't be opened."
+)
+@click.option(
+    "--scrub", is_flag=True, help="Rewrite the database's files, so that nothing erased is left in them."
+)
+@click.option(
+    "--phrase", "phrases", multiple=True, metavar="TEXT", help="With --scrub: look for these bytes."
+)
+@with_session
+async def doctor(session: Session, /, *, repair: bool, scrub: bool, phrases: tuple[str, ...]) -> int:
+    """Look closely at database, models, folders and jobs. Exit status 1 when something is wrong."""
+    if phrases and not scrub:
+        raise click.UsageError("--phrase goes with --scrub.")
+    console = session.console
+    try:
+        async with session.open() as desk:
+            result: DoctorResult = await desk.run("doctor", repair=repair, scrub=scrub, phrases=phrases)
+    except StoreBusy:
+        raise
+    except StoreError as error:
+        return await _unopenable(session, error, repair=repair)
+    if console.json:
+        console.document(result)
+    else:
+        _print(console, result.findings, result.repaired)
+        if result.scrubbed:
+            print_receipt(console, result.scrubbed)
+    left = result.scrubbed is not None and not result.scrubbed.empty
+    return 0 if result.healthy and not left else UNHEALTHY
+
+
+async def _unopenable(session: Session, error: StoreError, *, repair: bool) -> int:
+    console, loaded = session.console, session.loaded()
+    salvaged = list(await session.launcher.salvage(loaded)) if repair else []
+    findings = await session.launcher.diagnose(loaded)
+    healthy = bool(findings) and all(finding.healthy for finding in findings)
+    if console.json:
+        seen = [
+            {"name": one.name, "healthy": one.healthy, "detail": one.detail, "advice": one.advice}
+            for one in findings
+        ]
+        document: dict[str, Any] = {"healthy": healthy, "findings": seen, "repaired": salvaged}
+        console.document({**document, "opening": {"code": error.code, "message": error.message}})
+    else:
+        console.warn(f"The database could not be opened: {error}")
+        _print(console, findings, salvaged)
+    return 0 if healthy else UNHEALTHY
+
+
+def _print(console: Console, findings: Sequence[Finding], repaired: Sequence[str]) -> None:
+    for done in repaired:
+        console.line(f"{console.style('done ', fg='cyan')} {neutral(done)}")
+    for finding in findings:
+        mark = console.style("fine ", fg="green") if finding.healthy else console.style("WRONG", fg="red")
+        console.line(f"{mark} {neutral(finding.name)}: {neutral(finding.detail)}")
+        if finding.advice:
+            console.line(f"      {neutral(finding.advice)}")
+    wrong = sum(not finding.healthy for finding in findings)
+    console.line("All is well." if not wrong else f"{wrong} of {len(findings)} findings need attention.")
+
+
+def _facts(desk: Desk, result: StatusResult) -> list[tuple[str, str]]:
+    size = result.store.get("bytes") or 0
+    return [
+        ("version", result.version),
+        ("home", str(desk.running.loaded.settings.home)),
+        ("store", f"{result.store.get('kind')}, {result.store.get('location')}, {size / 1e6:.1f} MB"),
+        ("memories", f"{result.memories:,} active, {result.embedded:,} of them with a vector"),
+        ("status", _tally(result.by_status)),
+        ("kinds", _tally(result.by_kind)),
+        ("scopes", _tally(result.by_scope)),
+        ("recall by", result.rung),
+        ("models", ", ".join(result.models) or "none; `recollect models pull` fetches one"),
+        ("jobs", _tally(result.jobs) or "none"),
+    ]
+
+
+def _tally(counts: dict[str, int]) -> str:
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{count:,} {name}" for name, count in ordered[:10])
+    return f"{shown}, and {len(ordered) - 10} more" if len(ordered) > 10 else shown

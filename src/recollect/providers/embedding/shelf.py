@@ -1,0 +1,80 @@
+"""The shelf of local models behind the port."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from recollect.model.errors import ModelBroken, ModelMissing, ModelPullFailed
+from recollect.ports.models import ModelCard, Progress
+from recollect.providers.embedding.installed import InstalledModel, installed_models, remove, verify
+from recollect.providers.embedding.pull import pull
+from recollect.providers.embedding.registry import DEFAULT_HUB, KNOWN, KnownModel, known_model
+
+
+class LocalShelf:
+    """Models in one folder; the first known one is the default."""
+
+    def __init__(self, models_dir: Path, *, hub: str = DEFAULT_HUB) -> None:
+        self._models_dir = models_dir
+        self._hub = hub
+
+    def catalogue(self) -> Sequence[ModelCard]:
+        """The models known by name, the best first; installed ones say so."""
+        here = {card.name: card for card in self.installed()}
+        return [here.get(model.name) or _known(model) for model in KNOWN]
+
+    def installed(self) -> Sequence[ModelCard]:
+        """What is here, the best first; models of the person's own come before the known ones' fallbacks."""
+        order = {model.name: place for place, model in enumerate(KNOWN)}
+        found = installed_models(self._models_dir)
+        return [_card(model) for model in sorted(found, key=lambda each: order.get(each.name, len(order)))]
+
+    def pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
+        """One by name; the default when the name is empty, or the next best if that can't be had."""
+        if name:
+            return self._pull(name, precision=precision, force=force, progress=progress)
+        failures: list[ModelPullFailed] = []
+        for model in KNOWN:
+            try:
+                return self._pull(model.name, precision=precision, force=force, progress=progress)
+            except ModelPullFailed as failure:
+                failures.append(failure)
+                progress(f"{model.name} can't be had ({failure.message}), trying the next", 0, None)
+        raise ModelPullFailed(
+            " ".join(failure.message for failure in failures), advice=failures[0].advice
+        ) from failures[0]
+
+    def remove(self, name: str) -> None:
+        """Raises ModelMissing."""
+        remove(self._models_dir, name)
+
+    def verify(self, name: str) -> list[str]:
+        """What is wrong with its files; nothing when they are whole."""
+        try:
+            verify(self._models_dir, name)
+        except (ModelBroken, ModelMissing) as error:
+            return [error.message]
+        return []
+
+    def _pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
+        return _card(
+            pull(name, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress)
+        )
+
+
+def _card(model: InstalledModel) -> ModelCard:
+    known = known_model(model.name)
+    return ModelCard(
+        name=model.name,
+        dimensions=model.dimensions,
+        description=known.about if known else "your own",
+        installed=True,
+        precision=", ".join(model.precisions),
+        bytes_used=model.bytes,
+        source=model.source,
+    )
+
+
+def _known(model: KnownModel) -> ModelCard:
+    return ModelCard(name=model.name, dimensions=model.dimensions, description=model.about)

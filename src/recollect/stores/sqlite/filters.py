@@ -1,0 +1,91 @@
+"""A Filter as a WHERE clause. THE one place where this store decides who sees what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from recollect.model.access import visible_agents
+from recollect.model.query import Filter
+from recollect.stores.sqlite.values import to_micros
+
+Parameter = str | int | float | bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """SQL that is true of the rows that match, over a table called `alias`, and its parameters in order."""
+
+    sql: str
+    parameters: tuple[Parameter, ...]
+
+
+def visible(viewer: str, alias: str = "memory") -> Condition:
+    """True of the records that `viewer` may see.
+
+    The plus keeps the planner from choosing the index of agents: most records are of one agent or two.
+    """
+    agents = visible_agents(viewer)
+    if agents is None:
+        return Condition("1", ())
+    return Condition(f"+{alias}.agent IN ({_marks(agents)})", tuple(sorted(agents)))
+
+
+def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condition:
+    """True of the records that the filter admits, its viewer's access included.
+
+    `walked` names the column whose index the caller walks in order until it has enough: then no index of scopes,
+    agents or kinds should be chosen, for all that it finds would have to be sorted.
+    """
+    seen = visible(where.viewer, alias)
+    clauses, parameters = [seen.sql], list(seen.parameters)
+
+    def add(clause: str, *values: Parameter) -> None:
+        clauses.append(clause)
+        parameters.extend(values)
+
+    if where.ids:
+        add(f"{alias}.id IN (SELECT value FROM json_each(?))", as_list(where.ids))
+    plus = "+" if walked or _narrows(where) else ""
+    if where.scopes:
+        add(
+            f"{plus}{alias}.scope IN (SELECT row FROM scope WHERE name IN (SELECT value FROM json_each(?)))",
+            as_list(where.scopes),
+        )
+    if where.agents:
+        add(f"{plus}{alias}.agent IN ({_marks(where.agents)})", *where.agents)
+    if where.kinds:
+        ordered = walked == "occurred" and len(where.kinds) == len(where.statuses) == 1
+        kept = "" if ordered else plus  # that index has one kind's records in order of time
+        add(f"{kept}{alias}.kind IN ({_marks(where.kinds)})", *where.kinds)
+    if where.statuses:
+        add(f"{alias}.status IN ({_marks(where.statuses)})", *where.statuses)
+    for tag in where.tags:
+        add(f"{alias}.row IN (SELECT memory FROM tag WHERE folded = ?)", tag.casefold())
+    if where.topic is not None:
+        stated = f"{alias}.topic_folded <> '' AND " if where.topic else ""  # lets the partial index be used
+        add(f"{stated}{alias}.topic_folded = ?", where.topic.casefold())
+    if where.since is not None:
+        add(f"{alias}.occurred >= ?", to_micros(where.since))
+    if where.until is not None:
+        add(f"{alias}.occurred < ?", to_micros(where.until))
+    if where.conversation is not None:
+        add(f"{alias}.conversation = ?", where.conversation)
+    if where.minimum_trust > 0:
+        add(f"{alias}.trust >= ?", where.minimum_trust)
+    return Condition(" AND ".join(clauses), tuple(parameters))
+
+
+def as_list(values: Iterable[str]) -> str:
+    """For json_each(): one parameter however many values, so that the statement stays prepared."""
+    return json.dumps(list(values))
+
+
+def _narrows(where: Filter) -> bool:
+    """Whether something picks fewer rows than a scope does."""
+    return bool(where.ids or where.tags or where.topic or where.conversation)
+
+
+def _marks(values: Iterable[object]) -> str:
+    return ", ".join("?" for _ in values)

@@ -1,0 +1,82 @@
+"""Edges between memories, and their earlier versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from recollect.model.link import Link, Relation
+from recollect.model.memory import Kind, Version
+from recollect.stores.sqlite.connection import Part
+from recollect.stores.sqlite.filters import as_list, visible
+from recollect.stores.sqlite.values import from_list_json, from_micros
+
+# The earlier versions of a record, oldest first.
+VERSIONS = """
+    SELECT memory.id, number, version.content, version.kind, version.topic, version.tags, version.keywords,
+        version.importance, version.anchor, amended, amended_by
+    FROM version JOIN memory ON memory.row = version.memory WHERE memory.id = ? ORDER BY number
+"""
+
+
+class LinksPart(Part):
+    """The Links protocol."""
+
+    async def links_of(
+        self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
+    ) -> list[Link]:
+        origin, target = visible(viewer, "origin"), visible(viewer, "target")
+        related = f"AND relation IN ({', '.join('?' for _ in relations)})" if relations else ""
+        # Links that begin or end at some records, both ends visible, each once.
+        query = f"""
+            WITH asked (row) AS (SELECT row FROM memory WHERE id IN (SELECT value FROM json_each(?))),
+            found AS (
+                SELECT * FROM link WHERE origin IN (SELECT row FROM asked)
+                UNION SELECT * FROM link WHERE target IN (SELECT row FROM asked)
+            )
+            SELECT origin.id, target.id, relation, found.created, weight, automatic FROM found
+            JOIN memory AS origin ON origin.row = found.origin JOIN memory AS target ON target.row = found.target
+            WHERE {origin.sql} AND {target.sql} {related}
+            ORDER BY found.created, origin.id, target.id, relation
+        """
+        values = (
+            as_list(ids),
+            *origin.parameters,
+            *target.parameters,
+            *(relation.value for relation in relations),
+        )
+        return await self._database.read(
+            lambda connection: [_link(row) for row in connection.execute(query, values)]
+        )
+
+    async def versions_of(self, memory_id: str) -> list[Version]:
+        return await self._database.read(
+            lambda connection: [_version(row) for row in connection.execute(VERSIONS, (memory_id,))]
+        )
+
+
+def _link(row: tuple[Any, ...]) -> Link:
+    return Link(
+        origin=row[0],
+        target=row[1],
+        relation=Relation(row[2]),
+        created=from_micros(row[3]),
+        weight=row[4],
+        automatic=bool(row[5]),
+    )
+
+
+def _version(row: tuple[Any, ...]) -> Version:
+    return Version(
+        memory_id=row[0],
+        number=row[1],
+        content=row[2],
+        kind=Kind(row[3]),
+        topic=row[4],
+        tags=from_list_json(row[5]),
+        keywords=from_list_json(row[6]),
+        importance=row[7],
+        anchor=bool(row[8]),
+        amended=from_micros(row[9]),
+        amended_by=row[10],
+    )

@@ -1,0 +1,80 @@
+"""The schema, brought up to date by numbered files."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+from recollect.model.errors import SchemaTooNew, StoreError
+from recollect.stores.sqlite.connection import transaction
+from recollect.stores.sqlite.values import to_micros
+
+Steps = tuple[tuple[int, str], ...]
+
+APPLICATION_ID = 0x5265636F  # "Reco"
+
+
+@cache
+def migrations() -> Steps:
+    """Number and SQL of each, in order."""
+    folder = files("recollect.stores.sqlite").joinpath("migrations")
+    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    return tuple(sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in found))
+
+
+def latest() -> int:
+    return migrations()[-1][0]
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection, path: Path, *, now: datetime, steps: Steps | None = None) -> None:
+    """Apply what is missing, all of it or nothing. Raises SchemaTooNew, StoreError for another program's file."""
+    steps = migrations() if steps is None else steps
+    newest = steps[-1][0]
+    if _is_current(connection, path, newest):
+        return
+    with transaction(connection):
+        if _is_current(connection, path, newest):  # another process was quicker
+            return
+        version = version_of(connection)
+        if version == 0 and connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            raise StoreError(
+                f"{path} is a database of another program.", advice="Choose another file or another home."
+            )
+        for number, script in steps:
+            if number > version:
+                for statement in statements(script):
+                    connection.execute(statement)
+        if version == 0:
+            connection.execute("UPDATE scope SET created = ?", (to_micros(now),))
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {newest}")
+
+
+def statements(script: str) -> Iterator[str]:
+    """One by one, since executescript() would commit before the first."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+    if pending.strip():
+        raise ValueError(f"unfinished statement: {pending!r}")
+
+
+def _is_current(connection: sqlite3.Connection, path: Path, newest: int) -> bool:
+    version = version_of(connection)
+    if version > newest:
+        raise SchemaTooNew(
+            f"The database {path} has schema {version}; this Recollect knows up to {newest}.",
+            advice="Upgrade Recollect, as whoever wrote the file did.",
+        )
+    return version == newest

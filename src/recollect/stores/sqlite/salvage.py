@@ -1,0 +1,175 @@
+"""For a file that can't be opened, or whose pages are damaged: say what is wrong, save what can be read."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from recollect.model.errors import StoreError
+from recollect.ports.store import Finding
+from recollect.stores.sqlite.connection import make_private, transaction, translated
+from recollect.stores.sqlite.migrate import APPLICATION_ID, latest, migrate, version_of
+from recollect.stores.sqlite.upkeep import DAMAGED, file_findings, mend
+
+_MAGIC = b"SQLite format 3\x00"
+_STEP = 512
+_BOUND = 1 << 22  # how far to look where even the last row's number can't be read
+
+# Tables in the order of what depends on what, each with the number that its rows are read by.
+_TABLES = {
+    "scope": "row",
+    "memory": "row",
+    "tag": "memory",
+    "vector": "row",
+    "vector_code": "row",
+    "link": "origin",
+    "version": "rowid",
+    "job": "rowid",
+    "tombstone": "row",
+}
+
+_RESTORE = "Restore a backup or import an export; keep this file until you have."
+
+
+def diagnose(path: Path) -> list[Finding]:
+    """What can be said of the file without opening it as a store."""
+    if not path.exists():
+        return [Finding("file", False, f"There is no file {path}.", "The first thing you remember makes it.")]
+    if path.stat().st_size == 0:
+        return [Finding("file", True, "The file is empty: a store not yet used.")]
+    with path.open("rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            return [Finding("file", False, f"{path} doesn't begin as a database does.", _RESTORE)]
+    try:
+        with closing(_open_damaged(path)) as connection:
+            return [*_identity(connection), *_pages(connection), *file_findings(path)]
+    except sqlite3.DatabaseError as error:
+        return [Finding("file", False, f"{path} can't be read ({error}).", _RESTORE)]
+
+
+def salvage(path: Path, target: Path, *, now: datetime) -> int:
+    """Copy what can be read into a new store; returns how many memories that is. The damaged file is only read.
+
+    Raises StoreError when the target exists or nothing at all can be read.
+    """
+    if target.exists():
+        raise StoreError(f"{target} exists already.", advice="Choose another file.")
+    with translated(path), closing(_open_damaged(path)) as damaged:
+        version_of(damaged)
+        make_private(target)
+        with closing(sqlite3.connect(target, isolation_level=None)) as saved:
+            migrate(saved, target, now=now)
+            with transaction(saved):
+                for table, key in _TABLES.items():
+                    _copy(damaged, saved, table=table, key=key)
+                _copy_cursors(damaged, saved)
+                _complete(saved)
+                mend(saved)
+            return int(saved.execute("SELECT count(*) FROM memory").fetchone()[0])
+
+
+def _open_damaged(path: Path) -> sqlite3.Connection:
+    # Without write access SQLite couldn't read what is still in the log.
+    mode = "rw" if os.access(path, os.W_OK) else "ro"
+    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None)
+    connection.execute("PRAGMA query_only = on")
+    connection.execute("PRAGMA cell_size_check = on")
+    return connection
+
+
+def _identity(connection: sqlite3.Connection) -> Iterator[Finding]:
+    version = version_of(connection)
+    ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
+    yield Finding(
+        "schema",
+        ours and version <= latest(),
+        f"version {version}" if ours else "the file is another program's",
+        "" if ours and version <= latest() else "Upgrade Recollect." if ours else "Choose another file.",
+    )
+
+
+def _pages(connection: sqlite3.Connection) -> Iterator[Finding]:
+    try:
+        problems = [row[0] for row in connection.execute("PRAGMA quick_check(20)") if row[0] != "ok"]
+    except sqlite3.DatabaseError as error:
+        problems = [str(error)]
+    yield Finding(
+        "file", not problems, "; ".join(problems) or "every page is sound", DAMAGED if problems else ""
+    )
+    if problems:
+        readable = sum(1 for _ in _readable(connection, table="memory", key="row", columns="row"))
+        yield Finding(
+            "readable", readable > 0, f"{readable} memories can be read", DAMAGED if readable else _RESTORE
+        )
+
+
+def _copy(damaged: sqlite3.Connection, saved: sqlite3.Connection, *, table: str, key: str) -> None:
+    known = {row[1] for row in saved.execute(f"PRAGMA table_info({table})")}
+    columns = [row[1] for row in damaged.execute(f"PRAGMA table_info({table})") if row[1] in known]
+    names = ", ".join(columns)
+    insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({', '.join('?' for _ in columns)})"
+    for row in _readable(damaged, table=table, key=key, columns=names):
+        try:
+            saved.execute(insert, row)
+        except (sqlite3.IntegrityError, sqlite3.InterfaceError):
+            continue  # a row that reads but holds what no column may hold is damaged as well
+
+
+def _readable(
+    connection: sqlite3.Connection, *, table: str, key: str, columns: str
+) -> Iterator[tuple[Any, ...]]:
+    """Rows in order of their number; ranges that can't be read are halved until single rows are left out."""
+    query = f"SELECT {columns} FROM {table} WHERE {key} >= ? AND {key} < ? ORDER BY {key}"
+    last = _last(connection, table=table, key=key)
+    ranges = [(start, min(start + _STEP, last + 1)) for start in range(last // _STEP * _STEP, -1, -_STEP)]
+    while ranges:
+        start, end = ranges.pop()
+        try:
+            rows = connection.execute(query, (start, end)).fetchall()
+        except (sqlite3.DatabaseError, UnicodeDecodeError):
+            if end - start > 1:
+                middle = (start + end) // 2
+                ranges += [(middle, end), (start, middle)]
+            continue
+        yield from rows
+
+
+def _last(connection: sqlite3.Connection, *, table: str, key: str) -> int:
+    for query in (
+        f"SELECT max({key}) FROM {table} NOT INDEXED",
+        f"SELECT seq FROM sqlite_sequence WHERE name = '{table}'",
+        "SELECT max(row) FROM memory NOT INDEXED",
+    ):
+        try:
+            found = connection.execute(query).fetchone()
+        except sqlite3.DatabaseError:
+            continue
+        if found is not None:
+            return int(found[0] or 0)
+    return _BOUND
+
+
+def _copy_cursors(damaged: sqlite3.Connection, saved: sqlite3.Connection) -> None:
+    try:
+        rows = damaged.execute("SELECT name, value FROM cursor").fetchall()
+    except (sqlite3.DatabaseError, UnicodeDecodeError):
+        return
+    saved.executemany("INSERT OR REPLACE INTO cursor (name, value) VALUES (?, ?)", rows)
+
+
+def _complete(saved: sqlite3.Connection) -> None:
+    """Scopes that could not be read get a name; the revision goes on from the highest that was."""
+    saved.execute(
+        "INSERT INTO scope (row, name, created) "
+        "SELECT DISTINCT scope, 'recovered ' || scope, 0 FROM memory WHERE scope NOT IN (SELECT row FROM scope)"
+    )
+    saved.execute("UPDATE scope SET parent = NULL WHERE parent NOT IN (SELECT row FROM scope)")
+    saved.execute(
+        "UPDATE counter SET value = 1 + max(value, (SELECT coalesce(max(revision), 0) FROM memory)) "
+        "WHERE name = 'revision'"
+    )

@@ -1,0 +1,271 @@
+"""Search: full text by FTS5, vectors by codes in memory that follow the file, both within the filter."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recollect.model.memory import Memory
+from recollect.model.query import Candidates, Filter, Neighbour, Numbers, Search, Vector
+from recollect.stores.lexical import best_by_text, occurrences
+from recollect.stores.resident import decode, exact_cosines
+from recollect.stores.sketch import Slots
+from recollect.stores.sqlite.changes import next_revision, set_vectors
+from recollect.stores.sqlite.connection import Part
+from recollect.stores.sqlite.filters import as_list
+from recollect.stores.sqlite.live import LiveIndex, Rows
+from recollect.stores.sqlite.rows import SELECTED, memory_of
+
+_DRIVING = 50_000  # records: a word that more have chooses no candidates where a rarer one can
+_LEADING = 4  # one in so many of the pool, the best ones, bring their neighbours
+_MARGIN = 1.25  # how many more than asked are rescored, for codes are not exact
+
+# What is not kept in memory of candidates. CROSS JOIN keeps the order of the list.
+DETAILS = """
+    SELECT memory.row, memory.id, memory.importance, memory.trust, memory.uses, memory.occurred / 1e6, memory.length,
+        memory.conversation, ifnull(memory.position, -1), memory.lexemes
+    FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value
+"""
+
+# Exact vectors of a model.
+EXACT = """
+    SELECT vector.row, vector.exact
+    FROM json_each(?) AS wanted CROSS JOIN vector ON vector.row = wanted.value AND vector.model = ?
+"""
+
+# Ids of rows.
+IDS = (
+    "SELECT memory.row, memory.id FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value"
+)
+
+# Records, the newest first, that have no vector of a model.
+UNEMBEDDED = f"""
+    SELECT {SELECTED} FROM memory
+    WHERE (memory.embedded_by IS NULL OR memory.embedded_by <> ?) AND memory.status <> 'forgotten'
+    ORDER BY memory.row DESC LIMIT ?
+"""
+
+# Where a vector may be put: the record still says what the vector was made of.
+UNCHANGED = "SELECT row FROM memory WHERE id = ? AND content_hash = ?"
+
+# Say which model embedded a record.
+EMBEDDED = "UPDATE memory SET embedded_by = ?, revision = ? WHERE row = ?"
+
+# Exact vectors by id.
+EXACT_BY_ID = """
+    SELECT memory.id, vector.exact
+    FROM json_each(?) AS wanted CROSS JOIN memory ON memory.id = wanted.value
+        CROSS JOIN vector ON vector.row = memory.row AND vector.model = ?
+"""
+
+
+class IndexPart(Part):
+    """The index of the store. Its work is done in the threads that read."""
+
+    _live: LiveIndex
+
+    async def search(self, search: Search) -> Candidates:
+        model = search.model if search.vector is not None else None
+
+        def work(connection: sqlite3.Connection) -> Candidates:
+            return self._live.following(
+                connection, model, lambda: _Searching(self._live, connection, search).candidates()
+            )
+
+        return await self._database.read(work)
+
+    async def nearest(
+        self, vectors: Sequence[Vector], *, model: str, where: Filter, limit: int
+    ) -> list[list[Neighbour]]:
+        def work(connection: sqlite3.Connection) -> list[list[Neighbour]]:
+            return self._live.following(
+                connection, model, lambda: nearest(self._live, connection, vectors, where=where, limit=limit)
+            )
+
+        return await self._database.read(work)
+
+    async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
+        return await self._database.read(
+            lambda connection: [memory_of(row) for row in connection.execute(UNEMBEDDED, (model, limit))]
+        )
+
+    async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
+        return await self._database.write(lambda connection: write_vectors(connection, vectors, model=model))
+
+    async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
+        return await self._database.read(
+            lambda connection: {
+                memory_id: decode(exact)
+                for memory_id, exact in connection.execute(EXACT_BY_ID, (as_list(ids), model))
+            }
+        )
+
+
+def write_vectors(
+    connection: sqlite3.Connection, vectors: Mapping[str, tuple[str, Vector]], *, model: str
+) -> int:
+    """Within the caller's transaction; see Index.put_vectors."""
+    found: list[tuple[int, str, Any]] = []
+    for memory_id, (content_hash, vector) in vectors.items():
+        row = connection.execute(UNCHANGED, (memory_id, content_hash)).fetchone()
+        if row is not None:
+            found.append((row[0], model, vector))
+    if found:
+        revision = next_revision(connection)
+        set_vectors(connection, found)
+        connection.executemany(EMBEDDED, [(model, revision, row) for row, _, _ in found])
+    return len(found)
+
+
+def nearest(
+    live: LiveIndex, connection: sqlite3.Connection, vectors: Sequence[Vector], *, where: Filter, limit: int
+) -> list[list[Neighbour]]:
+    """While the index follows the connection; see Index.nearest."""
+    resident = live.resident
+    found = resident.nearest_each(vectors, live.reach(connection, where), _with_margin(limit))
+    rows = resident.rows(np.unique(np.concatenate([np.empty(0, np.int64), *(one.slots for one in found)])))
+    exact = dict(connection.execute(EXACT, (_as_numbers(rows), resident.model)))
+    ids = dict(connection.execute(IDS, (_as_numbers(rows),)))
+    answers = []
+    for vector, one in zip(vectors, found, strict=True):
+        here = [row for row in resident.rows(one.slots).tolist() if row in exact and row in ids]
+        cosines = exact_cosines(vector, [exact[row] for row in here])
+        best = np.argsort(-cosines, kind="stable")[:limit].tolist()
+        answers.append([Neighbour(ids[here[index]], float(cosines[index])) for index in best])
+    return answers
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What full text found."""
+
+    postings: dict[str, Slots]  # within reach, by lexeme
+    whole: bool  # False where a common word's postings were cut
+    frequencies: dict[str, int]
+    best: Slots
+
+
+class _Searching:
+    """One search, while the index follows the connection."""
+
+    def __init__(self, live: LiveIndex, connection: sqlite3.Connection, search: Search) -> None:
+        self._live = live
+        self._resident = live.resident
+        self._connection = connection
+        self._search = search
+        self._reach = live.reach(connection, search.filter)
+        self._average = self._resident.average_length(self._reach)
+
+    def candidates(self) -> Candidates:
+        search, resident = self._search, self._resident
+        text, near = self._by_text(), None
+        slots, best = np.sort(text.best), text.best[: search.pool // _LEADING]
+        cosines = np.full(len(slots), np.nan)
+        if search.vector is not None and search.model is not None:
+            near = resident.nearest(search.vector, self._reach, _with_margin(search.pool))
+            slots = np.union1d(near.slots, text.best)
+            cosines = self._cosines(slots)
+            dense = near.slots[np.argsort(-cosines[np.searchsorted(slots, near.slots)], kind="stable")]
+            kept = np.isin(slots, np.concatenate([text.best, dense[: search.pool]]))
+            slots, cosines = slots[kept], cosines[kept]
+            best = np.concatenate([best, dense[: search.pool // _LEADING]])
+        if search.neighbours:
+            beside = np.setdiff1d(resident.beside(best, self._reach), slots)
+            more = np.full(len(beside), np.nan) if near is None else self._cosines(beside)
+            slots, cosines = np.concatenate([slots, beside]), np.concatenate([cosines, more])
+        return Candidates(
+            **self._details(slots, cosines, text),
+            total=self._reach.total,
+            average_length=self._average,
+            frequencies=text.frequencies,
+            cosine_mean=0.0 if near is None else near.mean,
+            cosine_deviation=0.0 if near is None else near.deviation,
+            embedded=0 if near is None else near.embedded,
+            exact=near is None or near.exact,
+        )
+
+    def _by_text(self) -> _Text:
+        lexemes = tuple(dict.fromkeys(self._search.lexemes))
+        most = _DRIVING if len(self._resident) > 2 * _DRIVING else None
+        postings, cut = {}, []
+        for lexeme in lexemes:
+            postings[lexeme], whole = self._within(lexeme, most)
+            cut += [] if whole else [lexeme]
+        if cut and not any(len(slots) for lexeme, slots in postings.items() if lexeme not in cut):
+            postings |= {lexeme: self._within(lexeme, None)[0] for lexeme in cut}
+            cut = []
+        frequencies = {lexeme: len(slots) for lexeme, slots in postings.items()}
+        frequencies |= {lexeme: self._extrapolated(postings[lexeme]) for lexeme in cut}
+        driving = [lexeme for lexeme in lexemes if lexeme not in cut]
+        best = best_by_text(
+            [postings[lexeme] for lexeme in driving],
+            frequencies=[frequencies[lexeme] for lexeme in driving],
+            lengths=self._resident.lengths,
+            average_length=self._average,
+            total=self._reach.total,
+            limit=self._search.pool,
+        )
+        return _Text(postings, not cut, frequencies, best)
+
+    def _within(self, lexeme: str, most: int | None) -> tuple[Slots, bool]:
+        """The slots within reach that have a lexeme, and whether these are all."""
+        rows = self._live.postings(self._connection, lexeme, most=most)
+        slots = self._resident.slots(rows)
+        slots = slots[slots >= 0]
+        return slots[self._reach.mask[slots]], most is None or len(rows) < most
+
+    def _extrapolated(self, slots: Slots) -> int:
+        """How many have a word, from the share among those that were looked at."""
+        looked_at = int(np.count_nonzero(self._reach.mask[: int(slots[-1]) + 1])) if len(slots) else 0
+        return round(len(slots) / looked_at * self._reach.total) if looked_at else 0
+
+    def _cosines(self, slots: Slots) -> Numbers:
+        """Exact ones; NaN where there is no vector of the model."""
+        cosines = np.full(len(slots), np.nan)
+        rows = self._resident.rows(slots)
+        found = self._connection.execute(EXACT, (_as_numbers(rows), self._search.model)).fetchall()
+        if found and self._search.vector is not None:
+            having = np.isin(rows, [row for row, _ in found]) if len(found) < len(rows) else slice(None)
+            cosines[having] = exact_cosines(self._search.vector, [exact for _, exact in found])
+        return cosines
+
+    def _details(self, slots: Slots, cosines: Numbers, text: _Text) -> dict[str, Any]:
+        rows = self._resident.rows(slots)
+        found = self._connection.execute(DETAILS, (_as_numbers(rows),)).fetchall()
+        columns = list(zip(*found, strict=True)) or [()] * 10
+        if len(found) < len(slots):  # deleted behind our back
+            there = np.isin(rows, columns[0])
+            slots, cosines = slots[there], cosines[there]
+        numbers = [np.array(column, dtype=np.float64) for column in columns[2:7]]
+        return {
+            "ids": list(columns[1]),
+            "counts": self._counts(slots, columns[9], text),
+            "cosines": cosines,
+            **dict(zip(("importance", "trust", "uses", "occurred", "lengths"), numbers, strict=True)),
+            "conversations": list(columns[7]),
+            "positions": np.array(columns[8], dtype=np.int64),
+        }
+
+    def _counts(self, slots: Slots, texts: Sequence[str], text: _Text) -> npt.NDArray[np.int32]:
+        if text.whole:
+            saying = np.zeros(len(self._resident.lengths), dtype=np.bool_)
+            for postings in text.postings.values():
+                saying[postings] = True
+            told = {index: texts[index] for index in np.flatnonzero(saying[slots]).tolist()}
+        else:
+            told = dict(enumerate(texts))
+        return occurrences(told, self._search.lexemes, rows=len(slots))
+
+
+def _with_margin(limit: int) -> int:
+    return int(limit * _MARGIN) + 16
+
+
+def _as_numbers(rows: Rows) -> str:
+    """For json_each()."""
+    return f"[{','.join(map(str, rows.tolist()))}]"

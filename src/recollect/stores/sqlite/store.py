@@ -1,0 +1,61 @@
+"""The SQLite store, put together. Contract: recollect.testing.store_contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from recollect.ports.clock import Clock
+from recollect.ports.store import Capability
+from recollect.stores.sqlite.connection import Database, Durability
+from recollect.stores.sqlite.cursors import CursorsPart
+from recollect.stores.sqlite.erase import ErasePart
+from recollect.stores.sqlite.jobs import JobsPart
+from recollect.stores.sqlite.links import LinksPart
+from recollect.stores.sqlite.live import LiveIndex
+from recollect.stores.sqlite.migrate import migrate
+from recollect.stores.sqlite.records import RecordsPart
+from recollect.stores.sqlite.scopes import ScopesPart
+from recollect.stores.sqlite.search import IndexPart
+from recollect.stores.sqlite.upkeep import UpkeepPart
+
+
+class SqliteStore(
+    RecordsPart, ErasePart, IndexPart, LinksPart, ScopesPart, JobsPart, CursorsPart, UpkeepPart
+):
+    """One file. Any number of processes may use it at once.
+
+    `durability` "full" survives a power cut, "normal" only the end of the process. `most_pages` bounds the file.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        clock: Clock,
+        busy_timeout_ms: int = 10_000,
+        readers: int = 4,
+        durability: Durability = "full",
+        most_pages: int | None = None,
+    ) -> None:
+        self._clock = clock
+        self._live = LiveIndex()
+        self._database = Database(
+            path,
+            busy_timeout_ms=busy_timeout_ms,
+            readers=readers,
+            durability=durability,
+            most_pages=most_pages,
+        )
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        return frozenset(
+            {Capability.FULL_TEXT, Capability.VECTORS, Capability.TRANSACTIONS, Capability.ERASURE_PROOF}
+        )
+
+    async def open(self) -> None:
+        now = self._clock()
+        await self._database.open(lambda connection: migrate(connection, self._database.path, now=now))
+
+    async def close(self) -> None:
+        await self._database.close()

@@ -1,0 +1,67 @@
+"""What every store promises about links and versions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from recollect.model.errors import Conflict
+from recollect.model.link import Relation
+from recollect.ports.store import Connect, Disconnect, Keep, Store
+from recollect.testing.builders import Builder
+
+
+class LinksContract:
+    """Connect, disconnect, keep."""
+
+    async def test_a_link_is_found_from_both_ends(self, store: Store, build: Builder) -> None:
+        first, second, third = build.put(), build.put(), build.put()
+        one = build.link(first.memory, second.memory, Relation.CAUSED_BY, weight=0.5, automatic=True)
+        two = build.link(second.memory, third.memory)
+        await store.apply([first, second, third, Connect(one), Connect(two)])
+        assert await store.links_of([first.memory.id], viewer="default") == [one]
+        assert await store.links_of([second.memory.id], viewer="default") == [one, two]
+        assert await store.links_of([first.memory.id, second.memory.id], viewer="default") == [one, two]
+        assert await store.links_of([], viewer="default") == []
+        assert await store.links_of(["missing"], viewer="default") == []
+
+    async def test_only_the_relations_asked_for(self, store: Store, build: Builder) -> None:
+        first, second = build.put(), build.put()
+        links = [build.link(first.memory, second.memory, relation) for relation in Relation]
+        await store.apply([first, second, *(Connect(link) for link in links)])
+        asked = (Relation.PART_OF, Relation.CONTRADICTS)
+        found = await store.links_of([first.memory.id], relations=asked, viewer="default")
+        assert {link.relation for link in found} == set(asked)
+        assert len(await store.links_of([first.memory.id], viewer="default")) == len(Relation)
+
+    async def test_connecting_again_replaces(self, store: Store, build: Builder) -> None:
+        first, second = build.put(), build.put()
+        link = build.link(first.memory, second.memory)
+        heavier = replace(link, weight=0.1, automatic=True)
+        await store.apply([first, second, Connect(link), Connect(heavier)])
+        assert await store.links_of([first.memory.id], viewer="default") == [heavier]
+
+    async def test_disconnecting(self, store: Store, build: Builder) -> None:
+        first, second = build.put(), build.put()
+        related = build.link(first.memory, second.memory)
+        part = build.link(first.memory, second.memory, Relation.PART_OF)
+        await store.apply([first, second, Connect(related), Connect(part)])
+        cut = Disconnect(first.memory.id, second.memory.id, Relation.RELATED)
+        await store.apply([cut, cut, Disconnect("missing", second.memory.id, Relation.RELATED)])
+        assert await store.links_of([first.memory.id], viewer="default") == [part]
+
+    async def test_versions_come_oldest_first(self, store: Store, build: Builder) -> None:
+        put = build.put(tags=("a", "B"), keywords=("k",), anchor=True)
+        versions = [build.version(put.memory, number, f"words {number}") for number in (1, 2, 3)]
+        await store.apply([put, *(Keep(version) for version in reversed(versions))])
+        assert await store.versions_of(put.memory.id) == versions
+        assert await store.versions_of("missing") == []
+
+    async def test_a_version_is_never_overwritten(self, store: Store, build: Builder) -> None:
+        put = build.put()
+        kept = build.version(put.memory, 1, "first words")
+        await store.apply([put, Keep(kept), Keep(kept)])
+        with pytest.raises(Conflict):
+            await store.apply([Keep(build.version(put.memory, 1, "other words"))])
+        assert await store.versions_of(put.memory.id) == [kept]

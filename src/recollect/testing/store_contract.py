@@ -1,0 +1,62 @@
+"""The whole contract of a store.
+
+A store's test is a subclass that says what the store can do and how to open it:
+
+    class TestMine(StoreContract):
+        expects = frozenset({Capability.FULL_TEXT})
+
+        @pytest.fixture
+        async def reopen(self, tmp_path): ...  # a factory: each call opens another handle to the same fresh data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from recollect.ports.store import Capability, Store
+from recollect.testing.builders import Builder
+from recollect.testing.erasure_contract import ErasureContract
+from recollect.testing.isolation_contract import IsolationContract
+from recollect.testing.jobs_contract import CursorsContract, JobsContract
+from recollect.testing.links_contract import LinksContract
+from recollect.testing.records_contract import FindContract, RecordsContract
+from recollect.testing.scopes_contract import ScopesContract
+from recollect.testing.search_contract import SearchContract
+from recollect.testing.upkeep_contract import UpkeepContract
+
+Reopen = Callable[[], Awaitable[Store]]
+
+
+class StoreContract(
+    RecordsContract,
+    FindContract,
+    ErasureContract,
+    LinksContract,
+    ScopesContract,
+    JobsContract,
+    CursorsContract,
+    IsolationContract,
+    SearchContract,
+    UpkeepContract,
+):
+    """Subclass it with `expects` and a `reopen` fixture that closes what it opened."""
+
+    expects: frozenset[Capability]
+
+    @pytest.fixture
+    async def store(self, reopen: Reopen) -> Store:
+        return await reopen()
+
+    @pytest.fixture
+    async def other(self, store: Store, reopen: Reopen) -> Store:
+        """A second handle, as another process would have it."""
+        return await reopen()
+
+    @pytest.fixture
+    def build(self) -> Builder:
+        return Builder()
+
+    def test_it_can_what_it_is_expected_to(self, store: Store) -> None:
+        assert store.capabilities == self.expects

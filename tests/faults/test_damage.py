@@ -1,0 +1,131 @@
+"""Files that are not what they should be."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from recollect.model.errors import SchemaTooNew, StoreDamaged, StoreError
+from recollect.model.query import Filter, Search
+from recollect.ports.store import Connect
+from recollect.stores.sqlite.salvage import diagnose, salvage
+from recollect.stores.sqlite.store import SqliteStore
+from recollect.testing.builders import START, Builder, unit
+
+New = Callable[[], SqliteStore]
+
+
+async def filled(new_store: New, records: int = 400) -> None:
+    store = new_store()
+    await store.open()
+    build = Builder()
+    await store.put_scope(build.scope("work"))
+    puts = [
+        build.put(f"number{n} " + "words " * 60, vector=unit(n, 1), tags=("t",), scope="work")
+        for n in range(records)
+    ]
+    await store.apply(puts)
+    await store.apply([Connect(build.link(puts[0].memory, puts[-1].memory))])
+    await store.close()
+
+
+def overwrite(path: Path, *phrases: str) -> None:
+    """Destroy the pages on which these phrases stand."""
+    content = bytearray(path.read_bytes())
+    size = int.from_bytes(content[16:18], "big")
+    for phrase in phrases:
+        assert phrase.encode() in content
+        while (place := content.find(phrase.encode())) >= 0:
+            start = place // size * size
+            content[start : start + size] = b"\xa5" * size
+    path.write_bytes(content)
+
+
+async def test_a_file_that_is_no_database(path: Path, new_store: New) -> None:
+    await filled(new_store, 5)
+    overwrite(path, "SQLite format 3")
+    with pytest.raises(StoreDamaged, match=r"store\.db.*doctor"):
+        await new_store().open()
+    assert [finding.healthy for finding in diagnose(path)] == [False]
+    with pytest.raises(StoreError):
+        salvage(path, path.with_name("saved.db"), now=START)
+
+
+async def test_damaged_pages_are_found_and_the_rest_saved(path: Path, new_store: New) -> None:
+    await filled(new_store)
+    overwrite(path, "number100 words", "number250 words")
+    store = new_store()
+    await store.open()
+    unhealthy = [finding for finding in await store.check() if not finding.healthy]
+    assert unhealthy
+    assert all(finding.advice for finding in unhealthy)
+    await store.close()
+
+    assert not all(finding.healthy for finding in diagnose(path))
+    saved = path.with_name("saved.db")
+    number = salvage(path, saved, now=START)
+    assert 380 < number < 400
+    rescued = SqliteStore(saved, clock=lambda: START)
+    await rescued.open()
+    assert await rescued.count(Filter()) == number
+    assert [finding for finding in await rescued.check() if not finding.healthy] == []
+    some = (await rescued.find(Filter(), limit=1))[0]
+    found = await rescued.search(Search(Filter(), lexemes=(some.content.split()[0],)))
+    assert some.id in found.ids
+    await rescued.close()
+
+
+async def test_reading_a_damaged_record_names_the_file(path: Path, new_store: New) -> None:
+    await filled(new_store)
+    overwrite(path, "number100 words")
+    store = new_store()
+    await store.open()
+    with pytest.raises(StoreDamaged, match=r"store\.db"):
+        _ = [batch async for batch in store.scan(Filter())]
+    await store.close()
+
+
+async def test_a_sound_file_is_diagnosed_as_sound(path: Path, new_store: New) -> None:
+    await filled(new_store, 5)
+    assert all(finding.healthy for finding in diagnose(path))
+    saved = path.with_name("copy.db")
+    assert salvage(path, saved, now=START) == 5
+    copy = SqliteStore(saved, clock=lambda: START)
+    original = new_store()
+    await copy.open()
+    await original.open()
+    assert await copy.find(Filter()) == await original.find(Filter())
+    ids = [memory.id for memory in await copy.find(Filter())]
+    assert await copy.links_of(ids, viewer="default") == await original.links_of(ids, viewer="default")
+    await copy.close()
+    await original.close()
+
+
+async def test_a_missing_and_an_empty_file(path: Path) -> None:
+    assert [finding.healthy for finding in diagnose(path)] == [False]
+    path.parent.mkdir()
+    path.touch()
+    assert [finding.healthy for finding in diagnose(path)] == [True]
+
+
+async def test_a_newer_schema_is_refused(path: Path, new_store: New) -> None:
+    await filled(new_store, 5)
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 9999")
+    connection.close()
+    with pytest.raises(SchemaTooNew, match=r"9999.*Upgrade"):
+        await new_store().open()
+    assert not all(finding.healthy for finding in diagnose(path))
+
+
+async def test_another_programs_database_is_refused(path: Path, new_store: New) -> None:
+    path.parent.mkdir()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (a)")
+    connection.close()
+    with pytest.raises(StoreError, match="another program"):
+        await new_store().open()
+    assert not all(finding.healthy for finding in diagnose(path))

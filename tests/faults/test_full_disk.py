@@ -1,0 +1,56 @@
+"""No room left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from store_process import Start
+
+from recollect.model.errors import StoreFull
+from recollect.model.query import Filter
+from recollect.ports.store import Put
+from recollect.stores.sqlite.store import SqliteStore
+from recollect.testing.builders import START, Builder
+
+
+async def test_a_full_disk_writes_nothing_by_halves(
+    start: Start, new_store: Callable[[], SqliteStore]
+) -> None:
+    process = start("full")
+    process.hear()
+    process.ask("open")
+    answer = process.ask("fill_up", limit=2_000_000)
+    assert answer["code"] == "STORE_FULL"
+    assert answer["reading"] == len(answer["before"]) > 0
+    process.end()
+
+    store = new_store()
+    await store.open()
+    kept = {memory.id for batch in [b async for b in store.scan(Filter())] for memory in batch}
+    assert kept == {*answer["before"], *answer["after"]}
+    assert [finding for finding in await store.check() if not finding.healthy] == []
+    await store.close()
+
+
+async def test_a_bounded_file_refuses_and_goes_on(path: Path) -> None:
+    store = SqliteStore(path, clock=lambda: START, most_pages=150)
+    await store.open()
+    build = Builder()
+    stored: list[Put] = []
+
+    async def fill() -> None:
+        while True:
+            puts = [build.put("words " * 500 + str(build.now)), build.put("words " * 400 + str(build.now))]
+            await store.apply(puts)
+            stored.extend(puts)
+
+    with pytest.raises(StoreFull, match="no room"):
+        await fill()
+    assert await store.count(Filter()) == len(stored) > 0
+    await store.erase([put.memory.id for put in stored[:6]])
+    await store.apply([build.put("room again")])
+    assert await store.count(Filter()) == len(stored) - 5
+    assert [finding for finding in await store.check() if not finding.healthy] == []
+    await store.close()

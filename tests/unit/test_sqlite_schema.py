@@ -1,0 +1,108 @@
+"""Migrations, and that questions are answered from indexes."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from recollect.model.errors import SchemaTooNew
+from recollect.model.memory import Kind
+from recollect.model.query import Filter
+from recollect.stores.sqlite import jobs, records
+from recollect.stores.sqlite.filters import matching
+from recollect.stores.sqlite.migrate import latest, migrate, migrations, statements, version_of
+from recollect.testing.builders import START
+
+WHERE = Filter(scopes=("work",), agents=("ada",))
+
+
+@pytest.fixture
+def connection() -> Iterator[sqlite3.Connection]:
+    opened = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(opened, Path("s.db"), now=START)
+    yield opened
+    opened.close()
+
+
+def plan(connection: sqlite3.Connection, query: str, parameters: tuple[object, ...]) -> str:
+    rows = connection.execute(f"EXPLAIN QUERY PLAN {query}", parameters).fetchall()
+    return "; ".join(row[3] for row in rows)
+
+
+def test_migrations_are_numbered_without_gap(connection: sqlite3.Connection) -> None:
+    assert [number for number, _ in migrations()] == list(range(1, latest() + 1))
+    assert version_of(connection) == latest()
+
+
+def test_migrating_again_changes_nothing(connection: sqlite3.Connection) -> None:
+    before = connection.execute("SELECT sql FROM sqlite_schema").fetchall()
+    migrate(connection, Path("s.db"), now=START)
+    assert connection.execute("SELECT sql FROM sqlite_schema").fetchall() == before
+
+
+def test_a_later_step_is_added_and_a_failed_one_leaves_nothing(connection: sqlite3.Connection) -> None:
+    good = (*migrations(), (latest() + 1, "CREATE TABLE later (a);\n"))
+    bad = (*good, (latest() + 2, "CREATE TABLE last (a);\nCREATE TABLE last (a);\n"))
+    with pytest.raises(sqlite3.OperationalError):
+        migrate(connection, Path("s.db"), now=START, steps=bad)
+    assert version_of(connection) == latest()
+    migrate(connection, Path("s.db"), now=START, steps=good)
+    assert version_of(connection) == latest() + 1
+    with pytest.raises(SchemaTooNew):
+        migrate(connection, Path("s.db"), now=START)
+    names = {row[0] for row in connection.execute("SELECT name FROM sqlite_schema")}
+    assert "later" in names
+    assert "last" not in names
+
+
+def test_a_script_is_split_at_its_statements() -> None:
+    script = "CREATE TABLE a (b);\n-- why; so\nCREATE TRIGGER t AFTER INSERT ON a BEGIN\n SELECT 1;\nEND;\n"
+    assert len(list(statements(script))) == 2
+    with pytest.raises(ValueError, match="unfinished"):
+        list(statements("SELECT 1"))
+
+
+@pytest.mark.parametrize(
+    ("where", "index"),
+    [
+        (Filter(), "COVERING INDEX memory_scope"),
+        (
+            Filter(scopes=("work",), since=START),
+            "COVERING INDEX memory_scope (scope=? AND status=? AND occurred>?)",
+        ),
+        (Filter(kinds=(Kind.NOTE,)), "memory_kind"),
+        (Filter(tags=("x",)), "tag_folded"),
+        (replace(WHERE, topic="x"), "memory_topic"),
+        (replace(WHERE, conversation="c"), "memory_conversation"),
+        (replace(WHERE, ids=("a",)), "autoindex_memory_1 (id=?)"),
+    ],
+)
+def test_counting_uses_an_index(connection: sqlite3.Connection, where: Filter, index: str) -> None:
+    condition = matching(where)
+    query = f"SELECT count(*) FROM memory WHERE {condition.sql}"
+    assert index in plan(connection, query, condition.parameters)
+
+
+@pytest.mark.parametrize(
+    ("column", "index"),
+    [("occurred", "memory_time"), ("importance", "memory_importance"), ("id", "autoindex_memory_1")],
+)
+def test_a_listing_stops_when_it_has_enough(connection: sqlite3.Connection, column: str, index: str) -> None:
+    condition = matching(WHERE, walked=column)
+    order = column if column == "id" else f"{column} DESC, id DESC"
+    query = f"SELECT row FROM memory WHERE {condition.sql} ORDER BY {order} LIMIT 5"
+    how = plan(connection, query, condition.parameters)
+    assert index in how
+    assert "TEMP B-TREE" not in how
+
+
+def test_lookups_use_their_indexes(connection: sqlite3.Connection) -> None:
+    assert "memory_hash" in plan(connection, records.BY_HASH, ("[]", "a", "b"))
+    assert "memory_gist" in plan(connection, records.BY_GIST, ("[]", "a", "b"))
+    due = plan(connection, jobs.DUE, (1, "[]"))
+    assert "job_waiting" in due
+    assert "job_running" in due

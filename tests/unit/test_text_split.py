@@ -1,0 +1,133 @@
+"""Splitting: every part fits, nothing is lost, cuts fall where a reader would make them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.engine.text.split import split
+from recollect.model.errors import InvalidInput
+
+
+def _solid(text: str) -> str:
+    return "".join(text.split())
+
+
+def test_short_text_is_one_part() -> None:
+    assert split("One line.", limit=100) == ["One line."]
+
+
+def test_blank_text_has_no_part() -> None:
+    assert split(" \n ", limit=100) == []
+    assert split(" " * 300, limit=100) == []
+
+
+def test_paragraphs_come_first() -> None:
+    text = "First paragraph. It has two sentences.\n\nSecond paragraph. Also two sentences."
+
+    assert split(text, limit=60) == [
+        "First paragraph. It has two sentences.",
+        "Second paragraph. Also two sentences.",
+    ]
+
+
+def test_then_sentences() -> None:
+    text = "The first sentence is here. The second one follows it. The third ends."
+
+    assert split(text, limit=40) == [
+        "The first sentence is here.",
+        "The second one follows it.",
+        "The third ends.",
+    ]
+
+
+def test_then_words() -> None:
+    parts = split("alpha beta gamma delta epsilon zeta eta theta", limit=12)
+
+    assert parts == ["alpha beta", "gamma delta", "epsilon zeta", "eta theta"]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("最初の文です。次の文がここにあります。最後の文。", "最初の文です。次の文がここにあります。"),
+        ("这是第一句话。这是第二句话，比较长一些。第三句。", "这是第一句话。这是第二句话，比较长一些。"),
+    ],
+)
+def test_sentences_without_spaces(text: str, first: str) -> None:
+    assert split(text, limit=21)[0] == first
+
+
+def test_a_fenced_block_stays_whole_where_it_fits() -> None:
+    block = "```python\ndef f():\n    return 1\n\n\ndef g():\n    return 2\n```"
+    text = f"Some words before the block that take room.\n\n{block}\n\nAnd words after the block."
+
+    parts = split(text, limit=80)
+
+    assert any(block in part for part in parts)
+
+
+def test_a_fenced_block_that_is_too_long_is_cut_at_lines() -> None:
+    lines = [f"line_{number} = {number}" for number in range(40)]
+    parts = split("```\n" + "\n".join(lines) + "\n```", limit=100)
+
+    assert [line for part in parts for line in part.split("\n")] == ["```", *lines, "```"]
+
+
+def test_a_word_longer_than_the_limit_is_cut_but_not_its_characters() -> None:
+    assert split("x" * 25, limit=10) == ["x" * 10, "x" * 10, "x" * 5]
+    assert all(not part.startswith("\u0301") for part in split("e\u0301" * 20, limit=7))
+
+
+def test_overlap_repeats_the_end_of_the_part_before() -> None:
+    text = "One sentence is here. Two sentences are here. Three sentences are here. Four sentences are here."
+    parts = split(text, limit=60, overlap=28)
+
+    assert parts[0].endswith("Two sentences are here.")
+    assert parts[1].startswith("Two sentences are here.")
+    assert all(len(part) <= 60 for part in parts)
+
+
+@pytest.mark.parametrize(("limit", "overlap"), [(0, 0), (10, 6), (10, -1)])
+def test_limits_that_make_no_sense_are_refused(limit: int, overlap: int) -> None:
+    with pytest.raises(InvalidInput):
+        split("text", limit=limit, overlap=overlap)
+
+
+TEXTS = st.one_of(
+    st.text(max_size=400),
+    st.text(st.sampled_from("ab .\n`~。、\t"), max_size=400),
+    st.lists(
+        st.sampled_from(["word", "。", ". ", "\n\n", "```\n", "code\n", "  ", "긴단어", "\n"]), max_size=80
+    ).map("".join),
+)
+
+
+@given(TEXTS, st.integers(1, 60))
+def test_every_part_fits_and_nothing_is_lost(text: str, limit: int) -> None:
+    parts = split(text, limit=limit)
+
+    assert all(len(part) <= limit for part in parts)
+    assert _solid("".join(parts)) == _solid(text)
+
+
+@given(st.lists(st.from_regex(r"[a-z]{1,9}[.,]?", fullmatch=True), max_size=60), st.integers(10, 60))
+def test_words_stay_whole_and_in_order(words: list[str], limit: int) -> None:
+    parts = split(" ".join(words), limit=limit)
+
+    assert [word for part in parts for word in part.split()] == words
+
+
+@given(TEXTS, st.integers(2, 60), st.data())
+def test_with_overlap_every_part_fits_and_the_words_are_there_in_order(
+    text: str, limit: int, data: st.DataObject
+) -> None:
+    overlap = data.draw(st.integers(0, limit // 2))
+    parts = split(text, limit=limit, overlap=overlap)
+    place = 0
+    joined = _solid("".join(parts))
+
+    assert all(len(part) <= limit for part in parts)
+    for char in _solid(text):
+        place = joined.index(char, place) + 1
