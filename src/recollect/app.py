@@ -170,6 +170,7 @@ def _policy(settings: Settings) -> Policy:
         most_links=intake.most_links,
         limit=recall.limit,
         floor=None if recall.floor < 0 else recall.floor,
+        local_model=settings.embedding.provider == "local",
         longest_hit=recall.longest_hit,
         longest_answer=recall.longest_answer,
     )

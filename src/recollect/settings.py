@@ -5,6 +5,7 @@ Sources, the first that speaks wins: arguments, environment, `config.toml` in th
 
 from __future__ import annotations
 
+import math
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -275,9 +276,10 @@ def _converted(raw: Any, kind: Any) -> Any:
     if kind is int and isinstance(raw, float):
         return None
     try:
-        return kind(raw)
+        value = kind(raw)
     except (TypeError, ValueError):
         return None
+    return value if math.isfinite(value) else None
 
 
 def _named(kind: Any) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +18,8 @@ from recollect.operations.writing import REMEMBER, RememberResult
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
+
+Open = Callable[..., AbstractAsyncContextManager[App]]  # the fixture `opened`
 
 
 async def run(app: App, operation: Operation[I, O], **fields: Any) -> O:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,4 +54,19 @@ async def test_a_bounded_file_refuses_and_goes_on(path: Path) -> None:
     await store.apply([build.put("room again")])
     assert await store.count(Filter()) == len(stored) - 5
     assert [finding for finding in await store.check() if not finding.healthy] == []
+    await store.close()
+
+
+async def test_of_many_writes_at_once_those_that_fit_are_kept(path: Path) -> None:
+    store = SqliteStore(path, clock=lambda: START, most_pages=170)
+    await store.open()
+    build = Builder()
+    puts = [build.put("words " * 300 + str(build.now)) for _ in range(200)]
+    outcomes = await asyncio.gather(*(store.apply([put]) for put in puts), return_exceptions=True)
+    refused = [outcome for outcome in outcomes if outcome is not None]
+    assert refused
+    assert all(isinstance(outcome, StoreFull) for outcome in refused)
+    kept = {put.memory.id for put, outcome in zip(puts, outcomes, strict=True) if outcome is None}
+    assert kept
+    assert {memory.id for memory in await store.find(Filter(), limit=1000)} == kept
     await store.close()

@@ -78,6 +78,9 @@ async def test_another_process_that_holds_the_file(tmp_path: Path) -> None:
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreBusy, match=r"s\.db"):
         await store.apply([Builder().put()])
+    several = Builder("s")
+    outcomes = await asyncio.gather(*(store.apply([several.put()]) for _ in range(5)), return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StoreBusy] * 5
     other.execute("COMMIT")
     await store.apply([Builder().put()])
 

@@ -6,18 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from recollect.engine.core import Engine
-from recollect.engine.draft import (
-    QUARANTINE_FROM,
-    QUARANTINED_TRUST,
+from recollect.engine.checks import (
     checked_labels,
+    checked_metadata,
+    checked_moment,
     checked_share,
-    content_hash,
-    gist_of,
-    labels_of,
+    checked_topic,
+    safe_text,
 )
-from recollect.engine.text.clean import clean
-from recollect.engine.text.redact import redact, redact_metadata
+from recollect.engine.core import Engine
+from recollect.engine.draft import QUARANTINE_FROM, QUARANTINED_TRUST, content_hash, gist_of, labels_of
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import ContentTooLarge, InvalidInput, Refused
 from recollect.model.lexemes import lexemes
@@ -86,11 +84,11 @@ def _amended(engine: Engine, before: Memory, amendment: Amendment) -> Memory:
     if amendment.kind is not None:
         after = replace(after, kind=amendment.kind)
     if amendment.topic is not None:
-        after = replace(after, topic="".join(checked_labels([amendment.topic], what="topic")))
+        after = replace(after, topic=checked_topic(engine, amendment.topic))
     if amendment.tags is not None:
-        after = replace(after, tags=checked_labels(amendment.tags, what="tag"))
+        after = replace(after, tags=checked_labels(engine, amendment.tags, what="tag"))
     if amendment.keywords is not None:
-        after = replace(after, keywords=checked_labels(amendment.keywords, what="keyword"))
+        after = replace(after, keywords=checked_labels(engine, amendment.keywords, what="keyword"))
     if amendment.importance is not None:
         after = replace(after, importance=checked_share(amendment.importance, what="The importance"))
     if amendment.anchor is not None:
@@ -98,16 +96,15 @@ def _amended(engine: Engine, before: Memory, amendment: Amendment) -> Memory:
     if amendment.tier is not None:
         after = replace(after, tier=amendment.tier)
     if amendment.occurred is not None:
-        after = replace(after, occurred=amendment.occurred)
+        after = replace(after, occurred=checked_moment(engine, amendment.occurred))
     if amendment.metadata is not None:
-        after = replace(after, metadata=redact_metadata(amendment.metadata).value)
+        after = replace(after, metadata=checked_metadata(engine, amendment.metadata))
     return after
 
 
 def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
     quarantined = suspicion(content).score >= QUARANTINE_FROM
-    text = clean(content)
-    text = redact(text).text if engine.policy.redact else text
+    text = safe_text(engine, content)
     if not text.strip():
         raise InvalidInput("A memory can't be amended to nothing.", advice="`recollect forget` removes one.")
     if len(text) > engine.policy.part_length:

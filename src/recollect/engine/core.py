@@ -34,6 +34,7 @@ class Policy:
     most_links: int = 3
     limit: int = 10
     floor: float | None = None
+    local_model: bool = True  # whether recall is meant to stand on a pulled model
     longest_hit: int = 2_000
     longest_answer: int = 60_000
 

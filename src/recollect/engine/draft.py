@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from recollect.engine.checks import (
+    checked_labels,
+    checked_metadata,
+    checked_moment,
+    checked_provenance,
+    checked_share,
+    checked_topic,
+)
 from recollect.engine.core import Engine
 from recollect.engine.text.clean import clean
 from recollect.engine.text.noise import is_noise
-from recollect.engine.text.redact import Finding, redact, redact_metadata
+from recollect.engine.text.redact import Finding, redact
 from recollect.engine.text.split import split
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import ContentTooLarge, InvalidInput, RecollectError
@@ -24,8 +31,6 @@ from recollect.model.tokens import count_tokens
 
 QUARANTINE_FROM = 0.5
 QUARANTINED_TRUST = 0.2
-MOST_TAGS = 64
-LONGEST_LABEL = 200
 MONTHS = "January February March April May June July August September October November December".split()
 
 
@@ -140,32 +145,9 @@ def labels_of(engine: Engine, memory: Memory) -> list[str]:
     return lexemes(" ".join((memory.topic, *memory.tags, *memory.keywords, date)))
 
 
-def checked_labels(labels: Iterable[str], *, what: str) -> tuple[str, ...]:
-    """Trimmed, without repeats whatever the case. Raises InvalidInput."""
-    kept: dict[str, str] = {}
-    for label in labels:
-        cleaned = " ".join(clean(label).split())
-        if len(cleaned) > LONGEST_LABEL:
-            raise InvalidInput(f"A {what} has over {LONGEST_LABEL} characters.", advice="Use a shorter one.")
-        if cleaned:
-            kept.setdefault(cleaned.casefold(), cleaned)
-    if len(kept) > MOST_TAGS:
-        raise InvalidInput(f"{len(kept)} {what}s are too many.", advice=f"Give at most {MOST_TAGS}.")
-    return tuple(kept.values())
-
-
-def checked_share(value: float, *, what: str) -> float:
-    """A number between 0 and 1. Raises InvalidInput."""
-    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
-        raise InvalidInput(f"{what} is {value}; it must be between 0 and 1.", advice="Correct the number.")
-    return float(value)
-
-
 def _record(engine: Engine, draft: Draft, *, text: str, quarantined: bool) -> Memory:
     now = engine.clock()
     importance = DEFAULT_IMPORTANCE[draft.kind] if draft.importance is None else draft.importance
-    topic = checked_labels([draft.topic], what="topic")
-    occurred = draft.occurred or now
     return Memory(
         id=engine.new_id(),
         content=text,
@@ -174,36 +156,41 @@ def _record(engine: Engine, draft: Draft, *, text: str, quarantined: bool) -> Me
         agent=draft.agent or engine.policy.agent,
         created=now,
         updated=now,
-        occurred=occurred.astimezone(UTC),
+        occurred=checked_moment(engine, draft.occurred) if draft.occurred else now,
         content_hash=content_hash(text),
         tokens=count_tokens(text),
-        topic=redact(topic[0]).text if topic else "",
-        tags=checked_labels(draft.tags, what="tag"),
-        keywords=checked_labels(draft.keywords, what="keyword"),
+        topic=checked_topic(engine, draft.topic),
+        tags=checked_labels(engine, draft.tags, what="tag"),
+        keywords=checked_labels(engine, draft.keywords, what="keyword"),
         importance=checked_share(importance, what="The importance"),
         confidence=checked_share(draft.confidence, what="The confidence"),
         trust=QUARANTINED_TRUST if quarantined else 1.0,
         tier=draft.tier,
         anchor=draft.anchor,
         status=Status.QUARANTINED if quarantined else Status.ACTIVE,
-        provenance=draft.provenance,
-        metadata=redact_metadata(dict(draft.metadata)).value if draft.metadata else {},
+        provenance=checked_provenance(engine, draft.provenance),
+        metadata=checked_metadata(engine, draft.metadata),
     )
 
 
 def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
-    document = first.provenance.conversation or f"document:{first.id}"
-    placed = first.provenance.position
+    """Parts are told apart by their document, so that two documents may share a paragraph."""
+    document = hashlib.sha256("".join(texts).encode()).hexdigest()
     return [
         replace(
             first,
             id=first.id if number == 0 else engine.new_id(),
             content=text,
-            content_hash=content_hash(text),
+            content_hash=content_hash(f"{document} {number} {text}"),
             tokens=count_tokens(text),
-            provenance=replace(
-                first.provenance, conversation=document, position=number if placed is None else placed
-            ),
+            provenance=_place(first, number),
         )
         for number, text in enumerate(texts)
     ]
+
+
+def _place(first: Memory, number: int) -> Provenance:
+    """A turn's parts stay at the turn's place; the parts of a document follow one another."""
+    if first.provenance.conversation is not None:
+        return first.provenance
+    return replace(first.provenance, conversation=f"document:{first.id}", position=number)

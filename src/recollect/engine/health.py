@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,9 +66,14 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
 
 
 def _model_notice(engine: Engine) -> str:
-    if engine.meaning.model is None:
+    """Why recall stands lower than it was meant to; empty when it doesn't."""
+    model = engine.meaning.model
+    if model is None or not engine.policy.local_model:
         return engine.meaning.reason
-    return "" if engine.models.installed() or "/" not in engine.meaning.model else engine.meaning.reason
+    name = model.rpartition("/")[0]
+    if any(card.name == name for card in engine.models.installed()):
+        return engine.meaning.reason
+    return f"The model {name} is not here: `recollect models pull {name}` fetches it."
 
 
 async def examine(engine: Engine) -> list[Finding]:
@@ -101,6 +107,8 @@ async def mend(engine: Engine) -> list[str]:
 
 def _models(engine: Engine) -> list[Finding]:
     installed = engine.models.installed()
+    if not installed and not engine.policy.local_model:
+        return []
     if not installed:
         return [
             Finding(
@@ -141,7 +149,7 @@ async def _vectors(engine: Engine) -> Finding:
 
 def _folder(home: Path) -> Finding:
     mode = home.stat().st_mode & 0o777
-    private = mode & 0o077 == 0
+    private = os.name == "nt" or mode & 0o077 == 0  # Windows keeps a person's folder private by other means
     return Finding(
         "home folder",
         private,

@@ -98,17 +98,21 @@ class _Intake:
             for part in item.parts
         }
         kin = await self._kin(admitted, puts)
+        for memory_id, own in kin.items():
+            if own.superseded:
+                put = puts[memory_id]
+                puts[memory_id] = replace(put, memory=heir(put.memory, own.superseded))
         changes = {item.number: self._changes(item, puts, kin) for item in admitted}
         try:
-            await self._engine.store.apply(
-                self._with_job([c for each in changes.values() for c in each], puts)
-            )
+            await self._engine.store.apply([change for each in changes.values() for change in each])
         except Conflict:
             for item in admitted:
-                await self._write_alone(item, changes[item.number], kin)
-            return
+                await self._write_alone(item, changes[item.number])
         for item in admitted:
-            self.answers[item.number] = self._stored(item, kin, embedded=matrix is not None)
+            self.answers.setdefault(item.number, self._stored(item, puts, kin))
+        await self._relate_later(
+            [item for item in admitted if self.answers[item.number].outcome is Outcome.STORED]
+        )
 
     def _check_scope(self, draft: Draft) -> None:
         name = draft.scope or self._engine.policy.scope
@@ -174,12 +178,9 @@ class _Intake:
         first = item.parts[0].memory
         changes: list[Change] = []
         for part in item.parts:
-            own = kin.get(part.memory.id, Kin())
             put = puts[part.memory.id]
-            if own.superseded:
-                put = replace(put, memory=heir(put.memory, own.superseded))
             changes.append(put)
-            changes.extend(superseding(put.memory, own.superseded))
+            changes.extend(superseding(put.memory, kin.get(part.memory.id, Kin()).superseded))
         changes.extend(Connect(link) for link in self._links(item, kin))
         changes.extend(
             Connect(Link(part.memory.id, first.id, Relation.PART_OF, now, automatic=True))
@@ -198,12 +199,12 @@ class _Intake:
         ]
         return chosen + automatic
 
-    def _with_job(self, changes: list[Change], puts: dict[str, Put]) -> list[Change]:
-        if self._relate_now or self._engine.meaning.model is None or not puts:
-            return changes
-        return [*changes, Enqueue(relate_job(self._engine, list(puts)))]
+    async def _relate_later(self, stored: Sequence[_Admitted]) -> None:
+        ids = [part.memory.id for item in stored for part in item.parts]
+        if ids and not self._relate_now and self._engine.meaning.model is not None:
+            await self._engine.store.apply([Enqueue(relate_job(self._engine, ids))])
 
-    async def _write_alone(self, item: _Admitted, changes: list[Change], kin: dict[str, Kin]) -> None:
+    async def _write_alone(self, item: _Admitted, changes: list[Change]) -> None:
         first = item.parts[0].memory
         try:
             await self._engine.store.apply(changes)
@@ -217,22 +218,19 @@ class _Intake:
                 if existing
                 else Remembered(Outcome.FAILED, error=error)
             )
-            return
-        embedded = any(isinstance(change, Put) and change.vector is not None for change in changes)
-        self.answers[item.number] = self._stored(item, kin, embedded=embedded)
 
-    def _stored(self, item: _Admitted, kin: dict[str, Kin], *, embedded: bool) -> Remembered:
+    def _stored(self, item: _Admitted, puts: dict[str, Put], kin: dict[str, Kin]) -> Remembered:
         first = item.parts[0]
-        own = kin.get(first.memory.id, Kin())
+        put = puts[first.memory.id]
         return Remembered(
             Outcome.STORED,
-            memory=heir(first.memory, own.superseded) if own.superseded else first.memory,
+            memory=put.memory,
             parts=tuple(part.memory.id for part in item.parts) if len(item.parts) > 1 else (),
-            superseded=tuple(old.id for old in own.superseded),
+            superseded=tuple(old.id for old in kin.get(first.memory.id, Kin()).superseded),
             links=tuple(self._links(item, kin)),
             redacted=first.redacted,
             suspicious=tuple(dict.fromkeys(reason for part in item.parts for reason in part.suspicious)),
-            embedded=embedded,
+            embedded=put.vector is not None,
         )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import datetime
 
+from recollect.engine.checks import checked_moment
 from recollect.engine.core import Engine
 from recollect.engine.ranked import Ranked, rank
 from recollect.engine.scopes import reach
-from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked
+from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked, shortened
 from recollect.engine.text.clean import clean
 from recollect.engine.text.sameness import same_statement
 from recollect.engine.timeframe import Timeframe, find_timeframe
@@ -147,9 +148,12 @@ def _check(question: Question, text: str) -> None:
 
 async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Filter, Timeframe | None]:
     timeframe = timeframe_of(engine, question.when) if question.when else None
-    since, until = question.since, question.until
-    if timeframe is not None:
-        since, until = timeframe.start or since, timeframe.end or until
+    starts = [
+        checked_moment(engine, moment) for moment in (question.since, timeframe and timeframe.start) if moment
+    ]
+    ends = [
+        checked_moment(engine, moment) for moment in (question.until, timeframe and timeframe.end) if moment
+    ]
     scopes = () if question.everywhere else await reach(engine, question.scope)
     where = Filter(
         viewer=agent,
@@ -158,8 +162,8 @@ async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Fi
         statuses=question.statuses,
         tags=question.tags,
         topic=question.topic,
-        since=since.astimezone(UTC) if since else None,
-        until=until.astimezone(UTC) if until else None,
+        since=max(starts, default=None),
+        until=min(ends, default=None),
     )
     return where, timeframe
 
@@ -195,11 +199,8 @@ def _fitted(engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], *, budget: 
     tokens_left = budget
     hits: list[Hit] = []
     for one, memory in chosen:
-        content = memory.content
-        longest = min(engine.policy.longest_hit, room)
-        if len(content) > longest:
-            content = content[: longest - 1].rstrip() + "…"
-        tokens = memory.tokens if content is memory.content else count_tokens(content)
+        short = shortened(memory, min(engine.policy.longest_hit, room))
+        content, tokens = short.content, short.tokens
         if tokens_left is not None and tokens > tokens_left:
             if hits or tokens_left == 0:
                 continue  # a shorter one further down may still fit
@@ -207,7 +208,7 @@ def _fitted(engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], *, budget: 
             tokens = count_tokens(content)
         if not content:
             continue
-        truncated = content is not memory.content
+        truncated = content != memory.content
         hits.append(Hit(memory, one.score, one.why, content, truncated, tokens))
         room -= len(content)
         if tokens_left is not None:
@@ -219,7 +220,11 @@ def _fitted(engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], *, budget: 
 
 async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, agent: str) -> tuple[Hit, ...]:
     spent = sum(hit.tokens for hit in hits)
-    allowance = Allowance(None if question.token_budget is None else question.token_budget - spent)
+    allowance = Allowance(
+        tokens=None if question.token_budget is None else question.token_budget - spent,
+        characters=engine.policy.longest_answer - sum(len(hit.content) for hit in hits),
+        longest=engine.policy.longest_hit,
+    )
     memories = [hit.memory for hit in hits]
     links: dict[str, tuple[LinkedMemory, ...]] = {}
     if question.with_links and hits:

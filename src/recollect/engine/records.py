@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Provenance, Status, Tier, Version
 from recollect.model.scope import Scope
 
 Line = dict[str, Any]
+R = TypeVar("R", Memory, Version, Link, Scope, Provenance)
 
 
 def memory_line(memory: Memory) -> Line:
@@ -29,12 +32,12 @@ def memory_from(line: Line) -> Memory:
         status=Status(fields["status"]),
         tier=Tier(fields["tier"]),
         previous_status=Status(fields["previous_status"]) if fields.get("previous_status") else None,
-        provenance=Provenance(**fields["provenance"]),
+        provenance=_checked(Provenance(**fields["provenance"])),
     )
     for name in ("tags", "keywords", "merged_from"):
         fields[name] = tuple(fields[name])
     _times(fields, "created", "updated", "occurred", "last_used")
-    return Memory(**fields)
+    return _checked(Memory(**fields))
 
 
 def version_line(version: Version) -> Line:
@@ -47,7 +50,7 @@ def version_from(line: Line) -> Version:
     fields = _fields(line)
     fields.update(kind=Kind(fields["kind"]), tags=tuple(fields["tags"]), keywords=tuple(fields["keywords"]))
     _times(fields, "amended")
-    return Version(**fields)
+    return _checked(Version(**fields))
 
 
 def link_line(link: Link) -> Line:
@@ -60,7 +63,7 @@ def link_from(line: Line) -> Link:
     fields = _fields(line)
     fields["relation"] = Relation(fields["relation"])
     _times(fields, "created")
-    return Link(**fields)
+    return _checked(Link(**fields))
 
 
 def scope_line(scope: Scope) -> Line:
@@ -73,7 +76,7 @@ def scope_from(line: Line) -> Scope:
     fields = _fields(line)
     fields["keywords"] = tuple(fields["keywords"])
     _times(fields, "created")
-    return Scope(**fields)
+    return _checked(Scope(**fields))
 
 
 def _plain(kind: str, fields: Line) -> Line:
@@ -96,3 +99,24 @@ def _times(fields: Line, *names: str) -> None:
     for name in names:
         if fields.get(name) is not None:
             fields[name] = datetime.fromisoformat(fields[name]).astimezone(UTC)
+
+
+@cache
+def _types_of(kind: type[Any]) -> dict[str, tuple[type, ...]]:
+    """The types that each field may have, containers by their outside."""
+    found = {}
+    for name, hint in get_type_hints(kind).items():
+        options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+        plain = tuple(get_origin(option) or option for option in options)
+        found[name] = (*plain, int) if float in plain else plain
+    return found
+
+
+def _checked(record: R) -> R:
+    """The record, if its fields are of their types. Raises TypeError."""
+    for name, types in _types_of(type(record)).items():
+        value = getattr(record, name)
+        wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
+        if wrong or (isinstance(value, tuple) and not all(isinstance(item, str) for item in value)):
+            raise TypeError(f"{name} is {value!r}"[:120])
+    return record

@@ -37,6 +37,10 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
     memories = await engine.store.get_many(list(vectors), viewer="system")
     active = [memory for memory in memories.values() if memory.status is Status.ACTIVE]
     kin = await _kin(engine, [(memory, vectors[memory.id]) for memory in active])
+    drawn = {
+        frozenset((link.origin, link.target))
+        for link in await engine.store.links_of(list(kin), relations=(Relation.RELATED,), viewer="system")
+    }
     changes: list[Change] = []
     retired: set[str] = set()
     for memory in active:
@@ -51,7 +55,8 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
         changes.extend(
             Connect(Link(memory.id, target, Relation.RELATED, engine.clock(), weight=weight, automatic=True))
             for target, weight in own.related
-            if target < memory.id  # each pair once, from the later to the earlier
+            # Each pair once, from the later to the earlier; what is drawn already stays as it is.
+            if target < memory.id and frozenset((memory.id, target)) not in drawn
         )
     if changes:
         await engine.store.apply(changes)

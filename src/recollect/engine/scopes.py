@@ -44,7 +44,8 @@ async def reach(engine: Engine, name: str | None) -> tuple[str, ...]:
     wanted = name or engine.policy.scope
     if all(scope.name != wanted for scope in scopes):
         raise ScopeNotFound(wanted)
-    return lineage(wanted, [scope for scope in scopes if scope.active or scope.name == wanted])
+    active = {scope.name for scope in scopes if scope.active}
+    return tuple(name for name in lineage(wanted, scopes) if name in active or name == wanted)
 
 
 async def find_scope(engine: Engine, name: str) -> Scope:
@@ -116,6 +117,7 @@ async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
     if old == GLOBAL:
         raise Refused("Global can't be renamed.")
     cleaned = checked_name(new)
+    await _refuse_clash(engine, cleaned, besides=old)
     await engine.store.rename_scope(old, cleaned)
     return await find_scope(engine, cleaned)
 
@@ -167,3 +169,12 @@ async def delete_scope(engine: Engine, name: str, *, export: Path | None = None)
     receipt = await engine.store.erase(ids) if ids else None
     await engine.store.drop_scope(name)
     return DroppedScope(name, target, len(ids), receipt)
+
+
+async def _refuse_clash(engine: Engine, name: str, *, besides: str | None = None) -> None:
+    """Two names that differ in case only would be mistaken for each other."""
+    for known in await engine.store.scopes():
+        if known.name != besides and known.name.casefold() == name.casefold():
+            raise Conflict(
+                f"The scope {known.name!r} exists already.", advice="Use it, or choose another name."
+            )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recollect.engine.core import Engine
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Status
 from recollect.model.query import Filter
+from recollect.model.tokens import count_tokens
 
 MOST_LINKED = 10
 HIDDEN = frozenset({Status.FORGOTTEN, Status.QUARANTINED})
@@ -23,19 +24,32 @@ class LinkedMemory:
 
 
 class Allowance:
-    """How many tokens are left for what stands around; None is no limit."""
+    """What is left for what stands around the hits, in tokens (None: no limit) and in characters."""
 
-    def __init__(self, tokens: int | None) -> None:
-        self._left = tokens
+    def __init__(self, *, tokens: int | None, characters: int, longest: int) -> None:
+        self._tokens = tokens
+        self._characters = characters
+        self._longest = longest
 
-    def takes(self, memory: Memory) -> bool:
-        """Whether it fits; if so, it is counted."""
-        if self._left is None:
-            return True
-        if memory.tokens > self._left:
-            return False
-        self._left -= memory.tokens
-        return True
+    def fitted(self, memory: Memory) -> Memory | None:
+        """The memory, shortened if it is long; None when there is no room for it. Taken memories are counted."""
+        short = shortened(memory, self._longest)
+        if len(short.content) > self._characters:
+            return None
+        if self._tokens is not None:
+            if short.tokens > self._tokens:
+                return None
+            self._tokens -= short.tokens
+        self._characters -= len(short.content)
+        return short
+
+
+def shortened(memory: Memory, longest: int) -> Memory:
+    """The memory with at most so many characters of its content."""
+    if len(memory.content) <= longest:
+        return memory
+    content = memory.content[: longest - 1].rstrip() + "…"
+    return replace(memory, content=content, tokens=count_tokens(content))
 
 
 async def linked(
@@ -57,11 +71,13 @@ async def linked(
     for link in sorted(links, key=lambda each: (each.automatic, -each.weight)):
         near, far = (link.origin, link.target) if link.origin in known else (link.target, link.origin)
         other = others.get(far)
-        if other is None or other.status in HIDDEN or taken >= MOST_LINKED or not allowance.takes(other):
+        if other is None or other.status in HIDDEN or taken >= MOST_LINKED:
             continue
-        found.setdefault(near, []).append(LinkedMemory(link, other))
+        short = allowance.fitted(other)
+        if short is not None:
+            found.setdefault(near, []).append(LinkedMemory(link, short))
+            taken += 1
         del others[far]
-        taken += 1
     return {memory_id: tuple(items) for memory_id, items in found.items()}
 
 
@@ -83,7 +99,7 @@ async def around(
             and 0 < abs(turn.provenance.position - position) <= reach
         )
     turns.sort(key=lambda turn: abs((turn.provenance.position or 0) - position))
-    kept = [turn for turn in turns if allowance.takes(turn)]
+    kept = [short for turn in turns if (short := allowance.fitted(turn)) is not None]
     kept.sort(key=lambda turn: turn.provenance.position or 0)
     before = tuple(turn for turn in kept if (turn.provenance.position or 0) < position)
     return before, tuple(turn for turn in kept if turn not in before)

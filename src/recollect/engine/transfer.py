@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from recollect.engine.checks import (
+    checked_labels,
+    checked_metadata,
+    checked_provenance,
+    checked_topic,
+    safe_text,
+)
 from recollect.engine.core import Engine
 from recollect.engine.draft import content_hash, gist_of, labels_of
 from recollect.engine.records import (
@@ -21,13 +30,13 @@ from recollect.engine.records import (
     version_from,
     version_line,
 )
-from recollect.engine.text.redact import redact, redact_metadata
 from recollect.model.errors import InvalidInput, StoreFull, StoreReadOnly
 from recollect.model.lexemes import lexemes
 from recollect.model.link import Link
 from recollect.model.memory import Memory, Status, Version
 from recollect.model.query import Filter
 from recollect.model.scope import Scope
+from recollect.model.tokens import count_tokens
 from recollect.ports.store import Change, Connect, Keep, Put
 
 FORMAT = 1
@@ -71,12 +80,13 @@ async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) 
             os.fsync(stream.fileno())
         partial.replace(path)
     except OSError as error:
-        problem = StoreFull if error.errno == 28 else StoreReadOnly
+        problem = StoreFull if error.errno == errno.ENOSPC else StoreReadOnly
         raise problem(
             f"The export to {path} failed: {error.strerror}.", advice="Choose another place."
         ) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
     return replace(written, path=str(path))
 
 
@@ -118,6 +128,7 @@ async def import_lines(
             progress(intake.done.memories + intake.done.skipped)
             batch = []
     await intake.take(batch)
+    await intake.finish()
     progress(intake.done.memories + intake.done.skipped)
     return intake.done
 
@@ -138,6 +149,7 @@ def _write(stream: TextIO, line: dict[str, Any]) -> None:
 
 
 def _parsed(lines: Iterable[str]) -> Iterator[_Item]:
+    seen_head = False
     readers: dict[str, Callable[[dict[str, Any]], _Item]] = {
         "scope": scope_from,
         "memory": memory_from,
@@ -149,15 +161,18 @@ def _parsed(lines: Iterable[str]) -> Iterator[_Item]:
             continue
         try:
             document = json.loads(line)
-            if number == 1:
+            if not seen_head:
                 _check_head(document)
+                seen_head = True
                 continue
             yield readers[document["type"]](document)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInput(
                 f"Line {number} is not a line of an export: {error}.",
                 advice="Nothing from that batch on was imported; correct the line and import again.",
             ) from error
+    if not seen_head:
+        raise InvalidInput("There is nothing in it.", advice="Give a file that `recollect export` wrote.")
 
 
 def _check_head(document: Any) -> None:
@@ -174,6 +189,7 @@ class _Import:
         self.done = Imported()
         self._engine = engine
         self._new: set[str] = set()
+        self._orphans: list[Scope] = []
 
     async def take(self, batch: Sequence[_Item]) -> None:
         """A batch in one transaction."""
@@ -184,7 +200,7 @@ class _Import:
         versions = [item for item in batch if isinstance(item, Version) and item.memory_id in self._new]
         links = await self._drawable([item for item in batch if isinstance(item, Link)])
         changes: list[Change] = await self._puts(fresh)
-        changes.extend(Keep(version) for version in versions)
+        changes.extend(Keep(self._safe_version(version)) for version in versions)
         changes.extend(Connect(link) for link in links)
         await self._engine.store.apply(changes)
         self.done = Imported(
@@ -201,10 +217,13 @@ class _Import:
         missing = [scope for scope in scopes if scope.name not in known]
         for scope in missing:
             await self._engine.store.put_scope(replace(scope, parent=None))
-        for scope in missing:
-            if scope.parent is not None:
-                await self._engine.store.put_scope(scope)
+        self._orphans.extend(scope for scope in missing if scope.parent is not None)
         return len(missing)
+
+    async def finish(self) -> None:
+        """A scope's parent may stand anywhere in the file, so nesting comes last."""
+        for scope in self._orphans:
+            await self._engine.store.put_scope(scope)
 
     async def _fresh(self, memories: Sequence[Memory]) -> tuple[list[Memory], int]:
         """Those that are new, with secrets taken out; and how many had some."""
@@ -232,13 +251,31 @@ class _Import:
         return False
 
     def _redacted(self, memory: Memory) -> Memory:
-        if not self._engine.policy.redact:
-            return memory
-        text = redact(memory.content).text
-        metadata = redact_metadata(dict(memory.metadata)).value
-        if text == memory.content and metadata == memory.metadata:
-            return memory
-        return replace(memory, content=text, content_hash=content_hash(text), metadata=metadata)
+        """Checked like a draft: a file may come from anywhere. What was exported by us passes unchanged."""
+        engine = self._engine
+        text = safe_text(engine, memory.content)
+        safe = replace(
+            memory,
+            content=text,
+            content_hash=memory.content_hash if text == memory.content else content_hash(text),
+            tokens=count_tokens(text),
+            topic=checked_topic(engine, memory.topic),
+            tags=checked_labels(engine, memory.tags, what="tag"),
+            keywords=checked_labels(engine, memory.keywords, what="keyword"),
+            provenance=checked_provenance(engine, memory.provenance),
+            metadata=checked_metadata(engine, memory.metadata),
+        )
+        return memory if safe == memory else safe
+
+    def _safe_version(self, version: Version) -> Version:
+        engine = self._engine
+        return replace(
+            version,
+            content=safe_text(engine, version.content),
+            topic=checked_topic(engine, version.topic),
+            tags=checked_labels(engine, version.tags, what="tag"),
+            keywords=checked_labels(engine, version.keywords, what="keyword"),
+        )
 
     async def _drawable(self, links: Sequence[Link]) -> list[Link]:
         ends = {end for link in links for end in (link.origin, link.target)} - self._new

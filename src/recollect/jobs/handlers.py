@@ -18,6 +18,8 @@ TIDY = "tidy-jobs"
 
 
 async def _embed(engine: Engine, job: Job) -> Mapping[str, Any]:
+    if engine.meaning.model is None:
+        return {"embedded": 0}
     embedded = await embed_missing(engine)
     if engine.meaning.reason:
         raise ModelMissing(engine.meaning.reason)

@@ -234,7 +234,7 @@ async def _cancel_job(call: Call, given: JobInput) -> JobView:
     job = await call.engine.store.job(given.id)
     if job.state is not JobState.WAITING:
         raise Refused(f"The job {job.id} is {job.state}.", advice="Only waiting jobs can be cancelled.")
-    ended = replace(job, state=JobState.DEAD, finished=call.engine.clock(), error="cancelled")
+    ended = replace(job, state=JobState.DONE, finished=call.engine.clock(), result={"cancelled": True})
     await call.engine.store.replace_job(ended)
     return JobView.of(ended)
 
@@ -250,10 +250,12 @@ async def _list_models(call: Call, _given: ListModelsInput) -> ListModelsResult:
 
 
 async def _pull_model(call: Call, given: PullModelInput) -> PullModelResult:
-    shelf = call.engine.models
-    name = given.name or shelf.catalogue()[0].name
     card = await asyncio.to_thread(
-        shelf.pull, name, precision=given.precision, force=given.force, progress=call.progress
+        call.engine.models.pull,
+        given.name,
+        precision=given.precision,
+        force=given.force,
+        progress=call.progress,
     )
     return PullModelResult(model=_model(call, card))
 

@@ -12,9 +12,10 @@ from recollect.engine.draft import Draft, Outcome, Remembered
 from recollect.engine.forget import erase, forget, unforget
 from recollect.engine.intake import remember, remember_many
 from recollect.engine.links import connect, disconnect
-from recollect.model.errors import InvalidInput
+from recollect.engine.scopes import find_scope
+from recollect.model.errors import InvalidInput, RecollectError
 from recollect.model.link import Relation
-from recollect.model.memory import Kind, Provenance, Tier
+from recollect.model.memory import Kind, Provenance, Status, Tier
 from recollect.model.query import Filter
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id, full_ids
 from recollect.operations.views import LinkView, MemoryView, ReceiptView
@@ -167,8 +168,16 @@ async def _remember(call: Call, given: RememberInput) -> RememberResult:
 
 
 async def _remember_many(call: Call, given: RememberManyInput) -> RememberManyResult:
-    drafts = [await _draft(call, item) for item in given.items]
-    results = [_answer(call, answer) for answer in await remember_many(call.engine, drafts)]
+    drafts: dict[int, Draft] = {}
+    answers: dict[int, Remembered] = {}
+    for number, item in enumerate(given.items):
+        try:
+            drafts[number] = await _draft(call, item)
+        except RecollectError as error:
+            answers[number] = Remembered(Outcome.FAILED, error=error)
+    stored = await remember_many(call.engine, list(drafts.values()))
+    answers.update(zip(drafts, stored, strict=True))
+    results = [_answer(call, answers[number]) for number in range(len(given.items))]
     return RememberManyResult(results=results, created=sum(result.created for result in results))
 
 
@@ -212,11 +221,14 @@ async def _named(call: Call, given: ForgetInput) -> list[str]:
         return await full_ids(call, given.ids)
     if not by_filter:
         raise InvalidInput("Nothing was named to forget.", advice="Give ids, or a tag, topic or scope.")
+    if given.scope:
+        await find_scope(call.engine, given.scope)
     where = Filter(
         viewer=call.agent,
         tags=tuple(given.tags),
         topic=given.topic,
         scopes=(given.scope,) if given.scope else (),
+        statuses=tuple(Status) if given.hard else (Status.ACTIVE,),
     )
     return [memory.id async for batch in call.engine.store.scan(where) for memory in batch]
 

@@ -32,7 +32,10 @@ class ModelShelf(Protocol):
         """What is here, the best first; also what was pulled from a folder or a hub."""
 
     def pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
-        """Fetch and prepare one; done already if it is here, unless forced. Raises ModelPullFailed."""
+        """Fetch and prepare one; done already if it is here, unless forced.
+
+        An empty name is the default model, or the next best if that can't be had. Raises ModelPullFailed.
+        """
 
     def remove(self, name: str) -> None:
         """Raises ModelMissing."""

@@ -155,7 +155,7 @@ class Records(Protocol):
         """Active records of exactly that scope and agent with these gists."""
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
-        """Count one use of each; ids that are gone are passed over."""
+        """Count a use of each, as often as it is named; ids that are gone are passed over."""
 
     def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         """Everything that matches, in order of id, in bounded memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,8 @@ class Sketches:
     def closest(self, vector: Vector, mask: npt.NDArray[np.bool_], count: int) -> Slots:
         """The slots of the `count` sketches within the mask that are most like the vector's, and their ties."""
         distances = self._distances(self._signs(vector[np.newaxis])[:, 0], len(mask))
-        distances[~mask] = _FAR
-        count = min(count, len(mask)) - 1
-        limit = min(int(np.partition(distances, count)[count]), int(_FAR) - 1)
+        np.copyto(distances, _FAR, where=~mask)
+        limit = min(_quantile(distances, count), int(_FAR) - 1)
         return np.flatnonzero(distances <= limit)
 
     def _signs(self, vectors: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
@@ -60,3 +60,14 @@ class Sketches:
                 np.bitwise_count(differing[:size], out=bits[:size])
                 np.add(block, bits[:size], out=block)
         return distances
+
+
+def _quantile(distances: npt.NDArray[np.uint16], count: int) -> int:
+    """The distance that about `count` of them don't exceed; of very many, a sample tells."""
+    wanted = float(count)
+    if len(distances) > 4 * _BLOCK:
+        wanted *= _BLOCK / len(distances)
+        wanted += 2 * math.sqrt(wanted)  # rather too many than too few
+        distances = distances[np.random.default_rng(0).integers(0, len(distances), _BLOCK)]
+    place = min(math.ceil(wanted), len(distances)) - 1
+    return int(np.partition(distances, place)[place])

@@ -187,10 +187,10 @@ class RecordsContract:
     async def test_touch_counts_uses(self, store: Store, build: Builder) -> None:
         first, second = await stored(store, build.put(), build.put())
         later = START + timedelta(days=3)
-        await store.touch([first.id, "gone"], later)
+        await store.touch([first.id, "gone", first.id], later)
         await store.touch([first.id], later - timedelta(days=1))
         await store.touch([], later)
-        assert await store.get(first.id, viewer="default") == replace(first, uses=2, last_used=later)
+        assert await store.get(first.id, viewer="default") == replace(first, uses=3, last_used=later)
         assert await store.get(second.id, viewer="default") == second
 
     async def test_resolve_by_the_beginning(self, store: Store, build: Builder) -> None:

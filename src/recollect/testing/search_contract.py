@@ -298,7 +298,7 @@ class FollowingContract:
         assert min(await asyncio.gather(*looking)) > 0
 
     async def test_many_changes_and_erasures(self, store: Store, other: Store, build: Builder) -> None:
-        vectors = clustered(2_600, seed=5)
+        vectors = clustered(600, seed=5)
         puts = [build.put(f"number{i} all", vector=vector) for i, vector in enumerate(vectors)]
         await store.apply(puts)
         assert (await by_text(other, "all")).total == len(puts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -48,6 +47,8 @@ class Session:
 
     def perform(self, work: Coroutine[Any, Any, T]) -> T:
         """The one event loop of the process."""
+        import asyncio  # a third of the time that --help takes
+
         return asyncio.run(work)
 
 

@@ -15,9 +15,12 @@ _POLL_SECONDS = 0.2
 @contextmanager
 def file_lock(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
     """Holds the lock file; `waiting` is called while another process does. The file is gone afterwards."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:  # the last holder has just cleared the folder away
+            continue
         if _try_lock(descriptor) and _is_current(descriptor, path):
             break
         os.close(descriptor)

@@ -10,7 +10,7 @@ from typing import Any
 from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
 from recollect.model.memory import Memory, Version
 from recollect.ports.store import Change, Connect, Disconnect, Enqueue, Keep, Put, Revise
-from recollect.stores.resident import encode
+from recollect.stores.codes import encode
 from recollect.stores.sqlite.filters import as_list
 from recollect.stores.sqlite.jobs import enqueue
 from recollect.stores.sqlite.rows import REVISE, UPSERT, revised, whole

@@ -7,9 +7,9 @@ wait together are committed together, each in a savepoint of its own, so that th
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
-import sys
 import threading
 import time
 from collections import deque
@@ -46,6 +46,7 @@ class Part:
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     work: Callable[[sqlite3.Connection], Any]
+    lasting: bool
     answer: Future[Any] = field(default_factory=Future)
 
 
@@ -71,6 +72,7 @@ class Database:
         self._opened: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
+        self._synced: Durability | None = None
         self._write_threads: ThreadPoolExecutor | None = None
         self._read_threads: ThreadPoolExecutor | None = None
 
@@ -99,11 +101,14 @@ class Database:
             raise _not_open(self.path)
         return await asyncio.wrap_future(self._read_threads.submit(self._read, work))
 
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` in a transaction, durable when this returns. `work` may be run again after a failed try."""
+    async def write(self, work: Callable[[sqlite3.Connection], T], *, lasting: bool = True) -> T:
+        """Run `work` in a transaction, durable when this returns. `work` may be run again after a failed try.
+
+        Without `lasting` a power cut may lose it until something lasting is written: for what is merely useful.
+        """
         if self._write_threads is None:
             raise _not_open(self.path)
-        waiting = _Waiting(work)
+        waiting = _Waiting(work, lasting)
         self._waiting.append(waiting)
         self._write_threads.submit(self._write_waiting)
         result: T = await asyncio.wrap_future(waiting.answer)
@@ -120,7 +125,7 @@ class Database:
         with translated(self.path):
             connection = self._connect()
             self._until_free(lambda: connection.execute("PRAGMA journal_mode = wal").fetchone())
-            connection.execute(f"PRAGMA synchronous = {self.durability}")
+            self._set_durability(self.durability, connection)
             connection.execute("PRAGMA secure_delete = on")
             connection.execute("PRAGMA wal_autocheckpoint = 4000")
             connection.execute(f"PRAGMA journal_size_limit = {64 << 20}")
@@ -130,10 +135,16 @@ class Database:
             self._until_free(lambda: prepare(connection))
         self._writer = connection
 
+    def _set_durability(self, durability: Durability, connection: sqlite3.Connection | None = None) -> None:
+        writer = connection or self._writer
+        if writer is not None and durability != self._synced:
+            writer.execute(f"PRAGMA synchronous = {durability}")
+            self._synced = durability
+
     def _close(self, pools: list[ThreadPoolExecutor]) -> None:
         for pool in pools:
             pool.shutdown(wait=True)
-        self._writer = None
+        self._writer = self._synced = None
         self._local = threading.local()
         with self._lock:
             connections, self._opened = self._opened, []
@@ -183,6 +194,10 @@ class Database:
             waiting = self._waiting.popleft()
             if waiting.answer.set_running_or_notify_cancel():
                 batch.append(waiting)
+        if batch:
+            self._set_durability(
+                "normal" if not any(waiting.lasting for waiting in batch) else self.durability
+            )
         if len(batch) > 1 and self._write_together(batch):
             return
         for waiting in batch:
@@ -206,8 +221,10 @@ class Database:
             with transaction(self._writer):
                 for waiting in batch:
                     outcomes.append((waiting, *self._within_savepoint(self._writer, waiting.work)))
-        except sqlite3.Error:
-            return False
+        except sqlite3.Error as failure:
+            if _code(failure) != sqlite3.SQLITE_BUSY:
+                return False
+            outcomes = [(waiting, None, _ours(failure, self.path)) for waiting in batch]  # all waited in vain
         for waiting, result, error in outcomes:
             if error is None:
                 waiting.answer.set_result(result)
@@ -281,7 +298,7 @@ def make_private(path: Path) -> None:
             advice="Check who owns the file and its folder, or choose another home with RECOLLECT_HOME.",
         ) from error
     except OSError as error:
-        if sys.platform != "win32" and error.errno == 30:
+        if error.errno == errno.EROFS:
             raise StoreReadOnly(f"The database {path} is on a read-only disk.") from error
         raise StoreError(f"The database {path} can't be made: {error.strerror}.") from error
 

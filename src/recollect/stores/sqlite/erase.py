@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from recollect.ports.store import Receipt
@@ -26,15 +28,18 @@ PLACES = {
 # Say to other processes' indexes in memory that rows are gone.
 BURY = "INSERT OR REPLACE INTO tombstone (row, revision) SELECT value, ? FROM json_each(?)"
 
-# Free columns and JSON in which an id may stand, by the key of their table.
-_REFERENCES = {
-    ("memory", "row"): ("merged_from", "metadata"),
-    ("job", "id"): ("payload", "result"),
-}
+# Records whose JSON may name others; a partial index holds them.
+REFERRING = """
+    SELECT row, merged_from, metadata FROM memory
+    WHERE (merged_from <> '[]' OR metadata <> '{}') AND (instr(merged_from, ?1) OR instr(metadata, ?1))
+"""
+
+# Jobs whose JSON may name a record.
+ABOUT = "SELECT id, payload, result FROM job WHERE instr(payload, ?1) OR instr(result, ?1)"
 
 # Every text in which a second look searches for an id.
 _TEXTS = {
-    "memory": "id supersedes merged_from metadata content topic source conversation file keywords".split(),
+    "memory": "merged_from metadata content topic source conversation file keywords".split(),
     "version": "content topic tags keywords".split(),
     "job": "payload result error key".split(),
     "cursor": "name value".split(),
@@ -49,14 +54,29 @@ class ErasePart(Part):
 
     async def erase(self, ids: Sequence[str]) -> Receipt:
         wanted = tuple(dict.fromkeys(ids))
-        return await self._database.write(lambda connection: _erase(connection, wanted))
+        erased = await self._database.write(lambda connection: _erase(connection, wanted))
+        remaining = await self._database.read(lambda connection: _remaining(connection, erased))
+        found = tuple(memory_id for memory_id in wanted if memory_id in erased.rows)
+        return Receipt(ids=found, removed=erased.removed, remaining=remaining)
 
 
-def _erase(connection: sqlite3.Connection, ids: tuple[str, ...]) -> Receipt:
+@dataclass(frozen=True, slots=True)
+class _Erased:
+    ids: tuple[str, ...]
+    rows: dict[str, int]
+    terms: dict[int, list[str]]  # of each row, what the full-text index knew it by
+    removed: dict[str, int]
+
+    @property
+    def numbers(self) -> str:
+        return json.dumps(list(self.rows.values()))
+
+
+def _erase(connection: sqlite3.Connection, ids: tuple[str, ...]) -> _Erased:
     rows: dict[str, int] = dict(connection.execute(ROWS_OF, (as_list(ids),)).fetchall())
     numbers = json.dumps(list(rows.values()))
-    indexed = _indexed_terms(connection, numbers)
-    removed = {"text": _index_rows(connection, indexed)}
+    terms = _indexed_terms(connection, numbers)
+    removed = {"text": _index_rows(connection, terms)}
     removed["links"] = connection.execute(
         f"DELETE FROM link WHERE origin IN {_ROWS} OR target IN {_ROWS}", (numbers, numbers)
     ).rowcount
@@ -67,39 +87,39 @@ def _erase(connection: sqlite3.Connection, ids: tuple[str, ...]) -> Receipt:
     removed["jobs"], removed["references"] = _drop_references(connection, ids)
     if rows:
         connection.execute(BURY, (next_revision(connection), numbers))
-    return Receipt(
-        ids=tuple(memory_id for memory_id in ids if memory_id in rows),
-        removed=removed,
-        remaining=_remaining(connection, ids, numbers=numbers, indexed=indexed),
-    )
+    return _Erased(ids, rows, terms, removed)
 
 
-def _remaining(
-    connection: sqlite3.Connection, ids: tuple[str, ...], *, numbers: str, indexed: dict[int, list[str]]
-) -> dict[str, int]:
+def _remaining(connection: sqlite3.Connection, erased: _Erased) -> dict[str, int]:
     """What a second look finds in each place; `mentions` counts texts elsewhere in which an id stands."""
+    numbers, names = erased.numbers, as_list(erased.ids)
 
     def count(query: str, *values: str) -> int:
         return int(connection.execute(query, values).fetchone()[0])
 
-    found = {"text": _index_rows(connection, indexed)}
+    found = {"text": _index_rows(connection, erased.terms)}
     found["links"] = count(
         f"SELECT count(*) FROM link WHERE origin IN {_ROWS} OR target IN {_ROWS}", numbers, numbers
     )
     for place, (table, column) in PLACES.items():
         found[place] = count(f"SELECT count(*) FROM {table} WHERE {column} IN {_ROWS}", numbers)
-    found["jobs"] = _mentions(connection, "job", ids)
-    found["references"] = count(f"SELECT count(*) FROM memory WHERE supersedes IN {_ROWS}", as_list(ids))
-    found["mentions"] = sum(_mentions(connection, table, ids) for table in _TEXTS if table != "job")
+    found["memories"] += count(f"SELECT count(*) FROM memory WHERE id IN {_ROWS}", names)
+    found["jobs"] = _mentions(connection, "job", erased.ids)
+    found["references"] = count(f"SELECT count(*) FROM memory WHERE supersedes IN {_ROWS}", names)
+    found["mentions"] = sum(_mentions(connection, table, erased.ids) for table in _TEXTS if table != "job")
     return found
 
 
-def _mentions(connection: sqlite3.Connection, table: str, ids: Collection[str]) -> int:
-    text = " || char(10) || ".join(f"coalesce({column}, '')" for column in _TEXTS[table])
+def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) -> int:
+    """In how many rows an id stands; what the ids begin with alike tells most rows apart at once."""
+    columns = _TEXTS[table]
+    likely = " OR ".join(f"instr({column}, ?1)" for column in columns)
+    certain = " OR ".join(f"instr({column}, value)" for column in columns)
     query = (
-        f"SELECT count(*) FROM {table} WHERE EXISTS (SELECT 1 FROM json_each(?) WHERE instr({text}, value))"
+        f"SELECT count(*) FROM {table} "
+        f"WHERE ({likely}) AND EXISTS (SELECT 1 FROM json_each(?2) WHERE {certain})"
     )
-    return int(connection.execute(query, (as_list(ids),)).fetchone()[0])
+    return int(connection.execute(query, (_beginning(ids), as_list(ids))).fetchone()[0])
 
 
 def _indexed_terms(connection: sqlite3.Connection, numbers: str) -> dict[int, list[str]]:
@@ -121,28 +141,40 @@ def _index_rows(connection: sqlite3.Connection, indexed: dict[int, list[str]]) -
 
 def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...]) -> tuple[int, int]:
     """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
-    gone = frozenset(ids)
+    gone, beginning = frozenset(ids), _beginning(ids)
     jobs = 0
     references = connection.execute(
         f"UPDATE memory SET supersedes = NULL WHERE supersedes IN {_ROWS}", (as_list(ids),)
     ).rowcount
-    for (table, key), columns in _REFERENCES.items():
-        for column in columns:
-            query = (
-                f"SELECT {key}, {column} FROM {table} "
-                f"WHERE EXISTS (SELECT 1 FROM json_each(?) WHERE instr({table}.{column}, value))"
-            )
-            for at, text in connection.execute(query, (as_list(ids),)).fetchall():
-                value = json.loads(text)
-                left, changed = _without(value, gone)
-                if column == "payload" and changed and len(left or ()) < len(value):
-                    jobs += connection.execute("DELETE FROM job WHERE id = ?", (at,)).rowcount
-                elif changed:
-                    emptied = "[]" if column == "merged_from" else "{}"
-                    kept = emptied if left is None else json.dumps(left, ensure_ascii=False)
-                    connection.execute(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", (kept, at))
-                    references += 1
+    for row, *texts in connection.execute(REFERRING, (beginning,)).fetchall():
+        (merged_from, one), (metadata, other) = (_without(json.loads(text), gone) for text in texts)
+        if one or other:
+            values = (_text(merged_from or []), _text(metadata or {}), row)
+            connection.execute("UPDATE memory SET merged_from = ?, metadata = ? WHERE row = ?", values)
+            references += 1
+    for job_id, payload_text, result_text in connection.execute(ABOUT, (beginning,)).fetchall():
+        before = json.loads(payload_text)
+        payload, changed = _without(before, gone)
+        result, also = _without(json.loads(result_text or "null"), gone)
+        if changed and len(payload or ()) < len(before):
+            jobs += connection.execute("DELETE FROM job WHERE id = ?", (job_id,)).rowcount
+        elif changed or also:
+            left = (_text(payload or {}), None if result is None else _text(result), job_id)
+            connection.execute("UPDATE job SET payload = ?, result = ? WHERE id = ?", left)
+            references += 1
     return jobs, references
+
+
+def _beginning(ids: tuple[str, ...]) -> str:
+    """What all of them begin with."""
+    if not ids:
+        return ""
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(ids), max(ids), strict=False))
+    return "".join(character for character, _ in pairs)
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _without(value: Any, gone: frozenset[str]) -> tuple[Any, bool]:

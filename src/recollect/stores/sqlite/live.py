@@ -31,7 +31,8 @@ _COLUMNS = """
     FROM memory LEFT JOIN vector_code ON vector_code.row = memory.row AND vector_code.model = ?
 """
 LOAD = f"{_COLUMNS} ORDER BY memory.row"
-LOAD_CHANGED = f"{_COLUMNS} WHERE memory.revision > ? ORDER BY memory.row"
+# The plus has the planner look up the revisions rather than go through all rows in order.
+LOAD_CHANGED = f"{_COLUMNS} WHERE memory.revision > ? ORDER BY +memory.row"
 
 # Not less than how many there are.
 LAST_ROW = "SELECT max(row) FROM memory"

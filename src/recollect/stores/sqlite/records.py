@@ -56,7 +56,7 @@ BY_GIST = f"""
 
 # Count one use; a late report doesn't turn the clock back.
 TOUCH = """
-    UPDATE memory SET uses = uses + 1, last_used = max(coalesce(last_used, ?1), ?1)
+    UPDATE memory SET uses = uses + (SELECT count(*) FROM json_each(?2) WHERE value = id), last_used = max(coalesce(last_used, ?1), ?1)
     WHERE id IN (SELECT value FROM json_each(?2))
 """
 
@@ -147,7 +147,9 @@ class RecordsPart(Part):
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
         if ids:
             parameters = (to_micros(when), as_list(ids))
-            await self._database.write(lambda connection: connection.execute(TOUCH, parameters).rowcount)
+            await self._database.write(
+                lambda connection: connection.execute(TOUCH, parameters).rowcount, lasting=False
+            )
 
     async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         condition = matching(where, walked="id")

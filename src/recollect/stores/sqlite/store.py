@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
+from recollect.model.errors import StoreError
 from recollect.ports.clock import Clock
 from recollect.ports.store import Capability
 from recollect.stores.sqlite.connection import Database, Durability
@@ -17,6 +19,8 @@ from recollect.stores.sqlite.records import RecordsPart
 from recollect.stores.sqlite.scopes import ScopesPart
 from recollect.stores.sqlite.search import IndexPart
 from recollect.stores.sqlite.upkeep import UpkeepPart
+
+OLDEST_SQLITE = (3, 37)  # the first with STRICT tables
 
 
 class SqliteStore(
@@ -54,6 +58,12 @@ class SqliteStore(
         )
 
     async def open(self) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreError(
+                f"This Python has SQLite {sqlite3.sqlite_version}; "
+                f"{'.'.join(map(str, OLDEST_SQLITE))} or newer is needed.",
+                advice="Use a newer Python.",
+            )
         now = self._clock()
         await self._database.open(lambda connection: migrate(connection, self._database.path, now=now))
 

@@ -9,14 +9,17 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from recollect.model.errors import StoreBusy, StoreDamaged
 from recollect.ports.store import Finding, Receipt, StoreFacts
-from recollect.stores.resident import decode, encode
+from recollect.stores.codes import decode, encode
 from recollect.stores.sqlite.changes import SET_CODE
 from recollect.stores.sqlite.connection import Part
 from recollect.stores.sqlite.migrate import latest, version_of
 
 _LARGE_LOG = 256 << 20
+_SCALE_BYTES = 4  # at the end of each code
 DAMAGED = "`recollect doctor --repair` saves what can be read into a new file and keeps this one aside."
 REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
 
@@ -197,17 +200,28 @@ def mend(connection: sqlite3.Connection) -> list[str]:
 
 
 def _recode(connection: sqlite3.Connection) -> int:
-    """Make the codes anew that differ from what their vectors give."""
+    """Make the codes anew that are missing or differ from what their vectors give."""
     changed, last = 0, -1
     while rows := connection.execute(VECTORS_AFTER, (last,)).fetchall():
         last = rows[-1][0]
-        fresh = [(row, model, encode(decode(exact))[1]) for row, model, exact, _, _ in rows]
-        kept = {(row, model, code) for row, _, _, model, code in rows}
-        stale = [coded for coded in fresh if coded not in kept]
+        stale = []
+        for row, model, exact, coded_by, code in rows:
+            fresh = encode(decode(exact))[1]
+            if coded_by != model or not _agree(code, fresh):
+                stale.append((row, model, fresh))
         connection.executemany(SET_CODE, stale)
         connection.executemany(MARK_CHANGED, [(row,) for row, _, _ in stale])
         changed += len(stale)
     return changed
+
+
+def _agree(code: bytes, fresh: bytes) -> bool:
+    """Whether they differ at most as rounding makes them: the exact vector was rounded too, the code was not."""
+    if len(code) != len(fresh):
+        return False
+    size = len(code) - _SCALE_BYTES
+    kept, made = (np.frombuffer(part[:size], dtype=np.int8).astype(np.int16) for part in (code, fresh))
+    return bool(np.abs(kept - made).max(initial=0) <= 1)
 
 
 def _files(path: Path) -> dict[str, Path]:

@@ -76,6 +76,7 @@ CREATE INDEX memory_gist ON memory (gist) WHERE gist <> '';
 CREATE INDEX memory_conversation ON memory (conversation, position) WHERE conversation IS NOT NULL;
 CREATE INDEX memory_topic ON memory (topic_folded) WHERE topic_folded <> '';
 CREATE INDEX memory_supersedes ON memory (supersedes) WHERE supersedes IS NOT NULL;
+CREATE INDEX memory_referring ON memory (row) WHERE merged_from <> '[]' OR metadata <> '{}';
 CREATE INDEX memory_embedded ON memory (embedded_by, status);
 
 CREATE TABLE tag (

