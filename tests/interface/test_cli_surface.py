@@ -170,6 +170,8 @@ def test_tables_and_long_lines_fit_a_terminal(shell: Shell) -> None:
         assert told
         wrapped = [line for line in told.splitlines() if "·" not in line]
         assert max(map(len, wrapped)) <= 60, argv
+    known = shell.fine("list", "--json").json["memories"][0]["id"]
+    assert known in shell("list", terminal=True).out
     assert display_width("a港e\u0301") == 4
 
 
@@ -224,7 +226,7 @@ def test_help_settings_and_completion_load_no_engine(environment: dict[str, str]
             "import sys\n"
             "from recollect.__main__ import AppLauncher\n"
             "from recollect.interfaces.cli.main import run\n"
-            f"assert run({argv!r}, AppLauncher()) == 0\n"
+            f"assert run({['-q', *argv]!r}, AppLauncher()) == 0\n"
             f"sys.exit(' '.join({heavy!r} & set(sys.modules)))\n"
         )
         done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=False)

@@ -102,8 +102,12 @@ def _times(fields: Line, *names: str) -> None:
 
 
 @cache
+def _types() -> dict[str, dict[str, tuple[type, ...]]]:
+    """By class, the types that each field may have, containers by their outside."""
+    return {kind.__name__: _types_of(kind) for kind in (Memory, Version, Link, Scope, Provenance)}
+
+
 def _types_of(kind: type[Any]) -> dict[str, tuple[type, ...]]:
-    """The types that each field may have, containers by their outside."""
     found = {}
     for name, hint in get_type_hints(kind).items():
         options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
@@ -114,7 +118,7 @@ def _types_of(kind: type[Any]) -> dict[str, tuple[type, ...]]:
 
 def _checked(record: R) -> R:
     """The record, if its fields are of their types. Raises TypeError."""
-    for name, types in _types_of(type(record)).items():
+    for name, types in _types()[type(record).__name__].items():
         value = getattr(record, name)
         wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
         if wrong or (isinstance(value, tuple) and not all(isinstance(item, str) for item in value)):

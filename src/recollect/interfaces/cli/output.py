@@ -123,9 +123,11 @@ class Console:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        for head in heads:
-            table.add_column(head, overflow="fold")
+        style = "none" if self.plain else "bold"
+        table = Table(box=None, header_style=style, pad_edge=False, padding=(0, 2, 0, 0))
+        first = max(display_width(row[0]) for row in (heads, *cells))  # ids and keys are to be copied whole
+        for number, head in enumerate(heads):
+            table.add_column(head, overflow="fold", min_width=None if number else first)
         for row in cells:
             table.add_row(*[Text(cell) for cell in row])
         Screen(no_color=self.plain, highlight=False).print(table)

@@ -56,7 +56,7 @@ BY_GIST = f"""
 
 # Count one use; a late report doesn't turn the clock back.
 TOUCH = """
-    UPDATE memory SET uses = uses + (SELECT count(*) FROM json_each(?2) WHERE value = id), last_used = max(coalesce(last_used, ?1), ?1)
+    UPDATE memory SET uses = uses + (SELECT count(*) FROM json_each(?2) WHERE value = memory.id), last_used = max(coalesce(last_used, ?1), ?1)
     WHERE id IN (SELECT value FROM json_each(?2))
 """
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
-from datetime import datetime
+from contextlib import closing, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from recollect.model.errors import StoreError
+from recollect.model.errors import StoreDamaged, StoreError
 from recollect.ports.store import Finding
 from recollect.stores.sqlite.connection import make_private, transaction, translated
 from recollect.stores.sqlite.migrate import APPLICATION_ID, latest, migrate, version_of
+from recollect.stores.sqlite.pages import rows
 from recollect.stores.sqlite.upkeep import DAMAGED, file_findings, mend
 
-_MAGIC = b"SQLite format 3\x00"
 _STEP = 512
 _BOUND = 1 << 22  # how far to look where even the last row's number can't be read
 
@@ -33,6 +33,9 @@ _TABLES = {
     "tombstone": "row",
 }
 
+# How many columns the tables had in the first schema, by the name of their second one.
+_FEWEST = {"id": 39, "name": 8}
+
 _RESTORE = "Restore a backup or import an export; keep this file until you have."
 
 
@@ -42,35 +45,37 @@ def diagnose(path: Path) -> list[Finding]:
         return [Finding("file", False, f"There is no file {path}.", "The first thing you remember makes it.")]
     if path.stat().st_size == 0:
         return [Finding("file", True, "The file is empty: a store not yet used.")]
-    with path.open("rb") as stream:
-        if stream.read(len(_MAGIC)) != _MAGIC:
-            return [Finding("file", False, f"{path} doesn't begin as a database does.", _RESTORE)]
     try:
         with closing(_open_damaged(path)) as connection:
-            return [*_identity(connection), *_pages(connection), *file_findings(path)]
+            return [*_identity(connection), *_pages(connection, path), *file_findings(path)]
     except sqlite3.DatabaseError as error:
-        return [Finding("file", False, f"{path} can't be read ({error}).", _RESTORE)]
+        return [Finding("file", False, f"{path} can't be read ({error}).", DAMAGED), _readable_finding(path)]
 
 
 def salvage(path: Path, target: Path, *, now: datetime) -> int:
     """Copy what can be read into a new store; returns how many memories that is. The damaged file is only read.
 
-    Raises StoreError when the target exists or nothing at all can be read.
+    Raises StoreError when the target exists, StoreDamaged when no memory can be read.
     """
     if target.exists():
         raise StoreError(f"{target} exists already.", advice="Choose another file.")
-    with translated(path), closing(_open_damaged(path)) as damaged:
-        version_of(damaged)
-        make_private(target)
-        with closing(sqlite3.connect(target, isolation_level=None)) as saved:
-            migrate(saved, target, now=now)
-            with transaction(saved):
+    make_private(target)
+    with translated(target), closing(sqlite3.connect(target, isolation_level=None)) as saved:
+        migrate(saved, target, now=now)
+        with transaction(saved):
+            with suppress(sqlite3.DatabaseError), closing(_open_damaged(path)) as damaged:
                 for table, key in _TABLES.items():
                     _copy(damaged, saved, table=table, key=key)
                 _copy_cursors(damaged, saved)
-                _complete(saved)
-                mend(saved)
-            return int(saved.execute("SELECT count(*) FROM memory").fetchone()[0])
+            for table in ("scope", "memory"):
+                _copy_from_pages(path, saved, table=table)
+            _complete(saved)
+            mend(saved)
+        number = int(saved.execute("SELECT count(*) FROM memory").fetchone()[0])
+    if not number:
+        target.unlink()
+        raise StoreDamaged(f"No memory can be read from {path}.", advice=_RESTORE)
+    return number
 
 
 def _open_damaged(path: Path) -> sqlite3.Connection:
@@ -93,7 +98,7 @@ def _identity(connection: sqlite3.Connection) -> Iterator[Finding]:
     )
 
 
-def _pages(connection: sqlite3.Connection) -> Iterator[Finding]:
+def _pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
     try:
         problems = [row[0] for row in connection.execute("PRAGMA quick_check(20)") if row[0] != "ok"]
     except sqlite3.DatabaseError as error:
@@ -102,15 +107,20 @@ def _pages(connection: sqlite3.Connection) -> Iterator[Finding]:
         "file", not problems, "; ".join(problems) or "every page is sound", DAMAGED if problems else ""
     )
     if problems:
-        readable = sum(1 for _ in _readable(connection, table="memory", key="row", columns="row"))
-        yield Finding(
-            "readable", readable > 0, f"{readable} memories can be read", DAMAGED if readable else _RESTORE
-        )
+        yield _readable_finding(path)
+
+
+def _readable_finding(path: Path) -> Finding:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
+        migrate(empty, path, now=datetime.fromtimestamp(0, UTC))
+        columns = _columns(empty, "memory")
+    number = len({row for row, _ in rows(path, columns=_lengths(columns))})
+    return Finding("readable", number > 0, f"{number} memories can be read", DAMAGED if number else _RESTORE)
 
 
 def _copy(damaged: sqlite3.Connection, saved: sqlite3.Connection, *, table: str, key: str) -> None:
-    known = {row[1] for row in saved.execute(f"PRAGMA table_info({table})")}
-    columns = [row[1] for row in damaged.execute(f"PRAGMA table_info({table})") if row[1] in known]
+    known = _columns(saved, table)
+    columns = [name for name in _columns(damaged, table) if name in known]
     names = ", ".join(columns)
     insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({', '.join('?' for _ in columns)})"
     for row in _readable(damaged, table=table, key=key, columns=names):

@@ -69,3 +69,4 @@ class SqliteStore(
 
     async def close(self) -> None:
         await self._database.close()
+        self._live = LiveIndex()  # the next open() may find another file there
