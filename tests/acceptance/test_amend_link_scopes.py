@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from front_door import Open, acting, at, everything, found, on_disk, recall, run, show, stored
@@ -18,6 +19,7 @@ from recollect.model.errors import (
     Refused,
     ScopeNotFound,
 )
+from recollect.operations.catalogue import Operation
 from recollect.operations.keeping import (
     CHANGE_SCOPE,
     CREATE_SCOPE,
@@ -133,7 +135,10 @@ async def test_amending_from_two_processes_at_once_loses_no_version(opened: Open
     async with opened() as app, opened() as second:
         memory_id = await stored(app, "The port is 8080.")
         answers = await asyncio.gather(
-            *(run(one, AMEND, id=memory_id, content=f"The port is {port}.") for one, port in ((app, 1), (second, 2))),
+            *(
+                run(one, AMEND, id=memory_id, content=f"The port is {port}.")
+                for one, port in ((app, 1), (second, 2))
+            ),
             return_exceptions=True,
         )
         done = [answer for answer in answers if not isinstance(answer, BaseException)]
@@ -317,11 +322,12 @@ async def test_a_scope_with_children_is_not_deleted(app: App) -> None:
 
 
 async def test_unknown_scopes_are_errors(app: App) -> None:
-    for operation, fields in (
+    calls: list[tuple[Operation[Any, Any], dict[str, Any]]] = [
         (SHOW_SCOPE, {}),
         (CHANGE_SCOPE, {"active": False}),
         (RENAME_SCOPE, {"new_name": "b"}),
         (DELETE_SCOPE, {}),
-    ):
+    ]
+    for operation, fields in calls:
         with pytest.raises(ScopeNotFound):
             await run(app, operation, name="nowhere", **fields)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from front_door import Open, acting, everything, found, on_disk, raw, recall, remember, run, show, stored
 
@@ -90,7 +92,10 @@ async def test_what_is_kept_for_good_needs_force(app: App, kept: str, hard: bool
 
 
 async def test_of_several_one_that_is_refused_keeps_all(app: App) -> None:
-    ids = [await stored(app, "A plain zebra fact."), await stored(app, "An anchored zebra fact.", anchor=True)]
+    ids = [
+        await stored(app, "A plain zebra fact."),
+        await stored(app, "An anchored zebra fact.", anchor=True),
+    ]
     with pytest.raises(Refused):
         await run(app, FORGET, ids=ids)
     assert len(await everything(app)) == 2
@@ -206,7 +211,15 @@ async def test_forgetting_an_unknown_scope_is_an_error(app: App) -> None:
 
 async def test_nothing_named_is_an_error_not_everything(app: App) -> None:
     await stored(app, TEXT)
-    for fields in ({}, {"ids": []}, {"ids": [""]}, {"ids": [" "]}, {"topic": ""}, {"scope": ""}):
+    nothing: list[dict[str, Any]] = [
+        {},
+        {"ids": []},
+        {"ids": [""]},
+        {"ids": [" "]},
+        {"topic": ""},
+        {"scope": ""},
+    ]
+    for fields in nothing:
         with pytest.raises(InvalidInput):
             await run(app, FORGET, **fields)
     assert len(await everything(app)) == 1

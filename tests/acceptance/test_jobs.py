@@ -199,7 +199,9 @@ async def test_an_unknown_job_is_an_error(app: App) -> None:
 
 async def test_what_is_scheduled_is_queued_once_for_all_processes(opened: Open) -> None:
     async with opened() as app, opened() as second:
-        queued = await asyncio.gather(*(enqueue_due(at(one, NOON).engine) for one in (app, second, app, second)))
+        queued = await asyncio.gather(
+            *(enqueue_due(at(one, NOON).engine) for one in (app, second, app, second))
+        )
         assert sorted(name for names in queued for name in names) == sorted(entry.name for entry in SCHEDULE)
         assert (await run(app, LIST_JOBS)).tally == {"waiting": len(SCHEDULE)}
 
@@ -207,7 +209,7 @@ async def test_what_is_scheduled_is_queued_once_for_all_processes(opened: Open) 
 async def test_what_is_scheduled_comes_again_in_its_time(app: App) -> None:
     entry = min(SCHEDULE, key=lambda each: each.every)
     await enqueue_due(at(app, NOON).engine)
-    await runner(at(app, NOON), **HANDLERS).run_all()
+    await Runner(at(app, NOON).engine, HANDLERS, owner="me").run_all()
     assert await enqueue_due(at(app, NOON + entry.every - timedelta(seconds=1)).engine) == []
     assert await enqueue_due(at(app, NOON + entry.every).engine) == [entry.name]
 
@@ -256,7 +258,9 @@ async def test_embedding_does_only_what_is_missing(opened: Open) -> None:
 
 
 async def test_relating_again_changes_nothing(app: App, tmp_path: Path) -> None:
-    texts = [f"The {colour} lever of the press is greased every Monday." for colour in ("red", "blue", "green")]
+    texts = [
+        f"The {colour} lever of the press is greased every Monday." for colour in ("red", "blue", "green")
+    ]
     texts += ["The press is stopped by the lever.", "the press is stopped by the lever!"]
     texts += [f"Filler about topic {number}." for number in range(10)]
     answer = await run(app, REMEMBER_MANY, items=[{"content": text} for text in texts])

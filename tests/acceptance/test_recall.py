@@ -333,10 +333,14 @@ async def test_what_is_hidden_is_not_shown_by_a_link(app: App) -> None:
 
 
 async def test_neighbours_in_the_conversation_are_there_when_asked(app: App) -> None:
-    lines = ["Shall we go on Sunday?", "Which animal first?", "The zebra, surely.", "Then lunch.", "And home."]
-    ids = [
-        await stored(app, line, conversation="plan", position=place) for place, line in enumerate(lines)
+    lines = [
+        "Shall we go on Sunday?",
+        "Which animal first?",
+        "The zebra, surely.",
+        "Then lunch.",
+        "And home.",
     ]
+    ids = [await stored(app, line, conversation="plan", position=place) for place, line in enumerate(lines)]
     await stored(app, "Another talk altogether.", conversation="other", position=3)
     hit = next(hit for hit in (await recall(app, "zebra", neighbours=1)).hits if hit.id == ids[2])
     assert [turn.id for turn in hit.before] == [ids[1]]
@@ -377,7 +381,9 @@ async def test_a_phrase_of_time_filters_and_is_told_in_the_persons_zone(opened: 
 
 async def test_last_week_is_last_week(app: App) -> None:
     ids = {
-        day: await stored(app, f"Zebra number {day} was seen.", occurred=datetime(2026, 3, day, 12, tzinfo=UTC))
+        day: await stored(
+            app, f"Zebra number {day} was seen.", occurred=datetime(2026, 3, day, 12, tzinfo=UTC)
+        )
         for day in (1, 2, 8, 9)
     }
     for phrase in ("last week", "지난주", "先週", "上周"):
@@ -402,7 +408,9 @@ async def test_a_phrase_of_time_in_the_question_prefers_but_does_not_filter(app:
 async def test_among_equals_the_important_and_recent_come_first(app: App) -> None:
     plain = await stored(app, "Zebra house number one is open.", occurred=NOW, importance=0.2)
     great = await stored(app, "Zebra house number two is open.", occurred=NOW, importance=1.0)
-    old = await stored(app, "Zebra house number six is open.", occurred=NOW - timedelta(days=900), importance=0.2)
+    old = await stored(
+        app, "Zebra house number six is open.", occurred=NOW - timedelta(days=900), importance=0.2
+    )
     assert await found(at(app, NOW), "zebra house open") == [great, plain, old]
 
 

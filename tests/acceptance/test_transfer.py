@@ -106,7 +106,9 @@ async def test_a_round_trip_is_the_same_to_the_byte(app: App, empty: App, tmp_pa
     assert await export(empty, tmp_path / "two.jsonl") == first
 
 
-async def test_what_was_imported_is_found_shown_and_brought_back(app: App, empty: App, tmp_path: Path) -> None:
+async def test_what_was_imported_is_found_shown_and_brought_back(
+    app: App, empty: App, tmp_path: Path
+) -> None:
     await furnish(app)
     await export(app, tmp_path / "one.jsonl")
     await run(acting(empty, "system"), IMPORT, path=str(tmp_path / "one.jsonl"))
@@ -214,7 +216,6 @@ async def test_a_damaged_line_is_named_and_its_batch_is_not_imported(
         {"unknown": 1},
         {"type": "rumour"},
         {"scope": None},
-        {"content": "half \ud800 a pair"},
     ],
 )
 async def test_a_line_with_a_wrong_value_is_named(
@@ -244,7 +245,9 @@ async def test_a_file_that_can_not_be_read_is_named(app: App, tmp_path: Path) ->
             await run(app, IMPORT, path=str(path))
 
 
-async def test_secrets_in_a_foreign_file_are_redacted_everywhere(app: App, empty: App, tmp_path: Path) -> None:
+async def test_secrets_in_a_foreign_file_are_redacted_everywhere(
+    app: App, empty: App, tmp_path: Path
+) -> None:
     line = await a_memory(
         app,
         tmp_path / "one.jsonl",

@@ -49,9 +49,46 @@ async def test_a_file_that_is_no_database(path: Path, new_store: New) -> None:
     overwrite(path, "SQLite format 3")
     with pytest.raises(StoreDamaged, match=r"store\.db.*doctor"):
         await new_store().open()
-    assert [finding.healthy for finding in diagnose(path)] == [False]
-    with pytest.raises(StoreError):
-        salvage(path, path.with_name("saved.db"), now=START)
+    unreadable, readable = diagnose(path)
+    assert not unreadable.healthy
+    assert readable.detail == "5 memories can be read"
+    saved = path.with_name("saved.db")
+    assert salvage(path, saved, now=START) == 5
+    with pytest.raises(StoreError, match="exists"):
+        salvage(path, saved, now=START)
+
+    path.write_bytes(b"\xa5" * 100_000)
+    assert not any(finding.healthy for finding in diagnose(path))
+    with pytest.raises(StoreDamaged, match="No memory"):
+        salvage(path, path.with_name("nothing.db"), now=START)
+    assert not path.with_name("nothing.db").exists()
+
+
+async def test_rows_are_found_when_the_tree_above_them_is_gone(path: Path, new_store: New) -> None:
+    store, build = new_store(), Builder()
+    await store.open()
+    await store.put_scope(build.scope("work"))
+    long = build.put("a long text " * 5_000, scope="work", metadata={"n": 1}, importance=1.0)
+    erased = build.put("erased " * 100)
+    await store.apply([long, erased, *(build.put(f"number{n} " + "words " * 60) for n in range(500))])
+    await store.erase([erased.memory.id])
+    expected = [memory async for batch in store.scan(Filter()) for memory in batch]
+    await store.close()
+
+    content = bytearray(path.read_bytes())
+    size = int.from_bytes(content[16:18], "big")
+    inner = [start for start in range(size, len(content), size) if content[start] == 5]
+    for start in inner:
+        content[start : start + size] = bytes(size)
+    path.write_bytes(content)
+    assert inner
+
+    saved = path.with_name("saved.db")
+    assert salvage(path, saved, now=START) == 501
+    rescued = SqliteStore(saved, clock=lambda: START)
+    await rescued.open()
+    assert [memory async for batch in rescued.scan(Filter()) for memory in batch] == expected
+    await rescued.close()
 
 
 async def test_damaged_pages_are_found_and_the_rest_saved(path: Path, new_store: New) -> None:

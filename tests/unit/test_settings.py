@@ -95,7 +95,15 @@ def test_the_database_can_be_elsewhere(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("word", "means"),
-    [("true", True), ("1", True), ("Yes", True), (" on ", True), ("false", False), ("0", False), ("OFF", False)],
+    [
+        ("true", True),
+        ("1", True),
+        ("Yes", True),
+        (" on ", True),
+        ("false", False),
+        ("0", False),
+        ("OFF", False),
+    ],
 )
 def test_booleans_are_read_as_people_write_them(tmp_path: Path, word: str, means: bool) -> None:
     loaded = load(tmp_path, environ={"RECOLLECT_INTAKE_REDACT": word})

@@ -39,7 +39,7 @@ class Weights:
     reach: int = 2  # turns each way, so that the same speaker's previous turn is among them
     period: float = 0.5  # of having happened when the question says; half, for dates may be words as well
     shift: float = 2.0  # deviations of unrelated texts above their mean where meaning begins at the earliest,
-    ceiling: float = 5.0  # and at the latest, or a store all about one thing would never answer
+    ceiling: float = 6.0  # and at the latest, or a store all about one thing would never answer
     spread: float = 1.5  # least spread of the cosines, in deviations of unrelated texts
     room: float = 1.5  # meaning that counts as much as all words: so many times what the best of chance has
 
@@ -140,9 +140,9 @@ def surprise(
         unrelated.mean + weights.shift * unrelated.deviation, weights.spread * unrelated.deviation
     )
     latest = unrelated.mean + weights.ceiling * unrelated.deviation
-    mixed = _mixed(usual, records, ground, weights.strangers)
-    centre = min(max(mixed.mean, ground.mean), latest)
-    width = max(mixed.deviation, ground.deviation, 1e-6)
+    held = Cosines(min(usual.mean, latest), usual.deviation)
+    mixed = _mixed(held, records, ground, weights.strangers)
+    centre, width = max(mixed.mean, ground.mean), max(mixed.deviation, ground.deviation, 1e-6)
     above = np.maximum(np.nan_to_num(cosines, nan=-1.0) - centre, 0.0) / width
     # Minus the logarithm of the normal distribution's two tails, within a tenth of a nat.
     nats: Numbers = above**2 / 2 + np.arcsinh(above * math.sqrt(math.pi / 8))

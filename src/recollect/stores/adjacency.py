@@ -13,6 +13,7 @@ Keys = npt.NDArray[np.int64]
 
 NO_KEY = -1
 _LAST_POSITION = 2**31 - 1
+_REACH = 2  # so that the same speaker's turn before is among them
 _MOST_AT_ONE_PLACE = 8
 _MOST_LOOSE = 1000
 
@@ -56,9 +57,10 @@ class Adjacency:
             self._loose, self._unsorted = {}, 0
 
     def beside(self, keys: Keys, all_keys: Keys) -> Slots:
-        """The slots one place before or after these keys; may repeat."""
+        """The slots up to two places before or after these keys; may repeat."""
         placed = keys[keys >= 0]
-        wanted = np.unique(np.concatenate([placed - 1, placed + 1]))
+        steps = [step for step in range(-_REACH, _REACH + 1) if step]
+        wanted = np.unique(np.add.outer(steps, placed))
         first = np.searchsorted(self._sorted, wanted, side="left")
         last = np.searchsorted(self._sorted, wanted, side="right")
         found = [np.empty(0, np.int64)]

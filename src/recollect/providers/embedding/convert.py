@@ -147,8 +147,11 @@ def _save_exported(exact: Any, path: Path, *, precision: str) -> None:
     if precision == "float":
         path.write_bytes(exact.SerializeToString())
         return
+    from onnx import helper
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
+    # Without this mark the quantiser logs advice that is of no use to the person who pulls a model.
+    helper.set_model_props(exact, {"onnx.quant.pre_process": "onnxruntime.quant"})
     quantize_dynamic(exact, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
 
 

@@ -33,8 +33,8 @@ _TABLES = {
     "tombstone": "row",
 }
 
-# How many columns the tables had in the first schema, by the name of their second one.
-_FEWEST = {"id": 39, "name": 8}
+# How many columns they had in the first schema: rows keep as many as there were when they were written.
+_FEWEST = {"scope": 8, "memory": 38}
 
 _RESTORE = "Restore a backup or import an export; keep this file until you have."
 
@@ -114,7 +114,7 @@ def _readable_finding(path: Path) -> Finding:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
         migrate(empty, path, now=datetime.fromtimestamp(0, UTC))
         columns = _columns(empty, "memory")
-    number = len({row for row, _ in rows(path, columns=_lengths(columns))})
+    number = len({row for row, _ in rows(path, columns=_lengths("memory", columns))})
     return Finding("readable", number > 0, f"{number} memories can be read", DAMAGED if number else _RESTORE)
 
 
@@ -128,6 +128,29 @@ def _copy(damaged: sqlite3.Connection, saved: sqlite3.Connection, *, table: str,
             saved.execute(insert, row)
         except (sqlite3.IntegrityError, sqlite3.InterfaceError):
             continue  # a row that reads but holds what no column may hold is damaged as well
+
+
+def _copy_from_pages(path: Path, saved: sqlite3.Connection, *, table: str) -> None:
+    """Rows that no query reached, but none that was erased."""
+    columns = _columns(saved, table)
+    erased = {row[0] for row in saved.execute("SELECT row FROM tombstone")} if table == "memory" else set()
+    for number, values in rows(path, columns=_lengths(table, columns)):
+        if number in erased:
+            continue
+        names = columns[: len(values)]
+        insert = (
+            f"INSERT OR IGNORE INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' for _ in names)})"
+        )
+        with suppress(sqlite3.IntegrityError, sqlite3.InterfaceError, OverflowError):
+            saved.execute(insert, (number, *values[1:]))
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
+
+
+def _lengths(table: str, columns: list[str]) -> range:
+    return range(_FEWEST[table], len(columns) + 1)
 
 
 def _readable(

@@ -1,0 +1,165 @@
+"""Recollect by its Python front door: the engine that every interface of it uses, with default settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from benchmarks.peers.door import settings_for, uncached_embedder
+
+from recollect.app import App, open_app
+from recollect.engine.draft import Draft, Outcome, content_hash
+from recollect.engine.intake import remember, remember_many
+from recollect.engine.meaning import Meaning
+from recollect.engine.recall import Question, recall
+from recollect.model.lexemes import lexemes
+from recollect.model.memory import Kind, Memory, Status
+from recollect.model.query import Filter
+from recollect.model.ranking import Cosines
+from recollect.model.scope import GLOBAL
+from recollect.ports.embedder import Embedder, Matrix
+from recollect.ports.store import Put
+
+BATCH = 5_000
+
+
+class _Prepared:
+    """Vectors that are known already; what intake changed (a redaction) is embedded anew."""
+
+    def __init__(self, live: Embedder, texts: Sequence[str], rows: Matrix) -> None:
+        self._live = live
+        self._rows = rows
+        self._places = {text: place for place, text in enumerate(texts)}
+
+    @property
+    def name(self) -> str:
+        return self._live.name
+
+    @property
+    def dimensions(self) -> int:
+        return self._live.dimensions
+
+    @property
+    def unrelated(self) -> Cosines:
+        return self._live.unrelated
+
+    async def embed(self, texts: Sequence[str]) -> Matrix:
+        unknown = [text for text in texts if text not in self._places]
+        made = iter(await self._live.embed(unknown)) if unknown else iter(())
+        rows = [self._rows[self._places[t]] if t in self._places else next(made) for t in texts]
+        return np.asarray(rows, dtype=np.float32)
+
+    async def embed_query(self, text: str) -> Matrix:
+        return await self._live.embed_query(text)
+
+
+class FrontDoor:
+    def __init__(self, folder: Path, options: dict[str, Any]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._options = options
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self._app = self._runner.run(self._open(folder, options))
+        # Which row of the benchmark an id is; beside the folder, so that it isn't counted as ours.
+        self._names = folder.with_name(f"{folder.name}-rows.json")
+        self._agent = self._app.loaded.settings.agent
+
+    async def _open(self, folder: Path, options: dict[str, Any]) -> App:
+        return await self._stack.enter_async_context(open_app(settings_for(folder, options)))
+
+    def load(self, texts: Sequence[str], vectors: str, start: int) -> int:
+        matrix = np.load(vectors, mmap_mode="r")
+        rows = json.loads(self._names.read_text(encoding="utf-8")) if start else {}
+        take = self._put if self._options.get("plain") else self._remember
+        for first in range(start, len(texts), BATCH):
+            batch = texts[first : first + BATCH]
+            ids = take(batch, np.asarray(matrix[first : first + len(batch)]))
+            rows.update({name: first + number for number, name in enumerate(ids)})
+        self._names.write_text(json.dumps(rows), encoding="utf-8")
+        return len(texts) - start
+
+    def _remember(self, texts: Sequence[str], rows: Matrix) -> list[str]:
+        """All of intake, but for the embedding."""
+        known = Meaning(_Prepared(uncached_embedder(self._options), texts, rows))
+        drafts = [Draft(content=text) for text in texts]
+        answers = self._runner.run(remember_many(replace(self._app.engine, meaning=known), drafts))
+        ids = [answer.memory.id for answer in answers if answer.memory is not None]
+        if len(ids) < len(texts):
+            raise SystemExit(f"it passed over {len(texts) - len(ids)} texts")
+        return ids
+
+    def _put(self, texts: Sequence[str], rows: Matrix) -> list[str]:
+        """Straight into the store and its index: for a million, where intake would take long and measure nothing new."""
+        engine = self._app.engine
+        model, now = engine.meaning.model, engine.clock()
+        memories = [
+            Memory(
+                id=engine.new_id(),
+                content=text,
+                kind=Kind.NOTE,
+                scope=GLOBAL,
+                agent=self._agent,
+                created=now,
+                updated=now,
+                occurred=now,
+                content_hash=content_hash(text),
+                tokens=len(text) // 4,
+                embedded_by=model,
+            )
+            for text in texts
+        ]
+        puts = [
+            Put(memory, lexemes(memory.content), vector=row)
+            for memory, row in zip(memories, rows, strict=True)
+        ]
+        self._runner.run(engine.store.apply(puts))
+        return [memory.id for memory in memories]
+
+    def store(self, text: str) -> bool:
+        answer = self._runner.run(remember(self._app.engine, Draft(content=text)))
+        return answer.outcome is Outcome.STORED
+
+    def store_many(self, texts: Sequence[str]) -> int:
+        drafts = [Draft(content=text) for text in texts]
+        answers = self._runner.run(remember_many(self._app.engine, drafts))
+        return sum(answer.outcome is Outcome.STORED for answer in answers)
+
+    def recall(self, text: str, mode: str) -> int:
+        answer = self._runner.run(recall(self._app.engine, Question(text=text, limit=10), agent=self._agent))
+        return len(answer.hits)
+
+    def nearest(self, vectors: str) -> list[list[int]]:
+        rows = json.loads(self._names.read_text(encoding="utf-8"))
+        engine = self._app.engine
+        model = engine.meaning.model
+        assert model is not None
+        found = self._runner.run(
+            engine.store.nearest(
+                list(np.load(vectors)),
+                model=model,
+                where=Filter(viewer=self._agent, statuses=tuple(Status)),
+                limit=10,
+            )
+        )
+        return [[rows[one.id] for one in each if one.id in rows] for each in found]
+
+    def embed(self, texts: Sequence[str]) -> int:
+        raise NotImplementedError
+
+    def process(self) -> int:
+        return os.getpid()
+
+    def close(self) -> None:
+        self._runner.run(self._stack.aclose())
+        self._runner.close()
+
+
+def open_contestant(folder: Path, options: dict[str, Any]) -> FrontDoor:
+    return FrontDoor(folder, options)
