@@ -97,6 +97,7 @@ class Contestant:
     def __init__(self, entry: Entry, folder: Path, options: dict[str, Any]) -> None:
         interpreter = prepare(entry.peer) if entry.peer else Path(sys.executable)
         self.entry = entry
+        self._worker: int | None = None
         self._started = time.perf_counter_ns()
         # A file, not a pipe: nobody reads it while the contestant talks, and a full pipe would stop it.
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the process
@@ -141,8 +142,12 @@ class Contestant:
         self.recall(text, mode)
         return (time.perf_counter_ns() - self._started) / 1e6
 
+    @property
     def process(self) -> int:
-        return int(self.ask("process").value)
+        """The process that does its work."""
+        if self._worker is None:
+            self._worker = int(self.ask("process").value)
+        return self._worker
 
     def _last_words(self) -> str:
         self._process.wait(timeout=30)
@@ -198,6 +203,10 @@ class Field:
     def fresh(self, entry: Entry, folder: Path) -> Contestant:
         """Another process of the same contestant, on another folder; the caller closes it."""
         return Contestant(entry, folder, self._options)
+
+    def elsewhere(self, data: Path, entries: Sequence[Entry]) -> Field:
+        """Some of them again, on other folders."""
+        return Field(data, self._options, entries)
 
     def close(self) -> None:
         for contestant in self._running.values():

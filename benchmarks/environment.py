@@ -129,6 +129,12 @@ def resident(process: int) -> int:
     return int(psutil.Process(process).memory_info().rss)
 
 
+def processor_time(process: int) -> float:
+    """Milliseconds of processor time that a process has used: what remains steady when the machine is busy."""
+    used = psutil.Process(process).cpu_times()
+    return float(used.user + used.system) * 1e3
+
+
 def size_on_disk(folder: Path) -> int:
     """Bytes of all files below a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from benchmarks.contestants import Contestant, Entry, Field
-from benchmarks.environment import PeerMissing, resident, size_on_disk, surroundings
+from benchmarks.environment import PeerMissing, processor_time, resident, size_on_disk, surroundings
 from benchmarks.report import spread
 from benchmarks.vectors import Matrix, agreement
 
@@ -93,48 +93,65 @@ def fill(stage: Field, material: Material, *, start: int, count: int) -> Figures
 
 def recall(stage: Field, material: Material, *, queries: int) -> Figures:
     """Every question to every contestant in turn, the order turning too; memory and file size at the end."""
-    samples: dict[str, list[float]] = {entry.key: [] for entry in stage.entries()}
-    hits: dict[str, list[int]] = {key: [] for key in samples}
-    _take_turns(stage, ["where is everything kept?", "what did we decide about tests?"], {}, {})
-    _take_turns(stage, material.questions[:queries], samples, hits)
+    _take_turns(stage, ["where is everything kept?", "what did we decide about tests?"])
+    turns = _take_turns(stage, material.questions[:queries])
     figures: Figures = {}
     for entry in stage.entries():
-        own = spread(samples[entry.key]) | {"hits": float(np.mean(hits[entry.key]))}
-        own["resident"] = resident(stage.open(entry).process())
+        taken = turns[entry.key]
+        own = spread([turn.milliseconds for turn in taken])
+        own["processor"] = float(np.mean([turn.processor for turn in taken]))
+        own["hits"] = float(np.mean([turn.hits for turn in taken]))
+        own["resident"] = resident(stage.open(entry).process)
         own["disk"] = size_on_disk(stage.folder(entry))
         figures[entry.key] = own
     return figures
 
 
-def _take_turns(
-    stage: Field, questions: Sequence[str], samples: dict[str, list[float]], hits: dict[str, list[int]]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    milliseconds: float
+    processor: float
+    hits: int
+
+
+def _take_turns(stage: Field, questions: Sequence[str]) -> dict[str, list[_Turn]]:
+    taken: dict[str, list[_Turn]] = {entry.key: [] for entry in stage.entries()}
     for number, question in enumerate(questions):
         entries = stage.entries()
         turn = number % max(len(entries), 1)
         for entry in entries[turn:] + entries[:turn]:
             time.sleep(_PAUSE)
             try:
-                answer = stage.open(entry).recall(question, entry.mode)
+                contestant = stage.open(entry)
+                before = processor_time(contestant.process)
+                answer = contestant.recall(question, entry.mode)
+                used = processor_time(contestant.process) - before
             except PeerMissing as reason:
                 stage.drop(entry, reason)
                 break
-            samples.setdefault(entry.key, []).append(answer.milliseconds)
-            hits.setdefault(entry.key, []).append(answer.value)
+            taken[entry.key].append(_Turn(answer.milliseconds, used, answer.value))
+    return taken
 
 
 def store_one(stage: Field, material: Material, *, stores: int) -> Figures:
-    """One memory at a time into the full store, each text once."""
+    """One memory at a time into a copy of the full store, each text once; the store itself stays as it is."""
+    stage.close()
+    copies = material.folder / "copies"
+    shutil.rmtree(copies, ignore_errors=True)
     entries = [entry for entry in stage.entries() if not entry.shares_process and entry.key != "floor"]
+    for data in {entry.data: stage.folder(entry) for entry in entries}.values():
+        shutil.copytree(data, copies / data.name)
     samples: dict[str, list[float]] = {entry.key: [] for entry in entries}
     refused = dict.fromkeys(samples, 0)
-    for number in range(stores + 1):
-        for entry in entries:
-            time.sleep(_PAUSE)
-            answer = stage.open(entry).ask("store", text=next(material.fresh))
-            if number:
-                samples[entry.key].append(answer.milliseconds)
-                refused[entry.key] += not answer.value
+    with stage.elsewhere(copies, entries) as side:
+        for number in range(stores + 1):
+            for entry in entries:
+                time.sleep(_PAUSE)
+                answer = side.open(entry).ask("store", text=next(material.fresh))
+                if number:  # the first warms up
+                    samples[entry.key].append(answer.milliseconds)
+                    refused[entry.key] += not answer.value
+    shutil.rmtree(copies, ignore_errors=True)
     return {key: spread(values) | {"refused": refused[key]} for key, values in samples.items()}
 
 

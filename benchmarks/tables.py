@@ -54,6 +54,7 @@ def _recall(row: Facts, facts: Facts) -> Table:
                 entry.label,
                 milliseconds(own["p50"]),
                 milliseconds(own["p95"]),
+                milliseconds(own["processor"]),
                 times(_ratio(own["p50"], floor)),
                 times(_ratio(own["p50"], ours)),
                 share(exact),
@@ -62,7 +63,17 @@ def _recall(row: Facts, facts: Facts) -> Table:
             )
         )
     rows.extend((f"{label}: missing",) for label in facts["missing"])
-    heads = ("contestant", "p50", "p95", "to the floor", "to ours", "of the exact 10", "resident", "on disk")
+    heads = (
+        "contestant",
+        "p50",
+        "p95",
+        "processor",
+        "to the floor",
+        "to ours",
+        "of the exact 10",
+        "resident",
+        "on disk",
+    )
     return Table(f"Recall of ten from {row['count']:,} memories", heads, rows)
 
 

@@ -171,14 +171,17 @@ async def test_an_agent_exports_only_what_it_sees(app: App, tmp_path: Path) -> N
 
 async def test_many_records_and_late_parents_come_in_whole(app: App, empty: App, tmp_path: Path) -> None:
     await run(app, CREATE_SCOPE, name="zz last")
-    for number in range(300):
-        await run(app, CREATE_SCOPE, name=f"scope {number:03}", parent="zz last")
+    await run(app, CREATE_SCOPE, name="scope", parent="zz last")
+    lines = [json.loads(line) for line in (await export(app, tmp_path / "one.jsonl")).decode().splitlines()]
+    scope = next(line for line in lines if line.get("name") == "scope")
+    scopes = [scope | {"name": f"scope {number:03}"} for number in range(300)]
+    await bring(app, tmp_path / "scopes.jsonl", [HEAD, *scopes, *lines[1:]])
     texts = [f"Machine {number} hums at {number} hertz." for number in range(600)]
     await run(app, REMEMBER_MANY, items=[{"content": text, "scope": "scope 007"} for text in texts])
-    first = await export(app, tmp_path / "one.jsonl")
-    done = await run(empty, IMPORT, path=str(tmp_path / "one.jsonl"))
-    assert (done.memories, done.scopes) == (600, 301)
-    assert await export(empty, tmp_path / "two.jsonl") == first
+    first = await export(app, tmp_path / "two.jsonl")
+    done = await run(empty, IMPORT, path=str(tmp_path / "two.jsonl"))
+    assert (done.memories, done.scopes) == (600, 302)
+    assert await export(empty, tmp_path / "three.jsonl") == first
 
 
 async def test_a_damaged_line_is_named_and_its_batch_is_not_imported(

@@ -31,6 +31,7 @@ from recollect.model.tokens import count_tokens
 
 QUARANTINE_FROM = 0.5
 QUARANTINED_TRUST = 0.2
+PART_OF = "part:"  # before a hash that is not of the content alone
 MONTHS = "January February March April May June July August September October November December".split()
 
 
@@ -181,7 +182,7 @@ def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
             first,
             id=first.id if number == 0 else engine.new_id(),
             content=text,
-            content_hash=content_hash(f"{document} {number} {text}"),
+            content_hash=PART_OF + content_hash(f"{document} {number} {text}"),
             tokens=count_tokens(text),
             provenance=_place(first, number),
         )

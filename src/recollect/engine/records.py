@@ -34,10 +34,14 @@ def memory_from(line: Line) -> Memory:
         previous_status=Status(fields["previous_status"]) if fields.get("previous_status") else None,
         provenance=_checked(Provenance(**fields["provenance"])),
     )
-    for name in ("tags", "keywords", "merged_from"):
-        fields[name] = tuple(fields[name])
+    _tuples(fields, "tags", "keywords", "merged_from")
     _times(fields, "created", "updated", "occurred", "last_used")
-    return _checked(Memory(**fields))
+    memory = _checked(Memory(**fields))
+    if not memory.id or not memory.content or memory.uses < 0:
+        raise ValueError("a memory needs an id, content and a count of uses")
+    if not all(0 <= share <= 1 for share in (memory.importance, memory.confidence, memory.trust)):
+        raise ValueError("importance, confidence and trust are between 0 and 1")
+    return memory
 
 
 def version_line(version: Version) -> Line:
@@ -48,7 +52,8 @@ def version_line(version: Version) -> Line:
 def version_from(line: Line) -> Version:
     """Raises KeyError, ValueError, TypeError."""
     fields = _fields(line)
-    fields.update(kind=Kind(fields["kind"]), tags=tuple(fields["tags"]), keywords=tuple(fields["keywords"]))
+    fields["kind"] = Kind(fields["kind"])
+    _tuples(fields, "tags", "keywords")
     _times(fields, "amended")
     return _checked(Version(**fields))
 
@@ -74,7 +79,7 @@ def scope_line(scope: Scope) -> Line:
 def scope_from(line: Line) -> Scope:
     """Raises KeyError, ValueError, TypeError."""
     fields = _fields(line)
-    fields["keywords"] = tuple(fields["keywords"])
+    _tuples(fields, "keywords")
     _times(fields, "created")
     return _checked(Scope(**fields))
 
@@ -93,6 +98,13 @@ def _value(value: Any) -> Any:
 
 def _fields(line: Line) -> Line:
     return {name: value for name, value in line.items() if name != "type"}
+
+
+def _tuples(fields: Line, *names: str) -> None:
+    for name in names:
+        if not isinstance(fields[name], list):
+            raise TypeError(f"{name} is no list")
+        fields[name] = tuple(fields[name])
 
 
 def _times(fields: Line, *names: str) -> None:

@@ -19,7 +19,14 @@ from recollect.engine.checks import (
     safe_text,
 )
 from recollect.engine.core import Engine
-from recollect.engine.draft import content_hash, gist_of, labels_of
+from recollect.engine.draft import (
+    PART_OF,
+    QUARANTINE_FROM,
+    QUARANTINED_TRUST,
+    content_hash,
+    gist_of,
+    labels_of,
+)
 from recollect.engine.records import (
     link_from,
     link_line,
@@ -30,12 +37,13 @@ from recollect.engine.records import (
     version_from,
     version_line,
 )
+from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import InvalidInput, StoreFull, StoreReadOnly
 from recollect.model.lexemes import lexemes
 from recollect.model.link import Link
 from recollect.model.memory import Memory, Status, Version
 from recollect.model.query import Filter
-from recollect.model.scope import Scope
+from recollect.model.scope import GLOBAL, Scope
 from recollect.model.tokens import count_tokens
 from recollect.ports.store import Change, Connect, Keep, Put
 
@@ -213,8 +221,11 @@ class _Import:
         )
 
     async def _scopes(self, scopes: Sequence[Scope]) -> int:
-        known = {scope.name for scope in await self._engine.store.scopes()} if scopes else set()
+        known = {scope.name: scope for scope in await self._engine.store.scopes()} if scopes else {}
         missing = [scope for scope in scopes if scope.name not in known]
+        for scope in scopes:
+            if scope.name == GLOBAL:
+                await self._engine.store.put_scope(_older(known[GLOBAL], scope))
         for scope in missing:
             await self._engine.store.put_scope(replace(scope, parent=None))
         self._orphans.extend(scope for scope in missing if scope.parent is not None)
@@ -233,10 +244,10 @@ class _Import:
         redacted = 0
         hashes: set[tuple[str, str, str]] = set()
         for memory in memories:
-            safe = self._redacted(memory)
+            safe = self._checked(memory)
             if memory.id in present or await self._repeats(safe, hashes):
                 continue
-            redacted += safe is not memory
+            redacted += safe.content != memory.content
             fresh.append(safe)
         return fresh, redacted
 
@@ -250,22 +261,25 @@ class _Import:
         hashes.add(key)
         return False
 
-    def _redacted(self, memory: Memory) -> Memory:
-        """Checked like a draft: a file may come from anywhere. What was exported by us passes unchanged."""
+    def _checked(self, memory: Memory) -> Memory:
+        """As intake would have it: a file may come from anywhere. What we exported passes unchanged."""
         engine = self._engine
         text = safe_text(engine, memory.content)
-        safe = replace(
+        part = memory.content_hash.startswith(PART_OF) and text == memory.content
+        quarantined = memory.status is Status.ACTIVE and suspicion(text).score >= QUARANTINE_FROM
+        return replace(
             memory,
             content=text,
-            content_hash=memory.content_hash if text == memory.content else content_hash(text),
+            content_hash=memory.content_hash if part else content_hash(text),
             tokens=count_tokens(text),
+            status=Status.QUARANTINED if quarantined else memory.status,
+            trust=QUARANTINED_TRUST if quarantined else memory.trust,
             topic=checked_topic(engine, memory.topic),
             tags=checked_labels(engine, memory.tags, what="tag"),
             keywords=checked_labels(engine, memory.keywords, what="keyword"),
             provenance=checked_provenance(engine, memory.provenance),
             metadata=checked_metadata(engine, memory.metadata),
         )
-        return memory if safe == memory else safe
 
     def _safe_version(self, version: Version) -> Version:
         engine = self._engine
@@ -295,3 +309,13 @@ class _Import:
             )
             for number, memory in enumerate(memories)
         ]
+
+
+def _older(ours: Scope, theirs: Scope) -> Scope:
+    """Global is in every home: the one that was there first, with whichever description there is."""
+    return replace(
+        ours,
+        created=min(ours.created, theirs.created),
+        description=ours.description or theirs.description,
+        keywords=ours.keywords or theirs.keywords,
+    )

@@ -52,8 +52,8 @@ class Search:
     lexemes: tuple[str, ...] = ()
     vector: Vector | None = None
     model: str | None = None  # which embedder made `vector`; only its vectors are compared
-    pool: int = 200  # how many of the best by text, and by vector, become candidates
-    neighbours: bool = True  # add the records next to the candidates in their conversations
+    pool: int = 100  # how many of the best by text, and by vector, become candidates
+    neighbours: bool = True  # add the records within two places of the best candidates in their conversations
 
 
 @dataclass(frozen=True, slots=True)

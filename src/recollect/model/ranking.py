@@ -39,7 +39,7 @@ class Weights:
     reach: int = 2  # turns each way, so that the same speaker's previous turn is among them
     period: float = 0.5  # of having happened when the question says; half, for dates may be words as well
     shift: float = 2.0  # deviations of unrelated texts above their mean where meaning begins at the earliest,
-    ceiling: float = 6.0  # and at the latest, or a store all about one thing would never answer
+    ceiling: float = 5.0  # and at the latest, or a store all about one thing would never answer
     spread: float = 1.5  # least spread of the cosines, in deviations of unrelated texts
     room: float = 1.5  # meaning that counts as much as all words: so many times what the best of chance has
 

@@ -205,13 +205,14 @@ def _quantised(unit: Vector) -> tuple[npt.NDArray[np.int8], np.float32]:
     return np.rint(unit / scale).astype(np.int8), scale
 
 
-def _products(code: npt.NDArray[np.int8], codes: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
-    products: npt.NDArray[Any] = np.asarray(numkong.cdist(code[np.newaxis], codes, metric="dot"))[0]
+def _products(code: npt.NDArray[np.int8], codes: npt.NDArray[np.int8]) -> Cosines:
+    products: Cosines = np.asarray(numkong.cdist(code[np.newaxis], codes, metric="dot"))[0].astype(np.float32)
     return products
 
 
 def _largest(values: Cosines, limit: int) -> Slots:
     """Indices of the largest, largest first."""
+    limit = max(limit, 1)
     if limit < len(values):
         best = np.argpartition(values, len(values) - limit)[len(values) - limit :]
     else:

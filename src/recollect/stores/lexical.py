@@ -32,6 +32,8 @@ def best_by_text(
         relative = lengths[slots] / max(average_length, 1.0)
         scores[slots] += rarity / (1 + _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative))
     found = np.flatnonzero(scores)
+    if limit < 1:
+        return found[:0]
     if len(found) > limit:
         found = found[np.argpartition(scores[found], len(found) - limit)[len(found) - limit :]]
     return found[np.argsort(-scores[found], kind="stable")]

@@ -90,7 +90,7 @@ class FilteredContract:
 
 
 class NeighboursContract:
-    """The records before and after a candidate in its conversation come with it."""
+    """The two records before and the two after a leading candidate in its conversation come with it."""
 
     async def test_they_are_added_with_all_that_a_ranking_needs(self, store: Store, build: Builder) -> None:
         turns = [
@@ -114,10 +114,10 @@ class NeighboursContract:
             assert found.cosines[place] == pytest.approx(expected, abs=2e-3)
 
     async def test_they_come_without_vectors_too(self, store: Store, build: Builder) -> None:
-        turns = [build.put(f"only o{i}", provenance=at("talk", i)) for i in range(5)]
+        turns = [build.put(f"only o{i}", provenance=at("talk", i)) for i in range(9)]
         await store.apply(turns)
-        found = await store.search(Search(Filter(), ("o2",)))
-        assert sorted(found.positions.tolist()) == [1, 2, 3]
+        found = await store.search(Search(Filter(), ("o4",)))
+        assert sorted(found.positions.tolist()) == [2, 3, 4, 5, 6]
         assert found.counts.sum() == 1
 
     async def test_they_pass_the_filter_as_all_others_do(self, store: Store, build: Builder) -> None:

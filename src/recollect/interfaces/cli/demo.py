@@ -46,14 +46,14 @@ FACTS: tuple[dict[str, Any], ...] = (
 )
 QUESTIONS = (
     "why did we not use a database server?",
-    "what should I do before releasing?",
-    "how do we save power on phones?",
-    "which port for staging?",
+    "what is the tone of our messages to users?",
+    "how do I change the key that signs builds?",
+    "why does importing big files crash?",
 )
 SECRET = "The deploy token is ghp_" + "x7Kp2Qm9Zt4Rv8Wn1Yb6Dc3Fh5Jg0LsAeUoI"
 
 
-@command("demo", examples=["recollect demo", "recollect demo --quiet"])
+@command("demo", examples=["recollect demo", "recollect demo --json"])
 @with_session
 async def demo(session: Session) -> None:
     """A short guided tour.
@@ -118,9 +118,7 @@ class Tour:
             found: RecallResult = await self._desk.run("recall", query=question, limit=1)
             best = found.hits[0] if found.hits else None
             self._say(f"? {question}")
-            self._say(
-                f"  {best.score:.2f}  {one_line(best.content)}" if best else "  nothing found by words alone"
-            )
+            self._say(f"  {best.score:.2f}  {one_line(best.content)}" if best else self._empty)
             self._note("recall", question=question, answer=best.content if best else None)
 
     async def refuse(self) -> None:
@@ -158,6 +156,10 @@ class Tour:
         )
         self._say("With --undo it is back; with --hard it would be gone for good, with a receipt.")
         self._note("forget", id=first, hidden=away)
+
+    @property
+    def _empty(self) -> str:
+        return "  nothing found" if self.by_meaning else "  nothing found by words alone"
 
     def _heading(self, text: str) -> None:
         if not self._console.json:

@@ -53,7 +53,8 @@ async def forget(
         return
     if (by_filter or hard) and not yes:
         count = len(ids) if ids else await _count(desk, chosen)
-        confirm(desk.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
+        if count:
+            confirm(desk.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
     result: ForgetResult = await desk.run("forget", ids=ids, hard=hard, force=force, **chosen)
     if desk.console.json:
         desk.console.document(result)
@@ -62,10 +63,11 @@ async def forget(
 
 
 def confirm(console: Console, question: str) -> None:
-    """Ask on a terminal. Raises Refused where nobody can answer, click.Abort on a no."""
-    if console.json or not sys.stdin.isatty():
+    """Ask on a terminal. Raises Refused where nobody can answer, and on a no."""
+    if console.json or sys.stdin is None or not sys.stdin.isatty():
         raise Refused(f"{question} Nobody is there to ask.", advice="Say --yes.")
-    click.confirm(question, abort=True, err=True)
+    if not click.confirm(question, err=True):
+        raise Refused("The answer was no: nothing was done.")
 
 
 def print_receipt(console: Console, receipt: ReceiptView) -> None:

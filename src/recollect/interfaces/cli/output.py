@@ -124,10 +124,11 @@ class Console:
         from rich.text import Text
 
         style = "none" if self.plain else "bold"
-        table = Table(box=None, header_style=style, pad_edge=False, padding=(0, 2, 0, 0))
-        first = max(display_width(row[0]) for row in (heads, *cells))  # ids and keys are to be copied whole
+        table = Table(box=None, header_style=style, pad_edge=False, padding=(0, 1))
         for number, head in enumerate(heads):
-            table.add_column(head, overflow="fold", min_width=None if number else first)
+            table.add_column(
+                head, overflow="fold", no_wrap=number == 0
+            )  # ids and keys are to be copied whole
         for row in cells:
             table.add_row(*[Text(cell) for cell in row])
         Screen(no_color=self.plain, highlight=False).print(table)

@@ -143,7 +143,7 @@ def _content(desk: Desk, text: tuple[str, ...], path: str | None) -> str:
     if path:
         with open_binary(path) as stream:
             return read_text(stream, longest=desk.running.loaded.settings.intake.longest)
-    if not text and sys.stdin.isatty():
+    if not text and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("There is nothing to remember: give a TEXT, `-` or a --file.")
     return text_or_stdin(desk, text or ("-",))
 

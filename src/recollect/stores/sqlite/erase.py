@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ _TEXTS = {
 }
 
 _MOST_TERMS = 32
+_WORD = re.compile(r"[\w-]+")
 
 
 class ErasePart(Part):
@@ -114,12 +116,10 @@ def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) 
     """In how many rows an id stands; what the ids begin with alike tells most rows apart at once."""
     columns = _TEXTS[table]
     likely = " OR ".join(f"instr({column}, ?1)" for column in columns)
-    certain = " OR ".join(f"instr({column}, value)" for column in columns)
-    query = (
-        f"SELECT count(*) FROM {table} "
-        f"WHERE ({likely}) AND EXISTS (SELECT 1 FROM json_each(?2) WHERE {certain})"
-    )
-    return int(connection.execute(query, (_beginning(ids), as_list(ids))).fetchone()[0])
+    texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
+    rows = connection.execute(f"SELECT {texts} FROM {table} WHERE {likely}", (_beginning(ids),))
+    gone = frozenset(ids)
+    return sum(not gone.isdisjoint(_WORD.findall(text)) for (text,) in rows)
 
 
 def _indexed_terms(connection: sqlite3.Connection, numbers: str) -> dict[int, list[str]]:

@@ -75,7 +75,13 @@ class LiveIndex:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN")
-            self._refresh(connection, model)
+            try:
+                self._refresh(connection, model)
+            except BaseException:
+                self.resident = Resident(
+                    exact_up_to=self._exact_up_to
+                )  # half of a refresh is worse than none
+                raise
             return work()
 
     def reach(self, connection: sqlite3.Connection, where: Filter) -> Reach:

@@ -164,7 +164,8 @@ class _Searching:
     def candidates(self) -> Candidates:
         search, resident = self._search, self._resident
         text, near = self._by_text(), None
-        slots, best = np.sort(text.best), text.best[: search.pool // _LEADING]
+        leading = -(-search.pool // _LEADING)
+        slots, best = np.sort(text.best), text.best[:leading]
         cosines = np.full(len(slots), np.nan)
         if search.vector is not None and search.model is not None:
             near = resident.nearest(search.vector, self._reach, _with_margin(search.pool))
@@ -173,7 +174,7 @@ class _Searching:
             dense = near.slots[np.argsort(-cosines[np.searchsorted(slots, near.slots)], kind="stable")]
             kept = np.isin(slots, np.concatenate([text.best, dense[: search.pool]]))
             slots, cosines = slots[kept], cosines[kept]
-            best = np.concatenate([best, dense[: search.pool // _LEADING]])
+            best = np.concatenate([best, dense[:leading]])
         if search.neighbours:
             beside = np.setdiff1d(resident.beside(best, self._reach), slots)
             more = np.full(len(beside), np.nan) if near is None else self._cosines(beside)

@@ -21,7 +21,7 @@ CREATE TABLE scope (
 
 CREATE INDEX scope_parent ON scope (parent) WHERE parent IS NOT NULL;
 
-INSERT INTO scope (row, name, description, created) VALUES (1, 'Global', 'Seen from every scope.', 0);
+INSERT INTO scope (row, name, created) VALUES (1, 'Global', 0);
 
 CREATE TABLE memory (
     row INTEGER PRIMARY KEY AUTOINCREMENT, -- never given twice: a row in memory elsewhere can't mean another record
