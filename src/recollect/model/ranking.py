@@ -19,9 +19,7 @@ from recollect.model.query import Candidates, Numbers
 
 Rows = npt.NDArray[np.int64]
 
-FLOOR = (
-    0.3  # loses one in a hundred of the answers, and nearly all that answers a question about nothing here
-)
+FLOOR = 0.3  # one answer in a hundred lies below it, and most of what answers nothing
 
 _FAR = 1 << 40  # more than any position in a conversation
 

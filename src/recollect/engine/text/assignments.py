@@ -106,6 +106,7 @@ _CHANGE = Expression(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])(
 _HEX = Expression(r"(?:0x)?[0-9a-fA-F]+$|[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-")
 _ASCII_PART = Expression(r"[\x21-\x7e]*[^\x00-\x20\x7f-\U0010ffff.,;:?]")
 _COPULA = Expression(r"[ \t]*[^\W\d_]")
+_SORTED_ID = Expression(r"[0-7][0-9a-hjkmnp-tv-z]{25}$", re.IGNORECASE)  # such as a memory's own
 
 
 def changes_of_class(value: str) -> int:
@@ -114,7 +115,9 @@ def changes_of_class(value: str) -> int:
 
 
 def looks_random(value: str) -> bool:
-    """Mixed classes that change often and carry many bits; neither hex nor words joined."""
+    """Mixed classes that change often and carry many bits; neither hex, words joined, nor an id that sorts by time."""
+    if _SORTED_ID.match(value):
+        return False
     if len(value) < 20 or _HEX.match(value) or _ALGORITHM.match(value) or not any(c.isdigit() for c in value):
         return False
     body = value.rstrip("=")
