@@ -65,7 +65,7 @@ unit: $(VENV)/dev
 	$(PY) -m pytest -n 2 tests/architecture tests/unit
 
 test: $(VENV)/dev ## Everything: contract, interface, acceptance and fault tests too.
-	$(PY) -m pytest -n 2 --dist loadgroup tests
+	$(PY) -m pytest -n 2 --dist loadfile tests
 
 bench: $(VENV)/dev ## Speed, side by side with peers and the floor. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.speed $(if $(QUICK),--quick,) $(ARGS)

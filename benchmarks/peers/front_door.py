@@ -64,9 +64,10 @@ class FrontDoor:
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._options = options
-        self._runner = asyncio.Runner()
+        # Not Runner.run: it sets signal handlers at every call, which costs as much as a small query.
+        self._loop = asyncio.new_event_loop()
         self._stack = AsyncExitStack()
-        self._app = self._runner.run(self._open(folder, options))
+        self._app = self._loop.run_until_complete(self._open(folder, options))
         # Which row of the benchmark an id is; beside the folder, so that it isn't counted as ours.
         self._names = folder.with_name(f"{folder.name}-rows.json")
         self._agent = self._app.loaded.settings.agent
@@ -89,7 +90,9 @@ class FrontDoor:
         """All of intake, but for the embedding."""
         known = Meaning(_Prepared(uncached_embedder(self._options), texts, rows))
         drafts = [Draft(content=text) for text in texts]
-        answers = self._runner.run(remember_many(replace(self._app.engine, meaning=known), drafts))
+        answers = self._loop.run_until_complete(
+            remember_many(replace(self._app.engine, meaning=known), drafts)
+        )
         ids = [answer.memory.id for answer in answers if answer.memory is not None]
         if len(ids) < len(texts):
             raise SystemExit(f"it passed over {len(texts) - len(ids)} texts")
@@ -119,20 +122,22 @@ class FrontDoor:
             Put(memory, lexemes(memory.content), vector=row)
             for memory, row in zip(memories, rows, strict=True)
         ]
-        self._runner.run(engine.store.apply(puts))
+        self._loop.run_until_complete(engine.store.apply(puts))
         return [memory.id for memory in memories]
 
     def store(self, text: str) -> bool:
-        answer = self._runner.run(remember(self._app.engine, Draft(content=text)))
+        answer = self._loop.run_until_complete(remember(self._app.engine, Draft(content=text)))
         return answer.outcome is Outcome.STORED
 
     def store_many(self, texts: Sequence[str]) -> int:
         drafts = [Draft(content=text) for text in texts]
-        answers = self._runner.run(remember_many(self._app.engine, drafts))
+        answers = self._loop.run_until_complete(remember_many(self._app.engine, drafts))
         return sum(answer.outcome is Outcome.STORED for answer in answers)
 
     def recall(self, text: str, mode: str) -> int:
-        answer = self._runner.run(recall(self._app.engine, Question(text=text, limit=10), agent=self._agent))
+        answer = self._loop.run_until_complete(
+            recall(self._app.engine, Question(text=text, limit=10), agent=self._agent)
+        )
         return len(answer.hits)
 
     def nearest(self, vectors: str) -> list[list[int]]:
@@ -140,7 +145,7 @@ class FrontDoor:
         engine = self._app.engine
         model = engine.meaning.model
         assert model is not None
-        found = self._runner.run(
+        found = self._loop.run_until_complete(
             engine.store.nearest(
                 list(np.load(vectors)),
                 model=model,
@@ -157,8 +162,8 @@ class FrontDoor:
         return os.getpid()
 
     def close(self) -> None:
-        self._runner.run(self._stack.aclose())
-        self._runner.close()
+        self._loop.run_until_complete(self._stack.aclose())
+        self._loop.close()
 
 
 def open_contestant(folder: Path, options: dict[str, Any]) -> FrontDoor:

@@ -32,9 +32,10 @@ class MemoryService:
         backend: Any = importlib.import_module("mcp_memory_service.storage.sqlite_vec")
         self._memory: Any = importlib.import_module("mcp_memory_service.models.memory").Memory
         self._hash: Any = importlib.import_module("mcp_memory_service.utils.hashing").generate_content_hash
-        self._runner = asyncio.Runner()
+        # Not Runner.run: it sets signal handlers at every call, which costs as much as a small query.
+        self._loop = asyncio.new_event_loop()
         self._storage = backend.SqliteVecMemoryStorage(str(folder / "sqlite_vec.db"))
-        self._runner.run(self._storage.initialize())
+        self._loop.run_until_complete(self._storage.initialize())
         self._model = self._storage.embedding_model
 
     def _records(self, texts: Sequence[str]) -> list[Any]:
@@ -50,14 +51,14 @@ class MemoryService:
         return taken
 
     def _batch(self, texts: Sequence[str]) -> int:
-        answers = self._runner.run(self._storage.store_batch(self._records(texts)))
+        answers = self._loop.run_until_complete(self._storage.store_batch(self._records(texts)))
         refused = [message for stored, message in answers if not stored and "Duplicate" not in message]
         if refused:
             raise SystemExit(f"it refused {len(refused)} texts: {refused[0]}")
         return sum(stored for stored, _ in answers)
 
     def store(self, text: str) -> bool:
-        stored, _ = self._runner.run(self._storage.store(self._records([text])[0]))
+        stored, _ = self._loop.run_until_complete(self._storage.store(self._records([text])[0]))
         return bool(stored)
 
     def store_many(self, texts: Sequence[str]) -> int:
@@ -65,7 +66,7 @@ class MemoryService:
 
     def recall(self, text: str, mode: str) -> int:
         search = self._storage.retrieve_hybrid if mode == "hybrid" else self._storage.retrieve
-        return len(self._runner.run(search(text, n_results=10)))
+        return len(self._loop.run_until_complete(search(text, n_results=10)))
 
     def nearest(self, vectors: str) -> list[list[int]]:
         raise NotImplementedError
@@ -79,8 +80,8 @@ class MemoryService:
     def close(self) -> None:
         closing = self._storage.close()
         if asyncio.iscoroutine(closing):
-            self._runner.run(closing)
-        self._runner.close()
+            self._loop.run_until_complete(closing)
+        self._loop.close()
 
 
 def open_contestant(folder: Path, options: dict[str, Any]) -> MemoryService:

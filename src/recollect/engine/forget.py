@@ -10,7 +10,7 @@ from recollect.model.errors import InvalidInput, MemoryNotFound, Refused
 from recollect.model.link import Relation
 from recollect.model.memory import Memory, Status, Tier
 from recollect.model.query import Filter
-from recollect.ports.store import Change, Receipt, Revise
+from recollect.ports.store import Change, Mark, Receipt
 
 ANY_STATUS = tuple(Status)
 
@@ -31,7 +31,7 @@ async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool 
     memories = await _with_parts(engine, await _chosen(engine, ids, agent=agent, force=force), agent=agent)
     now = engine.clock()
     changes: list[Change] = [
-        Revise(replace(memory, status=Status.FORGOTTEN, previous_status=memory.status, updated=now))
+        Mark(memory.id, Status.FORGOTTEN, previous=memory.status, updated=now)
         for memory in memories
         if memory.status is not Status.FORGOTTEN
     ]
@@ -51,7 +51,7 @@ async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Me
         replace(memory, status=memory.previous_status or Status.ACTIVE, previous_status=None, updated=now)
         for memory in memories
     ]
-    await engine.store.apply([Revise(memory) for memory in back])
+    await engine.store.apply([Mark(memory.id, memory.status, previous=None, updated=now) for memory in back])
     return back
 
 

@@ -9,7 +9,7 @@ from recollect.engine.core import Policy
 from recollect.engine.text.sameness import replaces, same_statement
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Status, Tier
-from recollect.ports.store import Change, Connect, Revise
+from recollect.ports.store import Change, Connect, Mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,7 @@ def superseding(new: Memory, old_ones: Sequence[Memory]) -> list[Change]:
     """What retires the old ones in favour of `new`; both stay readable."""
     changes: list[Change] = []
     for old in old_ones:
-        retired = replace(old, status=Status.SUPERSEDED, previous_status=old.status, updated=new.updated)
-        changes.append(Revise(retired))
+        changes.append(Mark(old.id, Status.SUPERSEDED, previous=old.status, updated=new.updated))
         changes.append(Connect(Link(old.id, new.id, Relation.SUPERSEDED_BY, new.updated, automatic=True)))
     return changes
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -25,6 +26,7 @@ from recollect.ports.store import Capability
 
 LONGEST_QUERY = 8_000
 MOST_HITS = 200
+_WORDS = re.compile(r"\w+")
 MORE_THAN_ASKED = 3  # so that collapsing duplicates leaves enough
 
 
@@ -173,24 +175,39 @@ async def _hits(
 ) -> tuple[Hit, ...]:
     limit = question.limit or engine.policy.limit
     memories = await engine.store.get_many([one.id for one in ranked], viewer=agent)
-    distinct: list[tuple[Ranked, Memory]] = []
-    for one in ranked:
-        memory = memories.get(one.id)
-        if memory is not None and not any(_same(memory, other) for _, other in distinct):
-            distinct.append((one, memory))
-        if len(distinct) == limit:
-            break
+    distinct = _distinct([(one, memories[one.id]) for one in ranked if one.id in memories], limit)
     hits = _fitted(engine, distinct, budget=question.token_budget)
     return await _expanded(engine, question, hits, agent=agent)
 
 
+def _distinct(ranked: Sequence[tuple[Ranked, Memory]], limit: int) -> list[tuple[Ranked, Memory]]:
+    """The best of them, true near-duplicates only once."""
+    kept: list[tuple[Ranked, Memory]] = []
+    words: list[frozenset[str]] = []
+    for one, memory in ranked:
+        said = frozenset(_WORDS.findall(memory.content.casefold()))
+        if not any(
+            _nearly(said, others) and _same(memory, other)
+            for (_, other), others in zip(kept, words, strict=True)
+        ):
+            kept.append((one, memory))
+            words.append(said)
+        if len(kept) == limit:
+            break
+    return kept
+
+
+def _nearly(words: frozenset[str], others: frozenset[str]) -> bool:
+    """Cheap, so that the close look is for the few that need it."""
+    return 5 * len(words & others) >= 4 * max(len(words), len(others))
+
+
 def _same(one: Memory, other: Memory) -> bool:
-    """True near-duplicates only: the same words, or the same statement of nearly the same length."""
+    """The same words, or the same statement; what was said in a conversation stays as it was said."""
     if one.content_hash == other.content_hash:
         return True
-    if one.provenance.conversation is not None or abs(len(one.content) - len(other.content)) > 40:
-        return False
-    return one.kind is other.kind and same_statement(one.content, other.content)
+    told = one.provenance.conversation is not None or other.provenance.conversation is not None
+    return not told and one.kind is other.kind and same_statement(one.content, other.content)
 
 
 def _fitted(engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], *, budget: int | None) -> list[Hit]:

@@ -38,7 +38,8 @@ from recollect.engine.records import (
     version_line,
 )
 from recollect.engine.text.suspicion import suspicion
-from recollect.model.errors import InvalidInput, StoreFull, StoreReadOnly
+from recollect.model.access import sees
+from recollect.model.errors import InvalidInput, Refused, StoreFull, StoreReadOnly
 from recollect.model.lexemes import lexemes
 from recollect.model.link import Link
 from recollect.model.memory import Memory, Status, Version
@@ -124,10 +125,13 @@ async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None 
 
 
 async def import_lines(
-    engine: Engine, lines: Iterable[str], *, progress: Callable[[int], None] = lambda _: None
+    engine: Engine, lines: Iterable[str], *, agent: str, progress: Callable[[int], None] = lambda _: None
 ) -> Imported:
-    """Read an export; what is there already is passed over, so it can be run twice. Raises InvalidInput by line."""
-    intake = _Import(engine)
+    """Read an export; what is there already is passed over, so it can be run twice.
+
+    Raises InvalidInput by line, Refused for memories of an agent whom the caller doesn't see.
+    """
+    intake = _Import(engine, agent)
     batch: list[_Item] = []
     for item in _parsed(lines):
         batch.append(item)
@@ -193,9 +197,10 @@ def _check_head(document: Any) -> None:
 class _Import:
     """One import on its way; knows which memories it brought, since versions and links follow theirs."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, agent: str) -> None:
         self.done = Imported()
         self._engine = engine
+        self._agent = agent
         self._new: set[str] = set()
         self._orphans: list[Scope] = []
 
@@ -264,6 +269,11 @@ class _Import:
     def _checked(self, memory: Memory) -> Memory:
         """As intake would have it: a file may come from anywhere. What we exported passes unchanged."""
         engine = self._engine
+        if not sees(self._agent, memory.agent):
+            raise Refused(
+                f"The file has memories of the agent {memory.agent!r}, and you are {self._agent!r}.",
+                advice="Import it as that agent, or as system.",
+            )
         text = safe_text(engine, memory.content)
         part = memory.content_hash.startswith(PART_OF) and text == memory.content
         quarantined = memory.status is Status.ACTIVE and suspicion(text).score >= QUARANTINE_FROM

@@ -36,10 +36,11 @@ class Weights:
     kinship: float = 0.1  # share of each neighbour's meaning
     reach: int = 2  # turns each way, so that the same speaker's previous turn is among them
     period: float = 0.5  # of having happened when the question says; half, for dates may be words as well
-    shift: float = 2.0  # deviations of unrelated texts above their mean where meaning begins at the earliest,
+    shift: float = 1.0  # deviations of unrelated texts above their mean where meaning begins at the earliest
     ceiling: float = 5.0  # and at the latest, or a store all about one thing would never answer
-    spread: float = 1.5  # least spread of the cosines, in deviations of unrelated texts
+    spread: float = 1.1  # least spread of the cosines, in deviations of unrelated texts
     room: float = 1.5  # meaning that counts as much as all words: so many times what the best of chance has
+    meant: float = 0.85  # meaning that makes a record an answer whatever words it uses, in the same measure
 
 
 DEFAULT = Weights()
@@ -104,8 +105,21 @@ def fuse(
             found.cosines, usual=usual, records=found.embedded, unrelated=unrelated, weights=weights
         )
         meaning = meaning + weights.kinship * sum(_of_rows(meaning, rows) for _, rows in around)
-        room += weights.room * math.log(found.total + weights.strangers)
+        chance = math.log(found.total + weights.strangers)
+        room = _less_room(room + weights.room * chance, words, meaning, meant=weights.meant * chance)
     return Fused(words, meaning, score(words + meaning, room=room))
+
+
+def _less_room(room: float, words: Numbers, meaning: Numbers, *, meant: float) -> float:
+    """Where a record means what was asked, the words that it doesn't say are not held against it.
+
+    The room shrinks for all candidates alike, which keeps their order, until meaning alone gives its record the score
+    that it deserves; but only if that is above the floor, or a weak likeness would lift what merely shares a word.
+    """
+    best = int(meaning.argmax()) if len(meaning) else -1
+    if best < 0 or -math.expm1(-meaning[best] / meant) < FLOOR:
+        return room
+    return min(room, float(2.0 * meant * (words[best] + meaning[best]) / meaning[best]))
 
 
 def rarity(frequencies: Numbers, *, total: int, weights: Weights = DEFAULT) -> Numbers:

@@ -211,7 +211,7 @@ async def _import(call: Call, given: ImportInput) -> ImportResult:
 
     try:
         with Path(given.path).expanduser().open(encoding="utf-8") as lines:
-            done = await import_lines(call.engine, lines, progress=told)
+            done = await import_lines(call.engine, lines, agent=call.agent, progress=told)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{given.path} can't be read: {error}.", advice="Check the path.") from error
     return ImportResult(

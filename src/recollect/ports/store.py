@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from recollect.model.job import Job, JobState
 from recollect.model.link import Link, Relation
-from recollect.model.memory import Memory, Version
+from recollect.model.memory import Memory, Status, Version
 from recollect.model.query import Candidates, Filter, Neighbour, Order, Search, Vector
 from recollect.model.scope import Scope
 
@@ -50,6 +50,16 @@ class Revise:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Change a memory's status and nothing else, so that no other caller's change is undone."""
+
+    memory_id: str
+    status: Status
+    previous: Status | None
+    updated: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Connect:
     """Add a link, or replace the one of the same ends and relation."""
 
@@ -79,7 +89,7 @@ class Enqueue:
     job: Job
 
 
-Change = Put | Revise | Connect | Disconnect | Keep | Enqueue
+Change = Put | Revise | Mark | Connect | Disconnect | Keep | Enqueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +128,8 @@ class Records(Protocol):
     async def apply(self, changes: Sequence[Change]) -> None:
         """All or nothing; durable when it returns.
 
-        Raises Conflict when a Put's content hash is that of another active record of the same scope and agent,
-        MemoryNotFound when a Revise, Keep or Connect names a record that isn't there, ScopeNotFound when a Put's
+        Raises Conflict when a Put's (or a Mark's) content hash is that of another active record of the same scope and agent,
+        MemoryNotFound when a Revise, Mark, Keep or Connect names a record that isn't there, ScopeNotFound when a Put's
         scope doesn't exist, StoreFull, StoreBusy, StoreReadOnly.
         """
 

@@ -10,7 +10,7 @@ import pytest
 from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
 from recollect.model.memory import Kind, Memory, Provenance, Status, Tier
 from recollect.model.query import Filter, Order
-from recollect.ports.store import Change, Connect, Enqueue, Keep, Put, Revise, Store
+from recollect.ports.store import Change, Connect, Enqueue, Keep, Mark, Put, Revise, Store
 from recollect.testing.builders import MODEL, START, Builder, unit
 
 
@@ -183,6 +183,31 @@ class RecordsContract:
         )
         found = await store.by_gist(["g1", "g2", ""], scope="Global", agent="default")
         assert {gist: ids(found[gist]) for gist in found} == {"g1": [first.id, second.id]}
+
+    async def test_a_mark_changes_the_status_and_nothing_else(
+        self, store: Store, other: Store, build: Builder
+    ) -> None:
+        [memory] = await stored(store, build.put("one"))
+        amended = replace(memory, topic="amended elsewhere", tags=("kept",))
+        await other.apply([Revise(amended)])
+        later = START + timedelta(days=1)
+        await store.apply([Mark(memory.id, Status.FORGOTTEN, previous=Status.ACTIVE, updated=later)])
+        expected = replace(amended, status=Status.FORGOTTEN, previous_status=Status.ACTIVE, updated=later)
+        assert await store.get(memory.id, viewer="default") == expected
+        with pytest.raises(MemoryNotFound):
+            await store.apply([Mark("gone", Status.ACTIVE, previous=None, updated=later)])
+
+    async def test_a_mark_does_not_revive_what_another_record_says(
+        self, store: Store, build: Builder
+    ) -> None:
+        hidden = build.put("one")
+        await store.apply([hidden])
+        await store.apply([Mark(hidden.memory.id, Status.FORGOTTEN, previous=None, updated=START)])
+        twin = build.put("one")
+        await store.apply([twin])
+        assert twin.memory.content_hash == hidden.memory.content_hash
+        with pytest.raises(Conflict):
+            await store.apply([Mark(hidden.memory.id, Status.ACTIVE, previous=None, updated=START)])
 
     async def test_touch_counts_uses(self, store: Store, build: Builder) -> None:
         first, second = await stored(store, build.put(), build.put())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,47 @@ _SENTENCES = (
     "Error 0x80070005: access is denied to /var/lib/data/index.bin",
     "He has been learning the violin since he was seven years old.",
     "Rain is expected over the weekend, with strong winds along the coast.",
+)
+# Questions, and statements that answer none of them.
+_QUESTIONS = (
+    "Which editor does the team use?",
+    "When is the rent due?",
+    "How do I restart the queue worker?",
+    "Who designed the poster for the festival?",
+    "What did the doctor say about the knee?",
+    "Where is the spare key kept?",
+    "Why was the order cancelled?",
+    "How long does the battery last?",
+    "Which port does the proxy listen on?",
+    "What is the name of the new colleague?",
+    "When did the lease begin?",
+    "How many eggs are in the cake?",
+)
+_STATEMENTS = (
+    "The meeting was moved to Thursday at three.",
+    "She adopted a grey cat from the shelter last spring.",
+    "The build fails because the certificate has expired.",
+    "Rain is expected over the weekend, with strong winds along the coast.",
+    "He has been learning the violin since he was seven years old.",
+    "We decided to keep the old database and drop the cache.",
+    "I am allergic to peanuts, and so is my brother.",
+    "The museum shows Roman coins found under the bridge.",
+    "Interest rates rose by half a percent in June.",
+    "Whales sleep with one half of their brain at a time.",
+    "Add two spoons of sugar and stir until the butter melts.",
+    "The striker was sold to another club for ten million.",
+    "Our flight to Lisbon leaves from the second terminal.",
+    "The professor published a paper on medieval trade routes.",
+    "Paint the fence before the first frost.",
+    "The new phone charges twice as fast as the last one.",
+    "My grandmother keeps bees behind the orchard.",
+    "The court dismissed the appeal on Monday.",
+    "Turn left at the church and follow the river.",
+    "The novel is told from the view of a lighthouse keeper.",
+    "Vaccines for travellers are given on the third floor.",
+    "Their first album was recorded in a single night.",
+    "The printer is out of paper again.",
+    "Wolves returned to the valley after a hundred years.",
 )
 
 
@@ -98,10 +140,13 @@ def convert(folder: Path, target: Path, *, precision: str, traits: Traits) -> Pa
 
 
 def spread_of(folder: Path, path: Path, *, traits: Traits) -> Cosines:
-    """How alike this model finds texts that have nothing to do with each other."""
-    vectors = _vectors(folder / "tokenizer.json", path.read_bytes(), limit=traits.limit)
-    pairs = (vectors @ vectors.T)[np.triu_indices(len(vectors), k=1)]
-    return Cosines(float(pairs.mean()), float(pairs.std()))
+    """How alike this model finds questions and texts that have nothing to do with them."""
+    tokenizer, model = folder / "tokenizer.json", path.read_bytes()
+    questions = [traits.query_prefix + text for text in _QUESTIONS]
+    statements = [traits.text_prefix + text for text in _STATEMENTS]
+    vectors = _vectors(tokenizer, model, [*questions, *statements], limit=traits.limit)
+    cosines = vectors[: len(questions)] @ vectors[len(questions) :].T
+    return Cosines(float(cosines.mean()), float(cosines.std()))
 
 
 def mean_cosine(left: Matrix, right: Matrix) -> float:
@@ -155,9 +200,9 @@ def _save_exported(exact: Any, path: Path, *, precision: str) -> None:
     quantize_dynamic(exact, path, per_channel=True, reduce_range=True, weight_type=QuantType.QInt8)
 
 
-def _vectors(tokenizer: Path, model: bytes, *, limit: int) -> Matrix:
+def _vectors(tokenizer: Path, model: bytes, texts: Sequence[str], *, limit: int) -> Matrix:
     encoder = TextEncoder(tokenizer.read_text(encoding="utf-8"), limit=limit)
-    encoded = [encoder.encode(text)[0] for text in _SENTENCES]
+    encoded = [encoder.encode(text)[0] for text in texts]
     session = open_session(model, threads=0, spinning=False)
     names = {entry.name for entry in session.get_inputs()}
     inputs = padded_inputs(encoded, names=names, pad=encoder.pad)
@@ -165,7 +210,7 @@ def _vectors(tokenizer: Path, model: bytes, *, limit: int) -> Matrix:
 
 
 def _check_quality(tokenizer: Path, path: Path, *, exact: bytes, limit: int) -> None:
-    vectors = [_vectors(tokenizer, model, limit=limit) for model in (exact, path.read_bytes())]
+    vectors = [_vectors(tokenizer, model, _SENTENCES, limit=limit) for model in (exact, path.read_bytes())]
     likeness = mean_cosine(vectors[0], vectors[1])
     if not likeness >= LEAST_COSINE:
         raise ModelPullFailed(

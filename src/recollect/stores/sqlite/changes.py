@@ -9,7 +9,7 @@ from typing import Any
 
 from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
 from recollect.model.memory import Memory, Version
-from recollect.ports.store import Change, Connect, Disconnect, Enqueue, Keep, Put, Revise
+from recollect.ports.store import Change, Connect, Disconnect, Enqueue, Keep, Mark, Put, Revise
 from recollect.stores.codes import encode
 from recollect.stores.sqlite.filters import as_list
 from recollect.stores.sqlite.jobs import enqueue
@@ -44,6 +44,9 @@ SET_CODE = "INSERT OR REPLACE INTO vector_code (row, model, code) VALUES (?, ?, 
 # Take the vector off a row.
 DROP_VECTOR = "DELETE FROM vector WHERE row = ?"
 DROP_CODE = "DELETE FROM vector_code WHERE row = ?"
+
+# Change the status alone.
+MARK = "UPDATE memory SET status = ?, previous_status = ?, updated = ?, revision = ? WHERE id = ?"
 
 # Add a link, or replace the one of the same ends and relation.
 CONNECT = """
@@ -104,6 +107,8 @@ class _Writing:
             self._put({put.memory.id: put for put in run})
         elif kind is Revise:
             self._revise({revise.memory.id: revise.memory for revise in run})
+        elif kind is Mark:
+            self._mark({mark.memory_id: mark for mark in run})
         elif kind is Connect:
             self._connect([connect.link for connect in run])
         elif kind is Disconnect:
@@ -150,6 +155,20 @@ class _Writing:
         self._write(REVISE, values, list(memories.values()))
         self._connection.executemany(UNTAG, [(row,) for row in rows.values()])
         self._tag((rows[memory.id], memory.tags) for memory in memories.values())
+
+    def _mark(self, marks: dict[str, Mark]) -> None:
+        revision = self._next_revision()
+        self._existing(marks)
+        for mark in marks.values():
+            previous = None if mark.previous is None else mark.previous.value
+            values = (mark.status.value, previous, to_micros(mark.updated), revision, mark.memory_id)
+            try:
+                self._connection.execute(MARK, values)
+            except sqlite3.IntegrityError as error:
+                raise Conflict(
+                    f"Another memory says the same as {mark.memory_id} now.",
+                    advice="Amend or forget that one first.",
+                ) from error
 
     def _write(self, statement: str, values: list[tuple[Any, ...]], memories: list[Memory]) -> None:
         try:
