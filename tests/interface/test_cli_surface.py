@@ -208,6 +208,28 @@ def test_as_processes(environment: dict[str, str]) -> None:
     assert recollect(environment, "show", "zzz").returncode == 3
 
 
+def test_an_interrupt_ends_a_call_that_waits_for_stdin(environment: dict[str, str]) -> None:
+    script = (
+        "import _thread, sys, threading\n"
+        "from recollect.__main__ import AppLauncher\n"
+        "from recollect.interfaces.cli.main import run\n"
+        "class Patient:\n"
+        "    def __iter__(self):\n"
+        "        _thread.interrupt_main()\n"
+        "        while True: threading.Event().wait(0.01)\n"
+        "class Input:\n"
+        "    buffer = Patient()\n"
+        "sys.stdin = Input()\n"
+        "sys.exit(run(['remember', '--batch'], AppLauncher()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, check=False, timeout=120
+    )
+    assert done.returncode == 130
+    assert b"Interrupted" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
 def test_a_reader_that_leaves_early_is_no_failure(environment: dict[str, str]) -> None:
     lines = "\n".join(json.dumps(f"Crate {number} holds item {number * 3}") for number in range(400)).encode()
     assert recollect(environment, "remember", "--batch", stdin=lines).returncode == 0

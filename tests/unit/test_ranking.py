@@ -124,7 +124,7 @@ class TestMeaning:
     @given(st.integers(1, 100_000))
     def test_records_all_about_one_thing_are_found(self, records: int) -> None:
         found = candidates(
-            [[0, 0]], cosines=[0.65], frequencies=[0, 0], total=records, usual=Cosines(0.5, 0.05)
+            [[0, 0]], cosines=[0.7], frequencies=[0, 0], total=records, usual=Cosines(0.5, 0.05)
         )
         assert scores(found)[0] > FLOOR
 

@@ -206,9 +206,9 @@ class _Import:
 
     async def take(self, batch: Sequence[_Item]) -> None:
         """A batch in one transaction."""
-        made = await self._scopes([item for item in batch if isinstance(item, Scope)])
         memories = [item for item in batch if isinstance(item, Memory)]
         fresh, redacted = await self._fresh(memories)
+        made = await self._scopes([item for item in batch if isinstance(item, Scope)])
         self._new.update(memory.id for memory in fresh)
         versions = [item for item in batch if isinstance(item, Version) and item.memory_id in self._new]
         links = await self._drawable([item for item in batch if isinstance(item, Link)])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+import signal
+import threading
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,7 +51,8 @@ class Session:
         """The one event loop of the process."""
         import asyncio  # a third of the time that --help takes
 
-        return asyncio.run(work)
+        with _interrupted_at_once():
+            return asyncio.run(work)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,23 @@ class Desk:
         if moment is None:
             raise UnknownTime(f"{phrase!r} has no {'end' if end else 'beginning'}.", advice="Name a date.")
         return moment
+
+
+@contextmanager
+def _interrupted_at_once() -> Iterator[None]:
+    """asyncio's own handler waits for the loop's next turn, which never comes while stdin is read."""
+
+    def interrupt(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def build(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Input:
