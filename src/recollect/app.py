@@ -27,7 +27,6 @@ from recollect.providers.embedding.hashing import HashingEmbedder
 from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.shelf import LocalShelf
 from recollect.settings import LoadedSettings, Settings, load_settings
-from recollect.stores.sqlite.salvage import diagnose, salvage
 from recollect.stores.sqlite.store import SqliteStore
 
 I = TypeVar("I", bound=Input)  # noqa: E741
@@ -77,11 +76,15 @@ async def open_app(loaded: LoadedSettings | None = None) -> AsyncIterator[App]:
 
 async def diagnose_store(loaded: LoadedSettings) -> list[Finding]:
     """What can be said of a database that can't be opened."""
+    from recollect.stores.sqlite.salvage import diagnose
+
     return await asyncio.to_thread(diagnose, loaded.settings.database)
 
 
 async def salvage_store(loaded: LoadedSettings) -> list[str]:
     """Put what can be read of a damaged database in its place; the damaged file is kept aside. Says what it did."""
+    from recollect.stores.sqlite.salvage import salvage
+
     path = loaded.settings.database
     stamp = f"{utc_now():%Y%m%dT%H%M%SZ}"
     target, aside = path.with_suffix(f".salvaged-{stamp}"), path.with_suffix(f".damaged-{stamp}")

@@ -24,13 +24,13 @@ class Effect(StrEnum):
 class Input(BaseModel):
     """Base of every operation's input: unknown fields are errors, so that typing mistakes are told."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class Output(BaseModel):
     """Base of every operation's answer."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
 
 def no_progress(_step: str, _done: int, _total: int | None) -> None:

@@ -63,12 +63,12 @@ async def remember_lines(desk: Desk, path: str | None, *, defaults: Mapping[str,
 async def _take(
     desk: Desk, chunk: Iterable[tuple[int, bytes]], *, tally: Tally, defaults: Mapping[str, Any]
 ) -> None:
-    from recollect.operations import CATALOGUE
+    from recollect.operations.index import operation
 
     items: dict[int, Input] = {}
     for number, line in chunk:
         try:
-            items[number] = build(CATALOGUE["remember"], {"dialect": "cli", **defaults, **_fields(line)})
+            items[number] = build(operation("remember"), {"dialect": "cli", **defaults, **_fields(line)})
         except InvalidInput as error:
             tally.failed(number, error)
     try:

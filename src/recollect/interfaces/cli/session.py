@@ -83,9 +83,9 @@ class Desk:
 
     async def run(self, name: str, /, **given: Any) -> Any:
         """An operation of the catalogue, by its name; what wasn't given keeps the operation's default."""
-        from recollect.operations import CATALOGUE
+        from recollect.operations.index import operation as find
 
-        operation = CATALOGUE[name]
+        operation = find(name)
         with self.console.progress() as told:
             return await self.running.run(operation, build(operation, given), progress=told)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from recollect.model.errors import ModelBroken, ModelMissing, ModelPullFailed
 from recollect.ports.models import ModelCard, Progress
 from recollect.providers.embedding.installed import InstalledModel, installed_models, remove, verify
-from recollect.providers.embedding.pull import pull
 from recollect.providers.embedding.registry import DEFAULT_HUB, KNOWN, KnownModel, known_model
 
 
@@ -58,6 +57,8 @@ class LocalShelf:
         return []
 
     def _pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
+        from recollect.providers.embedding.pull import pull  # brings clients that no other command needs
+
         return _card(
             pull(name, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress)
         )

@@ -1,0 +1,52 @@
+"""THE catalogue by name. An operation's module is imported when it is first asked for: a start is quick, or it is nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from recollect.operations.catalogue import Operation
+
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "writing": ("remember", "remember_many", "amend", "forget", "unforget", "link", "unlink"),
+    "reading": ("recall", "show", "list", "tags", "timeline"),
+    "keeping": (
+        "list_scopes",
+        "show_scope",
+        "create_scope",
+        "change_scope",
+        "rename_scope",
+        "delete_scope",
+        "export",
+        "import",
+    ),
+    "upkeep": (
+        "status",
+        "doctor",
+        "list_jobs",
+        "run_jobs",
+        "retry_job",
+        "cancel_job",
+        "list_models",
+        "pull_model",
+        "remove_model",
+        "embed_missing",
+    ),
+}
+
+
+def names() -> list[str]:
+    """Every operation's."""
+    return [name for members in MODULES.values() for name in members]
+
+
+def operation(name: str) -> Operation[Any, Any]:
+    """The operation of that name. Raises KeyError."""
+    for module, members in MODULES.items():
+        if name in members:
+            found: Operation[Any, Any] = getattr(
+                import_module(f"recollect.operations.{module}"), name.upper()
+            )
+            return found
+    raise KeyError(name)
