@@ -40,6 +40,10 @@ class App:
     engine: Engine
     loaded: LoadedSettings
 
+    def warm(self) -> None:
+        """Say that meaning will be needed: the model loads while the caller gets ready."""
+        self.engine.meaning.warm()
+
     async def run(
         self,
         operation: Operation[I, O],

@@ -10,6 +10,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -175,6 +176,7 @@ def parsed_value(key: str, raw: str) -> Any:
     return _checked(key, raw, source="the command line")
 
 
+@cache
 def _declared() -> dict[str, tuple[str, Any]]:
     declared: dict[str, tuple[str, Any]] = {}
     for outer in fields(Settings):
@@ -187,6 +189,7 @@ def _declared() -> dict[str, tuple[str, Any]]:
     return declared
 
 
+@cache
 def _type_of(key: str) -> Any:
     section, spec = _declared()[key]
     owner = type(getattr(_BLANK, section)) if section else Settings

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from recollect.model.errors import ModelError
 from recollect.model.ranking import Cosines
@@ -15,6 +17,7 @@ class Meaning:
     def __init__(self, embedder: Embedder | None, *, reason: str = "") -> None:
         self._embedder = embedder
         self._reason = reason
+        self._warming: asyncio.Task[None] | None = None
 
     @property
     def model(self) -> str | None:
@@ -40,6 +43,16 @@ class Meaning:
         """The cosine on a scale that means the same for every model: 0 unrelated, 1 the same."""
         unrelated = self.unrelated.mean
         return max(0.0, (cosine - unrelated) / (1.0 - unrelated))
+
+    def warm(self) -> None:
+        """Begin to load the model, in the background; what goes wrong is told by the first use."""
+        if self._embedder is not None and self._warming is None:
+            self._warming = asyncio.create_task(self._load(self._embedder))
+
+    @staticmethod
+    async def _load(embedder: Embedder) -> None:
+        with suppress(ModelError):
+            await asyncio.to_thread(embedder.load)
 
     async def embed(self, texts: Sequence[str]) -> Matrix | None:
         """A row a text, or None with `reason` set."""

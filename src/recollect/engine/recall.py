@@ -10,10 +10,9 @@ from datetime import datetime
 from recollect.engine.checks import checked_moment
 from recollect.engine.core import Engine
 from recollect.engine.ranked import Ranked, rank
-from recollect.engine.scopes import reach
+from recollect.engine.reach import reach
 from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked, shortened
 from recollect.engine.text.clean import clean
-from recollect.engine.text.sameness import same_statement
 from recollect.engine.timeframe import Timeframe, find_timeframe
 from recollect.engine.timeline import timeframe_of
 from recollect.model.errors import InvalidInput
@@ -207,7 +206,11 @@ def _same(one: Memory, other: Memory) -> bool:
     if one.content_hash == other.content_hash:
         return True
     told = one.provenance.conversation is not None or other.provenance.conversation is not None
-    return not told and one.kind is other.kind and same_statement(one.content, other.content)
+    if told or one.kind is not other.kind:
+        return False
+    from recollect.engine.text.sameness import same_statement  # its word lists are for the rare close look
+
+    return same_statement(one.content, other.content)
 
 
 def _fitted(engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], *, budget: int | None) -> list[Hit]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recollect.engine.core import Engine
+from recollect.engine.reach import find_scope
 from recollect.engine.transfer import export_to
 from recollect.model.errors import Conflict, Refused, ScopeNotFound
 from recollect.model.memory import Status
@@ -36,24 +37,6 @@ class DroppedScope:
     export: Path | None
     memories: int
     receipt: Receipt | None
-
-
-async def reach(engine: Engine, name: str | None) -> tuple[str, ...]:
-    """The scopes that a call in `name` sees. Raises ScopeNotFound."""
-    scopes = await engine.store.scopes()
-    wanted = name or engine.policy.scope
-    if all(scope.name != wanted for scope in scopes):
-        raise ScopeNotFound(wanted)
-    active = {scope.name for scope in scopes if scope.active}
-    return tuple(name for name in lineage(wanted, scopes) if name in active or name == wanted)
-
-
-async def find_scope(engine: Engine, name: str) -> Scope:
-    """Raises ScopeNotFound."""
-    for scope in await engine.store.scopes():
-        if scope.name == name:
-            return scope
-    raise ScopeNotFound(name)
 
 
 async def create_scope(

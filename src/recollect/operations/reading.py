@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field
 
+from recollect.engine.reach import reach
 from recollect.engine.recall import Hit, Question, recall
-from recollect.engine.scopes import reach
 from recollect.engine.timeframe import Timeframe, describe
 from recollect.engine.timeline import timeframe_of, timeline
 from recollect.model.link import DEFAULT_FOLLOWED, Relation

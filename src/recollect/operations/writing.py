@@ -12,7 +12,7 @@ from recollect.engine.draft import Draft, Outcome, Remembered
 from recollect.engine.forget import erase, forget, unforget
 from recollect.engine.intake import remember, remember_many
 from recollect.engine.links import connect, disconnect
-from recollect.engine.scopes import find_scope
+from recollect.engine.reach import find_scope
 from recollect.model.errors import InvalidInput, RecollectError
 from recollect.model.link import Relation
 from recollect.model.memory import Kind, Provenance, Status, Tier

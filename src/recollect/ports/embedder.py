@@ -28,6 +28,9 @@ class Embedder(Protocol):
     def unrelated(self) -> Cosines:
         """How alike two unrelated texts look to this model. May load it; raises ModelMissing, ModelBroken."""
 
+    def load(self) -> None:
+        """Make ready what the first text would; blocks. Raises ModelMissing, ModelBroken."""
+
     async def embed(self, texts: Sequence[str]) -> Matrix:
         """One unit row a text, in order. Long texts count whole, not only their beginning.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from recollect.stores.sketch import Slots
+from recollect.stores.sketch import Slots, distinct
 
 Keys = npt.NDArray[np.int64]
 
@@ -60,7 +60,7 @@ class Adjacency:
         """The slots up to two places before or after these keys; may repeat."""
         placed = keys[keys >= 0]
         steps = [step for step in range(-_REACH, _REACH + 1) if step]
-        wanted = np.unique(np.add.outer(steps, placed))
+        wanted = distinct(np.add.outer(steps, placed))
         first = np.searchsorted(self._sorted, wanted, side="left")
         last = np.searchsorted(self._sorted, wanted, side="right")
         found = [np.empty(0, np.int64)]

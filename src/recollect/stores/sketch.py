@@ -11,6 +11,16 @@ import numpy.typing as npt
 from recollect.model.query import Vector
 
 Slots = npt.NDArray[np.int64]
+
+
+def distinct(numbers: Slots) -> Slots:
+    """Sorted, each once. numpy's own brings masked arrays along, which cost a start 40 ms."""
+    ordered = np.sort(numbers, axis=None)
+    first = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
 _BLOCK = 65_536  # records at a time: what fits the processor's cache
 _FAR = np.iinfo(np.uint16).max
 

@@ -22,6 +22,9 @@ class Running(Protocol):
     def loaded(self) -> LoadedSettings:
         """The settings that it was opened with."""
 
+    def warm(self) -> None:
+        """Say that meaning will be needed."""
+
     async def run(self, operation: Operation[I, O], given: I, *, progress: Told) -> O:
         """One operation. Raises RecollectError."""
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LONGEST_QUOTE = 60
+NEED_MEANING = frozenset({"recall", "remember", "remember_many"})
 
 
 @dataclass
@@ -83,6 +84,8 @@ class Desk:
 
     async def run(self, name: str, /, **given: Any) -> Any:
         """An operation of the catalogue, by its name; what wasn't given keeps the operation's default."""
+        if name in NEED_MEANING:
+            self.running.warm()
         from recollect.operations.index import operation as find
 
         operation = find(name)

@@ -34,6 +34,9 @@ class CachedEmbedder:
     def unrelated(self) -> Cosines:
         return self._inner.unrelated
 
+    def load(self) -> None:
+        self._inner.load()
+
     async def embed(self, texts: Sequence[str]) -> Matrix:
         keys = [_key("text", text) for text in texts]
         rows = self._held(keys)

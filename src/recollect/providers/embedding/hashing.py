@@ -37,6 +37,9 @@ class HashingEmbedder:
     def unrelated(self) -> Cosines:
         return UNRELATED
 
+    def load(self) -> None:
+        return
+
     async def embed(self, texts: Sequence[str]) -> Matrix:
         return self.embed_now(texts)
 

@@ -14,7 +14,7 @@ from recollect.model.memory import Memory
 from recollect.model.query import Candidates, Filter, Neighbour, Numbers, Search, Vector
 from recollect.stores.lexical import best_by_text, occurrences
 from recollect.stores.resident import decode, exact_cosines
-from recollect.stores.sketch import Slots
+from recollect.stores.sketch import Slots, distinct
 from recollect.stores.sqlite.changes import next_revision, set_vectors
 from recollect.stores.sqlite.connection import Part
 from recollect.stores.sqlite.filters import as_list
@@ -128,7 +128,7 @@ def nearest(
     """While the index follows the connection; see Index.nearest."""
     resident = live.resident
     found = resident.nearest_each(vectors, live.reach(connection, where), _with_margin(limit))
-    rows = resident.rows(np.unique(np.concatenate([np.empty(0, np.int64), *(one.slots for one in found)])))
+    rows = resident.rows(distinct(np.concatenate([np.empty(0, np.int64), *(one.slots for one in found)])))
     exact = dict(connection.execute(EXACT, (_as_numbers(rows), resident.model)))
     ids = dict(connection.execute(IDS, (_as_numbers(rows),)))
     answers = []
@@ -169,14 +169,15 @@ class _Searching:
         cosines = np.full(len(slots), np.nan)
         if search.vector is not None and search.model is not None:
             near = resident.nearest(search.vector, self._reach, _with_margin(search.pool))
-            slots = np.union1d(near.slots, text.best)
+            slots = distinct(np.concatenate([near.slots, text.best]))
             cosines = self._cosines(slots)
             dense = near.slots[np.argsort(-cosines[np.searchsorted(slots, near.slots)], kind="stable")]
             kept = np.isin(slots, np.concatenate([text.best, dense[: search.pool]]))
             slots, cosines = slots[kept], cosines[kept]
             best = np.concatenate([best, dense[:leading]])
         if search.neighbours:
-            beside = np.setdiff1d(resident.beside(best, self._reach), slots)
+            beside = distinct(resident.beside(best, self._reach))
+            beside = beside[~np.isin(beside, slots)]
             more = np.full(len(beside), np.nan) if near is None else self._cosines(beside)
             slots, cosines = np.concatenate([slots, beside]), np.concatenate([cosines, more])
         return Candidates(
