@@ -18,7 +18,7 @@ from recollect.model.scope import Scope
 from recollect.ports.embedder import Matrix
 from recollect.ports.store import Change, Connect, Enqueue, Put
 
-BATCH = 128
+BATCH = 64
 RELATED_AT_ONCE = 8  # more drafts than this are related by a job, so that bulk runs at the embedder's speed
 
 
@@ -42,19 +42,22 @@ async def remember(engine: Engine, draft: Draft) -> Remembered:
 async def remember_many(engine: Engine, drafts: Sequence[Draft]) -> list[Remembered]:
     """One answer a draft, in order; a draft that can't be stored has its error in its answer.
 
-    While one batch is being embedded, the batch before it is written and its successor prepared.
+    While one batch is being embedded, the one before it is written and the one after it prepared.
     """
     intake = _Intake(engine, {scope.name: scope for scope in await engine.store.scopes()}, len(drafts))
     numbered = list(enumerate(drafts))
+    batches = [numbered[start : start + BATCH] for start in range(0, len(numbered), BATCH)]
+    admitted = await intake.admit(batches[0]) if batches else []
     waiting: tuple[list[_Admitted], Matrix | None] | None = None
-    for start in range(0, len(numbered), BATCH):
-        admitted = await intake.admit(numbered[start : start + BATCH])
+    for following in [*batches[1:], []]:
         texts = [part.memory.content for item in admitted for part in item.parts]
         embedding = asyncio.create_task(engine.meaning.embed(texts))
-        await asyncio.sleep(0)  # the embedding begins before this thread turns to the writing
+        await asyncio.sleep(0)  # the embedding begins before this thread turns to other work
         if waiting is not None:
             await intake.write(*waiting)
+        prepared = await intake.admit(following)
         waiting = (admitted, await embedding)
+        admitted = prepared
     if waiting is not None:
         await intake.write(*waiting)
     return [intake.answers[number] for number in range(len(drafts))]

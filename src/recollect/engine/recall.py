@@ -9,7 +9,7 @@ from datetime import datetime
 
 from recollect.engine.checks import checked_moment
 from recollect.engine.core import Engine
-from recollect.engine.ranked import Ranked, rank
+from recollect.engine.ranked import Ranked, Ranking
 from recollect.engine.reach import reach
 from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked, shortened
 from recollect.engine.text.clean import clean
@@ -26,6 +26,7 @@ from recollect.ports.store import Capability
 LONGEST_QUERY = 8_000
 MOST_HITS = 200
 _WORDS = re.compile(r"\w+")
+SPARE = 4  # read beyond the limit, for duplicates
 MORE_THAN_ASKED = 3  # so that collapsing duplicates leaves enough
 
 
@@ -107,16 +108,9 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
         preferred = find_timeframe(
             text, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
         )
-    ranked = rank(
-        engine,
-        found,
-        text=" ".join([text, *question.keywords]),
-        lexemes=lexemes,
-        preferred=preferred,
-        floor=question.floor,
-        most=(question.limit or engine.policy.limit) * MORE_THAN_ASKED,
-    )
-    hits = await _hits(engine, question, ranked, agent=agent)
+    asked = " ".join([text, *question.keywords])
+    ranking = Ranking(engine, found, text=asked, lexemes=lexemes, preferred=preferred)
+    hits = await _hits(engine, question, ranking, agent=agent) if found.ids else ()
     if question.count_use:
         engine.uses.note([hit.memory.id for hit in hits])
         if engine.uses.due:
@@ -169,13 +163,16 @@ async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Fi
     return where, timeframe
 
 
-async def _hits(
-    engine: Engine, question: Question, ranked: Sequence[Ranked], *, agent: str
-) -> tuple[Hit, ...]:
+async def _hits(engine: Engine, question: Question, ranking: Ranking, *, agent: str) -> tuple[Hit, ...]:
     limit = question.limit or engine.policy.limit
-    memories = await engine.store.get_many([one.id for one in ranked], viewer=agent)
-    distinct = _distinct([(one, memories[one.id]) for one in ranked if one.id in memories], limit)
-    hits = _fitted(engine, distinct, budget=question.token_budget)
+    ranked = ranking.best(floor=question.floor, most=limit * MORE_THAN_ASKED)
+    distinct: list[tuple[Ranked, Memory]] = []
+    while ranked and len(distinct) < limit:
+        wanted, ranked = ranked[: limit + SPARE], ranked[limit + SPARE :]
+        memories = await engine.store.get_many([one.id for one in wanted], viewer=agent)
+        found = [(one, memories[one.id]) for one in wanted if one.id in memories]
+        distinct = _distinct([*distinct, *found], limit)
+    hits = _fitted(engine, distinct, ranking, budget=question.token_budget)
     return await _expanded(engine, question, hits, agent=agent)
 
 
@@ -185,10 +182,8 @@ def _distinct(ranked: Sequence[tuple[Ranked, Memory]], limit: int) -> list[tuple
     words: list[frozenset[str]] = []
     for one, memory in ranked:
         said = frozenset(_WORDS.findall(memory.content.casefold()))
-        if not any(
-            _nearly(said, others) and _same(memory, other)
-            for (_, other), others in zip(kept, words, strict=True)
-        ):
+        near = [other for (_, other), others in zip(kept, words, strict=True) if _nearly(said, others)]
+        if not any(_same(memory, other) for other in near):
             kept.append((one, memory))
             words.append(said)
         if len(kept) == limit:
@@ -213,7 +208,9 @@ def _same(one: Memory, other: Memory) -> bool:
     return same_statement(one.content, other.content)
 
 
-def _fitted(engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], *, budget: int | None) -> list[Hit]:
+def _fitted(
+    engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], ranking: Ranking, *, budget: int | None
+) -> list[Hit]:
     """Bounded in size whatever was stored, and within the token budget to the token."""
     room = engine.policy.longest_answer
     tokens_left = budget
@@ -229,7 +226,7 @@ def _fitted(engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], *, budget: 
         if not content:
             continue
         truncated = content != memory.content
-        hits.append(Hit(memory, one.score, one.why, content, truncated, tokens))
+        hits.append(Hit(memory, one.score, ranking.why(one.row), content, truncated, tokens))
         room -= len(content)
         if tokens_left is not None:
             tokens_left -= tokens

@@ -193,6 +193,8 @@ def boosted(scores: Numbers, boosts: Numbers) -> Numbers:
 
 def neighbours(conversations: Sequence[str | None], positions: Rows, *, reach: int) -> list[tuple[int, Rows]]:
     """For each step (-1: the turn before, 1: the one after, ...) the row of each row's neighbour, -1 for none."""
+    if all(conversation is None for conversation in conversations):
+        return []
     codes: dict[str | None, int] = {None: 0}
     of = np.array([codes.setdefault(one, len(codes)) for one in conversations], dtype=np.int64)
     places = of * _FAR + positions

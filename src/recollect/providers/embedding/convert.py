@@ -203,7 +203,7 @@ def _save_exported(exact: Any, path: Path, *, precision: str) -> None:
 def _vectors(tokenizer: Path, model: bytes, texts: Sequence[str], *, limit: int) -> Matrix:
     encoder = TextEncoder(tokenizer.read_text(encoding="utf-8"), limit=limit)
     encoded = [encoder.encode(text)[0] for text in texts]
-    session = open_session(model, threads=0, spinning=False)
+    session = open_session(model)
     names = {entry.name for entry in session.get_inputs()}
     inputs = padded_inputs(encoded, names=names, pad=encoder.pad)
     return np.asarray(session.run(None, inputs)[0], dtype=np.float32)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,7 @@ from recollect.providers.embedding.installed import (
     read_manifest,
     sha256_of,
 )
-from recollect.providers.embedding.runtime import open_session, session_errors
+from recollect.providers.embedding.runtime import open_session, session_errors, workers
 from recollect.providers.embedding.windows import combine
 
 # Larger batches fall out of the processor's cache and only cost memory.
@@ -48,14 +50,12 @@ class OnnxEmbedder:
         *,
         precision: str = "int8",
         threads: int = 0,
-        spinning: bool = False,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
     ) -> None:
         self._models_dir = models_dir
         self._model = model
         self._precision = precision
         self._threads = threads
-        self._spinning = spinning
         self._batch_tokens = batch_tokens
         self._lock = threading.Lock()
         self._loaded: _Loaded | None = None
@@ -95,6 +95,10 @@ class OnnxEmbedder:
         """Loads the model ahead of its first use. Raises ModelMissing, ModelBroken."""
         self._ready()
 
+    @cached_property
+    def _side_by_side(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(workers(self._threads), thread_name_prefix="recollect-embed")
+
     def _ready(self) -> _Loaded:
         """The model, loaded once however many threads ask."""
         if self._loaded is None:
@@ -116,9 +120,7 @@ class OnnxEmbedder:
         if sha256_of(tokenizer) != model.files[tokenizer.name].sha256:
             raise broken(self._model, f"{tokenizer.name} has changed since it was made")
         try:
-            session = open_session(
-                folder / model_file(self._precision), threads=self._threads, spinning=self._spinning
-            )
+            session = open_session(folder / model_file(self._precision))
         except session_errors() as error:
             raise broken(self._model, "the runtime can't open it") from error
         return _Loaded(
@@ -132,14 +134,19 @@ class OnnxEmbedder:
         encoded = [loaded.encoder.encode(text) for text in texts]
         windows = [window for parts in encoded for window in parts]
         vectors = np.zeros((len(windows), loaded.model.dimensions), dtype=np.float32)
-        for rows in batches([len(window) for window in windows], most_tokens=self._batch_tokens):
+
+        def fill(rows: list[int]) -> None:
             inputs = padded_inputs(
                 [windows[row] for row in rows], names=loaded.inputs, pad=loaded.encoder.pad
             )
-            try:
-                vectors[rows] = loaded.session.run(None, inputs)[0]
-            except session_errors() as error:
-                raise broken(self._model, "the runtime failed on it") from error
+            vectors[rows] = loaded.session.run(None, inputs)[0]
+
+        chosen = list(batches([len(window) for window in windows], most_tokens=self._batch_tokens))
+        try:
+            # The longest first, so that no thread is left with it at the end.
+            list(self._side_by_side.map(fill, reversed(chosen)) if len(chosen) > 1 else map(fill, chosen))
+        except session_errors() as error:
+            raise broken(self._model, "the runtime failed on it") from error
         if not np.isfinite(vectors).all():
             raise broken(self._model, "its vectors are not numbers")
         return _joined(vectors, encoded)
