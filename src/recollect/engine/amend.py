@@ -70,9 +70,9 @@ async def _reindexed(engine: Engine, before: Memory, after: Memory) -> Put:
     memory = replace(after, embedded_by=model if vector is not None else None)
     return Put(
         memory,
-        lexemes(memory.content),
+        (said := lexemes(memory.content)),
         labels=labels_of(engine, memory),
-        gist=gist_of(memory.content),
+        gist=gist_of(said),
         vector=vector,
     )
 

@@ -31,7 +31,7 @@ def safe_text(engine: Engine, text: str) -> str:
 def checked_labels(engine: Engine, labels: Iterable[str], *, what: str) -> tuple[str, ...]:
     """Trimmed, safe, without repeats whatever the case. Raises InvalidInput."""
     kept: dict[str, str] = {}
-    for label in labels:
+    for label in filter(None, labels):
         safe = " ".join(safe_text(engine, label).split())
         if len(safe) > LONGEST_LABEL:
             raise InvalidInput(f"A {what} has over {LONGEST_LABEL} characters.", advice="Use a shorter one.")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 from recollect.engine.checks import (
@@ -24,7 +25,7 @@ from recollect.engine.text.redact import Finding, redact
 from recollect.engine.text.split import split
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import ContentTooLarge, InvalidInput, RecollectError
-from recollect.model.lexemes import lexemes, query_lexemes
+from recollect.model.lexemes import lexemes, stop_lexemes
 from recollect.model.link import Link
 from recollect.model.memory import DEFAULT_IMPORTANCE, Kind, Memory, Provenance, Status, Tier
 from recollect.model.tokens import count_tokens
@@ -118,9 +119,9 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
     return [
         Prepared(
             memory=record,
-            lexemes=lexemes(record.content),
+            lexemes=(said := lexemes(record.content)),
             labels=labels_of(engine, record),
-            gist=gist_of(record.content),
+            gist=gist_of(said),
             redacted=redaction.found if redaction else (),
             suspicious=doubt.reasons if record.status is Status.QUARANTINED else (),
         )
@@ -133,17 +134,22 @@ def content_hash(text: str) -> str:
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()
 
 
-def gist_of(text: str) -> str:
-    """Equal for texts of the same content words in any order; empty when there are too few to tell."""
-    words = sorted(set(query_lexemes(text)))
+def gist_of(said: Sequence[str]) -> str:
+    """Of a text's lexemes: equal for the same content words in any order; empty when there are too few to tell."""
+    words = sorted(set(said) - stop_lexemes())
     return hashlib.blake2b(" ".join(words).encode(), digest_size=12).hexdigest() if len(words) > 1 else ""
 
 
 def labels_of(engine: Engine, memory: Memory) -> list[str]:
     """What full text also finds a memory by: its labels, and the day that it is about."""
-    day = memory.occurred.astimezone(engine.zone())
-    date = f"{day.day} {MONTHS[day.month - 1]} {day.year}"
-    return lexemes(" ".join((memory.topic, *memory.tags, *memory.keywords, date)))
+    named = " ".join((memory.topic, *memory.tags, *memory.keywords))
+    day = memory.occurred.astimezone(engine.zone()).date()
+    return [*lexemes(named), *_day_lexemes(day)] if named.strip() else list(_day_lexemes(day))
+
+
+@lru_cache(maxsize=1024)
+def _day_lexemes(day: date) -> tuple[str, ...]:
+    return tuple(lexemes(f"{day.day} {MONTHS[day.month - 1]} {day.year}"))
 
 
 def _record(engine: Engine, draft: Draft, *, text: str, quarantined: bool) -> Memory:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from recollect.engine.surroundings import Allowance, LinkedMemory, around, linke
 from recollect.engine.text.clean import clean
 from recollect.engine.timeframe import Timeframe, find_timeframe
 from recollect.engine.timeline import timeframe_of
-from recollect.model.errors import InvalidInput
+from recollect.model.errors import InvalidInput, RecollectError
 from recollect.model.lexemes import query_lexemes
 from recollect.model.link import DEFAULT_FOLLOWED, Relation
 from recollect.model.memory import Kind, Memory, Status
@@ -87,14 +88,21 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
     """The right few. Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors."""
     text = clean(question.text).strip()
     _check(question, text)
-    where, timeframe = await _filter(engine, question, agent=agent)
-    lexemes = tuple(
-        dict.fromkeys([*query_lexemes(text), *(w for k in question.keywords for w in query_lexemes(k))])
-    )
+    asked = " ".join([text, *question.keywords]).strip()
     vectors = Capability.VECTORS in engine.store.capabilities
-    matrix = (
-        await engine.meaning.embed_query(" ".join([text, *question.keywords]).strip()) if vectors else None
-    )
+    embedding = asyncio.create_task(engine.meaning.embed_query(asked)) if vectors else None
+    try:
+        where, timeframe = await _filter(engine, question, agent=agent)  # while the question is embedded
+    except RecollectError:
+        if embedding is not None:
+            embedding.cancel()
+        raise
+    words = [
+        *query_lexemes(text),
+        *(word for keyword in question.keywords for word in query_lexemes(keyword)),
+    ]
+    lexemes = tuple(dict.fromkeys(words))
+    matrix = await embedding if embedding is not None else None
     found = await engine.store.search(
         Search(
             filter=where,
@@ -108,7 +116,6 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
         preferred = find_timeframe(
             text, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
         )
-    asked = " ".join([text, *question.keywords])
     ranking = Ranking(engine, found, text=asked, lexemes=lexemes, preferred=preferred)
     hits = await _hits(engine, question, ranking, agent=agent) if found.ids else ()
     if question.count_use:

@@ -312,9 +312,9 @@ class _Import:
         return [
             Put(
                 replace(memory, embedded_by=model),
-                lexemes(memory.content),
+                (said := lexemes(memory.content)),
                 labels=labels_of(self._engine, memory),
-                gist=gist_of(memory.content),
+                gist=gist_of(said),
                 vector=None if matrix is None else matrix[number],
             )
             for number, memory in enumerate(memories)

@@ -27,6 +27,9 @@ class IdMaker:
             return encoded(self._last)
 
 
+_PAIRS = tuple(one + two for one in ALPHABET for two in ALPHABET)
+
+
 def encoded(number: int) -> str:
     """26 characters whose order is the numbers' order."""
-    return "".join(ALPHABET[(number >> shift) & 31] for shift in range(125, -1, -5))
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])

@@ -74,6 +74,12 @@ def lexemes(text: str) -> list[str]:
     return found
 
 
+@cache
+def stop_lexemes() -> frozenset[str]:
+    """What stop words become: in every text, and telling of none."""
+    return frozenset(lexeme for word in STOP_WORDS for lexeme in lexemes(word))
+
+
 def query_lexemes(text: str) -> list[str]:
     """The lexemes to look for, each once, in order; without stop words, unless there is nothing else."""
     if not text.isascii():

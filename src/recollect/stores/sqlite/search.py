@@ -172,12 +172,12 @@ class _Searching:
             slots = distinct(np.concatenate([near.slots, text.best]))
             cosines = self._cosines(slots)
             dense = near.slots[np.argsort(-cosines[np.searchsorted(slots, near.slots)], kind="stable")]
-            kept = np.isin(slots, np.concatenate([text.best, dense[: search.pool]]))
+            kept = self._among(np.concatenate([text.best, dense[: search.pool]]))[slots]
             slots, cosines = slots[kept], cosines[kept]
             best = np.concatenate([best, dense[:leading]])
         if search.neighbours:
             beside = distinct(resident.beside(best, self._reach))
-            beside = beside[~np.isin(beside, slots)]
+            beside = beside[~self._among(slots)[beside]]
             more = np.full(len(beside), np.nan) if near is None else self._cosines(beside)
             slots, cosines = np.concatenate([slots, beside]), np.concatenate([cosines, more])
         return Candidates(
@@ -190,6 +190,12 @@ class _Searching:
             embedded=0 if near is None else near.embedded,
             exact=near is None or near.exact,
         )
+
+    def _among(self, slots: Slots) -> npt.NDArray[np.bool_]:
+        """A mask over all slots: quicker than comparing two lists of them."""
+        mask = np.zeros(len(self._resident.lengths), dtype=np.bool_)
+        mask[slots] = True
+        return mask
 
     def _by_text(self) -> _Text:
         lexemes = tuple(dict.fromkeys(self._search.lexemes))
