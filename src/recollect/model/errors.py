@@ -9,6 +9,7 @@ RecollectError                  code, message, advice, exit status
 │   ├── ScopeNotFound
 │   └── JobNotFound
 ├── Conflict                    the thing exists already, or is in use
+│   └── Changed                 somebody else changed it meanwhile
 ├── Refused                     understood, but not allowed as asked
 ├── SettingsError               a key or a value in a setting's source
 ├── StoreError                  the database
@@ -102,6 +103,12 @@ class Conflict(RecollectError):
 
     code = "CONFLICT"
     exit_status = 4
+
+
+class Changed(Conflict):
+    """The record is another one than the caller had read; nothing was written."""
+
+    code = "CHANGED"
 
 
 class Refused(RecollectError):

@@ -31,6 +31,7 @@ class Filter:
     since: datetime | None = None  # occurred at or after
     until: datetime | None = None  # occurred before
     conversation: str | None = None
+    positions: tuple[int, int] | None = None  # in the conversation, first and last
     minimum_trust: float = 0.0
     ids: tuple[str, ...] = ()
 

@@ -31,7 +31,8 @@ class Put:
     """Insert a memory, or replace the one of the same id; text, index and vector in one step.
 
     `lexemes` is what full text finds it by, `labels` too but without counting as length. `vector` None leaves the
-    record without one (and drops an old one).
+    record without one (and drops an old one). Replacing leaves the counts of use as they are; with `expected`, the time
+    of the update that the caller had read, it is refused if there was another since.
     `gist` is a hash of its content words: near-duplicates share it.
     """
 
@@ -40,6 +41,7 @@ class Put:
     labels: Sequence[str] = ()
     gist: str = ""
     vector: Vector | None = None
+    expected: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,26 @@ class Revise:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Change a memory's status and nothing else, so that no other caller's change is undone."""
+    """Change a memory's status and nothing else, so that no other caller's change is undone.
+
+    With `only_from` it is passed over where the status is another one by now.
+    """
 
     memory_id: str
     status: Status
     previous: Status | None
     updated: datetime
+    only_from: Status | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inherit:
+    """Let a memory have what the one that it supersedes had earned, and nothing else."""
+
+    memory_id: str
+    supersedes: str
+    importance: float  # at least this
+    uses: int  # more than it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +105,7 @@ class Enqueue:
     job: Job
 
 
-Change = Put | Revise | Mark | Connect | Disconnect | Keep | Enqueue
+Change = Put | Revise | Mark | Inherit | Connect | Disconnect | Keep | Enqueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +146,7 @@ class Records(Protocol):
 
         Raises Conflict when a Put's (or a Mark's) content hash is that of another active record of the same scope and agent,
         MemoryNotFound when a Revise, Mark, Keep or Connect names a record that isn't there, ScopeNotFound when a Put's
-        scope doesn't exist, StoreFull, StoreBusy, StoreReadOnly.
+        scope doesn't exist, StoreFull, StoreBusy, StoreReadOnly, and Changed where a Put expected another update.
         """
 
     async def get(self, memory_id: str, *, viewer: str) -> Memory:
@@ -163,6 +179,9 @@ class Records(Protocol):
 
     async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
         """Active records of exactly that scope and agent with these gists."""
+
+    async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
+        """Records of any agent and status that were merged from one of these."""
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
         """Count a use of each, as often as it is named; ids that are gone are passed over."""
