@@ -17,11 +17,13 @@ from recollect.engine.checks import (
 from recollect.engine.core import Engine
 from recollect.engine.draft import QUARANTINE_FROM, QUARANTINED_TRUST, content_hash, gist_of, labels_of
 from recollect.engine.text.suspicion import suspicion
-from recollect.model.errors import ContentTooLarge, InvalidInput, Refused
+from recollect.model.errors import Changed, ContentTooLarge, InvalidInput, Refused
 from recollect.model.lexemes import lexemes
 from recollect.model.memory import Kind, Memory, Status, Tier, Version
 from recollect.model.tokens import count_tokens
 from recollect.ports.store import Change, Keep, Put
+
+TRIES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,15 @@ class Amendment:
 
 async def amend(engine: Engine, memory_id: str, amendment: Amendment, *, agent: str) -> Memory:
     """The amended memory. Raises MemoryNotFound, InvalidInput, Refused, Conflict when another one says the same."""
+    for _ in range(TRIES):
+        try:
+            return await _amend(engine, memory_id, amendment, agent=agent)
+        except Changed as error:
+            changed = error
+    raise changed
+
+
+async def _amend(engine: Engine, memory_id: str, amendment: Amendment, *, agent: str) -> Memory:
     before = await engine.store.get(memory_id, viewer=agent)
     if before.status is Status.FORGOTTEN:
         raise Refused(
@@ -74,6 +85,7 @@ async def _reindexed(engine: Engine, before: Memory, after: Memory) -> Put:
         labels=labels_of(engine, memory),
         gist=gist_of(said),
         vector=vector,
+        expected=before.updated,
     )
 
 
@@ -123,8 +135,14 @@ def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
         content_hash=content_hash(text),
         tokens=count_tokens(text),
         status=status,
-        trust=QUARANTINED_TRUST if quarantined else 1.0,
+        trust=_trust(memory, quarantined=quarantined),
     )
+
+
+def _trust(memory: Memory, *, quarantined: bool) -> float:
+    if quarantined:
+        return QUARANTINED_TRUST
+    return 1.0 if memory.status is Status.QUARANTINED else memory.trust
 
 
 def _version(before: Memory, *, number: int, after: Memory, by: str) -> Version:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -105,7 +106,7 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
             f"The text has {len(draft.content):,} characters; at most {policy.longest:,} are stored at once.",
             advice="Split it, or raise intake.longest.",
         )
-    doubt = suspicion(draft.content)  # before cleaning, for hidden characters are a sign
+    doubt = suspicion(_all_said(draft))  # before cleaning, for hidden characters are a sign
     text = clean(draft.content)
     redaction = redact(text) if policy.redact else None
     text = redaction.text if redaction else text
@@ -127,6 +128,16 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
         )
         for record in records
     ]
+
+
+def _all_said(draft: Draft) -> str:
+    """The content, and whatever else of the draft comes back with a hit."""
+    source = draft.provenance
+    labels = (draft.topic, *draft.tags, *draft.keywords, source.source, source.file, source.conversation)
+    said = [draft.content, *filter(None, labels)]
+    if draft.metadata:
+        said.append(json.dumps(draft.metadata, ensure_ascii=False, default=str))
+    return "\n".join(said)
 
 
 def content_hash(text: str) -> str:

@@ -9,10 +9,7 @@ from recollect.engine.core import Engine
 from recollect.model.errors import InvalidInput, MemoryNotFound, Refused
 from recollect.model.link import Relation
 from recollect.model.memory import Memory, Status, Tier
-from recollect.model.query import Filter
 from recollect.ports.store import Change, Mark, Receipt
-
-ANY_STATUS = tuple(Status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +59,7 @@ async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool =
     """
     memories = await _with_parts(engine, await _chosen(engine, ids, agent=agent, force=force), agent=agent)
     doomed = {memory.id: memory for memory in memories}
-    async for batch in engine.store.scan(Filter(viewer="system", statuses=ANY_STATUS)):
-        for memory in batch:
-            if not doomed.keys().isdisjoint(memory.merged_from):
-                doomed.setdefault(memory.id, memory)
+    doomed |= {memory.id: memory for memory in await engine.store.derived_from(list(doomed))}
     receipt = await engine.store.erase(list(doomed))
     return Forgotten(tuple(doomed.values()), receipt)
 

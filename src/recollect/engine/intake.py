@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from recollect.engine.beside import beside
 from recollect.engine.core import Engine
 from recollect.engine.draft import Draft, Outcome, Prepared, Remembered, prepare
 from recollect.engine.kinship import Kin, heir, kin_of, superseding
@@ -51,13 +51,11 @@ async def remember_many(engine: Engine, drafts: Sequence[Draft]) -> list[Remembe
     waiting: tuple[list[_Admitted], Matrix | None] | None = None
     for following in [*batches[1:], []]:
         texts = [part.memory.content for item in admitted for part in item.parts]
-        embedding = asyncio.create_task(engine.meaning.embed(texts))
-        await asyncio.sleep(0)  # the embedding begins before this thread turns to other work
-        if waiting is not None:
-            await intake.write(*waiting)
-        prepared = await intake.admit(following)
-        waiting = (admitted, await embedding)
-        admitted = prepared
+        async with beside(engine.meaning.embed(texts)) as embedding:
+            if waiting is not None:
+                await intake.write(*waiting)
+            prepared = await intake.admit(following)
+        waiting, admitted = (admitted, embedding.result()), prepared
     if waiting is not None:
         await intake.write(*waiting)
     return [intake.answers[number] for number in range(len(drafts))]
@@ -101,16 +99,12 @@ class _Intake:
             for part in item.parts
         }
         kin = await self._kin(admitted, puts)
-        for memory_id, own in kin.items():
-            if own.superseded:
-                put = puts[memory_id]
-                puts[memory_id] = replace(put, memory=heir(put.memory, own.superseded))
         changes = {item.number: self._changes(item, puts, kin) for item in admitted}
         try:
             await self._engine.store.apply([change for each in changes.values() for change in each])
-        except Conflict:
+        except (Conflict, MemoryNotFound):
             for item in admitted:
-                await self._write_alone(item, changes[item.number])
+                await self._write_alone(item, puts, kin)
         for item in admitted:
             self.answers.setdefault(item.number, self._stored(item, puts, kin))
         await self._relate_later(
@@ -181,7 +175,7 @@ class _Intake:
         first = item.parts[0].memory
         changes: list[Change] = []
         for part in item.parts:
-            put = puts[part.memory.id]
+            put = _with_heirloom(puts[part.memory.id], kin)
             changes.append(put)
             changes.extend(superseding(put.memory, kin.get(part.memory.id, Kin()).superseded))
         changes.extend(Connect(link) for link in self._links(item, kin))
@@ -207,10 +201,11 @@ class _Intake:
         if ids and not self._relate_now and self._engine.meaning.model is not None:
             await self._engine.store.apply([Enqueue(relate_job(self._engine, ids))])
 
-    async def _write_alone(self, item: _Admitted, changes: list[Change]) -> None:
+    async def _write_alone(self, item: _Admitted, puts: dict[str, Put], kin: dict[str, Kin]) -> None:
+        """One draft by itself, since another process stored the same, or took away what it was kin to."""
         first = item.parts[0].memory
         try:
-            await self._engine.store.apply(changes)
+            await self._engine.store.apply(self._changes(item, puts, kin))
         except Conflict as error:
             known = await self._engine.store.by_hash(
                 [first.content_hash], scope=first.scope, agent=first.agent
@@ -221,10 +216,16 @@ class _Intake:
                 if existing
                 else Remembered(Outcome.FAILED, error=error)
             )
+        except MemoryNotFound as error:
+            if first.id not in kin:
+                self.answers[item.number] = Remembered(Outcome.FAILED, error=error)
+                return
+            del kin[first.id]
+            await self._write_alone(item, puts, kin)
 
     def _stored(self, item: _Admitted, puts: dict[str, Put], kin: dict[str, Kin]) -> Remembered:
         first = item.parts[0]
-        put = puts[first.memory.id]
+        put = _with_heirloom(puts[first.memory.id], kin)
         return Remembered(
             Outcome.STORED,
             memory=put.memory,
@@ -235,6 +236,11 @@ class _Intake:
             suspicious=tuple(dict.fromkeys(reason for part in item.parts for reason in part.suspicious)),
             embedded=put.vector is not None,
         )
+
+
+def _with_heirloom(put: Put, kin: dict[str, Kin]) -> Put:
+    own = kin.get(put.memory.id, Kin())
+    return replace(put, memory=heir(put.memory, own.superseded)) if own.superseded else put
 
 
 def _put(part: Prepared, vector: Matrix | None, model: str | None) -> Put:

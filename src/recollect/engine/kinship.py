@@ -56,7 +56,9 @@ def superseding(new: Memory, old_ones: Sequence[Memory]) -> list[Change]:
     """What retires the old ones in favour of `new`; both stay readable."""
     changes: list[Change] = []
     for old in old_ones:
-        changes.append(Mark(old.id, Status.SUPERSEDED, previous=old.status, updated=new.updated))
+        changes.append(
+            Mark(old.id, Status.SUPERSEDED, previous=old.status, updated=new.updated, only_from=old.status)
+        )
         changes.append(Connect(Link(old.id, new.id, Relation.SUPERSEDED_BY, new.updated, automatic=True)))
     return changes
 

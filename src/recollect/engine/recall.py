@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from recollect.engine.beside import beside
 from recollect.engine.checks import checked_moment
 from recollect.engine.core import Engine
 from recollect.engine.ranked import Ranked, Ranking
@@ -16,16 +16,18 @@ from recollect.engine.surroundings import Allowance, LinkedMemory, around, linke
 from recollect.engine.text.clean import clean
 from recollect.engine.timeframe import Timeframe, find_timeframe
 from recollect.engine.timeline import timeframe_of
-from recollect.model.errors import InvalidInput, RecollectError
+from recollect.model.errors import InvalidInput
 from recollect.model.lexemes import query_lexemes
 from recollect.model.link import DEFAULT_FOLLOWED, Relation
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Filter, Search
 from recollect.model.tokens import count_tokens, truncate_to_tokens
+from recollect.ports.embedder import Matrix
 from recollect.ports.store import Capability
 
 LONGEST_QUERY = 8_000
 MOST_HITS = 200
+POOL = 100
 _WORDS = re.compile(r"\w+")
 SPARE = 4  # read beyond the limit, for duplicates
 MORE_THAN_ASKED = 3  # so that collapsing duplicates leaves enough
@@ -90,25 +92,22 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
     _check(question, text)
     asked = " ".join([text, *question.keywords]).strip()
     vectors = Capability.VECTORS in engine.store.capabilities
-    embedding = asyncio.create_task(engine.meaning.embed_query(asked)) if vectors else None
-    try:
-        where, timeframe = await _filter(engine, question, agent=agent)  # while the question is embedded
-    except RecollectError:
-        if embedding is not None:
-            embedding.cancel()
-        raise
+    limit = question.limit or engine.policy.limit
+    async with beside(_embedded(engine, asked, vectors=vectors)) as embedding:
+        where, timeframe = await _filter(engine, question, agent=agent)
     words = [
         *query_lexemes(text),
         *(word for keyword in question.keywords for word in query_lexemes(keyword)),
     ]
     lexemes = tuple(dict.fromkeys(words))
-    matrix = await embedding if embedding is not None else None
+    matrix = embedding.result()
     found = await engine.store.search(
         Search(
             filter=where,
             lexemes=lexemes,
             vector=None if matrix is None else matrix.reshape(-1),
             model=None if matrix is None else engine.meaning.model,
+            pool=max(POOL, limit * MORE_THAN_ASKED),
         )
     )
     preferred = None
@@ -117,7 +116,7 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
             text, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
         )
     ranking = Ranking(engine, found, text=asked, lexemes=lexemes, preferred=preferred)
-    hits = await _hits(engine, question, ranking, agent=agent) if found.ids else ()
+    hits = await _hits(engine, question, ranking, where=where) if found.ids else ()
     if question.count_use:
         engine.uses.note([hit.memory.id for hit in hits])
         if engine.uses.due:
@@ -132,6 +131,10 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
         time_filters=timeframe is not None,
         scopes=where.scopes,
     )
+
+
+async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | None:
+    return await engine.meaning.embed_query(text) if vectors else None
 
 
 def _check(question: Question, text: str) -> None:
@@ -170,17 +173,17 @@ async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Fi
     return where, timeframe
 
 
-async def _hits(engine: Engine, question: Question, ranking: Ranking, *, agent: str) -> tuple[Hit, ...]:
+async def _hits(engine: Engine, question: Question, ranking: Ranking, *, where: Filter) -> tuple[Hit, ...]:
     limit = question.limit or engine.policy.limit
     ranked = ranking.best(floor=question.floor, most=limit * MORE_THAN_ASKED)
     distinct: list[tuple[Ranked, Memory]] = []
     while ranked and len(distinct) < limit:
         wanted, ranked = ranked[: limit + SPARE], ranked[limit + SPARE :]
-        memories = await engine.store.get_many([one.id for one in wanted], viewer=agent)
+        memories = await engine.store.get_many([one.id for one in wanted], viewer=where.viewer)
         found = [(one, memories[one.id]) for one in wanted if one.id in memories]
         distinct = _distinct([*distinct, *found], limit)
     hits = _fitted(engine, distinct, ranking, budget=question.token_budget)
-    return await _expanded(engine, question, hits, agent=agent)
+    return await _expanded(engine, question, hits, where=where)
 
 
 def _distinct(ranked: Sequence[tuple[Ranked, Memory]], limit: int) -> list[tuple[Ranked, Memory]]:
@@ -242,7 +245,7 @@ def _fitted(
     return hits
 
 
-async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, agent: str) -> tuple[Hit, ...]:
+async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, where: Filter) -> tuple[Hit, ...]:
     spent = sum(hit.tokens for hit in hits)
     allowance = Allowance(
         tokens=None if question.token_budget is None else question.token_budget - spent,
@@ -252,14 +255,14 @@ async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, agen
     memories = [hit.memory for hit in hits]
     links: dict[str, tuple[LinkedMemory, ...]] = {}
     if question.with_links and hits:
-        links = await linked(engine, memories, relations=question.relations, agent=agent, allowance=allowance)
+        links = await linked(engine, memories, relations=question.relations, where=where, allowance=allowance)
     expanded: list[Hit] = []
     for hit in hits:
         before: tuple[Memory, ...] = ()
         after: tuple[Memory, ...] = ()
         if question.neighbours:
             before, after = await around(
-                engine, hit.memory, reach=question.neighbours, agent=agent, allowance=allowance
+                engine, hit.memory, reach=question.neighbours, where=where, allowance=allowance
             )
         expanded.append(replace(hit, links=links.get(hit.memory.id, ()), before=before, after=after))
     return tuple(expanded)

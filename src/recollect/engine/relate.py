@@ -6,12 +6,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from recollect.engine.core import Engine
-from recollect.engine.kinship import Kin, heir, kin_of, superseding
+from recollect.engine.kinship import Kin, kin_of, superseding
 from recollect.model.job import Job
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Status
 from recollect.model.query import Filter, Vector
-from recollect.ports.store import Change, Connect, Put, Revise
+from recollect.ports.store import Change, Connect, Inherit, Put
 
 RELATE = "relate"
 LOOKED_AT = 8
@@ -50,7 +50,7 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
         older = [old for old in own.superseded if old.id < memory.id and old.id not in retired]
         retired.update(old.id for old in older)
         if older:
-            changes.append(Revise(heir(memory, older)))
+            changes.append(_inheritance(memory, older))
             changes.extend(superseding(memory, older))
         changes.extend(
             Connect(Link(memory.id, target, Relation.RELATED, engine.clock(), weight=weight, automatic=True))
@@ -61,6 +61,15 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
     if changes:
         await engine.store.apply(changes)
     return len(changes)
+
+
+def _inheritance(memory: Memory, older: Sequence[Memory]) -> Inherit:
+    return Inherit(
+        memory.id,
+        supersedes=older[0].id,
+        importance=max(old.importance for old in older),
+        uses=sum(old.uses for old in older),
+    )
 
 
 async def _kin(engine: Engine, items: Sequence[tuple[Memory, Vector | None]]) -> dict[str, Kin]:

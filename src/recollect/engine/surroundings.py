@@ -12,6 +12,7 @@ from recollect.model.query import Filter
 from recollect.model.tokens import count_tokens
 
 MOST_LINKED = 10
+MOST_TURNS = 200
 HIDDEN = frozenset({Status.FORGOTTEN, Status.QUARANTINED})
 
 
@@ -57,21 +58,21 @@ async def linked(
     memories: Sequence[Memory],
     *,
     relations: Sequence[Relation],
-    agent: str,
+    where: Filter,
     allowance: Allowance,
 ) -> dict[str, tuple[LinkedMemory, ...]]:
     """By id, the memories one link away, the strongest links first; at most ten in all, none twice, no hit again."""
     ids = [memory.id for memory in memories]
-    links = await engine.store.links_of(ids, relations=relations, viewer=agent)
+    links = await engine.store.links_of(ids, relations=relations, viewer=where.viewer)
     known = set(ids)
     ends = {end for link in links for end in (link.origin, link.target)} - known
-    others = await engine.store.get_many(list(ends), viewer=agent)
+    others = await engine.store.get_many(list(ends), viewer=where.viewer)
     found: dict[str, list[LinkedMemory]] = {}
     taken = 0
     for link in sorted(links, key=lambda each: (each.automatic, -each.weight)):
         near, far = (link.origin, link.target) if link.origin in known else (link.target, link.origin)
         other = others.get(far)
-        if other is None or other.status in HIDDEN or taken >= MOST_LINKED:
+        if other is None or other.status in HIDDEN or taken >= MOST_LINKED or not _in_reach(other, where):
             continue
         short = allowance.fitted(other)
         if short is not None:
@@ -82,24 +83,26 @@ async def linked(
 
 
 async def around(
-    engine: Engine, memory: Memory, *, reach: int, agent: str, allowance: Allowance
+    engine: Engine, memory: Memory, *, reach: int, where: Filter, allowance: Allowance
 ) -> tuple[tuple[Memory, ...], tuple[Memory, ...]]:
     """The turns before and after a memory in its conversation, nearest kept first when tokens are short."""
     position, conversation = memory.provenance.position, memory.provenance.conversation
     if position is None or conversation is None:
         return (), ()
-    where = Filter(viewer=agent, conversation=conversation)
-    turns: list[Memory] = []
-    async for batch in engine.store.scan(where):
-        turns.extend(
-            turn
-            for turn in batch
-            if turn.id != memory.id
-            and turn.provenance.position is not None
-            and 0 < abs(turn.provenance.position - position) <= reach
-        )
+    near = Filter(
+        viewer=where.viewer,
+        scopes=where.scopes,
+        conversation=conversation,
+        positions=(position - reach, position + reach),
+    )
+    found = await engine.store.find(near, limit=MOST_TURNS)
+    turns = [turn for turn in found if turn.provenance.position not in (None, position)]
     turns.sort(key=lambda turn: abs((turn.provenance.position or 0) - position))
     kept = [short for turn in turns if (short := allowance.fitted(turn)) is not None]
     kept.sort(key=lambda turn: turn.provenance.position or 0)
     before = tuple(turn for turn in kept if (turn.provenance.position or 0) < position)
-    return before, tuple(turn for turn in kept if turn not in before)
+    return before, tuple(turn for turn in kept if (turn.provenance.position or 0) > position)
+
+
+def _in_reach(memory: Memory, where: Filter) -> bool:
+    return not where.scopes or memory.scope in where.scopes

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
+from recollect.model.errors import StoreError
 from recollect.ports.clock import Clock
 from recollect.ports.store import Store
 
@@ -28,7 +30,8 @@ class UseCounter:
         return len(self._waiting) >= ENOUGH
 
     async def flush(self) -> None:
-        """Write what has gathered."""
+        """Write what has gathered; a store that is busy or full loses a count, not an answer."""
         if self._waiting:
             ids, self._waiting = self._waiting, []
-            await self._store.touch(ids, self._clock())
+            with suppress(StoreError):
+                await self._store.touch(ids, self._clock())

@@ -10,7 +10,7 @@ from recollect.engine.core import Engine
 from recollect.engine.embed import EMBED, embed_missing
 from recollect.engine.relate import RELATE, relate
 from recollect.jobs.runner import Handler
-from recollect.model.errors import ModelMissing
+from recollect.model.errors import ModelError
 from recollect.model.job import Job
 
 KEPT = timedelta(days=14)
@@ -22,7 +22,7 @@ async def _embed(engine: Engine, job: Job) -> Mapping[str, Any]:
         return {"embedded": 0}
     embedded = await embed_missing(engine)
     if engine.meaning.reason:
-        raise ModelMissing(engine.meaning.reason)
+        raise ModelError(engine.meaning.reason)
     return {"embedded": embedded}
 
 

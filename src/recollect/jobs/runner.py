@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from recollect.engine.core import Engine
-from recollect.model.errors import RecollectError
+from recollect.model.errors import RecollectError, StoreError
 from recollect.model.job import Job, JobState, backoff_seconds
 
 Handler = Callable[[Engine, Job], Awaitable[Mapping[str, Any]]]
@@ -44,21 +44,19 @@ class Runner:
         )
         if job is None:
             return None
-        renewal = asyncio.create_task(self._keep_lease(job))
+        work = asyncio.create_task(self._outcome(job))
+        renewal = asyncio.create_task(self._keep_lease(job, work))
         try:
-            outcome = await self._outcome(job)
+            outcome = await work
+        except asyncio.CancelledError:
+            if not renewal.done():
+                raise
+            return Ran(job, kept=False)
         finally:
             renewal.cancel()
             with suppress(asyncio.CancelledError):
                 await renewal
         return Ran(outcome, await self._engine.store.finish(outcome, self._owner))
-
-    async def run_all(self, *, most: int = 10_000, names: Sequence[str] = ()) -> list[Ran]:
-        """Until nothing is due, or `most` have run."""
-        done: list[Ran] = []
-        while len(done) < most and (ran := await self.run_next(names=names)) is not None:
-            done.append(ran)
-        return done
 
     async def _outcome(self, job: Job) -> Job:
         try:
@@ -91,8 +89,15 @@ class Runner:
             lease_until=None,
         )
 
-    async def _keep_lease(self, job: Job) -> None:
+    async def _keep_lease(self, job: Job, work: asyncio.Task[Job]) -> None:
+        """Renew now and then; give the work up when somebody else has the job."""
         while True:
             await asyncio.sleep(RENEW_EVERY)
-            if not await self._engine.store.renew(job.id, self._owner, until=self._engine.clock() + LEASE):
+            try:
+                held = await self._engine.store.renew(job.id, self._owner, until=self._engine.clock() + LEASE)
+            except StoreError as error:
+                log.warning("the lease of job %s was not renewed: %s", job.id, error)
+                continue
+            if not held:
+                work.cancel()
                 return

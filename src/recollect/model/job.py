@@ -10,7 +10,7 @@ from typing import Any
 
 
 class JobState(StrEnum):
-    """Waiting and failed jobs are run when due; dead ones wait for a person."""
+    """Waiting jobs are run when due, also again after a failure; dead ones wait for a person."""
 
     WAITING = "waiting"
     RUNNING = "running"

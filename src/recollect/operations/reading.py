@@ -9,6 +9,7 @@ from pydantic import Field
 
 from recollect.engine.reach import reach
 from recollect.engine.recall import Hit, Question, recall
+from recollect.engine.surroundings import HIDDEN
 from recollect.engine.timeframe import Timeframe, describe
 from recollect.engine.timeline import timeframe_of, timeline
 from recollect.model.link import DEFAULT_FOLLOWED, Relation
@@ -16,6 +17,8 @@ from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Filter, Order
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
 from recollect.operations.views import LinkView, MemoryView, VersionView
+
+LONGEST_METADATA = 1_000
 
 
 class RecallInput(Input):
@@ -28,7 +31,7 @@ class RecallInput(Input):
     tags: list[str] = []
     kinds: list[Kind] = []
     topic: str | None = None
-    statuses: list[Status] = [Status.ACTIVE]
+    statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1)
     when: str | None = None
     since: datetime | None = None
     until: datetime | None = None
@@ -89,7 +92,7 @@ class HitView(Output):
     created: datetime
     occurred: datetime
     provenance: dict[str, Any]
-    metadata: dict[str, Any]
+    metadata: dict[str, Any]  # empty when it is long: `show` has all of it
     links: list[LinkedView] = []
     before: list[TurnView] = []
     after: list[TurnView] = []
@@ -130,7 +133,7 @@ class ListInput(Input):
     tags: list[str] = []
     kinds: list[Kind] = []
     topic: str | None = None
-    statuses: list[Status] = [Status.ACTIVE]
+    statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1)
     when: str | None = None
     order: Order = Order.NEWEST
     limit: int = Field(default=20, ge=1, le=1000)
@@ -304,7 +307,7 @@ def _hit(hit: Hit) -> HitView:
         created=view.created,
         occurred=view.occurred,
         provenance=view.provenance,
-        metadata=view.metadata,
+        metadata=view.metadata if len(str(view.metadata)) <= LONGEST_METADATA else {},
         links=[_linked(LinkView.of(one.link), one.memory) for one in hit.links],
         before=[_turn(memory) for memory in hit.before],
         after=[_turn(memory) for memory in hit.after],
@@ -312,7 +315,8 @@ def _hit(hit: Hit) -> HitView:
 
 
 def _linked(link: LinkView, memory: Memory) -> LinkedView:
-    return LinkedView(link=link, id=memory.id, kind=memory.kind, status=memory.status, content=memory.content)
+    content = "" if memory.status in HIDDEN else memory.content
+    return LinkedView(link=link, id=memory.id, kind=memory.kind, status=memory.status, content=content)
 
 
 def _turn(memory: Memory) -> TurnView:
