@@ -49,7 +49,8 @@ install: $(VENV)/runtime ## Make .venv with recollect in it and pull the embeddi
 	$(BIN)/recollect models pull
 	@echo "Ready: $(BIN)/recollect --help"
 
-run: install ## Install if need be, then take the guided tour.
+run: $(VENV)/runtime ## Install if need be, then take the guided tour.
+	@$(BIN)/recollect models pull || echo "Going on without a model: recall will stand on full text alone."
 	$(BIN)/recollect demo
 
 check: lint types unit ## Format, lint, type-check, architecture and unit tests: under a minute.

@@ -17,7 +17,7 @@ from recollect.engine.core import Engine, Policy
 from recollect.engine.embed import EMBEDDER_CURSOR, follow_model
 from recollect.engine.meaning import Meaning
 from recollect.engine.uses import UseCounter
-from recollect.model.errors import SettingsError, StoreReadOnly
+from recollect.model.errors import SettingsError, StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
 from recollect.operations.catalogue import Call, Input, Operation, Output, no_progress
 from recollect.ports.embedder import Embedder
@@ -74,6 +74,7 @@ async def open_app(loaded: LoadedSettings | None = None) -> AsyncIterator[App]:
             yield App(engine, loaded)
         finally:
             await engine.uses.flush()
+            await engine.meaning.close()
     finally:
         await store.close()
 
@@ -132,7 +133,8 @@ async def _engine(settings: Settings, store: Store) -> Engine:
         uses=UseCounter(store, utc_now),
         policy=_policy(settings),
     )
-    await follow_model(engine)
+    with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
+        await follow_model(engine)
     return engine
 
 
@@ -142,22 +144,29 @@ async def _meaning(settings: Settings, store: Store, shelf: LocalShelf) -> Meani
         return Meaning(None, reason="embedding.provider is none.")
     if chosen.provider == "hashing":
         return Meaning(HashingEmbedder())
-    name = chosen.model if chosen.model != "auto" else await _usual_model(store, shelf)
+    before = await store.cursor(EMBEDDER_CURSOR) or ""
+    name = chosen.model if chosen.model != "auto" else _usual_model(shelf, before)
     if name is None:
         return Meaning(None, reason="No model is here yet: `recollect models pull` fetches one.")
-    embedder: Embedder = OnnxEmbedder(
-        settings.models_dir, name, threads=chosen.threads, precision=chosen.precision
-    )
+    precision = chosen.precision if chosen.precision != "auto" else _usual_precision(shelf, name, before)
+    embedder: Embedder = OnnxEmbedder(settings.models_dir, name, threads=chosen.threads, precision=precision)
     return Meaning(CachedEmbedder(embedder, size=chosen.cache_size) if chosen.cache_size else embedder)
 
 
-async def _usual_model(store: Store, shelf: LocalShelf) -> str | None:
+def _usual_model(shelf: LocalShelf, before: str) -> str | None:
     """The one that made the stored vectors if it is here, else the best one that is."""
     installed = [card.name for card in shelf.installed()]
-    before = (await store.cursor(EMBEDDER_CURSOR) or "").rpartition("/")[0]
-    if before in installed:
-        return before
+    name = before.rpartition("/")[0]
+    if name in installed:
+        return name
     return installed[0] if installed else None
+
+
+def _usual_precision(shelf: LocalShelf, name: str, before: str) -> str:
+    """The one of the stored vectors if it is here, else int8 if that is, else what is."""
+    here = next((card.precision.split(", ") for card in shelf.installed() if card.name == name), ["int8"])
+    used = before.rpartition("/")[2] if before.startswith(f"{name}/") else "int8"
+    return next(precision for precision in (used, "int8", here[0]) if precision in here)
 
 
 def _policy(settings: Settings) -> Policy:

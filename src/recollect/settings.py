@@ -54,7 +54,9 @@ class EmbeddingSettings:
         "auto",
         "Which pulled model; auto keeps the one that made the stored vectors, else the best one pulled.",
     )
-    precision: Literal["int8", "float"] = _setting("int8", "int8 is twice as fast and ranks alike.")
+    precision: Literal["auto", "int8", "float"] = _setting(
+        "auto", "int8 is half again as fast and ranks alike; auto keeps what is pulled."
+    )
     threads: int = _setting(0, "Threads for one inference; 0 chooses by the machine.", least=0, most=64)
     cache_size: int = _setting(4096, "How many vectors of repeated texts are kept in memory.", least=0)
 

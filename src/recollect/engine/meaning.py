@@ -49,6 +49,13 @@ class Meaning:
         if self._embedder is not None and self._warming is None:
             self._warming = asyncio.create_task(self._load(self._embedder))
 
+    async def close(self) -> None:
+        """Wait for what is under way and let go of the embedder."""
+        if self._warming is not None:
+            await self._warming
+        if self._embedder is not None:
+            await asyncio.to_thread(self._embedder.close)
+
     @staticmethod
     async def _load(embedder: Embedder) -> None:
         with suppress(ModelError):

@@ -31,6 +31,9 @@ class Embedder(Protocol):
     def load(self) -> None:
         """Make ready what the first text would; blocks. Raises ModelMissing, ModelBroken."""
 
+    def close(self) -> None:
+        """Let go of threads; idempotent."""
+
     async def embed(self, texts: Sequence[str]) -> Matrix:
         """One unit row a text, in order. Long texts count whole, not only their beginning.
 

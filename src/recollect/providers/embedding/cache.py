@@ -37,6 +37,9 @@ class CachedEmbedder:
     def load(self) -> None:
         self._inner.load()
 
+    def close(self) -> None:
+        self._inner.close()
+
     async def embed(self, texts: Sequence[str]) -> Matrix:
         keys = [_key("text", text) for text in texts]
         rows = self._held(keys)

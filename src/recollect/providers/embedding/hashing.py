@@ -40,6 +40,9 @@ class HashingEmbedder:
     def load(self) -> None:
         return
 
+    def close(self) -> None:
+        return
+
     async def embed(self, texts: Sequence[str]) -> Matrix:
         return self.embed_now(texts)
 

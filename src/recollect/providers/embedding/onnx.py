@@ -7,7 +7,6 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +58,7 @@ class OnnxEmbedder:
         self._batch_tokens = batch_tokens
         self._lock = threading.Lock()
         self._loaded: _Loaded | None = None
+        self._pool: ThreadPoolExecutor | None = None
         self._dimensions = 0
 
     @property
@@ -95,9 +95,17 @@ class OnnxEmbedder:
         """Loads the model ahead of its first use. Raises ModelMissing, ModelBroken."""
         self._ready()
 
-    @cached_property
+    def close(self) -> None:
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
+
     def _side_by_side(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(workers(self._threads), thread_name_prefix="recollect-embed")
+        with self._lock:
+            if self._pool is None:
+                self._pool = ThreadPoolExecutor(workers(self._threads), thread_name_prefix="recollect-embed")
+            return self._pool
 
     def _ready(self) -> _Loaded:
         """The model, loaded once however many threads ask."""
@@ -144,7 +152,7 @@ class OnnxEmbedder:
         chosen = list(batches([len(window) for window in windows], most_tokens=self._batch_tokens))
         try:
             # The longest first, so that no thread is left with it at the end.
-            list(self._side_by_side.map(fill, reversed(chosen)) if len(chosen) > 1 else map(fill, chosen))
+            list(self._side_by_side().map(fill, reversed(chosen)) if len(chosen) > 1 else map(fill, chosen))
         except session_errors() as error:
             raise broken(self._model, "the runtime failed on it") from error
         if not np.isfinite(vectors).all():

