@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recollect.model.lexemes import LONGEST_LEXEME, MOST_LEXEMES, keywords, lexemes, overlap, query_lexemes
+from recollect.model.lexemes import LONGEST_LEXEME, MOST_LEXEMES, lexemes, query_lexemes
 
 MIXED = "Don't naïve Straße 서버를 東京 ภาษาไทย हिन्दी Привет ΜΆΪΟΣ العَرَبِيَّة \U0001f600 x\u0301 İstanbul 𠀀𰀀 v1.2 a_b"
 
@@ -189,55 +189,3 @@ class TestQuery:
 
     def test_nothing(self) -> None:
         assert query_lexemes("") == query_lexemes("?!") == []
-
-
-class TestKeywords:
-    def test_identifiers_and_names_come_first(self) -> None:
-        found = keywords(
-            "We moved billing to PostgreSQL after getUserName in src/app.py kept failing.", limit=3
-        )
-        assert set(found) == {"PostgreSQL", "getUserName", "src/app.py"}
-
-    def test_no_stop_words_and_each_once(self) -> None:
-        assert keywords("the cache and the caches and Cache") == ["cache"]
-
-    @pytest.mark.parametrize(
-        ("text", "expected"),
-        [
-            ("서버를 재시작했다", "서버"),
-            ("昨日サーバーを再起動しました", "再起動"),
-            ("我们决定使用数据库缓存", "数据库缓存"),
-            ("Die Rechnungsübersicht für März", "Rechnungsübersicht"),
-            ("решили использовать кэш", "использовать"),
-        ],
-    )
-    def test_any_language(self, text: str, expected: str) -> None:
-        assert expected in keywords(text)
-
-    def test_limit(self) -> None:
-        assert len(keywords("alpha bravo charlie delta echo", limit=2)) == 2
-        assert keywords("alpha bravo", limit=0) == []
-
-    @given(text=st.text(max_size=200))
-    def test_bounded_for_any_text(self, text: str) -> None:
-        assert len(keywords(text)) <= 8
-
-
-class TestOverlap:
-    def test_ignores_order_stop_words_and_endings(self) -> None:
-        assert overlap("The caches were cleared", "we clear a cache") == 1.0
-
-    def test_nothing_shared(self) -> None:
-        assert overlap("red apples", "blue oranges") == 0.0
-
-    def test_half(self) -> None:
-        assert overlap("red apple", "red orange") == pytest.approx(1 / 3)
-
-    def test_empty(self) -> None:
-        assert overlap("", "") == 1.0
-        assert overlap("", "word") == 0.0
-
-    @given(a=st.text(max_size=60), b=st.text(max_size=60))
-    def test_symmetric_and_bounded(self, a: str, b: str) -> None:
-        assert 0.0 <= overlap(a, b) == overlap(b, a) <= 1.0
-        assert overlap(a, a) == 1.0

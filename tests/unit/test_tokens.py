@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.model.tokens import ELLIPSIS, count_tokens, fit, truncate_to_tokens
+from recollect.model.tokens import ELLIPSIS, count_tokens, truncate_to_tokens
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and goes home."
 
@@ -78,20 +78,3 @@ class TestTruncate:
         text = " ".join(words)
         shortened = truncate_to_tokens(text, limit)
         assert text.startswith(shortened.removesuffix(ELLIPSIS))
-
-
-class TestFit:
-    def test_takes_in_order_and_passes_over_the_too_big(self) -> None:
-        assert fit([5, 10, 3, 2, 1], 10) == [0, 2, 3]
-
-    def test_exactly(self) -> None:
-        assert fit([4, 6], 10) == [0, 1]
-
-    def test_nothing(self) -> None:
-        assert fit([], 10) == fit([1, 2], 0) == []
-
-    @given(counts=st.lists(st.integers(0, 50)), budget=st.integers(0, 200))
-    def test_never_exceeds_the_budget(self, counts: list[int], budget: int) -> None:
-        taken = fit(counts, budget)
-        assert sum(counts[index] for index in taken) <= budget
-        assert taken == sorted(set(taken))

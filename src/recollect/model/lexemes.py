@@ -8,7 +8,6 @@ rest (vowel signs of Indic and Thai scripts, letters of later Unicode versions).
 
 from __future__ import annotations
 
-import math
 import re
 import threading
 import unicodedata
@@ -88,30 +87,6 @@ def query_lexemes(text: str) -> list[str]:
         if found:
             return found
     return _unique(map(_sought, _chunks(text))) or _unique(map(_every_sought, _chunks(text)))
-
-
-def keywords(text: str, *, limit: int = 8) -> list[str]:
-    """For when nobody gave any: up to `limit` words as they are written, the most telling first, each once."""
-    from recollect.model.surface import telling_words  # patterns that only a write needs
-
-    scores: dict[tuple[str, ...], float] = {}
-    written: dict[tuple[str, ...], str] = {}
-    times: dict[tuple[str, ...], int] = {}
-    for word, score in telling_words(text):
-        if meaning := tuple(lexemes(word)):
-            times[meaning] = times.get(meaning, 0) + 1
-            scores[meaning] = max(score, scores.get(meaning, 0.0))
-            written.setdefault(meaning, word)
-    ranked = sorted(scores, key=lambda meaning: -(scores[meaning] + 0.3 * math.log(times[meaning])))
-    return [written[meaning] for meaning in ranked[: max(limit, 0)]]
-
-
-def overlap(a: str, b: str) -> float:
-    """How much of two texts is the same: Jaccard's measure of their lexemes without stop words, 0 to 1."""
-    left, right = _content(a), _content(b)
-    if not left and not right:
-        return float(a.split() == b.split())
-    return len(left & right) / len(left | right)
 
 
 def fold(text: str) -> str:

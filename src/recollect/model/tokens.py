@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
 from functools import cache
 from threading import Lock
 from typing import Protocol
@@ -54,16 +53,6 @@ def truncate_to_tokens(text: str, limit: int) -> str:
             return shortened
         end -= 1
     return ELLIPSIS
-
-
-def fit(counts: Sequence[int], budget: int) -> list[int]:
-    """The indices taken in order while the budget lasts; one that is too big is passed over, the next is tried."""
-    taken: list[int] = []
-    for index, count in enumerate(counts):
-        if count <= budget:
-            taken.append(index)
-            budget -= count
-    return taken
 
 
 def _longest_prefix(text: str, limit: int) -> int:
