@@ -14,6 +14,7 @@ from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.pull import pull
 from recollect.settings import EmbeddingSettings, LoadedSettings, load_settings
 
+PRECISION = "int8"
 CACHE = Path(__file__).resolve().parent.parent / ".cache"
 OWN_HOME = CACHE / "recollect-home"
 PEERS_HOME = CACHE / "home"
@@ -51,12 +52,11 @@ def open_embedder(options: dict[str, Any]) -> BareEmbedder:
 
 def door_options(model: str) -> dict[str, Any]:
     """What every contestant is told."""
-    chosen = EmbeddingSettings()
     return {
         "model": model,
-        "precision": chosen.precision,
-        "threads": chosen.threads,
-        "name": f"{model}/{chosen.precision}",
+        "precision": PRECISION,
+        "threads": EmbeddingSettings().threads,
+        "name": f"{model}/{PRECISION}",
     }
 
 

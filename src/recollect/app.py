@@ -17,7 +17,7 @@ from recollect.engine.core import Engine, Policy
 from recollect.engine.embed import EMBEDDER_CURSOR, follow_model
 from recollect.engine.meaning import Meaning
 from recollect.engine.uses import UseCounter
-from recollect.model.errors import SettingsError, StoreError, StoreReadOnly
+from recollect.model.errors import StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
 from recollect.operations.catalogue import Call, Input, Operation, Output, no_progress
 from recollect.ports.embedder import Embedder
@@ -87,20 +87,15 @@ async def diagnose_store(loaded: LoadedSettings) -> list[Finding]:
 
 
 async def salvage_store(loaded: LoadedSettings) -> list[str]:
-    """Put what can be read of a damaged database in its place; the damaged file is kept aside. Says what it did."""
-    from recollect.stores.sqlite.salvage import salvage
+    """Put what can be read of a damaged database in its place; the damaged file is kept aside. Says what it did.
+
+    Raises StoreBusy while another process uses it, StoreDamaged when nothing can be read, SchemaTooNew.
+    """
+    from recollect.stores.sqlite.salvage import rescue
 
     path = loaded.settings.database
-    stamp = f"{utc_now():%Y%m%dT%H%M%SZ}"
-    target, aside = path.with_suffix(f".salvaged-{stamp}"), path.with_suffix(f".damaged-{stamp}")
-    saved = await asyncio.to_thread(salvage, path, target, now=utc_now())
-    for suffix in ("-wal", "-shm"):
-        journal = path.with_name(path.name + suffix)
-        if journal.exists():
-            journal.replace(aside.with_name(aside.name + suffix))
-    path.replace(aside)
-    target.replace(path)
-    return [f"saved {saved} memories into {path}", f"kept the damaged file as {aside}"]
+    saved = await asyncio.to_thread(rescue, path, now=utc_now())
+    return [f"saved {saved.memories} memories into {path}", f"kept the damaged file as {saved.aside}"]
 
 
 def utc_now() -> datetime:
@@ -194,14 +189,9 @@ def _policy(settings: Settings) -> Policy:
 
 @cache
 def person_zone(name: str) -> ZoneInfo:
-    """The person's time zone. Raises SettingsError."""
+    """The person's time zone; without a name the machine's."""
     if name:
-        try:
-            return ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise SettingsError(
-                f"time_zone is {name!r}, which is no time zone.", advice="Use a name such as Europe/Berlin."
-            ) from error
+        return ZoneInfo(name)
     from tzlocal import get_localzone_name
 
     with suppress(ZoneInfoNotFoundError, ValueError, OSError):

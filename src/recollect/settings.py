@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -28,11 +28,30 @@ def _setting(
     aliases: tuple[str, ...] = (),
     least: float | None = None,
     most: float | None = None,
+    doubt: Callable[[Any], str] | None = None,
 ) -> Any:
+    """`doubt` says what is wrong with a value of the right type; nothing when it will do."""
     return field(
         default=default,
-        metadata={"description": description, "aliases": aliases, "least": least, "most": most},
+        metadata={
+            "description": description,
+            "aliases": aliases,
+            "least": least,
+            "most": most,
+            "doubt": doubt,
+        },
     )
+
+
+def _no_time_zone(name: str) -> str:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        if name:
+            ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return "no time zone; a name such as Europe/Berlin is"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +110,11 @@ class Settings:
     home: Path = field(default_factory=lambda: Path.home() / ".recollect")
     agent: str = _setting("default", "Whose memories these are.")
     scope: str = _setting("Global", "The scope that calls are made in.")
-    time_zone: str = _setting("", "The person's time zone, such as Europe/Berlin; empty means the machine's.")
+    time_zone: str = _setting(
+        "",
+        "The person's time zone, such as Europe/Berlin; empty means the machine's.",
+        doubt=_no_time_zone,
+    )
     date_order: Literal["YMD", "MDY", "DMY"] = _setting("MDY", "How 3/4/2024 is read.")
     store: StoreSettings = field(default_factory=StoreSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
@@ -255,6 +278,8 @@ def _checked(key: str, raw: Any, *, source: str) -> Any:
     if (least is not None and value < least) or (most is not None and value > most):
         span = f"at least {least}" if most is None else f"between {least} and {most}"
         raise SettingsError(f"{where} is {value}; it must be {span}.", advice="Correct the value.")
+    if meta["doubt"] and (wrong := meta["doubt"](value)):
+        raise SettingsError(f"{where} is {value!r}, which is {wrong}.", advice="Correct the value.")
     return value
 
 

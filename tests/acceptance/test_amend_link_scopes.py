@@ -284,7 +284,7 @@ async def test_a_deleted_scope_is_exported_first_and_can_be_imported(app: App) -
     await stored(acting(app, "ada"), "Ada saw it too.", scope="trip")
     hidden = await stored(app, "The lion sleeps.", scope="trip")
     await run(app, FORGET, ids=[hidden])
-    gone = await run(app, DELETE_SCOPE, name="trip")
+    gone = await run(acting(app, "system"), DELETE_SCOPE, name="trip")
     assert gone.memories == 3
     assert gone.export is not None
     assert gone.receipt is not None
@@ -298,6 +298,68 @@ async def test_a_deleted_scope_is_exported_first_and_can_be_imported(app: App) -
     assert (back.memories, back.scopes) == (3, 1)
     assert await found(app, "zebra", scope="trip") == [one]
     assert (await run(app, SHOW_SCOPE, name="trip")).description == "To the sea."
+
+
+async def test_a_scope_with_what_the_agent_does_not_see_is_neither_exported_nor_erased(
+    app: App, tmp_path: Path
+) -> None:
+    await run(app, CREATE_SCOPE, name="trip")
+    await stored(acting(app, "grace"), "Grace keeps a secret garden.", scope="trip")
+    await stored(acting(app, "ada"), "Ada saw the zebra.", scope="trip")
+    target = tmp_path / "out.jsonl"
+    with pytest.raises(Refused, match="system"):
+        await run(acting(app, "ada"), DELETE_SCOPE, name="trip", export=str(target))
+    assert not target.exists()
+    assert len(await everything(acting(app, "system"), scope="trip")) == 2
+    gone = await run(acting(app, "admin"), DELETE_SCOPE, name="trip", export=str(target))
+    assert gone.memories == 2
+
+
+async def test_links_out_of_a_deleted_scope_come_back_with_it(app: App) -> None:
+    await run(app, CREATE_SCOPE, name="trip")
+    cause = await stored(app, "The pump ran dry.")
+    inside = await stored(app, "The house was cold.", scope="trip")
+    other = await stored(app, "Grandmother complained.")
+    await run(app, LINK, origin=inside, target=cause, relation="caused_by")
+    await run(app, LINK, origin=other, target=inside, relation="caused_by")
+    before = {(one.link.origin, one.link.target) for one in (await show(app, inside)).links}
+    gone = await run(app, DELETE_SCOPE, name="trip")
+    assert gone.export is not None
+    assert (await run(app, IMPORT, path=gone.export)).memories == 1
+    after = {(one.link.origin, one.link.target) for one in (await show(app, inside)).links}
+    assert after == before >= {(inside, cause), (other, inside)}
+
+
+async def test_nothing_about_a_scope_holds_a_secret_or_control_characters(app: App) -> None:
+    made = await run(
+        app,
+        CREATE_SCOPE,
+        name=f"work {KEY}",
+        description=f"The key\x1b[31m is {KEY}.",
+        kind=f"kind {KEY}",
+        keywords=[KEY, "a\x00b"],
+    )
+    assert made.description == "The key is [redacted:anthropic-key]."
+    await run(app, CHANGE_SCOPE, name=made.name, description=f"It was {KEY}.")
+    await run(app, RENAME_SCOPE, name=made.name, new_name=f"home {KEY}")
+    assert on_disk(app, KEY) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"description": "x" * 2_001},
+        {"kind": "x" * 201},
+        {"keywords": ["x" * 201]},
+        {"keywords": [*map(str, range(65))]},
+    ],
+)
+async def test_what_is_said_of_a_scope_is_bounded(app: App, fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        await run(app, CREATE_SCOPE, name="work", **fields)
+    if "description" in fields:
+        with pytest.raises(InvalidInput):
+            await run(app, CHANGE_SCOPE, name="Global", **fields)
 
 
 async def test_a_scope_that_can_not_be_exported_is_not_deleted(app: App, tmp_path: Path) -> None:

@@ -337,3 +337,37 @@ async def test_an_occurrence_without_a_zone_is_in_the_persons_zone(opened: Open)
         memory_id = await stored(app, "The meeting was at nine.", occurred=datetime(2025, 3, 4, 9, 0))
         shown = await show(app, memory_id)
     assert shown.memory.occurred == datetime(2025, 3, 4, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "occurred",
+    [
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=9))),
+        datetime(1, 6, 1, tzinfo=UTC),
+        datetime(9999, 6, 1),
+        datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-9))),
+    ],
+)
+async def test_a_year_out_of_reach_fails_its_draft_alone(app: App, occurred: datetime) -> None:
+    items = [{"content": "The zebra is old.", "occurred": occurred}, {"content": "The lion is young."}]
+    answer = await run(app, REMEMBER_MANY, items=items)
+    assert [(one.outcome, one.error_code) for one in answer.results] == [
+        ("failed", "INVALID_INPUT"),
+        ("stored", None),
+    ]
+
+
+@pytest.mark.parametrize("field", ["position", "line"])
+async def test_a_place_is_bounded(app: App, field: str) -> None:
+    await stored(app, "The zebra is striped.", **{field: 2**31 - 1})
+    with pytest.raises(ValidationError):
+        await remember(app, "The lion sleeps.", **{field: 2**31})
+
+
+async def test_metadata_is_cleaned(opened: Open) -> None:
+    for redact in (True, False):
+        async with opened(**{"intake.redact": redact}) as app:
+            given = {"a\x1b[31mb": ["x\x00y", {"z\u202e": "\u200bhidden"}], "ab": 1}
+            memory_id = await stored(app, f"The zebra is striped {redact}.", metadata=given)
+            shown = (await show(app, memory_id)).memory.metadata
+        assert shown == {"ab": ["xy", {"z": "hidden"}], "ab'": 1}

@@ -7,11 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from store_process import Start
 
-from recollect.model.errors import SchemaTooNew, StoreDamaged, StoreError
+from recollect.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreError, StoreReadOnly
 from recollect.model.query import Filter, Search
 from recollect.ports.store import Connect
-from recollect.stores.sqlite.salvage import diagnose, salvage
+from recollect.stores.sqlite.salvage import diagnose, move_all, rescue, salvage
 from recollect.stores.sqlite.store import SqliteStore
 from recollect.testing.builders import START, Builder, unit
 
@@ -115,6 +116,67 @@ async def test_damaged_pages_are_found_and_the_rest_saved(path: Path, new_store:
     await rescued.close()
 
 
+async def test_the_damaged_file_is_put_aside_and_what_was_saved_in_its_place(
+    path: Path, new_store: New
+) -> None:
+    await filled(new_store)
+    overwrite(path, "number100 words")
+    damaged = path.read_bytes()
+    rescued = rescue(path, now=START)
+    assert rescued.aside.suffix == ".db"
+    assert rescued.aside.read_bytes() == damaged
+    assert {file.name for file in path.parent.iterdir()} == {path.name, rescued.aside.name}
+    store = new_store()
+    await store.open()
+    assert await store.count(Filter()) == rescued.memories
+    assert [finding for finding in await store.check() if not finding.healthy] == []
+    await store.close()
+    with pytest.raises(StoreError, match="exists"):
+        rescue(path, now=START)
+
+
+async def test_nothing_is_moved_while_another_process_has_the_file(
+    path: Path, new_store: New, start: Start
+) -> None:
+    await filled(new_store, 50)
+    other = start("other")
+    assert other.hear() == {"ready": True}
+    assert other.ask("open") == {}
+    with pytest.raises(StoreBusy, match="nothing was changed"):
+        rescue(path, now=START)
+    assert not list(path.parent.glob("*-2*"))
+    written = other.ask("write", times=1)["ids"]
+    other.end()
+    assert rescue(path, now=START).memories == 51
+    store = new_store()
+    await store.open()
+    assert await store.get_many(written, viewer="default")
+    await store.close()
+
+
+async def test_what_can_not_be_finished_leaves_nothing(path: Path, new_store: New) -> None:
+    folder = path.with_name("folder.db")
+    folder.mkdir(parents=True)
+    with pytest.raises(OSError, match="folder"):
+        salvage(folder, path, now=START)
+    assert [file.name for file in path.parent.iterdir()] == ["folder.db"]
+
+
+def test_files_are_moved_all_or_none(tmp_path: Path) -> None:
+    database, log = tmp_path / "a.db", tmp_path / "a.db-wal"
+    database.write_bytes(b"database")
+    log.write_bytes(b"log")
+    moves = [(database, tmp_path / "b.db"), (log, tmp_path / "b.db-wal")]
+    with pytest.raises(StoreReadOnly, match="missing"):
+        move_all([*moves, (tmp_path / "missing", database)])
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {
+        "a.db": b"database",
+        "a.db-wal": b"log",
+    }
+    move_all(moves)
+    assert {file.name for file in tmp_path.iterdir()} == {"b.db", "b.db-wal"}
+
+
 async def test_reading_a_damaged_record_names_the_file(path: Path, new_store: New) -> None:
     await filled(new_store)
     overwrite(path, "number100 words")
@@ -156,6 +218,11 @@ async def test_a_newer_schema_is_refused(path: Path, new_store: New) -> None:
     with pytest.raises(SchemaTooNew, match=r"9999.*Upgrade"):
         await new_store().open()
     assert not all(finding.healthy for finding in diagnose(path))
+    before = path.read_bytes()
+    with pytest.raises(SchemaTooNew, match="Upgrade"):
+        rescue(path, now=START)
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+    assert path.read_bytes() == before
 
 
 async def test_another_programs_database_is_refused(path: Path, new_store: New) -> None:

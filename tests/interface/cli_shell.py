@@ -18,8 +18,8 @@ from recollect.interfaces.cli.main import run
 class Stream(io.TextIOWrapper):
     """A pipe, or what looks like a terminal."""
 
-    def __init__(self, content: bytes = b"", *, terminal: bool = False) -> None:
-        super().__init__(io.BytesIO(content), encoding="utf-8", newline="\n")
+    def __init__(self, content: io.BytesIO | None = None, *, terminal: bool = False) -> None:
+        super().__init__(content or io.BytesIO(), encoding="utf-8", newline="\n")
         self._terminal = terminal
 
     def isatty(self) -> bool:
@@ -53,8 +53,9 @@ class Shell:
     home: Path
     patch: pytest.MonkeyPatch
 
-    def __call__(self, *argv: str, stdin: str | bytes = "", terminal: bool = False) -> Answer:
-        given = stdin.encode() if isinstance(stdin, str) else stdin
+    def __call__(self, *argv: str, stdin: str | bytes | io.BytesIO = "", terminal: bool = False) -> Answer:
+        plain = stdin.encode() if isinstance(stdin, str) else stdin
+        given = io.BytesIO(plain) if isinstance(plain, bytes) else plain
         out, err = Stream(terminal=terminal), Stream(terminal=terminal)
         with self.patch.context() as patch:
             patch.setattr(sys, "stdin", Stream(given, terminal=terminal))

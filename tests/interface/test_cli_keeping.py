@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import stat
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -80,6 +82,7 @@ def test_config_set_keeps_what_else_is_in_the_file(shell: Shell) -> None:
         ("recall.limit", "many", "recall.limit"),
         ("recall.limit", "0", "between 1 and 200"),
         ("date_order", "XYZ", "YMD"),
+        ("time_zone", "Mars/Olympus", "time_zone in the command line"),
     ],
 )
 def test_config_set_refuses_what_is_wrong(shell: Shell, key: str, value: str, told: str) -> None:
@@ -159,7 +162,95 @@ def test_doctor_looks_at_a_database_that_cannot_be_opened(shell: Shell) -> None:
     assert seen.status == 1
     assert seen.json["healthy"] is False
     assert seen.json["opening"]["code"] == "STORE_DAMAGED"
-    assert "could not be opened" in shell("doctor").err
+    assert "could not be used" in shell("doctor").err
+
+
+def test_doctor_repair_saves_what_a_damaged_database_holds(shell: Shell) -> None:
+    shell.remember("The harbour closes at nine")
+    database = shell.home / "data" / "recollect.db"
+    content = bytearray(database.read_bytes())
+    size = int.from_bytes(content[16:18], "big")
+    content[28:32] = (len(content) // size + 1).to_bytes(4, "big")  # one page more, which nothing leads to
+    database.write_bytes(bytes(content) + bytes(size))
+    seen = shell("doctor", "--json")
+    assert "file" in {one["name"] for one in seen.json["findings"] if not one["healthy"]}
+    mended = shell("doctor", "--repair", "--json")
+    assert (mended.status, mended.json["healthy"]) == (0, True)
+    assert mended.json["opening"]["code"] == "STORE_DAMAGED"
+    assert any("saved 1 memories" in done for done in mended.json["repaired"])
+    assert shell.found("harbour") == ["The harbour closes at nine"]
+    names = [file.name for file in database.parent.glob("*.db")]
+    assert sorted(name.partition("-")[0] for name in names) == ["recollect.damaged", "recollect.db"]
+
+
+def test_doctor_repair_mends_a_broken_index_page(shell: Shell) -> None:
+    shell.remember("The harbour closes at nine")
+    database = shell.home / "data" / "recollect.db"
+    with closing(sqlite3.connect(database)) as connection:
+        query = "SELECT rootpage FROM sqlite_schema WHERE name = 'memory_time'"
+        page = connection.execute(query).fetchone()[0]
+    content = bytearray(database.read_bytes())
+    size = int.from_bytes(content[16:18], "big")
+    content[(page - 1) * size : page * size] = b"\xa5" * size
+    database.write_bytes(content)
+    assert shell("doctor").status == 1
+    assert shell("doctor", "--repair").status == 0
+    assert shell.found("harbour") == ["The harbour closes at nine"]
+    assert shell.fine("list", "--json").json["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("tampering", "code"),
+    [
+        (["PRAGMA user_version = 9999"], "SCHEMA_TOO_NEW"),
+        (["DROP TABLE cursor", "PRAGMA user_version = 0"], "STORE_ERROR"),
+    ],
+)
+def test_doctor_repair_leaves_alone_what_is_not_damaged(
+    shell: Shell, tampering: list[str], code: str
+) -> None:
+    shell.remember("The harbour closes at nine")
+    database = shell.home / "data" / "recollect.db"
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        for statement in tampering:
+            connection.execute(statement)
+    before = database.read_bytes()
+    answer = shell("doctor", "--repair", "--json")
+    assert answer.status == 1
+    assert (answer.json["opening"]["code"], answer.json["repaired"]) == (code, [])
+    assert database.read_bytes() == before
+    assert [file.name for file in database.parent.iterdir()] == ["recollect.db"]
+
+
+def test_doctor_repair_moves_nothing_while_others_have_the_file(shell: Shell) -> None:
+    shell.remember("The harbour closes at nine")
+    database = shell.home / "data" / "recollect.db"
+    with closing(sqlite3.connect(database)) as other:
+        other.execute("SELECT count(*) FROM memory").fetchone()
+        for statement in (
+            "PRAGMA writable_schema = on",
+            "DELETE FROM sqlite_schema WHERE name = 'memory_time'",
+        ):
+            other.execute(statement)
+        other.commit()
+        answer = shell("doctor", "--repair", "--json")
+        assert (answer.status, answer.json["error"]["code"]) == (7, "STORE_BUSY")
+        assert "nothing was changed" in answer.err
+        assert {file.name.partition("-")[0] for file in database.parent.iterdir()} == {"recollect.db"}
+    assert shell("doctor", "--repair").status == 0
+    assert shell.found("harbour") == ["The harbour closes at nine"]
+
+
+def test_deleting_a_scope_asks_with_everything_that_goes(shell: Shell) -> None:
+    shell.fine("scopes", "create", "quay")
+    for text in ("The crane is red", "The crane squeaks in the wind"):
+        shell.remember(text, "--scope", "quay", "--tag", "crane")
+    shell.fine("forget", "--tag", "crane", "--yes")
+    shell.remember("The crane was oiled on Monday", "--scope", "quay")
+    asked = shell("scopes", "delete", "quay", stdin="n\n", terminal=True)
+    assert (asked.status, "3 memories" in asked.err) == (5, True)
+    gone = shell.fine("scopes", "delete", "quay", "--yes", "--json").json
+    assert gone["memories"] == 3
 
 
 def test_jobs(shell: Shell) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sqlite3
 from pathlib import Path
 
+import pytest
 from cli_shell import Shell
 
 PORT = "The staging database listens on port 5433"
@@ -118,6 +121,7 @@ def test_times_are_read_in_the_persons_zone(shell: Shell) -> None:
         ("2024-03-05", "2024-03-04T23:00:00Z"),
         ("2024-03-05T10:00", "2024-03-05T09:00:00Z"),
         ("March 2023", "2023-02-28T23:00:00Z"),
+        ("März 2023", "2023-02-28T23:00:00Z"),
     ):
         known = shell.remember(f"It happened around {when}, they say", "--when", when)
         assert shell.fine("show", known, "--json").json["memory"]["occurred"] == expected
@@ -202,6 +206,20 @@ def test_forget_by_filter_asks_first(shell: Shell) -> None:
     assert shell("forget").status == 2
 
 
+def test_forgetting_for_good_by_filter_asks_with_what_is_hidden_too(shell: Shell) -> None:
+    shell.fine("scopes", "create", "work")
+    known = shell.remember("Scratch thought of the morning", "--tag", "scratch", "--scope", "work")
+    shell.fine("forget", known)
+    refused = shell("forget", "--tag", "scratch", "--hard")
+    assert (refused.status, "1 memory" in refused.err) == (5, True)
+    shell.remember("Scratch thought of the evening", "--tag", "scratch")
+    asked = shell("forget", "--tag", "scratch", "--hard", stdin="n\n", terminal=True)
+    assert (asked.status, "2 memories" in asked.err) == (5, True)
+    assert shell.fine("show", known).status == 0
+    assert shell("forget", "--tag", "none-such", "--hard").status == 5
+    assert shell.fine("forget", "--tag", "scratch", "--hard", "--yes", "--json").json["count"] == 2
+
+
 def test_anchors_are_kept_unless_forced(shell: Shell) -> None:
     known = shell.remember(PORT, "--anchor")
     assert shell("forget", known).status == 5
@@ -282,6 +300,50 @@ def test_a_batch_answers_for_each_line(shell: Shell) -> None:
     plain = shell("remember", "--batch", stdin="\n".join(lines))
     assert "already known" in plain.out
     assert "line 4" in plain.err
+
+
+@pytest.mark.parametrize("depth", [50, 500, 900, 5_000, 200_000])
+def test_a_batch_goes_on_after_a_line_that_is_nested_too_deeply(shell: Shell, depth: int) -> None:
+    nested = '{"content": "Ducks dive deep", "metadata": ' + '{"a":' * depth + "1" + "}" * depth + "}"
+    answer = shell("remember", "--batch", "--json", stdin=f'{nested}\n"Geese fly south in autumn"\n')
+    assert answer.status == 1
+    assert [line["outcome"] for line in answer.json["lines"]] == ["failed", "stored"]
+
+
+def test_what_a_batch_stored_before_the_database_failed_is_told(shell: Shell) -> None:
+    shell.remember("The first of all")
+    database = shell.home / "data" / "recollect.db"
+    lines = [json.dumps(f"Container {number} was loaded at berth {number * 7}") for number in range(600)]
+
+    class Locking(io.BytesIO):
+        """Another process holds the database from the 550th line on."""
+
+        holder: sqlite3.Connection | None = None
+        read = 0
+
+        def __next__(self) -> bytes:
+            self.read += 1
+            if self.read == 550:
+                self.holder = sqlite3.connect(database, isolation_level=None)
+                self.holder.execute("BEGIN IMMEDIATE")
+            return super().__next__()
+
+    for options in ([], ["--json"]):
+        stdin = Locking("\n".join(lines).encode())
+        answer = shell("remember", "--batch", "-o", "store.busy_timeout_ms=0", *options, stdin=stdin)
+        assert stdin.holder is not None
+        stdin.holder.close()
+        assert answer.status == 7
+        assert "not stored twice" in answer.err
+        if options:
+            assert answer.json["error"]["code"] == "STORE_BUSY"
+            assert answer.json["counts"] == {"duplicate": 500, "unknown": 100}
+        else:
+            assert "Remembered 500 memories, 100 unknown." in answer.out
+    assert (
+        "Remembered 100 memories, 500 already known"
+        in shell.fine("remember", "--batch", stdin="\n".join(lines)).out
+    )
 
 
 def test_a_large_batch_is_stored_whole(shell: Shell) -> None:

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import pytest
 from cli_shell import Shell
 
+from recollect.__main__ import AppLauncher
 from recollect.interfaces.cli.listing import ORDERS
 from recollect.interfaces.cli.main import cli
-from recollect.interfaces.cli.output import display_width, neutral
+from recollect.interfaces.cli.output import Console, display_width, neutral
+from recollect.interfaces.cli.session import Desk, Session
 from recollect.model.query import Order
+from recollect.operations.index import names, operation
+from recollect.operations.reading import TimeframeView
+from recollect.settings import load_settings
 
 GUIDE = Path(__file__).parents[2] / "docs" / "CLI.md"
 
@@ -53,6 +60,27 @@ def test_help_alone_and_the_exit_table(shell: Shell) -> None:
 def test_version_and_orders(shell: Shell) -> None:
     assert shell.fine("--version").out.startswith("recollect ")
     assert [order.value for order in Order] == ORDERS
+
+
+def test_every_operation_is_found_by_its_name() -> None:
+    assert [operation(name).name for name in names()] == names()
+
+
+def test_a_phrase_of_time_is_an_operation_of_its_own(shell: Shell) -> None:
+    async def asked(phrase: str) -> TimeframeView:
+        loaded = load_settings({"home": shell.home, "time_zone": "Asia/Seoul"})
+        async with AppLauncher().open(loaded) as running:
+            view: TimeframeView = await Desk(running, Session(AppLauncher(), Console())).run(
+                "interpret_time", phrase=phrase
+            )
+            return view
+
+    view = asyncio.run(asked("March 2023"))
+    assert view.start == datetime(2023, 2, 28, 15, tzinfo=UTC)
+    assert view.end == datetime(2023, 3, 31, 15, tzinfo=UTC)
+    assert view.words == "Wed 2023-03-01 to Fri 2023-03-31"
+    answer = shell("remember", "It rained", "--when", "any time")
+    assert (answer.status, "no beginning" in answer.err) == (2, True)
 
 
 @pytest.mark.parametrize(

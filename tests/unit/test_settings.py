@@ -201,6 +201,28 @@ def test_the_error_says_what_would_be_right(tmp_path: Path) -> None:
         load(tmp_path, environ={"RECOLLECT_STORE_DURABILITY": "none"})
 
 
+@pytest.mark.parametrize("name", ["Mars/Olympus", "Europe", "../etc/passwd", "Europe/Berlin\n", "5", "a\0b"])
+def test_a_time_zone_that_is_none_is_named_with_key_and_source(
+    tmp_path: Path, config: Path, name: str
+) -> None:
+    with pytest.raises(SettingsError, match="RECOLLECT_TIME_ZONE") as caught:
+        load(tmp_path, environ={"RECOLLECT_TIME_ZONE": name})
+    assert "Europe/Berlin" in str(caught.value)
+    with pytest.raises(SettingsError, match="time_zone in argument"):
+        load(tmp_path, arguments={"time_zone": name})
+    with pytest.raises(SettingsError, match="time_zone in the command line"):
+        parsed_value("time_zone", name)
+    config.write_text('time_zone = "Mars/Olympus"\n')
+    with pytest.raises(SettingsError, match="time_zone") as caught:
+        load(tmp_path)
+    assert str(config) in str(caught.value)
+
+
+def test_a_time_zone_may_be_left_to_the_machine(tmp_path: Path) -> None:
+    for name in ("", "Asia/Seoul"):
+        assert load(tmp_path, environ={"RECOLLECT_TIME_ZONE": name}).settings.time_zone == name
+
+
 def test_broken_toml_is_named_with_its_line(tmp_path: Path, config: Path) -> None:
     config.write_text('agent = "ada"\n[recall\n')
     with pytest.raises(SettingsError, match="line 2") as caught:

@@ -11,7 +11,7 @@ import pytest
 
 from recollect.model.errors import Conflict, InvalidInput, StoreBusy, StoreError, StoreReadOnly
 from recollect.model.query import Filter
-from recollect.stores.sqlite.connection import translated
+from recollect.stores.sqlite.connection import Database, translated
 from recollect.stores.sqlite.store import SqliteStore
 from recollect.testing.builders import START, Builder
 
@@ -114,12 +114,29 @@ async def test_text_without_bytes_is_refused(tmp_path: Path) -> None:
     await store.close()
 
 
+@pytest.mark.parametrize("writes", [1, 5])
+async def test_every_write_is_answered_whatever_fails(tmp_path: Path, writes: int) -> None:
+    opened: list[sqlite3.Connection] = []
+    database = Database(tmp_path / "s.db", busy_timeout_ms=20, readers=1, durability="full", most_pages=None)
+    await database.open(opened.append)
+    opened[0].close()
+    outcomes = await asyncio.wait_for(
+        asyncio.gather(
+            *(database.write(lambda _: None, lasting=False) for _ in range(writes)), return_exceptions=True
+        ),
+        timeout=10,
+    )
+    assert [type(outcome) for outcome in outcomes] == [StoreError] * writes
+    await database.close()
+
+
 @pytest.mark.parametrize(
     ("name", "code", "expected"),
     [
         ("SQLITE_BUSY_SNAPSHOT", 517, StoreBusy),
         ("SQLITE_READONLY_DIRECTORY", 1544, StoreReadOnly),
         ("SQLITE_CONSTRAINT_UNIQUE", 2067, Conflict),
+        ("SQLITE_CONSTRAINT_NOTNULL", 1299, InvalidInput),
         ("SQLITE_TOOBIG", 18, InvalidInput),
         ("SQLITE_ERROR", 1, StoreError),
     ],

@@ -12,7 +12,7 @@ import pytest
 from recollect.model.errors import SchemaTooNew
 from recollect.model.memory import Kind
 from recollect.model.query import Filter
-from recollect.stores.sqlite import jobs, records
+from recollect.stores.sqlite import jobs, records, search
 from recollect.stores.sqlite.filters import matching
 from recollect.stores.sqlite.migrate import latest, migrate, migrations, statements, version_of
 from recollect.testing.builders import START
@@ -78,6 +78,7 @@ def test_a_script_is_split_at_its_statements() -> None:
         (Filter(tags=("x",)), "tag_folded"),
         (replace(WHERE, topic="x"), "memory_topic"),
         (replace(WHERE, conversation="c"), "memory_conversation"),
+        (replace(WHERE, conversation="c", positions=(1, 2)), "conversation=? AND position>? AND position<?"),
         (replace(WHERE, ids=("a",)), "autoindex_memory_1 (id=?)"),
     ],
 )
@@ -103,6 +104,10 @@ def test_a_listing_stops_when_it_has_enough(connection: sqlite3.Connection, colu
 def test_lookups_use_their_indexes(connection: sqlite3.Connection) -> None:
     assert "memory_hash" in plan(connection, records.BY_HASH, ("[]", "a", "b"))
     assert "memory_gist" in plan(connection, records.BY_GIST, ("[]", "a", "b"))
+    assert "memory_referring" in plan(connection, records.DERIVED, ("[]",))
+    unembedded = plan(connection, search.UNEMBEDDED, ("model", 1))
+    assert unembedded.count("COVERING INDEX memory_embedded (embedded_by") == 3
+    assert "SCAN memory" not in unembedded
     due = plan(connection, jobs.DUE, (1, "[]"))
     assert "job_waiting" in due
     assert "job_running" in due

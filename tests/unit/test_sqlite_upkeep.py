@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,26 @@ async def test_what_is_derived_is_found_wrong_and_mended(
     assert [each for each in await store.check() if not each.healthy] == []
     found = await store.search(Search(Filter(), lexemes=("word1",), vector=unit(1, 1), model=MODEL))
     assert puts[1].memory.id in found.ids
+    assert await store.count(Filter()) == 5
+
+
+async def test_an_index_that_lost_rows_is_made_anew(store: SqliteStore, puts: list[Put], path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        (schema,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'memory_time'").fetchone()
+        narrowed = f"{schema} WHERE row > 3"
+        connection.execute("PRAGMA writable_schema = on")
+        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'memory_time'", (narrowed,))
+        connection.commit()
+    tamper(path, "REINDEX memory_time")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA writable_schema = on")
+        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'memory_time'", (schema,))
+        connection.commit()
+        version = connection.execute("PRAGMA schema_version").fetchone()[0]
+        connection.execute(f"PRAGMA schema_version = {version + 1}")
+    assert "file" in {each.name for each in await store.check() if not each.healthy}
+    await store.repair()
+    assert [each for each in await store.check() if not each.healthy] == []
     assert await store.count(Filter()) == 5
 
 

@@ -75,6 +75,30 @@ def test_a_fenced_block_that_is_too_long_is_cut_at_lines() -> None:
     assert [line for part in parts for line in part.split("\n")] == ["```", *lines, "```"]
 
 
+@pytest.mark.parametrize("line", ["```a\n", "~~~ x\n", "```\n~~~~ y\n", "````a\n```b\n"])
+def test_a_megabyte_of_fences_that_are_never_closed_is_split_too(line: str) -> None:
+    text = line * (1_000_000 // len(line))
+
+    parts = split(text, limit=4_000)
+
+    assert all(len(part) <= 4_000 for part in parts)
+    assert _solid("".join(parts)) == _solid(text)
+
+
+def test_a_fence_that_is_never_closed_hides_no_block_behind_it() -> None:
+    block = "```python\ndef f():\n\n    return 1\n\n\ndef g():\n    return 2\n```"
+    text = f"~~~ never closed\nSome words before the block that take room.\n\n{block}\n\nAnd words after it."
+
+    assert any(block in part for part in split(text, limit=90))
+
+
+def test_a_fence_is_closed_by_one_of_at_least_its_length() -> None:
+    block = "````\n```\nshown\n\n```\n\nmore words of it\n````"
+    text = f"Some words before the block that take room, and more.\n\n{block}\n\nAnd words after it."
+
+    assert any(block in part for part in split(text, limit=80))
+
+
 def test_a_word_longer_than_the_limit_is_cut_but_not_its_characters() -> None:
     assert split("x" * 25, limit=10) == ["x" * 10, "x" * 10, "x" * 5]
     assert all(not part.startswith("\u0301") for part in split("e\u0301" * 20, limit=7))

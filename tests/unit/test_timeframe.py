@@ -135,6 +135,22 @@ def test_other_languages_mean_the_same(english: str, phrases: str) -> None:
         assert said(phrase.replace("_", " ")) == said(english), phrase
 
 
+def test_a_range_that_began_last_year_begins_on_the_day_that_was_named() -> None:
+    december = datetime(2026, 12, 10, tzinfo=UTC)
+    timeframe = parse_timeframe("from 30 November to 5 January", now=december, zone=BERLIN)
+    assert describe(timeframe, BERLIN) == "Sun 2025-11-30 to Mon 2026-01-05"
+    leap = datetime(2028, 12, 10, tzinfo=UTC)
+    timeframe = parse_timeframe("from 29 February to 5 January", now=leap, zone=BERLIN)
+    assert describe(timeframe, BERLIN) == "Sun 2027-02-28 to Wed 2028-01-05"
+
+
+def test_the_last_year_that_a_calendar_has() -> None:
+    assert said("24 décembre 9999") == "Fri 9999-12-24"
+    for phrase in ("31 décembre 9999", "9999-12-31", "0001-01-01 to 0001-01-01"):
+        with pytest.raises(UnknownTime):
+            parse_timeframe(phrase, now=NOW, zone=BERLIN)
+
+
 def test_date_order_decides_only_what_is_open() -> None:
     assert said("3/4/2024") == "Mon 2024-03-04"
     assert said("3/4/2024", date_order="DMY") == "Wed 2024-04-03"

@@ -63,7 +63,8 @@ async def _amend(engine: Engine, memory_id: str, amendment: Amendment, *, agent:
     if after == before:
         return before
     after = replace(after, updated=engine.clock())
-    number = len(await engine.store.versions_of(memory_id)) + 1
+    kept = await engine.store.versions_of(memory_id)
+    number = kept[-1].number + 1 if kept else 1
     changes: list[Change] = [Keep(_version(before, number=number, after=after, by=agent))]
     changes.append(await _reindexed(engine, before, after))
     await engine.store.apply(changes)

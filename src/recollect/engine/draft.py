@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -18,6 +17,7 @@ from recollect.engine.checks import (
     checked_provenance,
     checked_share,
     checked_topic,
+    everything_said,
 )
 from recollect.engine.core import Engine
 from recollect.engine.text.clean import clean
@@ -106,7 +106,14 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
             f"The text has {len(draft.content):,} characters; at most {policy.longest:,} are stored at once.",
             advice="Split it, or raise intake.longest.",
         )
-    doubt = suspicion(_all_said(draft))  # before cleaning, for hidden characters are a sign
+    doubt = suspicion(  # before cleaning, for hidden characters are a sign
+        everything_said(
+            draft.content,
+            labels=(draft.topic, *draft.tags, *draft.keywords),
+            provenance=draft.provenance,
+            metadata=draft.metadata,
+        )
+    )
     text = clean(draft.content)
     redaction = redact(text) if policy.redact else None
     text = redaction.text if redaction else text
@@ -128,16 +135,6 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
         )
         for record in records
     ]
-
-
-def _all_said(draft: Draft) -> str:
-    """The content, and whatever else of the draft comes back with a hit."""
-    source = draft.provenance
-    labels = (draft.topic, *draft.tags, *draft.keywords, source.source, source.file, source.conversation)
-    said = [draft.content, *filter(None, labels)]
-    if draft.metadata:
-        said.append(json.dumps(draft.metadata, ensure_ascii=False, default=str))
-    return "\n".join(said)
 
 
 def content_hash(text: str) -> str:

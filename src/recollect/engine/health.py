@@ -13,12 +13,11 @@ from typing import Any
 from recollect.engine.core import Engine
 from recollect.engine.embed import embed_missing
 from recollect.model.job import JobState
-from recollect.model.memory import Status
+from recollect.model.memory import ANY_STATUS, Status
 from recollect.model.query import Filter
 from recollect.ports.models import ModelCard
 from recollect.ports.store import Finding, StoreFacts
 
-ANY_STATUS = tuple(Status)
 LITTLE_ROOM = 200 * 1024 * 1024
 
 

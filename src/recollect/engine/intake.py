@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import asyncio
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from recollect.engine.beside import beside
 from recollect.engine.core import Engine
 from recollect.engine.draft import Draft, Outcome, Prepared, Remembered, prepare
 from recollect.engine.kinship import Kin, heir, kin_of, superseding
@@ -18,7 +18,8 @@ from recollect.model.scope import Scope
 from recollect.ports.embedder import Matrix
 from recollect.ports.store import Change, Connect, Enqueue, Put
 
-BATCH = 64
+BATCH = 128
+AHEAD = 2  # batches under way at once, so that the embedder never waits
 RELATED_AT_ONCE = 8  # more drafts than this are related by a job, so that bulk runs at the embedder's speed
 
 
@@ -42,22 +43,27 @@ async def remember(engine: Engine, draft: Draft) -> Remembered:
 async def remember_many(engine: Engine, drafts: Sequence[Draft]) -> list[Remembered]:
     """One answer a draft, in order; a draft that can't be stored has its error in its answer.
 
-    While one batch is being embedded, the one before it is written and the one after it prepared.
+    While some batches are being embedded, the one before them is written and the one after them prepared.
     """
     intake = _Intake(engine, {scope.name: scope for scope in await engine.store.scopes()}, len(drafts))
     numbered = list(enumerate(drafts))
-    batches = [numbered[start : start + BATCH] for start in range(0, len(numbered), BATCH)]
-    admitted = await intake.admit(batches[0]) if batches else []
-    waiting: tuple[list[_Admitted], Matrix | None] | None = None
-    for following in [*batches[1:], []]:
-        texts = [part.memory.content for item in admitted for part in item.parts]
-        async with beside(engine.meaning.embed(texts)) as embedding:
-            if waiting is not None:
-                await intake.write(*waiting)
-            prepared = await intake.admit(following)
-        waiting, admitted = (admitted, embedding.result()), prepared
-    if waiting is not None:
-        await intake.write(*waiting)
+    flying: deque[tuple[list[_Admitted], asyncio.Task[Matrix | None]]] = deque()
+    try:
+        for start in range(0, len(numbered), BATCH):
+            admitted = await intake.admit(numbered[start : start + BATCH])
+            texts = [part.memory.content for item in admitted for part in item.parts]
+            flying.append((admitted, asyncio.create_task(engine.meaning.embed(texts))))
+            await asyncio.sleep(0)  # the embedding begins before this thread turns to other work
+            while len(flying) > AHEAD:
+                landed, embedding = flying.popleft()
+                await intake.write(landed, await embedding)
+        while flying:
+            landed, embedding = flying.popleft()
+            await intake.write(landed, await embedding)
+    finally:
+        for _, embedding in flying:
+            embedding.cancel()
+        await asyncio.gather(*(embedding for _, embedding in flying), return_exceptions=True)
     return [intake.answers[number] for number in range(len(drafts))]
 
 

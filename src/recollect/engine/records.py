@@ -6,12 +6,18 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
+from math import isfinite
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from recollect.engine.checks import LARGEST_NUMBER, in_utc
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Provenance, Status, Tier, Version
-from recollect.model.scope import Scope
+from recollect.model.scope import LONGEST_NAME, Scope
+
+LONGEST_ID = 64
+MOST_MERGED = 1_000
+HEAVIEST = 2.0  # a weight is a likeness, and rounding may take it past 1
 
 Line = dict[str, Any]
 R = TypeVar("R", Memory, Version, Link, Scope, Provenance)
@@ -37,10 +43,18 @@ def memory_from(line: Line) -> Memory:
     _tuples(fields, "tags", "keywords", "merged_from")
     _times(fields, "created", "updated", "occurred", "last_used")
     memory = _checked(Memory(**fields))
-    if not memory.id or not memory.content or memory.uses < 0:
-        raise ValueError("a memory needs an id, content and a count of uses")
-    if not all(0 <= share <= 1 for share in (memory.importance, memory.confidence, memory.trust)):
-        raise ValueError("importance, confidence and trust are between 0 and 1")
+    if not memory.content:
+        raise ValueError("a memory needs content")
+    _check_ids(memory.id, *memory.merged_from, *filter(None, [memory.supersedes]))
+    _check_agent(memory.agent)
+    _check_shares(
+        importance=memory.importance,
+        confidence=memory.confidence,
+        utility=memory.utility,
+        trust=memory.trust,
+    )
+    if len(memory.merged_from) > MOST_MERGED:
+        raise ValueError(f"it was merged from more than {MOST_MERGED}")
     return memory
 
 
@@ -55,7 +69,13 @@ def version_from(line: Line) -> Version:
     fields["kind"] = Kind(fields["kind"])
     _tuples(fields, "tags", "keywords")
     _times(fields, "amended")
-    return _checked(Version(**fields))
+    version = _checked(Version(**fields))
+    _check_ids(version.memory_id)
+    _check_agent(version.amended_by)
+    _check_shares(importance=version.importance)
+    if version.number < 1:
+        raise ValueError("versions are numbered from 1")
+    return version
 
 
 def link_line(link: Link) -> Line:
@@ -68,7 +88,13 @@ def link_from(line: Line) -> Link:
     fields = _fields(line)
     fields["relation"] = Relation(fields["relation"])
     _times(fields, "created")
-    return _checked(Link(**fields))
+    link = _checked(Link(**fields))
+    _check_ids(link.origin, link.target)
+    if link.origin == link.target:
+        raise ValueError("a memory can't be linked to itself")
+    if abs(link.weight) > HEAVIEST:
+        raise ValueError(f"weight is {link.weight}")
+    return link
 
 
 def scope_line(scope: Scope) -> Line:
@@ -110,7 +136,24 @@ def _tuples(fields: Line, *names: str) -> None:
 def _times(fields: Line, *names: str) -> None:
     for name in names:
         if fields.get(name) is not None:
-            fields[name] = datetime.fromisoformat(fields[name]).astimezone(UTC)
+            fields[name] = in_utc(datetime.fromisoformat(fields[name]))
+
+
+def _check_ids(*ids: str) -> None:
+    for each in ids:
+        if not each or len(each) > LONGEST_ID or not each.isprintable():
+            raise ValueError(f"{each[:LONGEST_ID]!r} is no id")
+
+
+def _check_agent(name: str) -> None:
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise ValueError(f"{name[:LONGEST_ID]!r} is no agent")
+
+
+def _check_shares(**shares: float) -> None:
+    for name, share in shares.items():
+        if not 0 <= share <= 1:
+            raise ValueError(f"{name} is not between 0 and 1")
 
 
 @cache
@@ -129,10 +172,14 @@ def _types_of(kind: type[Any]) -> dict[str, tuple[type, ...]]:
 
 
 def _checked(record: R) -> R:
-    """The record, if its fields are of their types. Raises TypeError."""
+    """The record, if its fields are of their types and its numbers within reach. Raises TypeError, ValueError."""
     for name, types in _types()[type(record).__name__].items():
         value = getattr(record, name)
         wrong = not isinstance(value, types) or (isinstance(value, bool) and bool not in types)
         if wrong or (isinstance(value, tuple) and not all(isinstance(item, str) for item in value)):
             raise TypeError(f"{name} is {value!r}"[:120])
+        if isinstance(value, float) and not isfinite(value):
+            raise ValueError(f"{name} is {value}")
+        if type(value) is int and not 0 <= value <= LARGEST_NUMBER:
+            raise ValueError(f"{name} is not between 0 and {LARGEST_NUMBER}")
     return record

@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from recollect.engine.checks import checked_description, checked_scope, checked_scope_name
 from recollect.engine.core import Engine
 from recollect.engine.reach import find_scope
 from recollect.engine.transfer import export_to
 from recollect.model.errors import Conflict, Refused, ScopeNotFound
-from recollect.model.memory import Status
+from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
-from recollect.model.scope import GLOBAL, Scope, checked_name, lineage
+from recollect.model.scope import GLOBAL, Scope, lineage
 from recollect.ports.store import Receipt
-
-ANY_STATUS = tuple(Status)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,22 +48,14 @@ async def create_scope(
     keywords: Sequence[str] = (),
 ) -> Scope:
     """Raises InvalidInput, Conflict when it exists, ScopeNotFound for the parent."""
-    cleaned = checked_name(name)
-    for known in await engine.store.scopes():
-        if known.name.casefold() == cleaned.casefold():
-            raise Conflict(
-                f"The scope {known.name!r} exists already.", advice="Use it, or choose another name."
-            )
+    scope = checked_scope(
+        engine,
+        Scope(name, engine.clock(), description=description, kind=kind, keywords=tuple(keywords)),
+    )
+    await _refuse_clash(engine, scope.name)
     if parent is not None:
         await find_scope(engine, parent)
-    scope = Scope(
-        name=cleaned,
-        created=engine.clock(),
-        description=description,
-        kind=kind,
-        parent=None if parent == GLOBAL else parent,
-        keywords=tuple(keywords),
-    )
+        scope = replace(scope, parent=None if parent == GLOBAL else parent)
     await engine.store.put_scope(scope)
     return scope
 
@@ -77,7 +68,10 @@ async def change_scope(
     parent: str | None = None,
     active: bool | None = None,
 ) -> Scope:
-    """Describe, nest (parent Global lifts it to the top) or switch. Raises ScopeNotFound, Conflict for a cycle."""
+    """Describe, nest (parent Global lifts it to the top) or switch.
+
+    Raises InvalidInput, ScopeNotFound, Conflict for a cycle.
+    """
     scope = await find_scope(engine, name)
     if name == GLOBAL and (parent is not None or active is False):
         raise Refused("Global is above every scope and always there.")
@@ -88,7 +82,7 @@ async def change_scope(
         scope = replace(scope, parent=None if above == GLOBAL else above)
     scope = replace(
         scope,
-        description=scope.description if description is None else description,
+        description=scope.description if description is None else checked_description(engine, description),
         active=scope.active if active is None else active,
     )
     await engine.store.put_scope(scope)
@@ -96,10 +90,10 @@ async def change_scope(
 
 
 async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
-    """Memories and children follow. Raises ScopeNotFound, Conflict, Refused for Global."""
+    """Memories and children follow. Raises InvalidInput, ScopeNotFound, Conflict, Refused for Global."""
     if old == GLOBAL:
         raise Refused("Global can't be renamed.")
-    cleaned = checked_name(new)
+    cleaned = checked_scope_name(engine, new)
     await _refuse_clash(engine, cleaned, besides=old)
     await engine.store.rename_scope(old, cleaned)
     return await find_scope(engine, cleaned)
@@ -131,8 +125,11 @@ async def report_scope(engine: Engine, name: str, *, agent: str) -> ScopeReport:
     raise ScopeNotFound(name)
 
 
-async def delete_scope(engine: Engine, name: str, *, export: Path | None = None) -> DroppedScope:
-    """Export what is in it, erase that, drop the scope. Raises ScopeNotFound, Conflict for one with children."""
+async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | None = None) -> DroppedScope:
+    """Export what is in it, erase that, drop the scope.
+
+    Raises ScopeNotFound, Conflict for one with children, Refused for one that holds what the agent doesn't see.
+    """
     if name == GLOBAL:
         raise Refused("Global always exists.", advice="`recollect forget` removes what is in it.")
     await find_scope(engine, name)
@@ -141,8 +138,13 @@ async def delete_scope(engine: Engine, name: str, *, export: Path | None = None)
         raise Conflict(
             f"{name!r} still holds the scopes {', '.join(children)}.", advice="Delete or move them first."
         )
-    where = Filter(viewer="system", scopes=(name,), statuses=ANY_STATUS)
+    where = Filter(viewer=agent, scopes=(name,), statuses=ANY_STATUS)
     ids = [memory.id async for batch in engine.store.scan(where) for memory in batch]
+    if await engine.store.count(replace(where, viewer="system")) > len(ids):
+        raise Refused(
+            f"{name!r} holds memories of other agents, and you are {agent!r}.",
+            advice="Delete it as system: `--agent system`.",
+        )
     target = None
     if ids:
         stamp = f"{engine.clock():%Y%m%dT%H%M%SZ}"

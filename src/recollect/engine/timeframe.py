@@ -15,7 +15,7 @@ from functools import cache
 from itertools import chain
 from zoneinfo import ZoneInfo
 
-from recollect.engine.timeframe_calendar import Calendar, Span
+from recollect.engine.timeframe_calendar import Calendar, Span, year_before
 from recollect.engine.timeframe_rules import pattern, resolve
 from recollect.engine.timeframe_words import (
     ENGLISH_OF,
@@ -210,12 +210,12 @@ def _between(
         return start, end
     if _HAS_YEAR.search(first):
         return None
-    local = start.astimezone(calendar.now.tzinfo)
-    week = timedelta(days=7)
-    earlier = (
-        local - week if first in WEEKDAYS else local.replace(year=local.year - 1, day=min(local.day, 28))
-    )
-    start = earlier.astimezone(UTC)
+    try:
+        local = start.astimezone(calendar.now.tzinfo)
+        earlier = local - timedelta(days=7) if first in WEEKDAYS else year_before(local)
+        start = earlier.astimezone(UTC)
+    except (ValueError, OverflowError):  # before the first year
+        return None
     return (start, end) if start < end else None
 
 
@@ -258,21 +258,23 @@ def _guess(calendar: Calendar, text: str) -> Bounds | None:
     }
     try:
         data = DateDataParser(languages=_LANGUAGES, settings=settings).get_date_data(text)
-    except (ValueError, OverflowError):
+        return _instants(calendar, _around(calendar, data.date_obj, data.period)) if data.date_obj else None
+    except (ValueError, OverflowError):  # beyond what a calendar has
         return None
-    moment = data.date_obj
-    if moment is None:
-        return None
-    if moment.tzinfo:
-        return moment.astimezone(UTC), moment.astimezone(UTC) + timedelta(hours=1)
+
+
+def _around(calendar: Calendar, moment: datetime, period: str) -> Span:
+    """The whole week, month ... that dateparser meant by a moment in it."""
+    if moment.tzinfo or period == "time":
+        return moment, moment + timedelta(hours=1)
     day = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    spans: dict[str, Span] = {
-        "week": calendar.week(day),
-        "month": calendar.months(ahead=0, base=day),
-        "year": (datetime(day.year, 1, 1), datetime(day.year + 1, 1, 1)),
-        "time": (moment, moment + timedelta(hours=1)),
-    }
-    return _instants(calendar, spans.get(data.period, (day, day + timedelta(days=1))))
+    if period == "week":
+        return calendar.week(day)
+    if period == "month":
+        return calendar.months(ahead=0, base=day)
+    if period == "year":
+        return datetime(day.year, 1, 1), datetime(day.year + 1, 1, 1)
+    return day, day + timedelta(days=1)
 
 
 def _may_name_a_time(text: str) -> bool:

@@ -80,6 +80,12 @@ def _same_day(base: datetime, ahead: int) -> datetime:
     return first.replace(day=min(base.day, monthrange(first.year, first.month)[1]))
 
 
+def year_before(moment: datetime) -> datetime:
+    """The same day a year earlier; of a 29th of February the 28th."""
+    year = moment.year - 1
+    return moment.replace(year=year, day=min(moment.day, monthrange(year, moment.month)[1]))
+
+
 def date_span(year: int, month: int, day: int) -> Span | None:
     """That day, if the calendar has it."""
     if not (1 <= month <= 12 and 1 <= day <= monthrange(year, month)[1]):

@@ -5,18 +5,21 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from recollect.engine.checks import (
+    checked_content,
     checked_labels,
     checked_metadata,
     checked_provenance,
+    checked_scope,
+    checked_scope_name,
     checked_topic,
-    safe_text,
+    everything_said,
 )
 from recollect.engine.core import Engine
 from recollect.engine.draft import (
@@ -42,7 +45,7 @@ from recollect.model.access import sees
 from recollect.model.errors import InvalidInput, Refused, StoreFull, StoreReadOnly
 from recollect.model.lexemes import lexemes
 from recollect.model.link import Link
-from recollect.model.memory import Memory, Status, Version
+from recollect.model.memory import ANY_STATUS, Memory, Status, Version
 from recollect.model.query import Filter
 from recollect.model.scope import GLOBAL, Scope
 from recollect.model.tokens import count_tokens
@@ -50,7 +53,6 @@ from recollect.ports.store import Change, Connect, Keep, Put
 
 FORMAT = 1
 BATCH = 256
-ANY_STATUS = tuple(Status)
 _Item = Scope | Memory | Version | Link
 
 
@@ -100,7 +102,10 @@ async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) 
 
 
 async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None = None) -> Exported:
-    """A head line, scopes, then each memory followed by its versions, then links."""
+    """A head line, scopes, then each memory followed by its versions, then links.
+
+    A link with one end among them is written too: it is drawn again where the other end is there.
+    """
     chosen = where or Filter(viewer="system", statuses=ANY_STATUS)
     scopes = await engine.store.scopes()
     _write(stream, {"recollect": "export", "format": FORMAT})
@@ -118,9 +123,8 @@ async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None 
                 versions += 1
     links = 0
     async for link in _links(engine, sorted(ids), viewer=chosen.viewer):
-        if link.origin in ids and link.target in ids:
-            _write(stream, link_line(link))
-            links += 1
+        _write(stream, link_line(link))
+        links += 1
     return Exported("-", memories, links, versions, len(scopes))
 
 
@@ -133,12 +137,13 @@ async def import_lines(
     """
     intake = _Import(engine, agent)
     batch: list[_Item] = []
-    for item in _parsed(lines):
-        batch.append(item)
-        if len(batch) >= BATCH:
+    for item in _parsed(lines, intake.checked):
+        # A memory's versions come with it, or none of them: a run that broke off in between couldn't be made good.
+        if len(batch) >= BATCH and not isinstance(item, Version):
             await intake.take(batch)
             progress(intake.done.memories + intake.done.skipped)
             batch = []
+        batch.append(item)
     await intake.take(batch)
     await intake.finish()
     progress(intake.done.memories + intake.done.skipped)
@@ -160,7 +165,7 @@ def _write(stream: TextIO, line: dict[str, Any]) -> None:
     stream.write(json.dumps(line, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n")
 
 
-def _parsed(lines: Iterable[str]) -> Iterator[_Item]:
+def _parsed(lines: Iterable[str], checked: Callable[[_Item], _Item]) -> Iterator[_Item]:
     seen_head = False
     readers: dict[str, Callable[[dict[str, Any]], _Item]] = {
         "scope": scope_from,
@@ -177,12 +182,15 @@ def _parsed(lines: Iterable[str]) -> Iterator[_Item]:
                 _check_head(document)
                 seen_head = True
                 continue
-            yield readers[document["type"]](document)
+            item = checked(readers[document["type"]](document))
+        except InvalidInput as error:
+            raise type(error)(f"Line {number} is refused: {error.message}", advice=error.advice) from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise InvalidInput(
                 f"Line {number} is not a line of an export: {error}.",
                 advice="Nothing from that batch on was imported; correct the line and import again.",
             ) from error
+        yield item
     if not seen_head:
         raise InvalidInput("There is nothing in it.", advice="Give a file that `recollect export` wrote.")
 
@@ -195,25 +203,39 @@ def _check_head(document: Any) -> None:
 
 
 class _Import:
-    """One import on its way; knows which memories it brought, since versions and links follow theirs."""
+    """One import on its way; knows which memories it brought, since links follow theirs."""
 
     def __init__(self, engine: Engine, agent: str) -> None:
         self.done = Imported()
         self._engine = engine
         self._agent = agent
         self._new: set[str] = set()
+        self._redacted: set[str] = set()
         self._orphans: list[Scope] = []
+
+    def checked(self, item: _Item) -> _Item:
+        """As intake would have it: a file may come from anywhere. What we exported passes unchanged.
+
+        Raises InvalidInput, Refused.
+        """
+        if isinstance(item, Memory):
+            return self._checked_memory(item)
+        if isinstance(item, Version):
+            return self._checked_version(item)
+        return checked_scope(self._engine, item) if isinstance(item, Scope) else item
 
     async def take(self, batch: Sequence[_Item]) -> None:
         """A batch in one transaction."""
         memories = [item for item in batch if isinstance(item, Memory)]
-        fresh, redacted = await self._fresh(memories)
+        present = await self._engine.store.get_many([memory.id for memory in memories], viewer="system")
+        fresh = await self._fresh(memory for memory in memories if memory.id not in present)
         made = await self._scopes([item for item in batch if isinstance(item, Scope)])
         self._new.update(memory.id for memory in fresh)
-        versions = [item for item in batch if isinstance(item, Version) and item.memory_id in self._new]
+        same = {memory.id for memory in memories if _says_the_same(memory, present.get(memory.id))}
+        versions = await self._missing([item for item in batch if isinstance(item, Version)], same)
         links = await self._drawable([item for item in batch if isinstance(item, Link)])
         changes: list[Change] = await self._puts(fresh)
-        changes.extend(Keep(self._safe_version(version)) for version in versions)
+        changes.extend(Keep(version) for version in versions)
         changes.extend(Connect(link) for link in links)
         await self._engine.store.apply(changes)
         self.done = Imported(
@@ -222,7 +244,7 @@ class _Import:
             links=self.done.links + len(links),
             versions=self.done.versions + len(versions),
             scopes=self.done.scopes + made,
-            redacted=self.done.redacted + redacted,
+            redacted=self.done.redacted + sum(memory.id in self._redacted for memory in fresh),
         )
 
     async def _scopes(self, scopes: Sequence[Scope]) -> int:
@@ -234,27 +256,45 @@ class _Import:
         for scope in missing:
             await self._engine.store.put_scope(replace(scope, parent=None))
         self._orphans.extend(scope for scope in missing if scope.parent is not None)
+        await self._nest(known.keys() | {scope.name for scope in missing})
         return len(missing)
 
+    async def _nest(self, known: Set[str]) -> None:
+        """As soon as the parent is there, so that a run that breaks off leaves the scopes in their places."""
+        for scope in self._orphans:
+            if scope.parent in known:
+                await self._engine.store.put_scope(scope)
+        self._orphans = [scope for scope in self._orphans if scope.parent not in known]
+
     async def finish(self) -> None:
-        """A scope's parent may stand anywhere in the file, so nesting comes last."""
+        """A scope's parent may stand anywhere in the file. Raises ScopeNotFound if it stands nowhere."""
         for scope in self._orphans:
             await self._engine.store.put_scope(scope)
 
-    async def _fresh(self, memories: Sequence[Memory]) -> tuple[list[Memory], int]:
-        """Those that are new, with secrets taken out; and how many had some."""
-        store = self._engine.store
-        present = await store.get_many([memory.id for memory in memories], viewer="system")
-        fresh: list[Memory] = []
-        redacted = 0
-        hashes: set[tuple[str, str, str]] = set()
-        for memory in memories:
-            safe = self._checked(memory)
-            if memory.id in present or await self._repeats(safe, hashes):
+    async def _missing(self, versions: Sequence[Version], same: Set[str]) -> list[Version]:
+        """Those of memories that are new, or that say the same here and lack them: a run may have broken off."""
+        missing: list[Version] = []
+        kept: dict[str, set[int]] = {}
+        for version in versions:
+            memory_id = version.memory_id
+            if memory_id not in self._new and memory_id not in same:
                 continue
-            redacted += safe.content != memory.content
-            fresh.append(safe)
-        return fresh, redacted
+            if memory_id not in kept:
+                known = await self._engine.store.versions_of(memory_id)
+                kept[memory_id] = {each.number for each in known}
+            if version.number not in kept[memory_id]:
+                kept[memory_id].add(version.number)
+                missing.append(version)
+        return missing
+
+    async def _fresh(self, absent: Iterable[Memory]) -> list[Memory]:
+        """Those that nothing here repeats, nor anything before them in the batch."""
+        fresh: dict[str, Memory] = {}
+        hashes: set[tuple[str, str, str]] = set()
+        for memory in absent:
+            if memory.id not in fresh and not await self._repeats(memory, hashes):
+                fresh[memory.id] = memory
+        return list(fresh.values())
 
     async def _repeats(self, memory: Memory, hashes: set[tuple[str, str, str]]) -> bool:
         if memory.status not in (Status.ACTIVE, Status.QUARANTINED):
@@ -266,24 +306,25 @@ class _Import:
         hashes.add(key)
         return False
 
-    def _checked(self, memory: Memory) -> Memory:
-        """As intake would have it: a file may come from anywhere. What we exported passes unchanged."""
+    def _checked_memory(self, memory: Memory) -> Memory:
         engine = self._engine
         if not sees(self._agent, memory.agent):
             raise Refused(
                 f"The file has memories of the agent {memory.agent!r}, and you are {self._agent!r}.",
                 advice="Import it as that agent, or as system.",
             )
-        text = safe_text(engine, memory.content)
-        part = memory.content_hash.startswith(PART_OF) and text == memory.content
-        quarantined = memory.status is Status.ACTIVE and suspicion(text).score >= QUARANTINE_FROM
+        text = checked_content(engine, memory.content)
+        if text != memory.content:
+            self._redacted.add(memory.id)
+        digest = content_hash(text)
+        part = text == memory.content and memory.content_hash.startswith(PART_OF)
+        part = part and len(memory.content_hash) == len(PART_OF) + len(digest)
         return replace(
-            memory,
+            _quarantined(memory) if _instructs(memory) else memory,
+            scope=checked_scope_name(engine, memory.scope),
             content=text,
-            content_hash=memory.content_hash if part else content_hash(text),
+            content_hash=memory.content_hash if part else digest,
             tokens=count_tokens(text),
-            status=Status.QUARANTINED if quarantined else memory.status,
-            trust=QUARANTINED_TRUST if quarantined else memory.trust,
             topic=checked_topic(engine, memory.topic),
             tags=checked_labels(engine, memory.tags, what="tag"),
             keywords=checked_labels(engine, memory.keywords, what="keyword"),
@@ -291,11 +332,11 @@ class _Import:
             metadata=checked_metadata(engine, memory.metadata),
         )
 
-    def _safe_version(self, version: Version) -> Version:
+    def _checked_version(self, version: Version) -> Version:
         engine = self._engine
         return replace(
             version,
-            content=safe_text(engine, version.content),
+            content=checked_content(engine, version.content),
             topic=checked_topic(engine, version.topic),
             tags=checked_labels(engine, version.tags, what="tag"),
             keywords=checked_labels(engine, version.keywords, what="keyword"),
@@ -303,7 +344,7 @@ class _Import:
 
     async def _drawable(self, links: Sequence[Link]) -> list[Link]:
         ends = {end for link in links for end in (link.origin, link.target)} - self._new
-        present = await self._engine.store.get_many(list(ends), viewer="system")
+        present = await self._engine.store.get_many(list(ends), viewer=self._agent)
         return [link for link in links if {link.origin, link.target} <= present.keys() | self._new]
 
     async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
@@ -319,6 +360,28 @@ class _Import:
             )
             for number, memory in enumerate(memories)
         ]
+
+
+def _instructs(memory: Memory) -> bool:
+    """As it stands in the file: that something was hidden in the text is a sign, and cleaning takes it out."""
+    labels = (memory.topic, *memory.tags, *memory.keywords)
+    said = everything_said(
+        memory.content, labels=labels, provenance=memory.provenance, metadata=memory.metadata
+    )
+    return suspicion(said).score >= QUARANTINE_FROM
+
+
+def _quarantined(memory: Memory) -> Memory:
+    """Also one that could be brought back later."""
+    if memory.status is Status.ACTIVE:
+        return replace(memory, status=Status.QUARANTINED, trust=QUARANTINED_TRUST)
+    if memory.previous_status is Status.ACTIVE:
+        return replace(memory, previous_status=Status.QUARANTINED, trust=QUARANTINED_TRUST)
+    return memory
+
+
+def _says_the_same(memory: Memory, ours: Memory | None) -> bool:
+    return ours is not None and (ours.agent, ours.content_hash) == (memory.agent, memory.content_hash)
 
 
 def _older(ours: Scope, theirs: Scope) -> Scope:

@@ -37,6 +37,9 @@ class Status(StrEnum):
     QUARANTINED = "quarantined"
 
 
+ANY_STATUS = tuple(Status)
+
+
 class Tier(StrEnum):
     """How warm a memory is kept."""
 

@@ -10,7 +10,7 @@ from recollect.operations.catalogue import Operation
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "writing": ("remember", "remember_many", "amend", "forget", "unforget", "link", "unlink"),
-    "reading": ("recall", "show", "list", "tags", "timeline"),
+    "reading": ("recall", "show", "list", "tags", "timeline", "interpret_time"),
     "keeping": (
         "list_scopes",
         "show_scope",

@@ -15,12 +15,10 @@ from recollect.engine.scopes import (
 )
 from recollect.engine.transfer import export_to, import_lines
 from recollect.model.errors import InvalidInput
-from recollect.model.memory import Status
+from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 from recollect.operations.views import ReceiptView
-
-ANY_STATUS = tuple(Status)
 
 
 class ScopeView(Output):
@@ -181,7 +179,7 @@ async def _rename(call: Call, given: RenameScopeInput) -> ScopeView:
 
 async def _delete(call: Call, given: DeleteScopeInput) -> DeleteScopeResult:
     target = Path(given.export).expanduser() if given.export else None
-    dropped = await delete_scope(call.engine, given.name, export=target)
+    dropped = await delete_scope(call.engine, given.name, agent=call.agent, export=target)
     return DeleteScopeResult(
         name=dropped.name,
         memories=dropped.memories,

@@ -342,3 +342,25 @@ SHOW = Operation("show", "One memory, with links and versions.", ShowInput, Show
 LIST = Operation("list", "Memories by filter, page by page.", ListInput, ListResult, _list, Effect.READS)
 TAGS = Operation("tags", "Tags and their counts.", TagsInput, TagsResult, _tags, Effect.READS)
 TIMELINE = Operation("timeline", "Memories by day.", TimelineInput, TimelineResult, _timeline, Effect.READS)
+
+
+class InterpretTimeInput(Input):
+    """What people call a time: "last week"."""
+
+    phrase: str
+
+
+async def _interpret_time(call: Call, given: InterpretTimeInput) -> TimeframeView:
+    view = _timeframe(call, timeframe_of(call.engine, given.phrase), filters=False)
+    assert view is not None
+    return view
+
+
+INTERPRET_TIME = Operation(
+    "interpret_time",
+    "The range that a phrase of time means.",
+    InterpretTimeInput,
+    TimeframeView,
+    _interpret_time,
+    Effect.READS,
+)

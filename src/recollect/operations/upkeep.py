@@ -14,7 +14,7 @@ from recollect.jobs.handlers import HANDLERS
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due, next_runs
 from recollect.model.errors import Refused
-from recollect.model.job import JobState
+from recollect.model.job import Job, JobState
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 from recollect.operations.views import FindingView, JobView, ReceiptView
 from recollect.ports.models import ModelCard
@@ -218,25 +218,32 @@ async def _run_jobs(call: Call, given: RunJobsInput) -> RunJobsResult:
 
 
 async def _retry_job(call: Call, given: JobInput) -> JobView:
+    advice = "Only dead and waiting jobs can be tried again."
     job = await call.engine.store.job(given.id)
     if job.state in (JobState.RUNNING, JobState.DONE):
-        raise Refused(
-            f"The job {job.id} is {job.state}.", advice="Only dead and waiting jobs can be tried again."
-        )
+        raise Refused(f"The job {job.id} is {job.state}.", advice=advice)
     again = replace(
         job, state=JobState.WAITING, attempts=0, due=call.engine.clock(), error=None, finished=None
     )
-    await call.engine.store.replace_job(again)
+    await _replace_job(call, again, expected=job.state, advice=advice)
     return JobView.of(again)
 
 
 async def _cancel_job(call: Call, given: JobInput) -> JobView:
+    advice = "Only waiting jobs can be cancelled."
     job = await call.engine.store.job(given.id)
     if job.state is not JobState.WAITING:
-        raise Refused(f"The job {job.id} is {job.state}.", advice="Only waiting jobs can be cancelled.")
+        raise Refused(f"The job {job.id} is {job.state}.", advice=advice)
     ended = replace(job, state=JobState.DONE, finished=call.engine.clock(), result={"cancelled": True})
-    await call.engine.store.replace_job(ended)
+    await _replace_job(call, ended, expected=job.state, advice=advice)
     return JobView.of(ended)
+
+
+async def _replace_job(call: Call, job: Job, *, expected: JobState, advice: str) -> None:
+    """Raises Refused if a runner took it meanwhile."""
+    if not await call.engine.store.replace_job(job, expected=expected):
+        now = await call.engine.store.job(job.id)
+        raise Refused(f"The job {job.id} is {now.state} by now.", advice=advice)
 
 
 async def _list_models(call: Call, _given: ListModelsInput) -> ListModelsResult:

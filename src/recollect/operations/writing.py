@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from recollect.engine.amend import Amendment, amend
+from recollect.engine.checks import LARGEST_NUMBER
 from recollect.engine.draft import Draft, Outcome, Remembered
 from recollect.engine.forget import erase, forget, unforget
 from recollect.engine.intake import remember, remember_many
@@ -40,9 +41,9 @@ class RememberInput(Input):
     source: str = ""
     dialect: str = ""
     conversation: str | None = None
-    position: int | None = Field(default=None, ge=0)
+    position: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
     file: str | None = None
-    line: int | None = Field(default=None, ge=0)
+    line: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
     metadata: dict[str, Any] = {}
     linked_to: list[str] = []
     keep_noise: bool = False

@@ -208,7 +208,7 @@ class Index(Protocol):
         """For each vector its nearest records, nearest first."""
 
     async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
-        """Records, not forgotten ones, that have no vector of that model; the newest first."""
+        """Records, not forgotten ones, that have no vector of that model; in any order."""
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
         """Set vectors by id, each with the content hash that it was made of; returns how many were set.
@@ -268,8 +268,8 @@ class Jobs(Protocol):
     async def job(self, job_id: str) -> Job:
         """Raises JobNotFound."""
 
-    async def replace_job(self, job: Job) -> None:
-        """For a person's retry or cancel. Raises JobNotFound."""
+    async def replace_job(self, job: Job, *, expected: JobState) -> bool:
+        """For a person's retry or cancel; False when its state is not `expected` now. Raises JobNotFound."""
 
     async def drop_jobs(self, *, before: datetime) -> int:
         """Remove finished ones; returns how many."""

@@ -132,7 +132,7 @@ class Resident:
         """What the filter admits.
 
         `scopes` are the store's keys of the filter's scopes, `rows` what the store found for the conditions that
-        aren't kept here (tags, topic, conversation, ids); None where the filter has no such condition.
+        aren't kept here (tags, topic, conversation, positions, ids); None where the filter has no such condition.
         """
         mask = self._admitted(where, scopes)[self._group[: self._used]]
         if where.since is not None:

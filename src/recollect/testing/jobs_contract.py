@@ -36,7 +36,7 @@ class JobsContract:
         with pytest.raises(JobNotFound):
             await store.job("missing")
         with pytest.raises(JobNotFound):
-            await store.replace_job(build.job())
+            await store.replace_job(build.job(), expected=JobState.WAITING)
 
     async def test_one_waiting_job_of_a_key(self, store: Store, build: Builder) -> None:
         first, second = build.job(key="k"), build.job(key="k")
@@ -159,10 +159,21 @@ class JobsContract:
     async def test_a_person_may_replace_one(self, store: Store, build: Builder) -> None:
         job = build.job(state=JobState.DEAD, attempts=5, error="it failed")
         await store.apply([Enqueue(job)])
-        await store.replace_job(replace(job, state=JobState.WAITING, attempts=0, error=None))
+        again = replace(job, state=JobState.WAITING, attempts=0, error=None)
+        assert await store.replace_job(again, expected=JobState.DEAD)
         held = await leased(store)
         assert held is not None
         assert held.id == job.id
+
+    async def test_a_job_that_a_runner_took_meanwhile_is_left_to_it(
+        self, store: Store, other: Store, build: Builder
+    ) -> None:
+        job = build.job()
+        await store.apply([Enqueue(job)])
+        held = await leased(other)
+        ended = replace(job, state=JobState.DONE, finished=LATER)
+        assert not await store.replace_job(ended, expected=JobState.WAITING)
+        assert await store.job(job.id) == held
 
     async def test_dropping_finished_ones(self, store: Store, build: Builder) -> None:
         old = build.job(state=JobState.DONE, finished=START)

@@ -69,6 +69,21 @@ class FilteredContract:
         assert (await by_text(store, "thing", minimum_trust=0.5)).ids == [sure.memory.id]
         assert (await by_vector(store, unit(1), minimum_trust=0.3)).ids == []
 
+    async def test_a_part_of_a_conversation(self, store: Store, build: Builder) -> None:
+        turns = [build.put(f"turn t{i}", vector=unit(1), provenance=at("talk", i)) for i in range(9)]
+        elsewhere = build.put("turn elsewhere", vector=unit(1), provenance=at("other talk", 4))
+        await store.apply([*turns, elsewhere, build.put("turn without a place", vector=unit(1))])
+        for first, last in ((3, 5), (0, 0), (8, 20), (5, 3), (-4, -1)):
+            wanted = [turn.memory.id for turn in turns[max(first, 0) : max(last + 1, 0)]]
+            where = Filter(conversation="talk", positions=(first, last))
+            assert {memory.id for memory in await store.find(where)} == set(wanted)
+            assert await store.count(where) == len(wanted)
+            found = await store.search(Search(where, ("turn",), unit(1), MODEL))
+            assert set(found.ids) == set(wanted)
+            assert found.total == found.frequencies["turn"] == len(wanted)
+            near = await store.nearest([unit(1)], model=MODEL, where=where, limit=20)
+            assert {neighbour.id for neighbour in near[0]} == set(wanted)
+
     async def test_nobody_finds_another_agents_records(self, store: Store, build: Builder) -> None:
         talk = {"scope": "Global"}
         mine = build.put("shared word", vector=unit(1), agent="me", provenance=at("talk", 1), **talk)

@@ -17,6 +17,7 @@ import pytest
 
 from recollect.ports.store import Capability, Store
 from recollect.testing.builders import Builder
+from recollect.testing.changes_contract import ChangesContract
 from recollect.testing.erasure_contract import ErasureContract
 from recollect.testing.isolation_contract import IsolationContract
 from recollect.testing.jobs_contract import CursorsContract, JobsContract
@@ -31,6 +32,7 @@ Reopen = Callable[[], Awaitable[Store]]
 
 class StoreContract(
     RecordsContract,
+    ChangesContract,
     FindContract,
     ErasureContract,
     LinksContract,

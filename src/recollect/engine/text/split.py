@@ -9,9 +9,7 @@ from bisect import bisect_right
 from recollect.engine.text.expression import Expression
 from recollect.model.errors import InvalidInput
 
-_FENCE = Expression(
-    r"^[ \t]{0,3}(`{3,}|~{3,})[^\n]*\n(?:.*?\n)??[ \t]{0,3}\1[`~]*[ \t]*(?:\n|\Z)", re.MULTILINE | re.DOTALL
-)
+_FENCE = Expression(r"^[ \t]{0,3}(`{3,}|~{3,})([^\n]*)(?:\n|\Z)", re.MULTILINE)
 # Where a part may end, best first; a cut is made behind the match.
 _BOUNDARIES = (
     Expression(r"\n[ \t]*\n\s*"),
@@ -39,7 +37,7 @@ def split(text: str, *, limit: int, overlap: int = 0) -> list[str]:
         )
     if len(text) <= limit:
         return [text] if text.strip() else []
-    fences = [match.span() for match in _FENCE.finditer(text) if match.end() - match.start() <= limit]
+    fences = [(start, end) for start, end in _fenced(text) if end - start <= limit]
     parts: list[str] = []
     begin = fresh = 0  # the part starts at `begin`; text before `fresh` was in the part before
     while fresh < len(text):
@@ -52,6 +50,31 @@ def split(text: str, *, limit: int, overlap: int = 0) -> list[str]:
         fresh = end
         begin = _begin_of_overlap(text, end, overlap) if overlap and end < len(text) else end
     return parts
+
+
+def _fenced(text: str) -> list[tuple[int, int]]:
+    """Where fenced blocks begin and end. Linear, also for a text full of fences that are never closed."""
+    lines = list(_FENCE.finditer(text))
+    ends: list[int | None] = [None] * len(lines)
+    # By character, the closing lines behind the current one, the nearest last; each is shorter than those before it,
+    # for a longer one hides the shorter ones behind it. Lengths are negative, so that they ascend.
+    closers: dict[str, tuple[list[int], list[int]]] = {"`": ([], []), "~": ([], [])}
+    for number in range(len(lines) - 1, -1, -1):
+        fence, rest = lines[number].groups()
+        lengths, places = closers[fence[0]]
+        found = bisect_right(lengths, -len(fence))
+        ends[number] = places[found - 1] if found else None
+        if not rest.strip(" \t"):
+            while lengths and lengths[-1] >= -len(fence):
+                lengths.pop()
+                places.pop()
+            lengths.append(-len(fence))
+            places.append(lines[number].end())
+    blocks: list[tuple[int, int]] = []
+    for line, end in zip(lines, ends, strict=True):
+        if end is not None and (not blocks or line.start() >= blocks[-1][1]):
+            blocks.append((line.start(), end))
+    return blocks
 
 
 def _cut(text: str, begin: int, *, at_least: int, limit: int, fences: list[tuple[int, int]]) -> int:

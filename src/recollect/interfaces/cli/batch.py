@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 CHUNK = 500
 MOST_TOLD = 20
+AGAIN = "Run the whole batch again: what is stored already is not stored twice."
 
 
 @dataclass
@@ -33,6 +34,12 @@ class Tally:
         """One line's answer."""
         self.lines.append({"line": number, "outcome": result.outcome, "id": result.id, "error": result.error})
 
+    def unanswered(self, numbers: Iterable[int], error: RecollectError) -> None:
+        """Lines that some of may have been stored before the database failed."""
+        self.lines += [
+            {"line": number, "outcome": "unknown", "id": None, "error": str(error)} for number in numbers
+        ]
+
     def failed(self, number: int, error: RecollectError) -> None:
         """One line that could not be used."""
         self.lines.append({"line": number, "outcome": "failed", "id": None, "error": str(error)})
@@ -43,21 +50,26 @@ class Tally:
 
 
 async def remember_lines(desk: Desk, path: str | None, *, defaults: Mapping[str, Any], run_jobs: bool) -> int:
-    """Store in chunks; a bad line is told and passed over. Exit status 1 when there was one."""
-    tally = Tally()
-    with open_binary(path or "-") as stream, desk.console.progress() as told:
-        numbered = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
-        while chunk := list(islice(numbered, CHUNK)):
-            await _take(desk, chunk, tally=tally, defaults=defaults)
-            _tell(told, tally)
-    ran = await desk.run("run_jobs", scheduled=False) if run_jobs and tally.counts["stored"] else None
-    counts = tally.counts
-    if desk.console.json:
-        summary = {"created": counts["stored"], "counts": dict(counts), "lines": tally.lines}
-        desk.console.document({**summary, "jobs": len(ran.ran) if ran else 0})
-    else:
-        _print(desk, tally)
-    return 1 if counts["failed"] else 0
+    """Store in chunks; a bad line is told and passed over. Exit status 1 when there was one.
+
+    A failure that ends it has its own exit status, but what was stored by then is told.
+    """
+    tally, ran = Tally(), 0
+    try:
+        with open_binary(path or "-") as stream, desk.console.progress() as told:
+            numbered = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
+            while chunk := list(islice(numbered, CHUNK)):
+                await _take(desk, chunk, tally=tally, defaults=defaults)
+                _tell(told, tally)
+        if run_jobs and tally.counts["stored"]:
+            ran = len((await desk.run("run_jobs", scheduled=False)).ran)
+    except RecollectError as error:
+        if not tally.lines:
+            raise
+        _report(desk, tally, jobs=ran, error=error)
+        return error.exit_status
+    _report(desk, tally, jobs=ran, error=None)
+    return 1 if tally.counts["failed"] else 0
 
 
 async def _take(
@@ -76,6 +88,9 @@ async def _take(
     except (InvalidInput, NotFound):  # one of them spoils the chunk: find out which
         await _take_singly(desk, items, tally=tally)
         return
+    except RecollectError as error:
+        tally.unanswered(items, error)
+        raise
     for number, result in zip(items, answer.results, strict=True):
         tally.answered(number, result)
 
@@ -86,6 +101,9 @@ async def _take_singly(desk: Desk, items: Mapping[int, Input], *, tally: Tally) 
             answer: RememberManyResult = await desk.run("remember_many", items=[item])
         except (InvalidInput, NotFound) as error:
             tally.failed(number, error)
+        except RecollectError as error:
+            tally.unanswered([number], error)
+            raise
         else:
             tally.answered(number, answer.results[0])
 
@@ -95,6 +113,8 @@ def _fields(line: bytes) -> dict[str, Any]:
         value = json.loads(line)
     except ValueError as error:
         raise InvalidInput(f"Not JSON: {error}.") from error
+    except RecursionError as error:
+        raise InvalidInput("Nested too deeply.") from error
     if isinstance(value, str):
         return {"content": value}
     if not isinstance(value, dict):
@@ -106,6 +126,18 @@ def _tell(told: Told, tally: Tally) -> None:
     told("remember", len(tally.lines), None)
 
 
+def _report(desk: Desk, tally: Tally, *, jobs: int, error: RecollectError | None) -> None:
+    console, counts = desk.console, tally.counts
+    if console.json:
+        summary = {"created": counts["stored"], "counts": dict(counts), "lines": tally.lines, "jobs": jobs}
+        failure = {"code": error.code, "message": error.message, "advice": error.advice} if error else None
+        console.document({**summary, "error": failure} if failure else summary)
+    else:
+        _print(desk, tally)
+    if error:
+        console.warn(f"{error}\n  {AGAIN}", label="error:")
+
+
 def _print(desk: Desk, tally: Tally) -> None:
     counts = tally.counts
     rest = [
@@ -114,6 +146,7 @@ def _print(desk: Desk, tally: Tally) -> None:
             ("duplicate", "already known"),
             ("noise", "passed over as noise"),
             ("failed", "failed"),
+            ("unknown", "unknown"),
         )
         if counts[outcome]
     ]

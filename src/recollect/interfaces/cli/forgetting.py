@@ -11,6 +11,7 @@ from recollect.interfaces.cli.command import command, with_desk, words
 from recollect.interfaces.cli.output import Console, plural
 from recollect.interfaces.cli.session import Desk
 from recollect.model.errors import Refused
+from recollect.model.memory import Status
 
 if TYPE_CHECKING:
     from recollect.operations.reading import ListResult
@@ -52,8 +53,8 @@ async def forget(
         await _undo(desk, list(ids) or await _matching(desk, status="forgotten", chosen=chosen))
         return
     if (by_filter or hard) and not yes:
-        count = len(ids) if ids else await _count(desk, chosen)
-        if count:
+        count = len(set(ids)) if ids else await count_of(desk, chosen, hidden=hard)
+        if count or hard:
             confirm(desk.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
     result: ForgetResult = await desk.run("forget", ids=ids, hard=hard, force=force, **chosen)
     if desk.console.json:
@@ -68,6 +69,15 @@ def confirm(console: Console, question: str) -> None:
         raise Refused(f"{question} Nobody is there to ask.", advice="Say --yes.")
     if not click.confirm(question, err=True):
         raise Refused("The answer was no: nothing was done.")
+
+
+async def count_of(desk: Desk, chosen: dict[str, Any], *, hidden: bool) -> int:
+    """How many memories match; with those that recall doesn't find, if they are meant as well."""
+    if not any(chosen.values()):
+        return 0
+    statuses = list(Status) if hidden else [Status.ACTIVE]
+    found: ListResult = await desk.run("list", everywhere=True, statuses=statuses, limit=1, **chosen)
+    return found.total
 
 
 def print_receipt(console: Console, receipt: ReceiptView) -> None:
@@ -92,13 +102,6 @@ async def _undo(desk: Desk, ids: list[str]) -> None:
     desk.console.line(f"Brought back {plural(len(result.memories), 'memory')}.")
     for memory in result.memories:
         desk.console.line(f"  {memory.id}")
-
-
-async def _count(desk: Desk, chosen: dict[str, Any]) -> int:
-    if not any(chosen.values()):
-        return 0
-    found: ListResult = await desk.run("list", limit=1, **chosen)
-    return found.total
 
 
 async def _matching(desk: Desk, /, *, status: str, chosen: dict[str, Any]) -> list[str]:

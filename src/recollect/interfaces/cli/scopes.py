@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.interfaces.cli.command import Group, with_desk, words
-from recollect.interfaces.cli.forgetting import confirm, print_receipt
+from recollect.interfaces.cli.forgetting import confirm, count_of, print_receipt
 from recollect.interfaces.cli.output import neutral, plural
 from recollect.interfaces.cli.session import Desk
 
@@ -127,8 +127,8 @@ async def delete_scope(desk: Desk, /, *, name: str, export: str | None, yes: boo
     """Export a scope's memories, then remove it and them for good."""
     console = desk.console
     if not yes:
-        scope: ScopeView = await desk.run("show_scope", name=name)
-        confirm(console, f"Remove the scope {name!r} and its {plural(scope.memories, 'memory')} for good?")
+        count = await count_of(desk, {"scope": name}, hidden=True)
+        confirm(console, f"Remove the scope {name!r} and its {plural(count, 'memory')} for good?")
     result: DeleteScopeResult = await desk.run("delete_scope", name=name, export=export)
     if console.json:
         console.document(result)

@@ -14,13 +14,13 @@ import click
 
 from recollect.interfaces.cli.launcher import Launcher, Running
 from recollect.interfaces.cli.output import Console
-from recollect.model.errors import InvalidInput, SettingsError, UnknownTime
+from recollect.model.errors import InvalidInput, UnknownTime
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from recollect.operations.catalogue import Input, Operation
-    from recollect.operations.reading import TimelineResult
+    from recollect.operations.reading import TimeframeView
     from recollect.settings import LoadedSettings
 
 T = TypeVar("T")
@@ -69,18 +69,11 @@ class Desk:
 
     @property
     def zone(self) -> tzinfo | None:
-        """The person's; None is the machine's. Raises SettingsError."""
-        name = self.running.loaded.settings.time_zone
-        if not name:
-            return None
-        from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+        """The person's; None is the machine's."""
+        from zoneinfo import ZoneInfo
 
-        try:
-            return ZoneInfo(name)
-        except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-            raise SettingsError(
-                f"time_zone is {name!r}, which is no time zone.", advice="Use a name such as Europe/Berlin."
-            ) from error
+        name = self.running.loaded.settings.time_zone
+        return ZoneInfo(name) if name else None
 
     async def run(self, name: str, /, **given: Any) -> Any:
         """An operation of the catalogue, by its name; what wasn't given keeps the operation's default."""
@@ -97,9 +90,8 @@ class Desk:
         exact = _exact_time(phrase, self.zone)
         if exact:
             return exact
-        found: TimelineResult = await self.run("timeline", when=phrase, limit=1)
-        frame = found.timeframe
-        moment = (frame.end if end else frame.start) if frame else None
+        frame: TimeframeView = await self.run("interpret_time", phrase=phrase)
+        moment = frame.end if end else frame.start
         if moment is None:
             raise UnknownTime(f"{phrase!r} has no {'end' if end else 'beginning'}.", advice="Name a date.")
         return moment

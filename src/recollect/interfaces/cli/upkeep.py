@@ -12,7 +12,7 @@ from recollect.interfaces.cli.forgetting import print_receipt
 from recollect.interfaces.cli.launcher import Finding
 from recollect.interfaces.cli.output import Console, neutral, one_line
 from recollect.interfaces.cli.session import Desk, Session
-from recollect.model.errors import StoreBusy, StoreError
+from recollect.model.errors import StoreBusy, StoreDamaged, StoreError
 
 if TYPE_CHECKING:
     from recollect.operations.upkeep import DoctorResult, StatusResult
@@ -46,7 +46,7 @@ async def status(desk: Desk) -> None:
     ],
 )
 @click.option(
-    "--repair", is_flag=True, help="Rebuild what is derived; salvage a database that can't be opened."
+    "--repair", is_flag=True, help="Rebuild what is derived; save what can be read of a damaged database."
 )
 @click.option(
     "--scrub", is_flag=True, help="Rewrite the database's files, so that nothing erased is left in them."
@@ -66,7 +66,9 @@ async def doctor(session: Session, /, *, repair: bool, scrub: bool, phrases: tup
     except StoreBusy:
         raise
     except StoreError as error:
-        return await _unopenable(session, error, repair=repair)
+        return await _unusable(session, error, repair=repair)
+    if repair and (damage := _lasting_damage(result.findings)):
+        return await _unusable(session, StoreDamaged(damage), repair=True)
     if console.json:
         console.document(result)
     else:
@@ -77,11 +79,18 @@ async def doctor(session: Session, /, *, repair: bool, scrub: bool, phrases: tup
     return 0 if result.healthy and not left else UNHEALTHY
 
 
-async def _unopenable(session: Session, error: StoreError, *, repair: bool) -> int:
+def _lasting_damage(findings: Sequence[Finding]) -> str:
+    """What is wrong with the pages after all that is derived was rebuilt."""
+    return "; ".join(one.detail for one in findings if one.name == "file" and not one.healthy)
+
+
+async def _unusable(session: Session, error: StoreError, *, repair: bool) -> int:
+    """Only a damaged database is salvaged: one that is newer, full or another program's holds what would be lost."""
     console, loaded = session.console, session.loaded()
-    salvaged = list(await session.launcher.salvage(loaded)) if repair else []
+    salvage = repair and isinstance(error, StoreDamaged)
+    salvaged = list(await session.launcher.salvage(loaded)) if salvage else []
     findings = await session.launcher.diagnose(loaded)
-    healthy = bool(findings) and all(finding.healthy for finding in findings)
+    healthy = bool(salvaged) and all(finding.healthy for finding in findings)
     if console.json:
         seen = [
             {"name": one.name, "healthy": one.healthy, "detail": one.detail, "advice": one.advice}
@@ -90,7 +99,7 @@ async def _unopenable(session: Session, error: StoreError, *, repair: bool) -> i
         document: dict[str, Any] = {"healthy": healthy, "findings": seen, "repaired": salvaged}
         console.document({**document, "opening": {"code": error.code, "message": error.message}})
     else:
-        console.warn(f"The database could not be opened: {error}")
+        console.warn(f"The database could not be used as it was: {error}")
         _print(console, findings, salvaged)
     return 0 if healthy else UNHEALTHY
 

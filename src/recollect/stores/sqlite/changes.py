@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
+from recollect.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
 from recollect.model.memory import Memory, Version
-from recollect.ports.store import Change, Connect, Disconnect, Enqueue, Keep, Mark, Put, Revise
+from recollect.ports.store import Change, Connect, Disconnect, Enqueue, Inherit, Keep, Mark, Put, Revise
 from recollect.stores.codes import encode
 from recollect.stores.sqlite.filters import as_list
 from recollect.stores.sqlite.jobs import enqueue
@@ -24,6 +24,12 @@ SCOPE_ROW = "SELECT row FROM scope WHERE name = ?"
 
 # The rows of records by their ids.
 ROWS_OF = "SELECT id, row FROM memory WHERE id IN (SELECT value FROM json_each(?))"
+
+# When a record was last changed.
+UPDATED = "SELECT updated FROM memory WHERE id = ?"
+
+# What a record's status is.
+STATUS = "SELECT status FROM memory WHERE id = ?"
 
 # Whose hash it is, among the records that are alive in a scope for an agent.
 HASH_HOLDER = """
@@ -47,6 +53,11 @@ DROP_CODE = "DELETE FROM vector_code WHERE row = ?"
 
 # Change the status alone.
 MARK = "UPDATE memory SET status = ?, previous_status = ?, updated = ?, revision = ? WHERE id = ?"
+
+# Take over what another record had earned.
+INHERIT = """
+    UPDATE memory SET supersedes = ?, importance = max(importance, ?), uses = uses + ?, revision = ? WHERE id = ?
+"""
 
 # Add a link, or replace the one of the same ends and relation.
 CONNECT = """
@@ -104,11 +115,14 @@ class _Writing:
 
     def run(self, kind: type[Change], run: list[Any]) -> None:
         if kind is Put:
+            self._expect(run)
             self._put({put.memory.id: put for put in run})
         elif kind is Revise:
             self._revise({revise.memory.id: revise.memory for revise in run})
         elif kind is Mark:
-            self._mark({mark.memory_id: mark for mark in run})
+            self._mark(run)
+        elif kind is Inherit:
+            self._inherit(run)
         elif kind is Connect:
             self._connect([connect.link for connect in run])
         elif kind is Disconnect:
@@ -121,6 +135,23 @@ class _Writing:
             enqueue(self._connection, [change.job for change in run])
         else:
             raise TypeError(f"{kind.__name__} is no change")
+
+    def _expect(self, puts: list[Put]) -> None:
+        """Refuse them all if one's record is another than its caller had read."""
+        updated: dict[str, int] = {}  # by those of the same run
+        for put in puts:
+            memory = put.memory
+            if put.expected is not None:
+                now = updated.get(memory.id)
+                if now is None:
+                    found = self._connection.execute(UPDATED, (memory.id,)).fetchone()
+                    now = None if found is None else found[0]
+                if now != to_micros(put.expected):
+                    raise Changed(
+                        f"Memory {memory.id} was changed by someone else meanwhile.",
+                        advice="Look at it again, then try again.",
+                    )
+            updated[memory.id] = to_micros(memory.updated)
 
     def _put(self, puts: dict[str, Put]) -> None:
         for put in puts.values():
@@ -156,24 +187,41 @@ class _Writing:
         self._connection.executemany(UNTAG, [(row,) for row in rows.values()])
         self._tag((rows[memory.id], memory.tags) for memory in memories.values())
 
-    def _mark(self, marks: dict[str, Mark]) -> None:
-        revision = self._next_revision()
-        self._existing(marks)
-        for mark in marks.values():
+    def _mark(self, marks: list[Mark]) -> None:
+        self._existing([mark.memory_id for mark in marks])
+        for mark in marks:
+            if mark.only_from is not None and self._status(mark.memory_id) != mark.only_from.value:
+                continue
             previous = None if mark.previous is None else mark.previous.value
+            revision = self._next_revision()
             values = (mark.status.value, previous, to_micros(mark.updated), revision, mark.memory_id)
             try:
                 self._connection.execute(MARK, values)
             except sqlite3.IntegrityError as error:
+                if not _is_twin(error):
+                    raise
                 raise Conflict(
                     f"Another memory says the same as {mark.memory_id} now.",
                     advice="Amend or forget that one first.",
                 ) from error
 
+    def _inherit(self, inherits: list[Inherit]) -> None:
+        revision = self._next_revision()
+        self._existing([inherit.memory_id for inherit in inherits])
+        self._connection.executemany(
+            INHERIT,
+            [
+                (inherit.supersedes, inherit.importance, inherit.uses, revision, inherit.memory_id)
+                for inherit in inherits
+            ],
+        )
+
     def _write(self, statement: str, values: list[tuple[Any, ...]], memories: list[Memory]) -> None:
         try:
             self._connection.executemany(statement, values)
         except sqlite3.IntegrityError as error:
+            if not _is_twin(error):
+                raise
             raise self._clash(memories) from error
 
     def _clash(self, memories: list[Memory]) -> Conflict:
@@ -237,6 +285,9 @@ class _Writing:
                         advice="Look at it again, then amend it again.",
                     )
 
+    def _status(self, memory_id: str) -> str:
+        return str(self._connection.execute(STATUS, (memory_id,)).fetchone()[0])
+
     def _scope(self, name: str) -> int:
         if name not in self._scopes:
             found = self._connection.execute(SCOPE_ROW, (name,)).fetchone()
@@ -259,3 +310,8 @@ class _Writing:
             if memory_id not in rows:
                 raise MemoryNotFound(memory_id)
         return rows
+
+
+def _is_twin(error: sqlite3.IntegrityError) -> bool:
+    """Whether another record says the same; else a value is none that a column takes."""
+    return error.sqlite_errorcode == sqlite3.SQLITE_CONSTRAINT_UNIQUE

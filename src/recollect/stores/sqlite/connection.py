@@ -35,6 +35,11 @@ Durability = Literal["full", "normal"]
 
 _MOST_TOGETHER = 64
 _PAUSE_SECONDS = 0.02
+_UNFIT = (  # what is no number comes as no value at all
+    sqlite3.SQLITE_CONSTRAINT_NOTNULL,
+    3091,  # SQLITE_CONSTRAINT_DATATYPE, which Python doesn't name
+    sqlite3.SQLITE_MISMATCH,
+)
 
 
 class Part:
@@ -194,30 +199,32 @@ class Database:
             waiting = self._waiting.popleft()
             if waiting.answer.set_running_or_notify_cancel():
                 batch.append(waiting)
-        if batch:
-            self._set_durability(
-                "normal" if not any(waiting.lasting for waiting in batch) else self.durability
-            )
         if len(batch) > 1 and self._write_together(batch):
             return
         for waiting in batch:
             try:
-                result = self._write(waiting.work)
+                result = self._write(waiting)
             except BaseException as error:  # noqa: BLE001 - handed to the caller
                 waiting.answer.set_exception(error)
             else:
                 waiting.answer.set_result(result)
 
-    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _write(self, waiting: _Waiting) -> Any:
         assert self._writer is not None
-        with translated(self.path), transaction(self._writer):
-            return work(self._writer)
+        with translated(self.path):
+            self._set_durability(self._needed([waiting]))
+            with transaction(self._writer):
+                return waiting.work(self._writer)
+
+    def _needed(self, batch: list[_Waiting]) -> Durability:
+        return self.durability if any(waiting.lasting for waiting in batch) else "normal"
 
     def _write_together(self, batch: list[_Waiting]) -> bool:
         """False if the common transaction failed: then each is to be tried alone."""
         assert self._writer is not None
         outcomes: list[tuple[_Waiting, Any, BaseException | None]] = []
         try:
+            self._set_durability(self._needed(batch))
             with transaction(self._writer):
                 for waiting in batch:
                     outcomes.append((waiting, *self._within_savepoint(self._writer, waiting.work)))
@@ -281,6 +288,10 @@ def translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise _ours(error, path) from error
+    except OverflowError as error:
+        raise InvalidInput(
+            f"A number is too large for the database: {error}.", advice="Give a smaller one."
+        ) from error
     except UnicodeEncodeError as error:
         raise InvalidInput(
             "The text has half of a surrogate pair.", advice="Send text that can be written as UTF-8."
@@ -332,6 +343,8 @@ def _ours(error: sqlite3.Error, path: Path) -> Exception:
         )
     if code == sqlite3.SQLITE_TOOBIG:
         return InvalidInput("The text is too long for the database.")
+    if getattr(error, "sqlite_errorcode", None) in _UNFIT:
+        return InvalidInput(f"The database takes no such value: {error}.")
     if code == sqlite3.SQLITE_CONSTRAINT:
         return Conflict(f"The database refused the change: {error}.")
     return StoreError(f"The database {path} failed: {error}.")

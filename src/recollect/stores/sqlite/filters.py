@@ -72,6 +72,8 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
         add(f"{alias}.occurred < ?", to_micros(where.until))
     if where.conversation is not None:
         add(f"{alias}.conversation = ?", where.conversation)
+    if where.positions is not None:
+        add(f"{alias}.position BETWEEN ? AND ?", *where.positions)
     if where.minimum_trust > 0:
         add(f"{alias}.trust >= ?", where.minimum_trust)
     return Condition(" AND ".join(clauses), tuple(parameters))

@@ -131,9 +131,14 @@ class JobsPart(Part):
             raise _missing(job_id)
         return _job(row)
 
-    async def replace_job(self, job: Job) -> None:
-        if not await self._database.write(lambda connection: _replace(connection, job)):
-            raise _missing(job.id)
+    async def replace_job(self, job: Job, *, expected: JobState) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            found = connection.execute("SELECT state FROM job WHERE id = ?", (job.id,)).fetchone()
+            if found is None:
+                raise _missing(job.id)
+            return found[0] == expected.value and _replace(connection, job)
+
+        return await self._database.write(work)
 
     async def drop_jobs(self, *, before: datetime) -> int:
         values = (to_micros(before),)

@@ -18,6 +18,8 @@ from recollect.stores.sqlite.filters import as_list, matching
 T = TypeVar("T")
 Rows = npt.NDArray[np.int64]
 
+DRIVING = 50_000  # records: a word that more have chooses no candidates where rarer ones find enough
+
 _LOADED_TOGETHER = 1_000
 _MOST_POSTINGS = 2_000_000  # kept from one search to the next, 8 bytes each
 
@@ -54,8 +56,9 @@ FIRST_POSTINGS = "SELECT group_concat(rowid) FROM (SELECT rowid FROM lexeme WHER
 class LiveIndex:
     """For many threads, each with its own connection."""
 
-    def __init__(self, *, exact_up_to: int = EXACT_UP_TO) -> None:
+    def __init__(self, *, exact_up_to: int = EXACT_UP_TO, driving: int = DRIVING) -> None:
         self._exact_up_to = exact_up_to
+        self.driving = driving
         self._gate = Gate()
         self._postings: OrderedDict[str, Rows] = OrderedDict()
         self._postings_held = 0
@@ -89,7 +92,8 @@ class LiveIndex:
         scopes = rows = None
         if where.scopes:
             scopes = [row for (row,) in connection.execute(SCOPE_ROWS, (as_list(where.scopes),))]
-        if where.tags or where.topic is not None or where.conversation is not None or where.ids:
+        stated = (where.topic, where.conversation, where.positions)
+        if where.tags or where.ids or any(condition is not None for condition in stated):
             admitted = matching(where)
             found = connection.execute(f"SELECT row FROM memory WHERE {admitted.sql}", admitted.parameters)
             rows = [row for (row,) in found]
@@ -99,7 +103,7 @@ class LiveIndex:
         """The rows that have a lexeme, ascending; no more than the first `most`."""
         known = self._postings.get(lexeme)
         if known is not None:
-            return known
+            return known[:most]  # the answer is the same whether they are known or not
         if not _is_indexed(lexeme):
             return np.empty(0, np.int64)
         if most is None:

@@ -54,6 +54,18 @@ BY_GIST = f"""
     ORDER BY memory.id
 """
 
+# Records whose list of sources names one of some ids. The first condition is that of the partial index, which the
+# plus keeps from being passed over for one that has the ids in order.
+DERIVED = f"""
+    SELECT {SELECTED} FROM memory
+    WHERE (memory.merged_from <> '[]' OR memory.metadata <> '{{}}') AND memory.merged_from <> '[]'
+        AND EXISTS (
+            SELECT 1 FROM json_each(memory.merged_from) AS source
+            WHERE source.value IN (SELECT value FROM json_each(?))
+        )
+    ORDER BY +memory.id
+"""
+
 # Count one use; a late report doesn't turn the clock back.
 TOUCH = """
     UPDATE memory SET uses = uses + (SELECT count(*) FROM json_each(?2) WHERE value = memory.id), last_used = max(coalesce(last_used, ?1), ?1)
@@ -143,6 +155,14 @@ class RecordsPart(Part):
         for row in rows:
             found.setdefault(row[-1], []).append(memory_of(row))
         return found
+
+    async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
+        if not ids:
+            return []
+        parameters = (as_list(ids),)
+        return await self._database.read(
+            lambda connection: [memory_of(row) for row in connection.execute(DERIVED, parameters)]
+        )
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
         if ids:

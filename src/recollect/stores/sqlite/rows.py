@@ -24,12 +24,13 @@ REVISED = (
     "keywords metadata revision"
 ).split()
 CONTENT = "content tokens content_hash gist lexemes length embedded_by".split()
+_REPLACED = [name for name in [*REVISED, *CONTENT] if name not in ("uses", "last_used")]
 
-# Insert a record, or replace the one of the same id in its row.
+# Insert a record, or replace the one of the same id in its row; uses that were counted meanwhile stay.
 UPSERT = (
     f"INSERT INTO memory ({', '.join([*REVISED, *CONTENT, 'id'])}) "
     f"VALUES ({', '.join('?' for _ in [*REVISED, *CONTENT, 'id'])}) "
-    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in [*REVISED, *CONTENT])}"
+    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _REPLACED)}"
 )
 
 # Replace the fields of a record, but not its content, index or vector.

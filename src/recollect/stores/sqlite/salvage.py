@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from recollect.model.errors import StoreDamaged, StoreError
+from recollect.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreError, StoreReadOnly
 from recollect.ports.store import Finding
 from recollect.stores.sqlite.connection import make_private, transaction, translated
 from recollect.stores.sqlite.migrate import APPLICATION_ID, latest, migrate, version_of
@@ -36,7 +37,16 @@ _TABLES = {
 # How many columns they had in the first schema: rows keep as many as there were when they were written.
 _FEWEST = {"scope": 8, "memory": 38}
 
+_JOURNALS = ("-wal", "-shm", "-journal")
 _RESTORE = "Restore a backup or import an export; keep this file until you have."
+
+
+@dataclass(frozen=True, slots=True)
+class Rescue:
+    """How many memories are in the new file, and where the damaged one is now."""
+
+    memories: int
+    aside: Path
 
 
 def diagnose(path: Path) -> list[Finding]:
@@ -52,13 +62,70 @@ def diagnose(path: Path) -> list[Finding]:
         return [Finding("file", False, f"{path} can't be read ({error}).", DAMAGED), _readable_finding(path)]
 
 
+def rescue(path: Path, *, now: datetime) -> Rescue:
+    """Put what can be read in the damaged file's place; that one is kept aside.
+
+    Raises StoreBusy while another process has it open, StoreReadOnly when files can't be moved, and as salvage does;
+    then everything is as it was before.
+    """
+    stamp = f"{now:%Y%m%dT%H%M%SZ}"
+    target = path.with_name(f"{path.stem}.salvaged-{stamp}{path.suffix}")
+    aside = path.with_name(f"{path.stem}.damaged-{stamp}{path.suffix}")
+    if aside.exists():
+        raise StoreError(f"{aside} exists already.", advice="Try again in a second.")
+    _refuse_others(path)
+    before = _trace(path)
+    number = salvage(path, target, now=now)
+    try:
+        _refuse_others(path)
+        if _trace(path) != before:
+            raise _busy(path)
+        # The database before its log: where it can't be moved, it must not be left without.
+        moves = [(_beside(path, suffix), _beside(aside, suffix)) for suffix in ("", *_JOURNALS)]
+        move_all([*((old, new) for old, new in moves if old.exists()), (target, path)])
+    except BaseException:
+        _discard(target)
+        raise
+    return Rescue(number, aside)
+
+
+def move_all(moves: Sequence[tuple[Path, Path]]) -> None:
+    """Rename each, or none of them. Raises StoreReadOnly."""
+    done: list[tuple[Path, Path]] = []
+    try:
+        for old, new in moves:
+            old.replace(new)
+            done.append((old, new))
+    except OSError as error:
+        for old, new in reversed(done):
+            new.replace(old)
+        raise StoreReadOnly(
+            f"{error.filename} can't be moved aside: {error.strerror}.",
+            advice="End the other processes that use it, and check who owns its folder.",
+        ) from error
+
+
 def salvage(path: Path, target: Path, *, now: datetime) -> int:
     """Copy what can be read into a new store; returns how many memories that is. The damaged file is only read.
 
-    Raises StoreError when the target exists, StoreDamaged when no memory can be read.
+    Raises StoreError when the target exists, StoreDamaged when no memory can be read, SchemaTooNew; a target that
+    could not be finished is removed.
     """
     if target.exists():
         raise StoreError(f"{target} exists already.", advice="Choose another file.")
+    _refuse_newer(path)
+    try:
+        number = _salvage(path, target, now=now)
+    except BaseException:
+        _discard(target)
+        raise
+    if not number:
+        _discard(target)
+        raise StoreDamaged(f"No memory can be read from {path}.", advice=_RESTORE)
+    return number
+
+
+def _salvage(path: Path, target: Path, *, now: datetime) -> int:
     make_private(target)
     with translated(target), closing(sqlite3.connect(target, isolation_level=None)) as saved:
         migrate(saved, target, now=now)
@@ -71,17 +138,66 @@ def salvage(path: Path, target: Path, *, now: datetime) -> int:
                 _copy_from_pages(path, saved, table=table)
             _complete(saved)
             mend(saved)
-        number = int(saved.execute("SELECT count(*) FROM memory").fetchone()[0])
-    if not number:
-        target.unlink()
-        raise StoreDamaged(f"No memory can be read from {path}.", advice=_RESTORE)
-    return number
+        return int(saved.execute("SELECT count(*) FROM memory").fetchone()[0])
 
 
-def _open_damaged(path: Path) -> sqlite3.Connection:
+def _refuse_newer(path: Path) -> None:
+    """What a newer Recollect wrote has more than would be copied."""
+    try:
+        with closing(_open_damaged(path)) as connection:
+            version = version_of(connection)
+    except sqlite3.DatabaseError:
+        return
+    if version > latest():
+        raise SchemaTooNew(
+            f"The database {path} has schema {version}; this Recollect knows up to {latest()}.",
+            advice="Upgrade Recollect, as whoever wrote the file did.",
+        )
+
+
+def _refuse_others(path: Path) -> None:
+    """Whoever has it open would go on writing into the file that is put aside. Raises StoreBusy.
+
+    A process that does nothing holds a lock all the same, which only one that wants the file for itself meets.
+    """
+    try:
+        with closing(_open_damaged(path, timeout=0)) as connection:
+            connection.execute("PRAGMA query_only = off")  # else no lock is to be had
+            connection.execute("PRAGMA locking_mode = exclusive")
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise _busy(path) from error
+
+
+def _busy(path: Path) -> StoreBusy:
+    return StoreBusy(
+        f"Another process uses the database {path}; nothing was changed.",
+        advice="End the other processes that use it, then run it again.",
+    )
+
+
+def _trace(path: Path) -> tuple[int, int, int]:
+    """Differs when somebody wrote."""
+    log, status = _beside(path, "-wal"), path.stat()
+    return status.st_size, status.st_mtime_ns, log.stat().st_size if log.exists() else 0
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _discard(target: Path) -> None:
+    for suffix in ("", *_JOURNALS):
+        _beside(target, suffix).unlink(missing_ok=True)
+
+
+def _open_damaged(path: Path, *, timeout: float = 5) -> sqlite3.Connection:
     # Without write access SQLite couldn't read what is still in the log.
     mode = "rw" if os.access(path, os.W_OK) else "ro"
-    connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None)
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    connection = sqlite3.connect(address, timeout=timeout, uri=True, isolation_level=None)
     connection.execute("PRAGMA query_only = on")
     connection.execute("PRAGMA cell_size_check = on")
     return connection

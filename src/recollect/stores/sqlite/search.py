@@ -21,8 +21,8 @@ from recollect.stores.sqlite.filters import as_list
 from recollect.stores.sqlite.live import LiveIndex, Rows
 from recollect.stores.sqlite.rows import SELECTED, memory_of
 
-_DRIVING = 50_000  # records: a word that more have chooses no candidates where a rarer one can
 _LEADING = 4  # one in so many of the pool, the best ones, bring their neighbours
+_SAMPLE = 10  # one in so many of the driving words' limit must be within reach to estimate from
 _MARGIN = 1.25  # how many more than asked are rescored, for codes are not exact
 
 # What is not kept in memory of candidates. CROSS JOIN keeps the order of the list.
@@ -43,11 +43,14 @@ IDS = (
     "SELECT memory.row, memory.id FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value"
 )
 
-# Records, the newest first, that have no vector of a model.
+# Records that have no vector of a model: three ranges of an index, each left as soon as there are enough.
 UNEMBEDDED = f"""
-    SELECT {SELECTED} FROM memory
-    WHERE (memory.embedded_by IS NULL OR memory.embedded_by <> ?) AND memory.status <> 'forgotten'
-    ORDER BY memory.row DESC LIMIT ?
+    SELECT {SELECTED} FROM memory WHERE memory.row IN (
+        SELECT row FROM memory WHERE embedded_by IS NULL AND status <> 'forgotten'
+        UNION ALL SELECT row FROM memory WHERE embedded_by < ?1 AND status <> 'forgotten'
+        UNION ALL SELECT row FROM memory WHERE embedded_by > ?1 AND status <> 'forgotten'
+        LIMIT ?2
+    )
 """
 
 # Where a vector may be put: the record still says what the vector was made of.
@@ -150,6 +153,15 @@ class _Text:
     best: Slots
 
 
+@dataclass(frozen=True, slots=True)
+class _Within:
+    """Where a lexeme is within reach."""
+
+    slots: Slots
+    whole: bool  # False where only the oldest records were looked at
+    frequency: int
+
+
 class _Searching:
     """One search, while the index follows the connection."""
 
@@ -199,17 +211,14 @@ class _Searching:
 
     def _by_text(self) -> _Text:
         lexemes = tuple(dict.fromkeys(self._search.lexemes))
-        most = _DRIVING if len(self._resident) > 2 * _DRIVING else None
-        postings, cut = {}, []
-        for lexeme in lexemes:
-            postings[lexeme], whole = self._within(lexeme, most)
-            cut += [] if whole else [lexeme]
-        if cut and not any(len(slots) for lexeme, slots in postings.items() if lexeme not in cut):
-            postings |= {lexeme: self._within(lexeme, None)[0] for lexeme in cut}
-            cut = []
-        frequencies = {lexeme: len(slots) for lexeme, slots in postings.items()}
-        frequencies |= {lexeme: self._extrapolated(postings[lexeme]) for lexeme in cut}
-        driving = [lexeme for lexeme in lexemes if lexeme not in cut]
+        most = self._live.driving if len(self._resident) > 2 * self._live.driving else None
+        found = {lexeme: self._within(lexeme, most) for lexeme in lexemes}
+        whole = [within.slots for within in found.values() if within.whole]
+        if len(whole) < len(found) and self._fewer_than_asked(whole):
+            found = {lexeme: self._within(lexeme, None) for lexeme in lexemes}
+        postings = {lexeme: within.slots for lexeme, within in found.items()}
+        frequencies = {lexeme: within.frequency for lexeme, within in found.items()}
+        driving = [lexeme for lexeme in lexemes if found[lexeme].whole]
         best = best_by_text(
             [postings[lexeme] for lexeme in driving],
             frequencies=[frequencies[lexeme] for lexeme in driving],
@@ -218,19 +227,26 @@ class _Searching:
             total=self._reach.total,
             limit=self._search.pool,
         )
-        return _Text(postings, not cut, frequencies, best)
+        return _Text(postings, len(driving) == len(lexemes), frequencies, best)
 
-    def _within(self, lexeme: str, most: int | None) -> tuple[Slots, bool]:
-        """The slots within reach that have a lexeme, and whether these are all."""
+    def _within(self, lexeme: str, most: int | None) -> _Within:
+        """Where a lexeme is within reach: looked for in the oldest records alone, if `most` of them have it."""
         rows = self._live.postings(self._connection, lexeme, most=most)
         slots = self._resident.slots(rows)
         slots = slots[slots >= 0]
-        return slots[self._reach.mask[slots]], most is None or len(rows) < most
+        within = slots[self._reach.mask[slots]]
+        if most is None or len(rows) < most:
+            return _Within(within, True, len(within))
+        looked_at = int(np.count_nonzero(self._reach.mask[: int(slots.max(initial=-1)) + 1]))
+        if looked_at < max(1, most // _SAMPLE):  # too few to tell the share of the rest
+            return self._within(lexeme, None)
+        return _Within(within, False, max(1, round(len(within) / looked_at * self._reach.total)))
 
-    def _extrapolated(self, slots: Slots) -> int:
-        """How many have a word, from the share among those that were looked at."""
-        looked_at = int(np.count_nonzero(self._reach.mask[: int(slots[-1]) + 1])) if len(slots) else 0
-        return round(len(slots) / looked_at * self._reach.total) if looked_at else 0
+    def _fewer_than_asked(self, postings: Sequence[Slots]) -> bool:
+        """Whether these words alone leave room among the candidates."""
+        if sum(map(len, postings)) < self._search.pool:
+            return True
+        return int(np.count_nonzero(self._among(np.concatenate(postings)))) < self._search.pool
 
     def _cosines(self, slots: Slots) -> Numbers:
         """Exact ones; NaN where there is no vector of the model."""

@@ -13,7 +13,7 @@ from recollect.stores.sqlite.cursors import CursorsPart
 from recollect.stores.sqlite.erase import ErasePart
 from recollect.stores.sqlite.jobs import JobsPart
 from recollect.stores.sqlite.links import LinksPart
-from recollect.stores.sqlite.live import LiveIndex
+from recollect.stores.sqlite.live import DRIVING, LiveIndex
 from recollect.stores.sqlite.migrate import migrate
 from recollect.stores.sqlite.records import RecordsPart
 from recollect.stores.sqlite.scopes import ScopesPart
@@ -29,6 +29,7 @@ class SqliteStore(
     """One file. Any number of processes may use it at once.
 
     `durability` "full" survives a power cut, "normal" only the end of the process. `most_pages` bounds the file.
+    A word that `driving` records have is a common one: in a store twice as large rarer words are looked up first.
     """
 
     def __init__(
@@ -40,9 +41,11 @@ class SqliteStore(
         readers: int = 4,
         durability: Durability = "full",
         most_pages: int | None = None,
+        driving: int = DRIVING,
     ) -> None:
         self._clock = clock
-        self._live = LiveIndex()
+        self._driving = driving
+        self._live = LiveIndex(driving=driving)
         self._database = Database(
             path,
             busy_timeout_ms=busy_timeout_ms,
@@ -69,4 +72,4 @@ class SqliteStore(
 
     async def close(self) -> None:
         await self._database.close()
-        self._live = LiveIndex()  # the next open() may find another file there
+        self._live = LiveIndex(driving=self._driving)  # the next open() may find another file there

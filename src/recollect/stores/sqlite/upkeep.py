@@ -185,7 +185,7 @@ def file_findings(path: Path) -> list[Finding]:
 
 def mend(connection: sqlite3.Connection) -> list[str]:
     """Rebuild what is derived, within the caller's transaction; says what was done."""
-    done = []
+    done = [_reindex(connection)]
     for table, orphaned in ORPHANS.items():
         dropped = connection.execute(f"DELETE FROM {table} WHERE {orphaned}").rowcount
         done.append(f"Dropped {dropped} rows of {table} that belonged to no memory.")
@@ -197,6 +197,15 @@ def mend(connection: sqlite3.Connection) -> list[str]:
     done.append(f"Corrected which model {renamed} memories name.")
     done.append(f"Made {_recode(connection)} vector codes anew.")
     return done
+
+
+def _reindex(connection: sqlite3.Connection) -> str:
+    """First of all, for what follows goes by the indexes."""
+    try:
+        connection.execute("REINDEX")
+    except sqlite3.IntegrityError as error:
+        raise StoreDamaged(f"The records contradict each other ({error}).", advice=DAMAGED) from error
+    return "Built the indexes of the tables anew."
 
 
 def _recode(connection: sqlite3.Connection) -> int:
