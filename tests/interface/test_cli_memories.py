@@ -319,11 +319,11 @@ def test_what_a_batch_stored_before_the_database_failed_is_told(shell: Shell) ->
         """Another process holds the database from the 550th line on."""
 
         holder: sqlite3.Connection | None = None
-        read = 0
+        taken = 0
 
         def __next__(self) -> bytes:
-            self.read += 1
-            if self.read == 550:
+            self.taken += 1
+            if self.taken == 550:
                 self.holder = sqlite3.connect(database, isolation_level=None)
                 self.holder.execute("BEGIN IMMEDIATE")
             return super().__next__()

@@ -58,6 +58,16 @@ class Runner:
                 await renewal
         return Ran(outcome, await self._engine.store.finish(outcome, self._owner))
 
+    async def run_all(
+        self, *, most: int = 10_000, names: Sequence[str] = (), told: Callable[[int], None] = lambda _: None
+    ) -> list[Ran]:
+        """Until nothing is due, or `most` have run; tells how many after each."""
+        done: list[Ran] = []
+        while len(done) < most and (ran := await self.run_next(names=names)) is not None:
+            done.append(ran)
+            told(len(done))
+        return done
+
     async def _outcome(self, job: Job) -> Job:
         try:
             result = await self._handlers[job.name](self._engine, job)

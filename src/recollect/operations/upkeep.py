@@ -210,11 +210,8 @@ async def _run_jobs(call: Call, given: RunJobsInput) -> RunJobsResult:
     if given.scheduled:
         await enqueue_due(call.engine)
     runner = Runner(call.engine, HANDLERS, owner=call.engine.new_id())
-    ran: list[JobView] = []
-    while len(ran) < given.most and (one := await runner.run_next()) is not None:
-        ran.append(JobView.of(one.job))
-        call.progress("jobs", len(ran), None)
-    return RunJobsResult(ran=ran)
+    ran = await runner.run_all(most=given.most, told=lambda count: call.progress("jobs", count, None))
+    return RunJobsResult(ran=[JobView.of(one.job) for one in ran])
 
 
 async def _retry_job(call: Call, given: JobInput) -> JobView:
