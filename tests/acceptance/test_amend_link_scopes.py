@@ -35,6 +35,14 @@ NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8
 
 
+async def test_a_version_keeps_all_that_an_amendment_changed(app: App) -> None:
+    then = datetime(2020, 5, 6, 7, 8, 9, tzinfo=UTC)
+    memory_id = await stored(app, "The pump is loud.", metadata={"by": "ear"}, occurred=then, permanent=True)
+    await run(app, AMEND, id=memory_id, metadata={"by": "meter"}, occurred=NOON, permanent=False)
+    [version] = (await show(app, memory_id)).versions
+    assert (version.metadata, version.occurred, version.tier) == ({"by": "ear"}, then, "permanent")
+
+
 async def test_amending_keeps_what_was_said_before_with_who_and_when(app: App) -> None:
     memory_id = await stored(app, "The port is 8080.", tags=["one"], importance=0.4)
     await run(at(app, NOON), AMEND, id=memory_id, content="The port is 8081.", tags=["two"])

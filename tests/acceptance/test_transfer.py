@@ -300,6 +300,9 @@ async def test_secrets_in_a_foreign_file_are_redacted_everywhere(
         "anchor": False,
         "amended": line["created"],
         "amended_by": "default",
+        "occurred": "2024-01-01T00:00:00+00:00",
+        "tier": "warm",
+        "metadata": {},
     }
     done = await bring(empty, tmp_path / "foreign.jsonl", [HEAD, line, version])
     assert (done.memories, done.versions, done.redacted) == (1, 1, 1)
@@ -361,6 +364,9 @@ def a_version(memory_id: str, number: int, **changes: Any) -> dict[str, Any]:
         "anchor": False,
         "amended": WHEN,
         "amended_by": "default",
+        "occurred": "2024-01-01T00:00:00+00:00",
+        "tier": "warm",
+        "metadata": {},
     }
     return line | changes
 

@@ -157,6 +157,9 @@ def _version(before: Memory, *, number: int, after: Memory, by: str) -> Version:
         keywords=before.keywords,
         importance=before.importance,
         anchor=before.anchor,
+        occurred=before.occurred,
+        tier=before.tier,
+        metadata=before.metadata,
         amended=after.updated,
         amended_by=by,
     )

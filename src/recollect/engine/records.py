@@ -66,9 +66,9 @@ def version_line(version: Version) -> Line:
 def version_from(line: Line) -> Version:
     """Raises KeyError, ValueError, TypeError."""
     fields = _fields(line)
-    fields["kind"] = Kind(fields["kind"])
+    fields.update(kind=Kind(fields["kind"]), tier=Tier(fields["tier"]))
     _tuples(fields, "tags", "keywords")
-    _times(fields, "amended")
+    _times(fields, "occurred", "amended")
     version = _checked(Version(**fields))
     _check_ids(version.memory_id)
     _check_agent(version.amended_by)

@@ -340,6 +340,7 @@ class _Import:
             topic=checked_topic(engine, version.topic),
             tags=checked_labels(engine, version.tags, what="tag"),
             keywords=checked_labels(engine, version.keywords, what="keyword"),
+            metadata=checked_metadata(engine, version.metadata),
         )
 
     async def _drawable(self, links: Sequence[Link]) -> list[Link]:

@@ -114,7 +114,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a memory said before it was amended."""
+    """What a memory was before it was amended: everything that an amendment can change."""
 
     memory_id: str
     number: int
@@ -125,5 +125,8 @@ class Version:
     keywords: tuple[str, ...]
     importance: float
     anchor: bool
+    occurred: datetime
+    tier: Tier
+    metadata: Mapping[str, Any]
     amended: datetime
     amended_by: str

@@ -113,6 +113,9 @@ class VersionView(Output):
     topic: str
     tags: list[str]
     importance: float
+    occurred: datetime
+    tier: str
+    metadata: dict[str, Any] = {}
     amended: datetime
     amended_by: str
 
@@ -126,6 +129,9 @@ class VersionView(Output):
             topic=version.topic,
             tags=list(version.tags),
             importance=version.importance,
+            occurred=version.occurred,
+            tier=version.tier,
+            metadata=dict(version.metadata),
             amended=version.amended,
             amended_by=version.amended_by,
         )

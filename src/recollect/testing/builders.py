@@ -71,6 +71,9 @@ class Builder:
             keywords=memory.keywords,
             importance=memory.importance,
             anchor=memory.anchor,
+            occurred=memory.occurred,
+            tier=memory.tier,
+            metadata=memory.metadata,
             amended=self.now,
             amended_by=memory.agent,
         )

@@ -14,7 +14,7 @@ from recollect.stores.codes import encode
 from recollect.stores.sqlite.filters import as_list
 from recollect.stores.sqlite.jobs import enqueue
 from recollect.stores.sqlite.rows import REVISE, UPSERT, revised, whole
-from recollect.stores.sqlite.values import list_json, to_micros
+from recollect.stores.sqlite.values import list_json, mapping_json, to_micros
 
 # Take the next number, by which indexes in memory find what is new to them.
 NEXT_REVISION = "UPDATE counter SET value = value + 1 WHERE name = 'revision' RETURNING value"
@@ -74,8 +74,9 @@ DISCONNECT = """
 # Keep an earlier version, unless there is one of that number.
 KEEP = """
     INSERT INTO version
-        (memory, number, content, kind, topic, tags, keywords, importance, anchor, amended, amended_by)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (memory, number) DO NOTHING
+        (memory, number, content, kind, topic, tags, keywords, importance, anchor, occurred, tier, metadata, amended,
+        amended_by)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (memory, number) DO NOTHING
 """
 
 # What is kept under a number.
@@ -274,6 +275,9 @@ class _Writing:
                 list_json(version.keywords),
                 version.importance,
                 version.anchor,
+                to_micros(version.occurred),
+                version.tier.value,
+                mapping_json(version.metadata),
                 amended,
                 version.amended_by,
             )

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect.model.link import Link, Relation
-from recollect.model.memory import Kind, Version
+from recollect.model.memory import Kind, Tier, Version
 from recollect.stores.sqlite.connection import Part
 from recollect.stores.sqlite.filters import as_list, visible
-from recollect.stores.sqlite.values import from_list_json, from_micros
+from recollect.stores.sqlite.values import from_list_json, from_mapping_json, from_micros
 
 # The earlier versions of a record, oldest first.
 VERSIONS = """
     SELECT memory.id, number, version.content, version.kind, version.topic, version.tags, version.keywords,
-        version.importance, version.anchor, amended, amended_by
+        version.importance, version.anchor, version.occurred, version.tier, version.metadata, amended, amended_by
     FROM version JOIN memory ON memory.row = version.memory WHERE memory.id = ? ORDER BY number
 """
 
@@ -77,6 +77,9 @@ def _version(row: tuple[Any, ...]) -> Version:
         keywords=from_list_json(row[6]),
         importance=row[7],
         anchor=bool(row[8]),
-        amended=from_micros(row[9]),
-        amended_by=row[10],
+        occurred=from_micros(row[9]),
+        tier=Tier(row[10]),
+        metadata=from_mapping_json(row[11]),
+        amended=from_micros(row[12]),
+        amended_by=row[13],
     )

@@ -154,6 +154,9 @@ CREATE TABLE version (
     keywords TEXT NOT NULL,
     importance REAL NOT NULL,
     anchor INTEGER NOT NULL,
+    occurred INTEGER NOT NULL,
+    tier TEXT NOT NULL,
+    metadata TEXT NOT NULL,
     amended INTEGER NOT NULL,
     amended_by TEXT NOT NULL,
     PRIMARY KEY (memory, number)
