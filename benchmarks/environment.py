@@ -107,7 +107,9 @@ def _passes(interpreter: str, test: str) -> bool:
 
 def surroundings() -> dict[str, str]:
     """Environment variables for contestants: this machine's, with a home folder of the benchmark's own."""
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("RECOLLECT_", "MCP_"))}
+    # Without byte code on disk every start would compile everything anew, which nobody's does.
+    left_out = ("RECOLLECT_", "MCP_", "PYTHONDONTWRITEBYTECODE")
+    own = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     own.update(HOME=str(HOME), USERPROFILE=str(HOME), HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="False")
     return own
 
