@@ -54,7 +54,7 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         by_status=by_status,
         by_kind=await store.tally(Filter(viewer=agent), "kind"),
         by_scope=await store.tally(Filter(viewer=agent), "scope"),
-        embedded=vectors.get(model or "", 0),
+        embedded=vectors.get(model, 0) if model else 0,
         jobs=await store.tally_jobs(),
         dead_jobs=tuple(f"{job.name} {job.id}: {job.error}" for job in dead),
         model=model,
@@ -135,7 +135,7 @@ async def _vectors(engine: Engine) -> Finding:
     model = engine.meaning.model
     counts: dict[str, Any] = await engine.store.tally(Filter(viewer="system"), "embedded_by")
     total = sum(counts.values())
-    with_vector = counts.get(model or "", 0)
+    with_vector = counts.get(model, 0) if model else 0
     return Finding(
         "vectors",
         model is None or with_vector == total,

@@ -87,7 +87,8 @@ class ScopeNotFound(NotFound):
 
     def __init__(self, name: str) -> None:
         super().__init__(
-            f"There is no scope {name!r}.", advice="`recollect scopes list` shows the ones that there are."
+            f"There is no scope {name!r}.",
+            advice=f"`recollect scopes create {name!r}` makes it; `recollect scopes list` shows the ones that there are.",
         )
         self.name = name
 

@@ -24,7 +24,7 @@ INDENT = 9
     examples=[
         'recollect recall "which port does staging use?"',
         "recollect recall deploy failures --when 'last week' --kind error -n 5",
-        "recollect recall --tag staging --since 2024-03-01",
+        "recollect recall database port --tag staging --since 2024-03-01",
         "recollect recall 'why SQLite' --links --budget 800 --json",
     ],
 )
