@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -46,19 +45,9 @@ class Weights:
 DEFAULT = Weights()
 
 
-class Spread(Protocol):
-    """How cosines lie: of a question with every record, or of texts that are unrelated, by the same model."""
-
-    @property
-    def mean(self) -> float: ...
-
-    @property
-    def deviation(self) -> float: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Cosines:
-    """A spread."""
+    """How cosines lie: of a question with every record, or of texts that are unrelated, by the same model."""
 
     mean: float
     deviation: float
@@ -77,7 +66,7 @@ def fuse(
     found: Candidates,
     lexemes: Sequence[str],
     *,
-    unrelated: Spread | None,
+    unrelated: Cosines | None,
     in_period: npt.NDArray[np.bool_] | None = None,
     weights: Weights = DEFAULT,
 ) -> Fused:
@@ -140,7 +129,7 @@ def saturated(
 
 
 def surprise(
-    cosines: Numbers, *, usual: Spread, records: int, unrelated: Spread, weights: Weights = DEFAULT
+    cosines: Numbers, *, usual: Cosines, records: int, unrelated: Cosines, weights: Weights = DEFAULT
 ) -> Numbers:
     """Nats that each cosine is worth; 0 for an ordinary one, or where there is none (NaN).
 
@@ -229,7 +218,7 @@ def _of_rows(values: Numbers, rows: Rows) -> Numbers:
     return found
 
 
-def _mixed(one: Spread, size: int, other: Spread, others: int) -> Cosines:
+def _mixed(one: Cosines, size: int, other: Cosines, others: int) -> Cosines:
     share = size / max(size + others, 1)
     mean = share * one.mean + (1 - share) * other.mean
     variance = share * (one.deviation**2 + (one.mean - mean) ** 2)
