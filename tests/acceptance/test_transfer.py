@@ -99,6 +99,15 @@ async def a_memory(app: App, path: Path, **changes: Any) -> dict[str, Any]:
     return line | changes
 
 
+async def test_a_second_import_brings_nothing_and_says_so(app: App, empty: App, tmp_path: Path) -> None:
+    await furnish(app)
+    await export(app, tmp_path / "one.jsonl")
+    first = await run(acting(empty, "system"), IMPORT, path=str(tmp_path / "one.jsonl"))
+    again = await run(acting(empty, "system"), IMPORT, path=str(tmp_path / "one.jsonl"))
+    assert first.links > 0
+    assert (again.memories, again.links, again.versions, again.scopes) == (0, 0, 0, 0)
+
+
 async def test_a_round_trip_is_the_same_to_the_byte(app: App, empty: App, tmp_path: Path) -> None:
     await furnish(app)
     first = await export(app, tmp_path / "one.jsonl")

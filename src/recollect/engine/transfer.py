@@ -346,7 +346,9 @@ class _Import:
     async def _drawable(self, links: Sequence[Link]) -> list[Link]:
         ends = {end for link in links for end in (link.origin, link.target)} - self._new
         present = await self._engine.store.get_many(list(ends), viewer=self._agent)
-        return [link for link in links if {link.origin, link.target} <= present.keys() | self._new]
+        drawn = await self._engine.store.links_of(list(present), viewer=self._agent)
+        here = present.keys() | self._new
+        return [link for link in links if link not in drawn and {link.origin, link.target} <= here]
 
     async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
         matrix = await self._engine.meaning.embed([memory.content for memory in memories])
