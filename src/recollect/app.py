@@ -17,10 +17,13 @@ from recollect.engine.core import Engine, Policy
 from recollect.engine.embed import EMBEDDER_CURSOR, follow_model
 from recollect.engine.meaning import Meaning
 from recollect.engine.uses import UseCounter
+from recollect.model.access import Caller
 from recollect.model.errors import StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
+from recollect.operations.admission import admitted
 from recollect.operations.catalogue import Call, Input, Operation, Output, no_progress
 from recollect.ports.embedder import Embedder
+from recollect.ports.llm import LanguageModel
 from recollect.ports.store import Finding, Store
 from recollect.providers.embedding.cache import CachedEmbedder
 from recollect.providers.embedding.hashing import HashingEmbedder
@@ -50,9 +53,14 @@ class App:
         given: I,
         *,
         progress: Callable[[str, int, int | None], None] = no_progress,
+        caller: Caller | None = None,
+        model: LanguageModel | None = None,
+        conversation: str | None = None,
     ) -> O:
-        """One operation, as the agent of the settings."""
-        return await operation.run(Call(self.engine, self.loaded.settings.agent, progress), given)
+        """One operation, as the agent of the settings unless a door says who calls. Raises RecollectError."""
+        who = caller or Caller(self.loaded.settings.agent)
+        engine = admitted(self.engine, operation, who)
+        return await operation.run(Call(engine, who.agent, progress, model, conversation), given)
 
 
 @asynccontextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 DEFAULT_AGENT = "default"
 ALL_SEEING = frozenset({"system", "admin"})
 
@@ -17,3 +19,20 @@ def sees(viewer: str, agent: str) -> bool:
     """Whether `viewer` may see a record of `agent`."""
     visible = visible_agents(viewer)
     return visible is None or agent in visible
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who calls, and how far they may go. What a door found out about them, in the form that every operation checks."""
+
+    agent: str = DEFAULT_AGENT
+    bound: bool = False  # to that agent: such a caller may not speak for another
+    scopes: tuple[str, ...] = ()  # all that they may see or write; empty means every scope
+    writes: bool = True
+    owner: bool = True  # may change what concerns everybody: keys, models, the machinery
+
+    def speaking_for(self, agent: str | None) -> str | None:
+        """The agent that a call which names `agent` is made as; None when it may not be."""
+        if agent is None or agent == self.agent:
+            return self.agent
+        return None if self.bound or agent in ALL_SEEING else agent

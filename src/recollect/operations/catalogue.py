@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict
 
 from recollect.engine.core import Engine
 from recollect.model.errors import InvalidInput, MemoryNotFound
+from recollect.ports.llm import LanguageModel
 
 
 class Effect(StrEnum):
@@ -44,6 +45,8 @@ class Call:
     engine: Engine
     agent: str
     progress: Callable[[str, int, int | None], None] = no_progress
+    model: LanguageModel | None = None  # the caller's own, when it offers one
+    conversation: str | None = None  # the one that the call is made in, when the door knows
 
 
 I = TypeVar("I", bound=Input)  # noqa: E741
@@ -60,6 +63,7 @@ class Operation(Generic[I, O]):
     gives: type[O]
     run: Callable[[Call, I], Awaitable[O]]
     effect: Effect
+    owner_only: bool = False  # concerns everybody: not for callers who are bound to an agent or to scopes
 
 
 async def full_id(call: Call, given: str) -> str:
