@@ -12,7 +12,8 @@ from typing import Any
 from recollect.ports.embedder import Matrix
 from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.pull import pull
-from recollect.settings import EmbeddingSettings, LoadedSettings, load_settings
+from recollect.settings import LoadedSettings, load_settings
+from recollect.settings.declared import EmbeddingSettings
 
 PRECISION = "int8"
 CACHE = Path(__file__).resolve().parent.parent / ".cache"

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from recollect.interfaces.cli.main import run
 
 if TYPE_CHECKING:
-    from recollect.interfaces.cli.launcher import Finding, Running
+    from recollect.interfaces.cli.launcher import Finding
+    from recollect.interfaces.running import Running
     from recollect.settings import LoadedSettings
 
 
@@ -34,6 +35,18 @@ class AppLauncher:
         from recollect.app import salvage_store
 
         return await salvage_store(loaded)
+
+    async def serve_stdio(self, loaded: LoadedSettings) -> None:
+        """MCP on standard input and output, until the client goes."""
+        from recollect.doors import run_stdio
+
+        await run_stdio(loaded)
+
+    async def serve_http(self, loaded: LoadedSettings) -> None:
+        """Everything on one port, until told to stop."""
+        from recollect.doors import run_http
+
+        await run_http(loaded)
 
 
 def main() -> None:

@@ -15,7 +15,7 @@ from recollect.interfaces.cli.session import Desk, build
 from recollect.model.errors import InvalidInput, NotFound, RecollectError
 
 if TYPE_CHECKING:
-    from recollect.interfaces.cli.launcher import Told
+    from recollect.interfaces.running import Told
     from recollect.operations.catalogue import Input
     from recollect.operations.writing import RememberManyResult, RememberResult
 

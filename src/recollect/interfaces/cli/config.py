@@ -14,7 +14,8 @@ from recollect.interfaces.cli.command import Group
 from recollect.interfaces.cli.output import neutral
 from recollect.interfaces.cli.session import Session
 from recollect.model.errors import SettingsError, StoreReadOnly
-from recollect.settings import LoadedSettings, SettingInfo, Settings, parsed_value
+from recollect.settings import HIDDEN, LoadedSettings, SettingInfo, parsed_value
+from recollect.settings.declared import Settings
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -81,10 +82,12 @@ def set_config(session: Session, key: str, value: str) -> None:
     """Write a setting to config.toml; comments and everything else in it stay."""
     path = write_setting(session, key, value)
     warn_if_overridden(session, key)
+    secret = _info(session.loaded(), key).secret
     if session.console.json:
-        session.console.document({"key": key, "value": parsed_value(key, value), "file": str(path)})
+        shown = HIDDEN if secret else parsed_value(key, value)
+        session.console.document({"key": key, "value": shown, "file": str(path)})
     else:
-        session.console.line(f"{key} = {neutral(value)} in {path}")
+        session.console.line(f"{key} = {HIDDEN if secret else neutral(value)} in {path}")
 
 
 @config.command("unset", examples=["recollect config unset recall.limit"])

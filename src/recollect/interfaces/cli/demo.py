@@ -11,9 +11,10 @@ from recollect.interfaces.cli.output import Console, one_line, plural
 from recollect.interfaces.cli.session import Desk, Session
 
 if TYPE_CHECKING:
+    from recollect.operations.forgetting import ForgetResult
     from recollect.operations.reading import RecallResult
     from recollect.operations.upkeep import StatusResult
-    from recollect.operations.writing import ForgetResult, RememberManyResult, RememberResult
+    from recollect.operations.writing import RememberManyResult, RememberResult
 
 FACTS: tuple[dict[str, Any], ...] = (
     {

@@ -14,9 +14,9 @@ from recollect.model.errors import Refused
 from recollect.model.memory import Status
 
 if TYPE_CHECKING:
+    from recollect.operations.forgetting import ForgetResult, UnforgetResult
     from recollect.operations.reading import ListResult
     from recollect.operations.views import ReceiptView
-    from recollect.operations.writing import ForgetResult, UnforgetResult
 
 PAGE = 1000
 

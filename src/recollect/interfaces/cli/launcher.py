@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+from recollect.interfaces.running import Running
 
 if TYPE_CHECKING:
-    from recollect.operations.catalogue import Input, Operation, Output
     from recollect.settings import LoadedSettings
-
-I = TypeVar("I", bound="Input")  # noqa: E741
-O = TypeVar("O", bound="Output")  # noqa: E741
-Told = Callable[[str, int, int | None], None]  # what is being done, how much of it, of how much
-
-
-class Running(Protocol):
-    """An open Recollect."""
-
-    @property
-    def loaded(self) -> LoadedSettings:
-        """The settings that it was opened with."""
-
-    def warm(self) -> None:
-        """Say that meaning will be needed."""
-
-    async def run(self, operation: Operation[I, O], given: I, *, progress: Told) -> O:
-        """One operation. Raises RecollectError."""
 
 
 class Finding(Protocol):
@@ -53,3 +36,9 @@ class Launcher(Protocol):
 
     async def salvage(self, loaded: LoadedSettings) -> Sequence[str]:
         """Bring what can be read into a new database, the old one kept aside. Says what it did."""
+
+    def serve_stdio(self, loaded: LoadedSettings) -> Coroutine[Any, Any, None]:
+        """MCP on standard input and output."""
+
+    def serve_http(self, loaded: LoadedSettings) -> Coroutine[Any, Any, None]:
+        """Everything that is served over HTTP."""

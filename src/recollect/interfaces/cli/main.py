@@ -35,6 +35,8 @@ COMMANDS = {
     "config": f"{_HERE}.config:config",
     "models": f"{_HERE}.models:models",
     "jobs": f"{_HERE}.jobs:jobs",
+    "mcp": f"{_HERE}.serving:mcp",
+    "serve": f"{_HERE}.serving:serve",
     "export": f"{_HERE}.transfer:export",
     "import": f"{_HERE}.transfer:import_file",
     "completion": f"{_HERE}.completion:completion",

@@ -21,7 +21,7 @@ import click
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from recollect.interfaces.cli.launcher import Told
+    from recollect.interfaces.running import Told
     from recollect.operations.catalogue import Output
 
 WIDEST = 100

@@ -13,7 +13,8 @@ from recollect.model.link import Relation
 from recollect.model.memory import Kind, Status
 
 if TYPE_CHECKING:
-    from recollect.operations.reading import HitView, RecallResult, ShowResult
+    from recollect.operations.reading import RecallResult, ShowResult
+    from recollect.operations.views import HitView
 
 MOST_LINES = 8
 INDENT = 9

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from recollect.interfaces.cli.launcher import Launcher, Running
+from recollect.interfaces.cli.launcher import Launcher
 from recollect.interfaces.cli.output import Console
+from recollect.interfaces.running import Running
 from recollect.model.errors import InvalidInput, UnknownTime
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Every setting, once: its name, its default, what it means. The only module that reads the environment.
+"""Settings from every source. The only module that reads the environment; `declared` says what can be set.
 
 Sources, the first that speaks wins: arguments, environment, `config.toml` in the home folder, defaults.
 """
@@ -8,134 +8,18 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from recollect.model.errors import SettingsError
+from recollect.settings.declared import Settings
 
 PREFIX = "RECOLLECT_"
 NOT_SETTINGS = ("RECOLLECT_HOME", "RECOLLECT_BENCH_DATA")
-CONFIG_FILE = "config.toml"
-
-
-def _setting(
-    default: Any,
-    description: str,
-    *,
-    aliases: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    doubt: Callable[[Any], str] | None = None,
-) -> Any:
-    """`doubt` says what is wrong with a value of the right type; nothing when it will do."""
-    return field(
-        default=default,
-        metadata={
-            "description": description,
-            "aliases": aliases,
-            "least": least,
-            "most": most,
-            "doubt": doubt,
-        },
-    )
-
-
-def _no_time_zone(name: str) -> str:
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
-
-    try:
-        if name:
-            ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return "no time zone; a name such as Europe/Berlin is"
-    return ""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    path: str = _setting("", "Database file; empty means data/recollect.db in the home folder.")
-    busy_timeout_ms: int = _setting(10_000, "How long to wait for another process's write.", least=0)
-    durability: Literal["full", "normal"] = _setting(
-        "full", "full survives a power cut; normal is faster and survives a crash of the program."
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class EmbeddingSettings:
-    provider: Literal["local", "hashing", "none"] = _setting(
-        "local",
-        "local runs a pulled model; hashing needs no model but knows no meaning; none is full text only.",
-    )
-    model: str = _setting(
-        "auto",
-        "Which pulled model; auto keeps the one that made the stored vectors, else the best one pulled.",
-    )
-    precision: Literal["auto", "int8", "float"] = _setting(
-        "auto", "int8 is half again as fast and ranks alike; auto keeps what is pulled."
-    )
-    threads: int = _setting(0, "Threads for one inference; 0 chooses by the machine.", least=0, most=64)
-    cache_size: int = _setting(4096, "How many vectors of repeated texts are kept in memory.", least=0)
-
-
-@dataclass(frozen=True, slots=True)
-class IntakeSettings:
-    longest: int = _setting(1_000_000, "Most characters that one call may store.", least=100)
-    part_length: int = _setting(4_000, "Longer texts are split into linked parts of at most this.", least=200)
-    redact: bool = _setting(True, "Replace secrets and personal data before anything is written.")
-    noise_gate: bool = _setting(True, "Pass over texts such as 'ok' and 'thanks'.")
-    link_threshold: float = _setting(0.7, "Similarity above which memories are linked.", least=0.0, most=1.0)
-    near_duplicate: float = _setting(
-        0.85, "Similarity above which two texts are compared for saying the same.", least=0.0, most=1.0
-    )
-    most_links: int = _setting(3, "Most automatic links of one memory.", least=0, most=50)
-
-
-@dataclass(frozen=True, slots=True)
-class RecallSettings:
-    limit: int = _setting(10, "How many memories a recall returns unless asked otherwise.", least=1, most=200)
-    floor: float = _setting(
-        -1.0, "Score below which nothing is returned; -1 takes the measured one.", least=-1, most=1
-    )
-    longest_hit: int = _setting(2_000, "Most characters of one hit in an answer.", least=80)
-    longest_answer: int = _setting(60_000, "Most characters of all hits together.", least=200)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Everything that can be set. `home` is where all of it lives."""
-
-    home: Path = field(default_factory=lambda: Path.home() / ".recollect")
-    agent: str = _setting("default", "Whose memories these are.")
-    scope: str = _setting("Global", "The scope that calls are made in.")
-    time_zone: str = _setting(
-        "",
-        "The person's time zone, such as Europe/Berlin; empty means the machine's.",
-        doubt=_no_time_zone,
-    )
-    date_order: Literal["YMD", "MDY", "DMY"] = _setting("MDY", "How 3/4/2024 is read.")
-    store: StoreSettings = field(default_factory=StoreSettings)
-    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
-    intake: IntakeSettings = field(default_factory=IntakeSettings)
-    recall: RecallSettings = field(default_factory=RecallSettings)
-
-    @property
-    def database(self) -> Path:
-        return Path(self.store.path).expanduser() if self.store.path else self.home / "data" / "recollect.db"
-
-    @property
-    def models_dir(self) -> Path:
-        return self.home / "models"
-
-    @property
-    def export_dir(self) -> Path:
-        return self.home / "export"
-
-    @property
-    def config_file(self) -> Path:
-        return self.home / CONFIG_FILE
+HIDDEN = "(hidden)"  # stands for a secret wherever settings are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +32,7 @@ class SettingInfo:
     description: str
     variable: str
     default: Any
+    secret: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +45,15 @@ class LoadedSettings:
     def __iter__(self) -> Iterator[SettingInfo]:
         for key, (section, spec) in _declared().items():
             owner = getattr(self.settings, section) if section else self.settings
+            value = getattr(owner, spec.name)
             yield SettingInfo(
                 key=key,
-                value=getattr(owner, spec.name),
+                value=HIDDEN if spec.metadata["secret"] and value else value,
                 source=self.sources.get(key, "default"),
                 description=spec.metadata["description"],
                 variable=variable_of(key),
                 default=spec.default,
+                secret=spec.metadata["secret"],
             )
 
 
@@ -269,10 +156,11 @@ def _checked(key: str, raw: Any, *, source: str) -> Any:
             advice="`recollect config show` lists them all.",
         )
     where = f"{key} ({variable_of(key)})" if source == "environment" else f"{key} in {source}"
+    shown = "hidden" if declared[key][1].metadata["secret"] else repr(raw)
     kind = _type_of(key)
     value = _converted(raw, kind)
     if value is None:
-        raise SettingsError(f"{where} is {raw!r}, which is not {_named(kind)}.", advice="Correct the value.")
+        raise SettingsError(f"{where} is {shown}, which is not {_named(kind)}.", advice="Correct the value.")
     meta = declared[key][1].metadata
     least, most = meta["least"], meta["most"]
     if (least is not None and value < least) or (most is not None and value > most):

@@ -1,0 +1,103 @@
+"""The composition root of the long-running doors: settings in, a server out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from importlib import import_module
+from typing import Any
+
+from recollect.interfaces.mcp.opening import Opening
+from recollect.interfaces.mcp.server import McpServer
+from recollect.interfaces.mcp.work import Work
+from recollect.interfaces.running import Running, local_caller
+from recollect.model.errors import InvalidInput, RecollectError, SettingsError
+from recollect.settings import LoadedSettings, load_settings
+
+FIRST_UPKEEP_SECONDS = 5.0
+UPKEEP_SECONDS = 30.0
+WATCH_SECONDS = 2.0
+JOBS_AT_ONCE = 50
+
+
+async def run_stdio(loaded: LoadedSettings) -> None:
+    """Serve MCP to the client that started this process, until it goes."""
+    from recollect.interfaces.mcp.stdio import serve_stdio
+
+    opening = Opening(lambda: _engine(loaded))
+    server = McpServer(opening, settings=loaded.settings, local=local_caller(loaded))
+    async with _background(_upkeep(opening), _follow_settings(server, loaded)):
+        serving = asyncio.create_task(serve_stdio(server))
+        stopped = asyncio.create_task(_told_to_stop())
+        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not serving.done():
+            await server.end_conversations()
+            await opening.close()
+            os._exit(0)  # the thread that reads stdin can't be woken
+        stopped.cancel()
+    await opening.close()
+    await serving
+
+
+@asynccontextmanager
+async def _engine(loaded: LoadedSettings) -> AsyncIterator[Running]:
+    """The engine. Its modules are imported in a thread, so that the door answers meanwhile."""
+    app = await asyncio.to_thread(import_module, "recollect.app")
+    async with app.open_app(loaded) as running:
+        yield running
+
+
+async def _upkeep(opening: Opening) -> None:
+    """Run the jobs that are due, now and then."""
+    await asyncio.sleep(FIRST_UPKEEP_SECONDS)
+    while True:
+        running = opening.opened
+        if running is not None:
+            with suppress(RecollectError):  # a busy store: there will be another time
+                await Work(running, local_caller(running.loaded)).run("run_jobs", most=JOBS_AT_ONCE)
+        await asyncio.sleep(UPKEEP_SECONDS)
+
+
+async def _follow_settings(server: McpServer, loaded: LoadedSettings) -> None:
+    """Serve other toolsets as soon as the settings file says so."""
+    path = loaded.settings.config_file
+    if loaded.sources.get("toolsets", str(path)) != str(path):
+        return  # an argument or the environment decides
+    seen = _changed(path)
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        now = _changed(path)
+        if now == seen:
+            continue
+        seen = now
+        with suppress(SettingsError, InvalidInput):  # a file half written, or wrong: what is served stays
+            await server.serve_toolsets(load_settings({"home": str(loaded.settings.home)}).settings.toolsets)
+
+
+def _changed(path: Any) -> int:
+    try:
+        found: int = path.stat().st_mtime_ns
+    except OSError:
+        return 0
+    return found
+
+
+async def _told_to_stop() -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    with suppress(NotImplementedError):  # Windows: the process is ended, which the store withstands
+        loop.add_signal_handler(signal.SIGTERM, told.set)
+    await told.wait()
+
+
+@asynccontextmanager
+async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,73 @@
+"""The conversations that a server is in: what was done in each, told to the engine when it ends."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from mcp.server.connection import Connection
+from mcp.server.session import ServerSession
+
+from recollect.model.access import Caller
+
+log = logging.getLogger("recollect.mcp")
+
+
+@dataclass(slots=True)
+class Conversation:
+    """One client's, from its first request to its leaving."""
+
+    id: str
+    caller: Caller
+    session: ServerSession
+    started: datetime = field(default_factory=lambda: datetime.now(UTC))
+    tools: Counter[str] = field(default_factory=Counter)
+    memories: list[str] = field(default_factory=list)
+    reflected: bool = False
+    log_level: str = "warning"
+
+    def note(self, tool: str, *, memories: list[str], reflected: bool) -> None:
+        """A call that went well."""
+        self.tools[tool] += 1
+        self.memories += [one for one in memories if one not in self.memories]
+        self.reflected = self.reflected or reflected
+
+
+Ended = Callable[[Conversation], Awaitable[None]]
+
+
+class Conversations:
+    """Those that are open. Keyed by connection, since an id may come back on another one."""
+
+    def __init__(self, ended: Ended) -> None:
+        self._ended = ended
+        self._open: dict[int, Conversation] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __iter__(self) -> Iterator[Conversation]:
+        return iter(list(self._open.values()))
+
+    def of(self, connection: Connection) -> Conversation | None:
+        """The conversation on that connection, if one began."""
+        return self._open.get(id(connection))
+
+    def begin(self, connection: Connection, conversation: Conversation) -> Conversation:
+        """Follow a connection until it closes."""
+        self._open[id(connection)] = conversation
+        connection.exit_stack.push_async_callback(self._end, connection)
+        return conversation
+
+    async def end_all(self) -> None:
+        """End every one of them now."""
+        for key in list(self._open):
+            await self._ended(self._open.pop(key))
+
+    async def _end(self, connection: Connection) -> None:
+        conversation = self._open.pop(id(connection), None)
+        if conversation is not None:
+            await self._ended(conversation)

@@ -1,0 +1,309 @@
+"""The MCP server: every request of the protocol, answered from the catalogue."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from recollect import __version__
+from recollect.interfaces.mcp import prompts, resources
+from recollect.interfaces.mcp.callers import Context, caller_of, connection_of, is_stateless
+from recollect.interfaces.mcp.conversations import Conversation, Conversations
+from recollect.interfaces.mcp.opening import Opening
+from recollect.interfaces.mcp.progress import telling
+from recollect.interfaces.mcp.sampling import offered_model
+from recollect.interfaces.mcp.teaching import INSTRUCTIONS
+from recollect.interfaces.mcp.toolbox import Toolbox, answered, failed
+from recollect.interfaces.mcp.work import Work
+from recollect.model.access import Caller
+from recollect.model.errors import InvalidInput, NotFound, RecollectError, Refused
+from recollect.settings.declared import Settings
+
+if TYPE_CHECKING:
+    from recollect.dialects.shape import Tool
+
+log = logging.getLogger("recollect.mcp")
+OnInitialize = Callable[[str, Any, dict[str, Any], str], Awaitable[None]]  # session, request, client, version
+Observe = Callable[[str, str, float], None]  # tool, outcome, seconds
+NOT_FOUND_BEFORE_2026 = -32002
+LISTS_STAY_FRESH_MS = 60_000
+UNEXPECTED = "INTERNAL"
+FAULT = "Something went wrong inside Recollect."
+
+
+class InternalFault(RecollectError):
+    """Ours, not the caller's."""
+
+    code = UNEXPECTED
+
+
+class _Protocol(Server[Any]):
+    """Every transport says that the tools may change; the SDK's HTTP manager asks for no options of ours."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **given: Any
+    ) -> InitializationOptions:
+        chosen = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(chosen, *args, **given)
+
+
+def unobserved(_tool: str, _outcome: str, _seconds: float) -> None:
+    """For doors that keep no counts."""
+
+
+class McpServer:
+    """One for a process; every transport serves it."""
+
+    def __init__(
+        self, opening: Opening, *, settings: Settings, local: Caller, observe: Observe = unobserved
+    ) -> None:
+        self._opening = opening
+        self._settings = settings
+        self._local = local
+        self._observe = observe
+        self._toolbox: Toolbox | None = None
+        self._bus = InMemorySubscriptionBus()
+        self.listening = ListenHandler(self._bus)
+        self.conversations = Conversations(self._ended)
+        self.on_initialize: OnInitialize | None = None  # for a transport whose sessions are kept
+        self.protocol = self._protocol()
+
+    @property
+    def toolbox(self) -> Toolbox:
+        """The tools served now; made when first asked for, since a start must be quick."""
+        if self._toolbox is None:
+            self._toolbox = Toolbox(self._settings.toolsets)
+        return self._toolbox
+
+    async def serve_toolsets(self, toolsets: str) -> None:
+        """Change what is served, and tell every client. Raises InvalidInput for an unknown toolset."""
+        chosen = Toolbox(toolsets)
+        if chosen.toolsets == self.toolbox.toolsets:
+            return
+        self._toolbox = chosen
+        for conversation in self.conversations:
+            await conversation.session.send_tool_list_changed()
+        await self._bus.publish(ToolsListChanged())
+
+    async def end_conversations(self) -> None:
+        """All that are open, for a server that stops before its clients go."""
+        await self.conversations.end_all()
+
+    def options(self) -> InitializationOptions:
+        """What `initialize` answers."""
+        return self.protocol.create_initialization_options()
+
+    def _protocol(self) -> Server[Any]:
+        hint = CacheHint(ttl_ms=LISTS_STAY_FRESH_MS, scope="private")
+        server = _Protocol(
+            "recollect",
+            version=__version__,
+            title="Recollect",
+            description="Long-term memory for AI agents, on your own machine.",
+            instructions=INSTRUCTIONS,
+            cache_hints={"tools/list": hint, "prompts/list": hint, "resources/templates/list": hint},
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
+            on_subscriptions_listen=self.listening,
+        )
+        server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, self._set_level)
+        server.middleware += [_without_traces, self._follow]
+        return server
+
+    async def _follow(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Begin the conversation with its first request, and the engine once `initialize` is answered."""
+        if ctx.method == "initialize":
+            return await self._begin(ctx, call_next)
+        if is_stateless(ctx):
+            self._opening.begin()
+            return await call_next(ctx)
+        connection = connection_of(ctx)
+        if ctx.request_id is not None and self.conversations.of(connection) is None:
+            name = connection.session_id or connection.state.setdefault("conversation", _new_name())
+            caller = caller_of(ctx, local=self._local)
+            self.conversations.begin(connection, Conversation(name, caller, ctx.session))
+        return await call_next(ctx)
+
+    async def _begin(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        result = await call_next(ctx)
+        asyncio.get_running_loop().call_soon(self._opening.begin)
+        session_id = connection_of(ctx).session_id
+        if self.on_initialize and session_id and isinstance(result, dict):
+            version = str(result.get("protocolVersion", ""))
+            await self.on_initialize(session_id, ctx.request, dict(ctx.params or {}), version)
+        return result
+
+    async def _list_tools(self, _ctx: Context, _params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=self.toolbox.definitions())
+
+    async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        try:
+            tool = self.toolbox.tool(params.name)
+        except InvalidInput as error:
+            raise _protocol_error(error) from error
+        began = time.perf_counter()
+        outcome = "ok"
+        try:
+            return await self._call(ctx, tool, params.arguments or {})
+        except RecollectError as error:
+            outcome = error.code.lower()
+            return failed(error)
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
+        except Exception:  # the outermost handler of a call: the client gets words, the log gets the trace
+            outcome = "internal"
+            log.exception("tool %s failed", tool.name)
+            return failed(InternalFault(FAULT, advice="`recollect doctor` may help."))
+        finally:
+            seconds = time.perf_counter() - began
+            self._observe(tool.name, outcome, seconds)
+            log.info(
+                "tool %s: %s",
+                tool.name,
+                outcome,
+                extra={"tool": tool.name, "outcome": outcome, "ms": round(seconds * 1000, 1)},
+            )
+
+    async def _call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
+        request = tool.request(arguments)
+        caller = _speaking(caller_of(ctx, local=self._local), request.agent)
+        running = await self._opening.running()
+        conversation = self.conversations.of(connection_of(ctx))
+        settings = self._settings.llm
+        model = offered_model(ctx, allowed=settings.sampling, wait_seconds=settings.wait_seconds)
+        async with telling(ctx) as told:
+            output = await running.run(
+                request.operation,
+                request.given,
+                progress=told,
+                caller=caller,
+                model=model,
+                conversation=conversation.id if conversation else None,
+            )
+        if conversation:
+            kept = output.id if request.operation.name == "remember" and output.created else None
+            conversation.note(
+                tool.name, memories=[kept] if kept else [], reflected=request.operation.name == "reflect"
+            )
+        return answered(tool.answer(output))
+
+    async def _list_resources(self, ctx: Context, _params: Any) -> types.ListResourcesResult:
+        return types.ListResourcesResult(resources=await resources.listed(await self._work(ctx)))
+
+    async def _list_templates(self, _ctx: Context, _params: Any) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
+
+    async def _read_resource(
+        self, ctx: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        try:
+            return await resources.read(await self._work(ctx), str(params.uri))
+        except (NotFound, InvalidInput) as error:
+            modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+            code = types.INVALID_PARAMS if modern else NOT_FOUND_BEFORE_2026
+            raise MCPError(code, str(error), {"uri": str(params.uri), "code": error.code}) from error
+        except RecollectError as error:
+            raise _protocol_error(error) from error
+
+    async def _list_prompts(self, _ctx: Context, _params: Any) -> types.ListPromptsResult:
+        return types.ListPromptsResult(prompts=prompts.PROMPTS)
+
+    async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        try:
+            return await prompts.prompt(await self._work(ctx), params.name, params.arguments or {})
+        except RecollectError as error:
+            raise _protocol_error(error) from error
+
+    async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """Names of scopes, wherever one is asked for."""
+        values: list[str] = []
+        if params.argument.name in ("name", "project"):
+            scopes = (await (await self._work(ctx)).run("list_scopes")).scopes
+            begun = params.argument.value.casefold()
+            values = [scope.name for scope in scopes if scope.name.casefold().startswith(begun)]
+        completion = types.Completion(values=values[:100], total=len(values), has_more=len(values) > 100)
+        return types.CompleteResult(completion=completion)
+
+    async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
+        if conversation := self.conversations.of(connection_of(ctx)):
+            conversation.log_level = params.level
+        return types.EmptyResult()
+
+    async def _work(self, ctx: Context) -> Work:
+        conversation = self.conversations.of(connection_of(ctx))
+        try:
+            running = await self._opening.running()
+        except RecollectError as error:
+            raise _protocol_error(error) from error
+        caller = caller_of(ctx, local=self._local)
+        return Work(running, caller, conversation.id if conversation else None)
+
+    async def _ended(self, conversation: Conversation) -> None:
+        """What a conversation leaves behind. It stored nothing: then nothing."""
+        running = self._opening.opened
+        if running is None or not conversation.memories or not conversation.caller.writes:
+            return
+        try:
+            await Work(running, conversation.caller).run(
+                "end_conversation",
+                conversation=conversation.id,
+                tools=dict(conversation.tools),
+                memories=conversation.memories,
+                started=conversation.started,
+                reflected=conversation.reflected,
+            )
+        except RecollectError as error:
+            log.warning("a conversation could not be reflected on: %s", error.code)
+
+
+async def _without_traces(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """A fault of ours is told as such: its trace goes to the log, never to the client."""
+    try:
+        return await call_next(ctx)
+    except (MCPError, ValidationError):
+        raise
+    except RecollectError as error:
+        raise _protocol_error(error) from error
+    except Exception as error:  # the outermost handler
+        log.exception("%s failed", ctx.method)
+        raise MCPError(types.INTERNAL_ERROR, FAULT, {"code": UNEXPECTED}) from error
+
+
+def _speaking(caller: Caller, agent: str | None) -> Caller:
+    chosen = caller.speaking_for(agent)
+    if chosen is None:
+        raise Refused("This call may not be made for that agent.", advice="Leave the agent's id out.")
+    return caller if chosen == caller.agent else replace(caller, agent=chosen, bound=True)
+
+
+def _protocol_error(error: RecollectError) -> MCPError:
+    asked_wrongly = isinstance(error, InvalidInput | NotFound | Refused)
+    code = types.INVALID_PARAMS if asked_wrongly else types.INTERNAL_ERROR
+    return MCPError(code, str(error), {"code": error.code, "advice": error.advice})
+
+
+def _new_name() -> str:
+    from uuid import uuid4
+
+    return uuid4().hex

@@ -1,0 +1,45 @@
+"""What every door needs of the program that starts it: so that none imports the composition root."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from recollect.model.access import Caller
+
+if TYPE_CHECKING:
+    from recollect.operations.catalogue import Input, Operation, Output
+    from recollect.settings import LoadedSettings
+
+I = TypeVar("I", bound="Input")  # noqa: E741
+O = TypeVar("O", bound="Output")  # noqa: E741
+CALLER_KEY = "recollect.caller"  # where the HTTP door leaves the caller in a request's scope
+Told = Callable[[str, int, int | None], None]  # what is being done, how much of it, of how much
+
+
+class Running(Protocol):
+    """An open Recollect."""
+
+    @property
+    def loaded(self) -> LoadedSettings:
+        """The settings that it was opened with."""
+
+    def warm(self) -> None:
+        """Say that meaning will be needed."""
+
+    async def run(
+        self,
+        operation: Operation[I, O],
+        given: I,
+        *,
+        progress: Told = ...,
+        caller: Caller | None = None,
+        model: Any = None,  # a LanguageModel
+        conversation: str | None = None,
+    ) -> O:
+        """One operation. Raises RecollectError."""
+
+
+def local_caller(loaded: LoadedSettings) -> Caller:
+    """The person at this machine. An agent that was configured binds; the default one may speak for others."""
+    return Caller(agent=loaded.settings.agent, bound="agent" in loaded.sources)

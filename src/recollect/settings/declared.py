@@ -1,0 +1,206 @@
+"""What can be set: each setting once, with its default and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+CONFIG_FILE = "config.toml"
+
+
+def _setting(
+    default: Any,
+    description: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+    doubt: Callable[[Any], str] | None = None,
+    secret: bool = False,
+) -> Any:
+    """A `secret` is never shown. `doubt` says what is wrong with a value of the right type; nothing when it will do."""
+    return field(
+        default=default,
+        metadata={
+            "description": description,
+            "aliases": aliases,
+            "least": least,
+            "most": most,
+            "doubt": doubt,
+            "secret": secret,
+        },
+    )
+
+
+def _no_time_zone(name: str) -> str:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        if name:
+            ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return "no time zone; a name such as Europe/Berlin is"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    path: str = _setting("", "Database file; empty means data/recollect.db in the home folder.")
+    busy_timeout_ms: int = _setting(10_000, "How long to wait for another process's write.", least=0)
+    durability: Literal["full", "normal"] = _setting(
+        "full", "full survives a power cut; normal is faster and survives a crash of the program."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    provider: Literal["local", "hashing", "none"] = _setting(
+        "local",
+        "local runs a pulled model; hashing needs no model but knows no meaning; none is full text only.",
+    )
+    model: str = _setting(
+        "auto",
+        "Which pulled model; auto keeps the one that made the stored vectors, else the best one pulled.",
+    )
+    precision: Literal["auto", "int8", "float"] = _setting(
+        "auto", "int8 is half again as fast and ranks alike; auto keeps what is pulled."
+    )
+    threads: int = _setting(0, "Threads for one inference; 0 chooses by the machine.", least=0, most=64)
+    cache_size: int = _setting(4096, "How many vectors of repeated texts are kept in memory.", least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeSettings:
+    longest: int = _setting(1_000_000, "Most characters that one call may store.", least=100)
+    part_length: int = _setting(4_000, "Longer texts are split into linked parts of at most this.", least=200)
+    redact: bool = _setting(True, "Replace secrets and personal data before anything is written.")
+    noise_gate: bool = _setting(True, "Pass over texts such as 'ok' and 'thanks'.")
+    link_threshold: float = _setting(0.7, "Similarity above which memories are linked.", least=0.0, most=1.0)
+    near_duplicate: float = _setting(
+        0.85, "Similarity above which two texts are compared for saying the same.", least=0.0, most=1.0
+    )
+    most_links: int = _setting(3, "Most automatic links of one memory.", least=0, most=50)
+
+
+@dataclass(frozen=True, slots=True)
+class RecallSettings:
+    limit: int = _setting(10, "How many memories a recall returns unless asked otherwise.", least=1, most=200)
+    floor: float = _setting(
+        -1.0, "Score below which nothing is returned; -1 takes the measured one.", least=-1, most=1
+    )
+    longest_hit: int = _setting(2_000, "Most characters of one hit in an answer.", least=80)
+    longest_answer: int = _setting(60_000, "Most characters of all hits together.", least=200)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeSettings:
+    host: str = _setting(
+        "127.0.0.1", "Address that `recollect serve` listens on; any but loopback needs a key."
+    )
+    port: int = _setting(
+        3333, "Port that `recollect serve` listens on.", aliases=("PORT",), least=0, most=65535
+    )
+    public_url: str = _setting("", "The address that clients use, where a proxy stands in front.")
+    allowed_hosts: str = _setting("", "Further host names that requests may name, by commas.")
+    allowed_origins: str = _setting(
+        "", "Web origins that may call, by commas; none by default.", aliases=("ALLOWED_ORIGINS",)
+    )
+    session_ttl_minutes: int = _setting(
+        60, "How long an idle MCP session is kept.", aliases=("SESSION_TTL_MINUTES",), least=1, most=43_200
+    )
+    most_sessions: int = _setting(10_000, "Most MCP sessions at once.", least=1)
+    largest_body: int = _setting(4_194_304, "Most bytes of one request.", least=1_024)
+    requests_per_minute: int = _setting(
+        6_000, "Most requests of one key in a minute; 0 is no limit.", least=0
+    )
+    slow_client_seconds: int = _setting(
+        30, "How long a client may take to send a request, or to read on.", least=1, most=3_600
+    )
+    stop_seconds: int = _setting(
+        10, "How long requests under way may take when the server stops.", least=0, most=600
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    level: Literal["debug", "info", "warning", "error"] = _setting(
+        "info", "How much is logged; only debug may show what a call was about."
+    )
+    directory: str = _setting(
+        "", "Where logs go; empty means logs/ in the home folder.", aliases=("LOG_DIR",)
+    )
+    keep_days: int = _setting(14, "How many days of logs are kept.", least=1, most=3_650)
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    sampling: bool = _setting(
+        False, "Whether an MCP client's own model may be asked, where the client offers it."
+    )
+    wait_seconds: int = _setting(30, "How long to wait for a language model.", least=1, most=600)
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    claude_dir: str = _setting(
+        "",
+        "Claude Code's folder with its transcripts; empty means ~/.claude.",
+        aliases=("CLAUDE_CONFIG_DIR",),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything that can be set. `home` is where all of it lives."""
+
+    home: Path = field(default_factory=lambda: Path.home() / ".recollect")
+    agent: str = _setting("default", "Whose memories these are.")
+    scope: str = _setting("Global", "The scope that calls are made in.")
+    time_zone: str = _setting(
+        "",
+        "The person's time zone, such as Europe/Berlin; empty means the machine's.",
+        doubt=_no_time_zone,
+    )
+    date_order: Literal["YMD", "MDY", "DMY"] = _setting("MDY", "How 3/4/2024 is read.")
+    toolsets: str = _setting(
+        "core",
+        "Which MCP tools are served, by commas: core, fragments, history, assistant, project, capture, all.",
+    )
+    access_key: str = _setting(
+        "", "The owner's key to `recollect serve`.", aliases=("MEMENTO_ACCESS_KEY",), secret=True
+    )
+    store: StoreSettings = field(default_factory=StoreSettings)
+    embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
+    intake: IntakeSettings = field(default_factory=IntakeSettings)
+    recall: RecallSettings = field(default_factory=RecallSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
+    serve: ServeSettings = field(default_factory=ServeSettings)
+    log: LogSettings = field(default_factory=LogSettings)
+    llm: LlmSettings = field(default_factory=LlmSettings)
+
+    @property
+    def database(self) -> Path:
+        return Path(self.store.path).expanduser() if self.store.path else self.home / "data" / "recollect.db"
+
+    @property
+    def models_dir(self) -> Path:
+        return self.home / "models"
+
+    @property
+    def logs_dir(self) -> Path:
+        return Path(self.log.directory).expanduser() if self.log.directory else self.home / "logs"
+
+    @property
+    def export_dir(self) -> Path:
+        return self.home / "export"
+
+    @property
+    def claude_dir(self) -> Path:
+        named = self.history.claude_dir
+        return Path(named).expanduser() if named else Path.home() / ".claude"
+
+    @property
+    def config_file(self) -> Path:
+        return self.home / CONFIG_FILE
