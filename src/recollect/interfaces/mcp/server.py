@@ -27,7 +27,7 @@ from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.progress import telling
 from recollect.interfaces.mcp.sampling import offered_model
 from recollect.interfaces.mcp.teaching import INSTRUCTIONS
-from recollect.interfaces.mcp.toolbox import Toolbox, answered, failed
+from recollect.interfaces.mcp.toolbox import Toolbox, advice_for, answered, failed
 from recollect.interfaces.mcp.work import Work
 from recollect.model.access import Caller
 from recollect.model.errors import InvalidInput, NotFound, RecollectError, Refused
@@ -222,7 +222,8 @@ class McpServer:
         except (NotFound, InvalidInput) as error:
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
             code = types.INVALID_PARAMS if modern else NOT_FOUND_BEFORE_2026
-            raise MCPError(code, str(error), {"uri": str(params.uri), "code": error.code}) from error
+            told = {"uri": str(params.uri), "code": error.code}
+            raise MCPError(code, f"{error.message} {advice_for(error)}".strip(), told) from error
         except RecollectError as error:
             raise _protocol_error(error) from error
 
@@ -275,6 +276,8 @@ class McpServer:
             )
         except RecollectError as error:
             log.warning("a conversation could not be reflected on: %s", error.code)
+        except Exception:  # an outermost handler: what closes after this one must close too
+            log.exception("a conversation could not be reflected on")
 
 
 async def _without_traces(ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -300,7 +303,8 @@ def _speaking(caller: Caller, agent: str | None) -> Caller:
 def _protocol_error(error: RecollectError) -> MCPError:
     asked_wrongly = isinstance(error, InvalidInput | NotFound | Refused)
     code = types.INVALID_PARAMS if asked_wrongly else types.INTERNAL_ERROR
-    return MCPError(code, str(error), {"code": error.code, "advice": error.advice})
+    advice = advice_for(error)
+    return MCPError(code, f"{error.message} {advice}".strip(), {"code": error.code, "advice": advice})
 
 
 def _new_name() -> str:

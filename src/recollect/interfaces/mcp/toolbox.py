@@ -79,8 +79,20 @@ def answered(answer: Mapping[str, Any]) -> types.CallToolResult:
     )
 
 
+_ADVICE = {  # where the error itself advises a person at a shell
+    "MEMORY_NOT_FOUND": "recall finds memories and their ids; a forgotten one is not found.",
+    "SCOPE_NOT_FOUND": "Leave the scope out, or name one that there is.",
+    "MODEL_MISSING": "",
+}
+
+
+def advice_for(error: RecollectError) -> str:
+    """What a model, which has tools and no shell, can do about it."""
+    return _ADVICE.get(error.code, error.advice)
+
+
 def failed(error: RecollectError) -> types.CallToolResult:
     """What went wrong and what to do, where the model sees it."""
-    told = {"error": error.message, "code": error.code, "advice": error.advice}
+    told = {"error": error.message, "code": error.code, "advice": advice_for(error)}
     text = json.dumps({name: value for name, value in told.items() if value}, ensure_ascii=False)
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)
