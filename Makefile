@@ -15,7 +15,7 @@ PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
 LOCKED = --require-hashes --no-deps -r
 
-.PHONY: help install run test check lint types unit bench bench-quality lock clean
+.PHONY: help install run test check lint types unit docs bench bench-quality lock clean
 
 help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -67,6 +67,9 @@ unit: $(VENV)/dev
 
 test: $(VENV)/dev ## Everything: contract, interface, acceptance and fault tests too.
 	$(PY) -m pytest -n 2 --dist loadfile tests
+
+docs: $(VENV)/runtime ## Make docs/TOOLS.md anew from the dialects.
+	$(PY) -m recollect.dialects.reference
 
 bench: $(VENV)/dev ## Speed, side by side with peers and the floor. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.speed $(if $(QUICK),--quick,) $(ARGS)
