@@ -34,7 +34,12 @@ def load(home: Path) -> Callable[..., LoadedSettings]:
     """Settings of this home, in UTC and without a model unless said otherwise; the environment has no say."""
 
     def loaded(**changes: Any) -> LoadedSettings:
-        given = {"home": home, "time_zone": "UTC", "embedding.provider": "hashing"}
+        given = {
+            "home": home,
+            "time_zone": "UTC",
+            "embedding.provider": "hashing",
+            "history.claude_dir": str(home.parent / "claude"),
+        }
         return load_settings(given | changes, environ={})
 
     return loaded

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
@@ -42,11 +42,11 @@ class AppLauncher:
 
         await run_stdio(loaded)
 
-    async def serve_http(self, loaded: LoadedSettings) -> None:
+    async def serve_http(self, loaded: LoadedSettings, *, ready: Callable[[str], None]) -> None:
         """Everything on one port, until told to stop."""
         from recollect.doors import run_http
 
-        await run_http(loaded)
+        await run_http(loaded, ready=ready)
 
 
 def main() -> None:

@@ -29,7 +29,9 @@ from recollect.providers.embedding.cache import CachedEmbedder
 from recollect.providers.embedding.hashing import HashingEmbedder
 from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.shelf import LocalShelf
-from recollect.settings import LoadedSettings, Settings, load_settings
+from recollect.providers.transcripts.claude import ClaudeTranscripts
+from recollect.settings import LoadedSettings, load_settings
+from recollect.settings.declared import Settings
 from recollect.stores.sqlite.store import SqliteStore
 
 I = TypeVar("I", bound=Input)  # noqa: E741
@@ -135,6 +137,7 @@ async def _engine(settings: Settings, store: Store) -> Engine:
         zone=lambda: person_zone(settings.time_zone),
         uses=UseCounter(store, utc_now),
         policy=_policy(settings),
+        transcripts=ClaudeTranscripts(settings.claude_dir),
     )
     with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
         await follow_model(engine)

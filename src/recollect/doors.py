@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import Any
 
+from recollect.interfaces.http.logs import logging_to
 from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.server import McpServer
 from recollect.interfaces.mcp.work import Work
@@ -29,8 +30,15 @@ async def run_stdio(loaded: LoadedSettings) -> None:
 
     opening = Opening(lambda: _engine(loaded))
     server = McpServer(opening, settings=loaded.settings, local=local_caller(loaded))
+    with logging_to(loaded.settings):
+        await _serve_stdio(serve_stdio(server), server, opening, loaded)
+
+
+async def _serve_stdio(
+    work: Coroutine[Any, Any, None], server: McpServer, opening: Opening, loaded: LoadedSettings
+) -> None:
     async with _background(_upkeep(opening), _follow_settings(server, loaded)):
-        serving = asyncio.create_task(serve_stdio(server))
+        serving = asyncio.create_task(work)
         stopped = asyncio.create_task(_told_to_stop())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
         if not serving.done():
@@ -40,6 +48,46 @@ async def run_stdio(loaded: LoadedSettings) -> None:
         stopped.cancel()
     await opening.close()
     await serving
+
+
+async def run_http(loaded: LoadedSettings, *, ready: Callable[[str], None]) -> None:
+    """Serve everything on one port until told to stop; `ready` is told the address. Raises SettingsError."""
+    from recollect.interfaces.http.app import http_app
+    from recollect.interfaces.http.metrics import Metrics
+    from recollect.interfaces.http.serving import bind, http_server, shown_address
+    from recollect.interfaces.http.stopping import Stopping
+    from recollect.interfaces.mcp.http import McpHttp
+
+    settings, metrics = loaded.settings, Metrics()
+    opening = Opening(lambda: _engine(loaded))
+    server = McpServer(
+        opening,
+        settings=settings,
+        local=local_caller(loaded),
+        observe=metrics.observe_tool,
+        spent=metrics.observe_model,
+    )
+    metrics.count_sessions(lambda: len(server.conversations))
+    mcp = McpHttp(server, opening, settings=settings.serve)
+    stopping = Stopping(also=server.listening.close)
+    app = http_app(
+        opening,
+        loaded=loaded,
+        mcp_routes=mcp.routes(),
+        mcp_lifespan=mcp.run,
+        metrics=metrics,
+        stopping=stopping,
+    )
+    sockets = bind(settings.serve)
+    door = http_server(
+        app, settings=settings.serve, stopping=stopping, ready=lambda: ready(shown_address(sockets))
+    )
+    try:
+        with logging_to(settings):
+            async with _background(_upkeep(opening), _follow_settings(server, loaded)):
+                await door.serve(sockets)
+    finally:
+        await opening.close()
 
 
 @asynccontextmanager

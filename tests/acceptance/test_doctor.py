@@ -10,8 +10,9 @@ from front_door import Open, everything, found, raw, recall, run, stored
 
 from recollect.app import App
 from recollect.model.errors import SchemaTooNew, StoreDamaged
+from recollect.operations.forgetting import FORGET
 from recollect.operations.upkeep import DOCTOR, STATUS, DoctorResult
-from recollect.operations.writing import AMEND, FORGET, LINK
+from recollect.operations.writing import AMEND, LINK
 
 QUESTION = "zebra striped number"
 HAS_MODES = sys.platform != "win32"

@@ -8,8 +8,8 @@ import pytest
 from front_door import Open, acting, everything, found, recall, remember, run, show, stored
 
 from recollect.app import App
+from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.writing import FORGET
 
 
 async def test_the_same_text_again_is_the_same_memory(app: App) -> None:

@@ -9,10 +9,12 @@ from front_door import Open, acting, everything, found, on_disk, raw, recall, re
 
 from recollect.app import App
 from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
+from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.keeping import CREATE_SCOPE, EXPORT
 from recollect.operations.reading import LIST, TAGS, TIMELINE
+from recollect.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE
 from recollect.operations.upkeep import DOCTOR
-from recollect.operations.writing import AMEND, FORGET, LINK, REMEMBER_MANY, UNFORGET
+from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
 
 TEXT = "The xylophone of the quartermaster is purple."
 
@@ -225,10 +227,71 @@ async def test_nothing_named_is_an_error_not_everything(app: App) -> None:
     assert len(await everything(app)) == 1
 
 
-async def test_ids_and_a_filter_together_are_an_error(app: App) -> None:
+async def test_a_filter_narrows_the_ids(app: App) -> None:
+    tagged, plain = await stored(app, TEXT, tags=["x"]), await stored(app, "The garden is green in May.")
+    assert (await run(app, FORGET, ids=[plain], tags=["x"])).count == 0
+    assert (await run(app, FORGET, ids=[tagged, plain], tags=["X"])).forgotten == [tagged]
+    assert [memory.id for memory in await everything(app)] == [plain]
+
+
+async def test_an_unknown_id_may_be_no_error(app: App) -> None:
     memory_id = await stored(app, TEXT)
+    answer = await run(app, FORGET, ids=["01zzzz"], missing_ok=True)
+    assert (answer.count, answer.forgotten) == (0, [])
+    assert "Nothing was forgotten" in answer.note
+    assert (await run(app, FORGET, ids=["01zzzz", memory_id], missing_ok=True)).forgotten == [memory_id]
+
+
+async def test_a_query_forgets_the_few_that_it_finds(app: App) -> None:
+    memory_id, other = await stored(app, TEXT), await stored(app, "Lunch is at noon.")
+    answer = await run(app, FORGET, query="the purple xylophone")
+    assert answer.forgotten == [memory_id]
+    assert "brought back" in answer.note
+    assert [memory.id for memory in await everything(app)] == [other]
     with pytest.raises(InvalidInput, match="not both"):
-        await run(app, FORGET, ids=[memory_id], tags=["x"])
+        await run(app, FORGET, query="lunch", ids=[other])
+
+
+async def test_a_query_that_finds_many_asks_first(app: App) -> None:
+    ids = [await stored(app, f"The xylophone number {n} stands in room {n * 7}.") for n in range(5)]
+    asked = await run(app, FORGET, query="xylophone")
+    assert (asked.count, asked.forgotten) == (0, [])
+    assert {one.id for one in asked.candidates} == set(ids)
+    assert all(one.content and one.score > 0 for one in asked.candidates)
+    assert len(await everything(app)) == 5
+    assert (await run(app, FORGET, query="xylophone", confirm=True)).count == 5
+    assert await everything(app) == []
+
+
+@pytest.mark.parametrize("hard", [False, True])
+async def test_a_whole_scope_is_put_aside_before_it_is_forgotten(app: App, hard: bool) -> None:
+    await run(app, CREATE_SCOPE, name="music")
+    kept = await stored(app, "Lunch is at noon.", scope="music", permanent=True)
+    gone = [await stored(app, f"{TEXT} {n}", scope="music") for n in range(2)]
+    with pytest.raises(Refused):
+        await run(app, FORGET, scope="music", hard=hard)
+    assert (await run(app, LIST_BACKUPS)).backups == []
+    answer = await run(app, FORGET, scope="music", hard=hard, force=True)
+    assert set(answer.forgotten) == {kept, *gone}
+    assert answer.scope == "music"
+    assert answer.backup is not None
+    assert answer.backup in answer.note
+    assert await everything(app) == []
+    back = await run(app, RESTORE, file=answer.backup)
+    assert (back.memories, back.skipped) == ((3, 0) if hard else (0, 3))
+
+
+async def test_what_only_shares_a_scope_is_not_put_aside(app: App) -> None:
+    await run(app, CREATE_SCOPE, name="music")
+    await stored(app, TEXT, scope="music", tags=["x"])
+    answer = await run(app, FORGET, scope="music", tags=["x"])
+    assert (answer.count, answer.backup, answer.scope) == (1, None, None)
+
+
+async def test_what_earlier_backups_hold_is_told(app: App) -> None:
+    memory_id = await stored(app, TEXT)
+    await run(app, BACKUP)
+    assert "1 earlier backup may" in (await run(app, FORGET, ids=[memory_id], hard=True)).note
 
 
 async def test_an_unknown_id_is_not_found_and_nothing_is_forgotten(app: App) -> None:

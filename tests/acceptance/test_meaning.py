@@ -202,3 +202,13 @@ async def test_the_model_that_made_the_vectors_stays(opened: Open, models_dir: P
     async with opened(**LOCAL) as app:
         assert (await show(app, memory_id)).memory.embedded_by == MODEL
         assert (await run(app, LIST_JOBS)).jobs == []
+
+
+async def test_what_only_its_vector_found_can_be_asked_to_be_near(knowing: App) -> None:
+    near = await stored(knowing, "My car needs new tires.")
+    [hit] = (await recall(knowing, "automobile wheels")).hits
+    assert (hit.id, hit.layer) == (near, "vectors")
+    assert hit.similarity is not None
+    assert (await recall(knowing, "automobile wheels", minimum_similarity=hit.similarity - 0.01)).count == 1
+    assert (await recall(knowing, "automobile wheels", minimum_similarity=hit.similarity + 0.01)).count == 0
+    assert (await recall(knowing, "tires", minimum_similarity=1.0)).count == 1  # found by its words

@@ -8,7 +8,7 @@ import pytest
 from front_door import Open, acting, at, found, recall, run, show, stored
 
 from recollect.app import App
-from recollect.model.errors import ScopeNotFound, UnknownTime
+from recollect.model.errors import InvalidInput, ScopeNotFound, UnknownTime
 from recollect.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE
 from recollect.operations.reading import LIST, TAGS, TIMELINE
 
@@ -187,3 +187,66 @@ async def test_days_are_the_persons(opened: Open) -> None:
         await stored(app, "Zebra was seen late.", occurred=datetime(2026, 1, 1, 16, 0, tzinfo=UTC))
         days = (await run(app, TIMELINE)).days
     assert [day.date.isoformat() for day in days] == ["2026-01-01", "2026-01-02"]
+
+
+async def test_filters_alone_give_the_newest(app: App) -> None:
+    old = await stored(app, "The zebra eats hay.", tags=["animal"], occurred=NOW - timedelta(days=9))
+    new = await stored(app, "The heron eats fish.", tags=["Animal", "bird"], occurred=NOW)
+    await stored(app, "The ferry leaves at nine.")
+    answer = await recall(app, tags=["animal"])
+    assert [hit.id for hit in answer.hits] == [new, old]
+    assert {(hit.score, hit.layer, hit.similarity, *hit.why) for hit in answer.hits} == {
+        (1.0, "filter", None, "filter")
+    }
+    assert (answer.count, answer.considered, answer.rung) == (2, 2, "filter")
+    assert [hit.id for hit in (await recall(app, tags=["animal"], limit=1)).hits] == [new]
+    assert [hit.id for hit in (await recall(app, since=NOW - timedelta(days=10), until=NOW)).hits] == [old]
+    assert (await recall(app, tags=["animal"], token_budget=3)).tokens <= 3
+    assert (await recall(app, scope="Global")).count == 3
+
+
+async def test_neither_words_nor_filters_are_an_error(app: App) -> None:
+    for fields in ({}, {"query": " "}, {"keywords": [""]}, {"everywhere": True}):
+        with pytest.raises(InvalidInput, match="nothing to look for"):
+            await recall(app, **fields)
+
+
+async def test_any_of_several_tags(app: App) -> None:
+    bird = await stored(app, "The heron eats fish.", tags=["Bird"])
+    cat = await stored(app, "The lynx eats hares.", tags=["cat"])
+    await stored(app, "The newt eats flies.", tags=["newt"])
+    for tags in (["bird", "CAT"], ["bird", "cat", "nothing"]):
+        assert set(await found(app, "eats", tags=tags, tags_any=True)) == {bird, cat}
+        assert {one.id for one in (await run(app, LIST, tags=tags, tags_any=True)).memories} == {bird, cat}
+        assert await found(app, "eats", tags=tags) == []
+        assert (await run(app, LIST, tags=tags)).total == 0
+
+
+async def test_nothing_but_the_scope_itself(app: App) -> None:
+    ids = await nested_scopes(app)
+    assert await found(app, "zebra striped", scope="team", scope_only=True) == [ids["team"]]
+    assert [hit.id for hit in (await recall(app, scope="team", scope_only=True)).hits] == [ids["team"]]
+
+
+async def test_a_listing_between_two_moments(app: App) -> None:
+    ids = [await stored(app, f"Step {n} was taken.", occurred=NOW + timedelta(days=n)) for n in range(4)]
+    page = await run(app, LIST, since=NOW + timedelta(days=1), until=NOW + timedelta(days=3), order="oldest")
+    assert [memory.id for memory in page.memories] == ids[1:3]
+    assert page.total == 2
+
+
+async def test_what_found_a_memory_is_told(app: App) -> None:
+    memory_id = await stored(
+        app, "The heron eats fish.", keywords=["pond"], confidence=0.5, anchor=True, importance=0.75
+    )
+    [hit] = (await recall(app, "heron fish")).hits
+    assert (hit.id, hit.layer, hit.access) == (memory_id, "full_text", 0)
+    assert hit.similarity is not None
+    assert 0 < hit.similarity <= 1
+    assert (hit.keywords, hit.confidence, hit.anchor, hit.tier) == (["pond"], 0.5, True, "warm")
+    assert hit.updated == hit.created
+    [hit] = (await recall(app, "heron", keywords=["pond"])).hits
+    assert hit.layer == "keywords"
+    await app.engine.uses.flush()
+    [hit] = (await recall(app, keywords=["pond"])).hits
+    assert (hit.layer, hit.access) == ("keywords", 2)

@@ -11,8 +11,9 @@ from front_door import Open, found, raw, recall, remember, run, show, stored
 from recollect.app import App
 from recollect.engine.meaning import Meaning
 from recollect.model.errors import MemoryNotFound, Refused
+from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.writing import AMEND, FORGET, LINK, REMEMBER_MANY
+from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
 from recollect.ports.embedder import Matrix
 from recollect.providers.embedding.hashing import HashingEmbedder
 

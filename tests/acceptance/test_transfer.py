@@ -14,6 +14,7 @@ from front_door import Open, acting, everything, found, on_disk, recall, remembe
 from recollect.app import App
 from recollect.model.errors import InvalidInput, RecollectError, StoreError
 from recollect.model.tokens import count_tokens
+from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.keeping import (
     CHANGE_SCOPE,
     CREATE_SCOPE,
@@ -23,7 +24,7 @@ from recollect.operations.keeping import (
     SHOW_SCOPE,
     ImportResult,
 )
-from recollect.operations.writing import AMEND, FORGET, LINK, REMEMBER_MANY, UNFORGET
+from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
 
 WHEN = "2026-03-11T12:00:00+00:00"
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -19,11 +20,14 @@ from recollect.engine.draft import QUARANTINE_FROM, QUARANTINED_TRUST, content_h
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import Changed, ContentTooLarge, InvalidInput, Refused
 from recollect.model.lexemes import lexemes
+from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Status, Tier, Version
+from recollect.model.query import Vector
 from recollect.model.tokens import count_tokens
-from recollect.ports.store import Change, Keep, Put
+from recollect.ports.store import Change, Connect, Keep, Put
 
 TRIES = 3
+OUTDATED = 0.5  # what is left of the importance of a memory that was superseded
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +46,13 @@ class Amendment:
     metadata: dict[str, Any] | None = None
 
 
-async def amend(engine: Engine, memory_id: str, amendment: Amendment, *, agent: str) -> Memory:
-    """The amended memory. Raises MemoryNotFound, InvalidInput, Refused, Conflict when another one says the same."""
+async def amend(
+    engine: Engine, memory_id: str, amendment: Amendment | Callable[[Memory], Amendment], *, agent: str
+) -> Memory:
+    """The amended memory; a function is asked again when somebody else changed it meanwhile.
+
+    Raises MemoryNotFound, InvalidInput, Refused, Conflict when another one says the same.
+    """
     for _ in range(TRIES):
         try:
             return await _amend(engine, memory_id, amendment, agent=agent)
@@ -52,21 +61,88 @@ async def amend(engine: Engine, memory_id: str, amendment: Amendment, *, agent: 
     raise changed
 
 
-async def _amend(engine: Engine, memory_id: str, amendment: Amendment, *, agent: str) -> Memory:
+async def supersede(
+    engine: Engine, memory_id: str, amendment: Amendment, *, agent: str
+) -> tuple[Memory, Memory]:
+    """The new memory and the old one, whose place and links it takes; the old one stays readable and counts less.
+
+    Raises MemoryNotFound, InvalidInput when nothing would change, Refused, Conflict when another one says the same.
+    """
+    for _ in range(TRIES):
+        try:
+            return await _supersede(engine, memory_id, amendment, agent=agent)
+        except Changed as error:
+            changed = error
+    raise changed
+
+
+async def _supersede(
+    engine: Engine, memory_id: str, amendment: Amendment, *, agent: str
+) -> tuple[Memory, Memory]:
+    before = await engine.store.get(memory_id, viewer=agent)
+    if before.status is not Status.ACTIVE:
+        raise Refused(
+            f"The memory {memory_id} is {before.status}: nothing can take its place.", advice="Remember anew."
+        )
+    wanted = _amended(engine, before, amendment)
+    if wanted == before:
+        raise InvalidInput("The new memory would be the same.", advice="Say what has changed.")
+    if wanted.status is Status.QUARANTINED:
+        raise Refused("The new text reads like instructions to its reader.", advice="Put it as a statement.")
+    now = engine.clock()
+    old = replace(
+        before,
+        status=Status.SUPERSEDED,
+        previous_status=before.status,
+        importance=before.importance * OUTDATED,
+        updated=now,
+    )
+    new = replace(
+        wanted,
+        id=engine.new_id(),
+        created=now,
+        updated=now,
+        occurred=wanted.occurred if amendment.occurred else now,
+        supersedes=before.id,
+        merged_from=(),
+    )
+    links = await engine.store.links_of([memory_id], viewer=agent)
+    moved = (_moved(link, before.id, new.id) for link in links if link.relation is not Relation.SUPERSEDED_BY)
+    successor = Link(before.id, new.id, Relation.SUPERSEDED_BY, now)
+    retired = await _reindexed(engine, before, old)
+    matrix = await engine.meaning.embed([new.content])
+    taking = indexed(engine, new, vector=None if matrix is None else matrix[0])
+    await engine.store.apply([retired, taking, *(Connect(link) for link in (successor, *moved))])
+    return taking.memory, retired.memory
+
+
+def _moved(link: Link, old: str, new: str) -> Link:
+    return replace(
+        link,
+        origin=new if link.origin == old else link.origin,
+        target=new if link.target == old else link.target,
+    )
+
+
+async def _amend(
+    engine: Engine, memory_id: str, amendment: Amendment | Callable[[Memory], Amendment], *, agent: str
+) -> Memory:
     before = await engine.store.get(memory_id, viewer=agent)
     if before.status is Status.FORGOTTEN:
         raise Refused(
             f"The memory {memory_id} is forgotten.",
             advice=f"`recollect forget --undo {memory_id}` brings it back.",
         )
-    after = _amended(engine, before, amendment)
+    wanted = amendment if isinstance(amendment, Amendment) else amendment(before)
+    after = _amended(engine, before, wanted)
     if after == before:
         return before
     after = replace(after, updated=engine.clock())
     kept = await engine.store.versions_of(memory_id)
     number = kept[-1].number + 1 if kept else 1
-    changes: list[Change] = [Keep(_version(before, number=number, after=after, by=agent))]
-    changes.append(await _reindexed(engine, before, after))
+    # The record first: it tells when somebody was faster, before the version's number does.
+    changes: list[Change] = [await _reindexed(engine, before, after)]
+    changes.append(Keep(_version(before, number=number, after=after, by=agent)))
     await engine.store.apply(changes)
     return after
 
@@ -79,15 +155,14 @@ async def _reindexed(engine: Engine, before: Memory, after: Memory) -> Put:
         vector = None if matrix is None else matrix[0]
     elif model is not None:
         vector = (await engine.store.vector_of([after.id], model=model)).get(after.id)
-    memory = replace(after, embedded_by=model if vector is not None else None)
-    return Put(
-        memory,
-        (said := lexemes(memory.content)),
-        labels=labels_of(engine, memory),
-        gist=gist_of(said),
-        vector=vector,
-        expected=before.updated,
-    )
+    return replace(indexed(engine, after, vector=vector), expected=before.updated)
+
+
+def indexed(engine: Engine, memory: Memory, *, vector: Vector | None) -> Put:
+    """The memory with all that it is found by."""
+    kept = replace(memory, embedded_by=engine.meaning.model if vector is not None else None)
+    said = lexemes(kept.content)
+    return Put(kept, said, labels=labels_of(engine, kept), gist=gist_of(said), vector=vector)
 
 
 def _amended(engine: Engine, before: Memory, amendment: Amendment) -> Memory:

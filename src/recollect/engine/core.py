@@ -14,6 +14,7 @@ from recollect.model.scope import GLOBAL
 from recollect.ports.clock import Clock, NewId
 from recollect.ports.models import ModelShelf
 from recollect.ports.store import Store
+from recollect.ports.transcripts import Transcripts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,4 @@ class Engine:
     zone: Callable[[], ZoneInfo]
     uses: UseCounter
     policy: Policy
+    transcripts: Transcripts

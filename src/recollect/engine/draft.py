@@ -205,7 +205,7 @@ def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
 
 
 def _place(first: Memory, number: int) -> Provenance:
-    """A turn's parts stay at the turn's place; the parts of a document follow one another."""
-    if first.provenance.conversation is not None:
+    """A turn's parts stay at the turn's place; the parts of a document follow one another, wherever it was given."""
+    if first.provenance.position is not None:
         return first.provenance
     return replace(first.provenance, conversation=f"document:{first.id}", position=number)

@@ -25,7 +25,9 @@ async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool 
 
     The other parts of a split document go with any of its parts. Raises MemoryNotFound, Refused.
     """
-    memories = await _with_parts(engine, await _chosen(engine, ids, agent=agent, force=force), agent=agent)
+    memories = await _with_parts(
+        engine, await forgettable(engine, ids, agent=agent, force=force), agent=agent
+    )
     now = engine.clock()
     changes: list[Change] = [
         Mark(memory.id, Status.FORGOTTEN, previous=memory.status, updated=now)
@@ -39,7 +41,7 @@ async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool 
 
 async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
     """Undo a soft forget. Raises MemoryNotFound, Refused for one that isn't forgotten, Conflict."""
-    memories = await _with_parts(engine, await _chosen(engine, ids, agent=agent, force=True), agent=agent)
+    memories = await _with_parts(engine, await forgettable(engine, ids, agent=agent, force=True), agent=agent)
     for memory in memories:
         if memory.status is not Status.FORGOTTEN:
             raise Refused(f"The memory {memory.id} is not forgotten: it is {memory.status}.")
@@ -57,14 +59,17 @@ async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool =
 
     What was merged from an erased memory repeats its words, so it goes too. Raises MemoryNotFound, Refused.
     """
-    memories = await _with_parts(engine, await _chosen(engine, ids, agent=agent, force=force), agent=agent)
+    memories = await _with_parts(
+        engine, await forgettable(engine, ids, agent=agent, force=force), agent=agent
+    )
     doomed = {memory.id: memory for memory in memories}
     doomed |= {memory.id: memory for memory in await engine.store.derived_from(list(doomed))}
     receipt = await engine.store.erase(list(doomed))
     return Forgotten(tuple(doomed.values()), receipt)
 
 
-async def _chosen(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
+async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
+    """The memories, all of which may go. Raises MemoryNotFound, Refused for one that is kept for good."""
     if not ids:
         raise InvalidInput("Nothing was named to forget.", advice="Give at least one id.")
     found = await engine.store.get_many(ids, viewer=agent)

@@ -11,6 +11,8 @@ from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Status, Tier
 from recollect.ports.store import Change, Connect, Mark
 
+TURN = "message_type"  # metadata that marks a turn of a log: it stays as it was said
+
 
 @dataclass(frozen=True, slots=True)
 class Kin:
@@ -23,12 +25,12 @@ class Kin:
 def kin_of(new: Memory, others: Iterable[tuple[Memory, float]], policy: Policy) -> Kin:
     """The rule. `others` come with their similarity; only texts that truly say the same are superseded.
 
-    An anchor or a permanent memory is never superseded by itself: it is linked.
+    An anchor, a permanent memory or a turn of a log is never superseded by itself: it is linked.
     """
     superseded: list[Memory] = []
     related: list[tuple[str, float]] = []
     for other, similarity in sorted(others, key=lambda pair: -pair[1]):
-        kept = other.anchor or other.tier is Tier.PERMANENT
+        kept = other.anchor or other.tier is Tier.PERMANENT or TURN in other.metadata
         if not kept and _stands_in_for(new, other, similarity=similarity, policy=policy):
             superseded.append(other)
         elif similarity >= policy.link_threshold and _same_topic(new, other):

@@ -29,6 +29,15 @@ class Ranked:
     row: int
 
 
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What spoke for a candidate: in words, by what it was found, and its cosine with the question."""
+
+    why: tuple[str, ...]
+    layer: str  # keywords, full_text, vectors or filter
+    similarity: float | None = None
+
+
 class Ranking:
     """The candidates in order. Reasons are worked out for those that are shown."""
 
@@ -39,28 +48,33 @@ class Ranking:
         *,
         text: str,
         lexemes: Sequence[str],
+        keywords: frozenset[str] = frozenset(),
         preferred: Timeframe | None,
     ) -> None:
         self._engine = engine
         self._found = found
         self._lexemes = lexemes
+        self._keywords = keywords
         self._text = text
         unrelated = engine.meaning.unrelated if found.embedded else None
         in_period = None if preferred is None else _within(found.occurred, preferred)
         self._fused = fuse(found, lexemes, unrelated=unrelated, in_period=in_period)
 
-    def best(self, *, floor: float | None, most: int) -> list[Ranked]:
-        """At most so many above the floor, best first."""
+    def best(self, *, floor: float | None, most: int, similarity: float | None = None) -> list[Ranked]:
+        """At most so many above the floor, best first; those found by their vector alone above that cosine too."""
         found, scores = self._found, self._fused.score
         least = next(value for value in (floor, self._engine.policy.floor, FLOOR) if value is not None)
         age = (self._engine.clock().timestamp() - found.occurred) / DAY
         final = boosted(scores, boost(found.importance, age_days=age, uses=found.uses, trust=found.trust))
-        passing = np.flatnonzero(scores >= least)
+        admitted = scores >= least
+        if similarity is not None:
+            admitted &= (self._fused.words > 0) | (np.nan_to_num(found.cosines, nan=-1.0) >= similarity)
+        passing = np.flatnonzero(admitted)
         rows = passing[np.argsort(-final[passing], kind="stable")][:most].tolist()
         return [Ranked(found.ids[row], float(final[row]), row) for row in rows]
 
-    def why(self, row: int) -> tuple[str, ...]:
-        """What spoke for a candidate, in words."""
+    def evidence(self, row: int) -> Evidence:
+        """What spoke for a candidate."""
         found, fused = self._found, self._fused
         reasons: list[str] = []
         said = [lexeme for lexeme, count in zip(self._lexemes, found.counts[row], strict=True) if count]
@@ -72,7 +86,11 @@ class Ranking:
         cosine = float(found.cosines[row])
         if not np.isnan(cosine) and fused.meaning[row] > 0:
             reasons.append(f"meaning: {self._engine.meaning.similarity(cosine):.2f}")
-        return tuple(reasons)
+        if not self._keywords.isdisjoint(said):
+            layer = "keywords"
+        else:
+            layer = "full_text" if fused.words[row] > 0 else "vectors"
+        return Evidence(tuple(reasons), layer, None if np.isnan(cosine) else cosine)
 
     @cached_property
     def _surface(self) -> Mapping[str, str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from recollect.engine.beside import beside
 from recollect.engine.checks import checked_moment
 from recollect.engine.core import Engine
-from recollect.engine.ranked import Ranked, Ranking
+from recollect.engine.ranked import Evidence, Ranked, Ranking
 from recollect.engine.reach import reach
 from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked, shortened
 from recollect.engine.text.clean import clean
@@ -20,7 +20,7 @@ from recollect.model.errors import InvalidInput
 from recollect.model.lexemes import query_lexemes
 from recollect.model.link import DEFAULT_FOLLOWED, Relation
 from recollect.model.memory import Kind, Memory, Status
-from recollect.model.query import Filter, Search
+from recollect.model.query import Filter, Order, Search
 from recollect.model.tokens import count_tokens, truncate_to_tokens
 from recollect.ports.embedder import Matrix
 from recollect.ports.store import Capability
@@ -31,17 +31,24 @@ POOL = 100
 _WORDS = re.compile(r"\w+")
 SPARE = 4  # read beyond the limit, for duplicates
 MORE_THAN_ASKED = 3  # so that collapsing duplicates leaves enough
+CHOSEN = Evidence(why=("filter",), layer="filter")  # for a listing, where nothing is compared
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What to recall. `when` is a phrase of time that filters; one inside the text only prefers."""
+    """What to recall. `when` is a phrase of time that filters; one inside the text only prefers.
+
+    `minimum_similarity` is a cosine, asked of what nothing but its vector found.
+    """
 
     text: str = ""
     keywords: tuple[str, ...] = ()
     scope: str | None = None
     everywhere: bool = False
+    conversation: str | None = None
+    scope_only: bool = False
     tags: tuple[str, ...] = ()
+    tags_any: bool = False
     kinds: tuple[Kind, ...] = ()
     topic: str | None = None
     statuses: tuple[Status, ...] = (Status.ACTIVE,)
@@ -51,6 +58,7 @@ class Question:
     limit: int | None = None
     token_budget: int | None = None
     floor: float | None = None
+    minimum_similarity: float | None = None
     with_links: bool = False
     relations: tuple[Relation, ...] = DEFAULT_FOLLOWED
     neighbours: int = 0
@@ -67,6 +75,8 @@ class Hit:
     content: str  # bounded; `truncated` says whether it is all
     truncated: bool
     tokens: int
+    similarity: float | None = None
+    layer: str = ""
     links: tuple[LinkedMemory, ...] = ()
     before: tuple[Memory, ...] = ()
     after: tuple[Memory, ...] = ()
@@ -87,19 +97,21 @@ class Recalled:
 
 
 async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
-    """The right few. Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors."""
+    """The right few; without words, the newest that the filters admit.
+
+    Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors.
+    """
     text = clean(question.text).strip()
-    _check(question, text)
     asked = " ".join([text, *question.keywords]).strip()
+    _check(question, text, asked)
+    if not asked:
+        return await _listed(engine, question, agent=agent)
     vectors = Capability.VECTORS in engine.store.capabilities
     limit = question.limit or engine.policy.limit
     async with beside(_embedded(engine, asked, vectors=vectors)) as embedding:
         where, timeframe = await _filter(engine, question, agent=agent)
-    words = [
-        *query_lexemes(text),
-        *(word for keyword in question.keywords for word in query_lexemes(keyword)),
-    ]
-    lexemes = tuple(dict.fromkeys(words))
+    keywords = [word for keyword in question.keywords for word in query_lexemes(keyword)]
+    lexemes = tuple(dict.fromkeys([*query_lexemes(text), *keywords]))
     matrix = embedding.result()
     found = await engine.store.search(
         Search(
@@ -115,12 +127,11 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
         preferred = find_timeframe(
             text, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
         )
-    ranking = Ranking(engine, found, text=asked, lexemes=lexemes, preferred=preferred)
+    ranking = Ranking(
+        engine, found, text=asked, lexemes=lexemes, keywords=frozenset(keywords), preferred=preferred
+    )
     hits = await _hits(engine, question, ranking, where=where) if found.ids else ()
-    if question.count_use:
-        engine.uses.note([hit.memory.id for hit in hits])
-        if engine.uses.due:
-            await engine.uses.flush()
+    await _count_use(engine, question, hits)
     return Recalled(
         hits=hits,
         considered=found.total,
@@ -133,13 +144,41 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
     )
 
 
+async def _listed(engine: Engine, question: Question, *, agent: str) -> Recalled:
+    where, timeframe = await _filter(engine, question, agent=agent)
+    limit = question.limit or engine.policy.limit
+    memories = await engine.store.find(where, order=Order.NEWEST, limit=limit)
+    chosen = [(Ranked(memory.id, 1.0, row), memory) for row, memory in enumerate(memories)]
+    fitted = _fitted(engine, chosen, lambda _row: CHOSEN, budget=question.token_budget)
+    hits = await _expanded(engine, question, fitted, where=where)
+    await _count_use(engine, question, hits)
+    return Recalled(
+        hits=hits,
+        considered=await engine.store.count(where),
+        tokens=sum(_tokens(hit) for hit in hits),
+        rung="filter",
+        timeframe=timeframe,
+        time_filters=timeframe is not None,
+        scopes=where.scopes,
+    )
+
+
+async def _count_use(engine: Engine, question: Question, hits: Sequence[Hit]) -> None:
+    if question.count_use:
+        engine.uses.note([hit.memory.id for hit in hits])
+        if engine.uses.due:
+            await engine.uses.flush()
+
+
 async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | None:
     return await engine.meaning.embed_query(text) if vectors else None
 
 
-def _check(question: Question, text: str) -> None:
-    if not text and not question.keywords:
-        raise InvalidInput("There is nothing to look for.", advice="Give a question or keywords.")
+def _check(question: Question, text: str, asked: str) -> None:
+    if not asked and not _filters(question):
+        raise InvalidInput(
+            "There is nothing to look for.", advice="Give a question, keywords, or something to filter by."
+        )
     if len(text) > LONGEST_QUERY:
         raise InvalidInput(
             f"The question has {len(text):,} characters; at most {LONGEST_QUERY:,} are read.",
@@ -151,6 +190,12 @@ def _check(question: Question, text: str) -> None:
         raise InvalidInput("The token budget must be at least 1.")
 
 
+def _filters(question: Question) -> bool:
+    stated = (question.scope, question.topic, question.when, question.since, question.until)
+    chosen = question.tags or question.kinds or question.statuses != (Status.ACTIVE,)
+    return bool(chosen) or any(condition is not None for condition in stated)
+
+
 async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Filter, Timeframe | None]:
     timeframe = timeframe_of(engine, question.when) if question.when else None
     starts = [
@@ -160,13 +205,17 @@ async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Fi
         checked_moment(engine, moment) for moment in (question.until, timeframe and timeframe.end) if moment
     ]
     scopes = () if question.everywhere else await reach(engine, question.scope)
+    if question.scope_only:
+        scopes = scopes[:1]
     where = Filter(
         viewer=agent,
         scopes=scopes,
         kinds=question.kinds,
         statuses=question.statuses,
         tags=question.tags,
+        tags_any=question.tags_any,
         topic=question.topic,
+        conversation=question.conversation,
         since=max(starts, default=None),
         until=min(ends, default=None),
     )
@@ -175,14 +224,16 @@ async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Fi
 
 async def _hits(engine: Engine, question: Question, ranking: Ranking, *, where: Filter) -> tuple[Hit, ...]:
     limit = question.limit or engine.policy.limit
-    ranked = ranking.best(floor=question.floor, most=limit * MORE_THAN_ASKED)
+    ranked = ranking.best(
+        floor=question.floor, similarity=question.minimum_similarity, most=limit * MORE_THAN_ASKED
+    )
     distinct: list[tuple[Ranked, Memory]] = []
     while ranked and len(distinct) < limit:
         wanted, ranked = ranked[: limit + SPARE], ranked[limit + SPARE :]
         memories = await engine.store.get_many([one.id for one in wanted], viewer=where.viewer)
         found = [(one, memories[one.id]) for one in wanted if one.id in memories]
         distinct = _distinct([*distinct, *found], limit)
-    hits = _fitted(engine, distinct, ranking, budget=question.token_budget)
+    hits = _fitted(engine, distinct, ranking.evidence, budget=question.token_budget)
     return await _expanded(engine, question, hits, where=where)
 
 
@@ -207,10 +258,10 @@ def _nearly(words: frozenset[str], others: frozenset[str]) -> bool:
 
 
 def _same(one: Memory, other: Memory) -> bool:
-    """The same words, or the same statement; what was said in a conversation stays as it was said."""
+    """The same words, or the same statement; the turns of a conversation stay as they were said."""
     if one.content_hash == other.content_hash:
         return True
-    told = one.provenance.conversation is not None or other.provenance.conversation is not None
+    told = one.provenance.position is not None or other.provenance.position is not None
     if told or one.kind is not other.kind:
         return False
     from recollect.engine.text.sameness import same_statement  # its word lists are for the rare close look
@@ -219,7 +270,11 @@ def _same(one: Memory, other: Memory) -> bool:
 
 
 def _fitted(
-    engine: Engine, chosen: Sequence[tuple[Ranked, Memory]], ranking: Ranking, *, budget: int | None
+    engine: Engine,
+    chosen: Sequence[tuple[Ranked, Memory]],
+    evidence: Callable[[int], Evidence],
+    *,
+    budget: int | None,
 ) -> list[Hit]:
     """Bounded in size whatever was stored, and within the token budget to the token."""
     room = engine.policy.longest_answer
@@ -235,8 +290,19 @@ def _fitted(
             tokens = count_tokens(content)
         if not content:
             continue
-        truncated = content != memory.content
-        hits.append(Hit(memory, one.score, ranking.why(one.row), content, truncated, tokens))
+        spoke = evidence(one.row)
+        hits.append(
+            Hit(
+                memory,
+                score=one.score,
+                why=spoke.why,
+                content=content,
+                truncated=content != memory.content,
+                tokens=tokens,
+                similarity=spoke.similarity,
+                layer=spoke.layer,
+            )
+        )
         room -= len(content)
         if tokens_left is not None:
             tokens_left -= tokens

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from recollect.engine.conversations import end_abandoned
 from recollect.engine.core import Engine
 from recollect.engine.embed import EMBED, embed_missing
 from recollect.engine.relate import RELATE, relate
@@ -31,7 +32,12 @@ async def _relate(engine: Engine, job: Job) -> Mapping[str, Any]:
 
 
 async def _tidy(engine: Engine, job: Job) -> Mapping[str, Any]:
-    return {"dropped": await engine.store.drop_jobs(before=engine.clock() - KEPT)}
+    """Old jobs, entries that expired, and working memory whose conversation is over."""
+    return {
+        "dropped": await engine.store.drop_jobs(before=engine.clock() - KEPT),
+        "ended": await end_abandoned(engine),
+        "entries": await engine.store.drop_expired(engine.clock()),
+    }
 
 
 HANDLERS: Mapping[str, Handler] = {EMBED: _embed, RELATE: _relate, TIDY: _tidy}

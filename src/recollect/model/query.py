@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recollect.model.access import DEFAULT_AGENT
-from recollect.model.memory import Kind, Status
+from recollect.model.memory import Kind, Status, Tier
 
 Vector = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.float64]
@@ -27,12 +27,15 @@ class Filter:
     kinds: tuple[Kind, ...] = ()
     statuses: tuple[Status, ...] = (Status.ACTIVE,)
     tags: tuple[str, ...] = ()  # each of them, case-insensitive
+    tags_any: bool = False  # any of them, instead of each
     topic: str | None = None  # case-insensitive
     since: datetime | None = None  # occurred at or after
     until: datetime | None = None  # occurred before
     conversation: str | None = None
     positions: tuple[int, int] | None = None  # in the conversation, first and last
     minimum_trust: float = 0.0
+    anchored: bool = False  # anchors only
+    tiers: tuple[Tier, ...] = ()
     ids: tuple[str, ...] = ()
 
 

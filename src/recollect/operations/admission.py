@@ -1,13 +1,18 @@
-"""The one gate before every operation: whether this caller may, and what of the store they are given."""
+"""The one gate before every operation: whether this caller may, and what of the engine they are given."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from recollect.engine.core import Engine
 from recollect.model.access import Caller
 from recollect.model.errors import Refused
 from recollect.operations.catalogue import Effect, Operation
+from recollect.ports.transcripts import NoTranscripts
+
+# They export, erase and then reshape: the fence would refuse only when half is done.
+RESHAPING = frozenset({"rename_scope", "delete_scope"})
 
 
 def admitted(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> Engine:
@@ -16,4 +21,23 @@ def admitted(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> 
         raise Refused(f"{operation.name} is for the owner of this Recollect.", advice="Use the owner's key.")
     if operation.effect is not Effect.READS and not caller.writes:
         raise Refused("This key may only read.", advice="Ask the owner for a key that may write.")
-    return engine
+    if caller.scopes or caller.bound or not caller.owner:
+        engine = replace(
+            engine, transcripts=NoTranscripts()
+        )  # they are of no agent and no scope: the owner's
+    return _fenced(engine, operation, caller) if caller.scopes else engine
+
+
+def _fenced(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> Engine:
+    if operation.owner_only or operation.name in RESHAPING:
+        raise Refused(
+            f"{operation.name} concerns more than the scopes of this key.", advice="Use the owner's key."
+        )
+    from recollect.engine.fence import Fenced  # most callers have none, and a start is quick or it is nothing
+
+    scope = engine.policy.scope if engine.policy.scope in caller.scopes else caller.scopes[0]
+    return replace(
+        engine,
+        store=Fenced(engine.store, caller.scopes),
+        policy=replace(engine.policy, scope=scope),
+    )

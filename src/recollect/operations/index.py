@@ -9,7 +9,8 @@ from typing import Any
 from recollect.operations.catalogue import Operation
 
 MODULES: Mapping[str, tuple[str, ...]] = {
-    "writing": ("remember", "remember_many", "amend", "forget", "unforget", "link", "unlink"),
+    "writing": ("remember", "remember_many", "amend", "link", "unlink"),
+    "forgetting": ("forget", "unforget"),
     "reading": ("recall", "show", "list", "tags", "timeline", "interpret_time"),
     "keeping": (
         "list_scopes",
@@ -48,6 +49,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "find_refresh",
         "refresh_grant",
         "check_token",
+        "list_grants",
         "revoke_grant",
         "keep_visit",
         "find_visit",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from recollect.engine.scopes import (
@@ -32,6 +33,8 @@ class ScopeView(Output):
     memories: int
     sees: list[str]
     children: list[str]
+    keywords: list[str]
+    created: datetime
     kinds: dict[str, int] = {}
 
     @classmethod
@@ -47,6 +50,8 @@ class ScopeView(Output):
             memories=report.memories,
             sees=list(report.sees),
             children=list(report.children),
+            keywords=list(scope.keywords),
+            created=scope.created,
             kinds=report.kinds,
         )
 
@@ -110,9 +115,9 @@ class DeleteScopeResult(Output):
 
 
 class ExportInput(Input):
-    """Where to. One scope, or everything."""
+    """Where to; into the home's own folder when no path is given. One scope, or everything."""
 
-    path: str
+    path: str | None = None
     scope: str | None = None
 
 
@@ -193,7 +198,9 @@ async def _export(call: Call, given: ExportInput) -> ExportResult:
     if given.scope:
         await report_scope(call.engine, given.scope, agent=call.agent)
     where = Filter(viewer=call.agent, scopes=scopes, statuses=ANY_STATUS)
-    written = await export_to(call.engine, Path(given.path).expanduser(), where=where)
+    named = f"memories-{call.engine.clock():%Y%m%d-%H%M%S}.jsonl"
+    path = Path(given.path).expanduser() if given.path else call.engine.policy.export_dir / named
+    written = await export_to(call.engine, path, where=where)
     return ExportResult(
         path=written.path,
         memories=written.memories,
@@ -243,6 +250,14 @@ DELETE_SCOPE = Operation(
     Effect.DESTROYS,
 )
 EXPORT = Operation(
-    "export", "Write everything as JSON lines.", ExportInput, ExportResult, _export, Effect.READS
+    "export",
+    "Write everything as JSON lines.",
+    ExportInput,
+    ExportResult,
+    _export,
+    Effect.WRITES,
+    owner_only=True,
 )
-IMPORT = Operation("import", "Read an export.", ImportInput, ImportResult, _import, Effect.WRITES)
+IMPORT = Operation(
+    "import", "Read an export.", ImportInput, ImportResult, _import, Effect.WRITES, owner_only=True
+)

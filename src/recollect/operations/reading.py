@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
-from typing import Any
 
 from pydantic import Field
 
+from recollect.engine.checks import checked_moment
 from recollect.engine.reach import reach
-from recollect.engine.recall import Hit, Question, recall
-from recollect.engine.surroundings import HIDDEN
+from recollect.engine.recall import Question, recall
 from recollect.engine.timeframe import Timeframe, describe
 from recollect.engine.timeline import timeframe_of, timeline
 from recollect.model.link import DEFAULT_FOLLOWED, Relation
-from recollect.model.memory import Kind, Memory, Status
+from recollect.model.memory import Kind, Status
 from recollect.model.query import Filter, Order
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
-from recollect.operations.views import LinkView, MemoryView, VersionView
-
-LONGEST_METADATA = 1_000
+from recollect.operations.views import HitView, LinkedView, MemoryView, VersionView
 
 
 class RecallInput(Input):
-    """What to recall. `when` is a phrase of time ("last week") that filters."""
+    """What to recall. `when` is a phrase of time ("last week") that filters; filters without words list the newest."""
 
     query: str = ""
     keywords: list[str] = []
     scope: str | None = None
     everywhere: bool = False
+    scope_only: bool = False  # nothing of the scopes above it
     tags: list[str] = []
+    tags_any: bool = False  # any of them, instead of each
     kinds: list[Kind] = []
     topic: str | None = None
     statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1)
@@ -38,6 +38,7 @@ class RecallInput(Input):
     limit: int | None = Field(default=None, ge=1, le=200)
     token_budget: int | None = Field(default=None, ge=1)
     minimum_score: float | None = Field(default=None, ge=0, le=1)
+    minimum_similarity: float | None = Field(default=None, ge=0, le=1)  # cosine, of what only vectors found
     links: bool = False
     relations: list[Relation] = list(DEFAULT_FOLLOWED)
     neighbours: int = Field(default=0, ge=0, le=10)
@@ -52,50 +53,6 @@ class TimeframeView(Output):
     end: datetime | None
     words: str
     filters: bool
-
-
-class LinkedView(Output):
-    """A memory at the other end of a link."""
-
-    link: LinkView
-    id: str
-    kind: str
-    status: str
-    content: str
-
-
-class TurnView(Output):
-    """A neighbour in the conversation."""
-
-    id: str
-    occurred: datetime
-    content: str
-
-
-class HitView(Output):
-    """One memory that answers."""
-
-    id: str
-    score: float
-    why: list[str]
-    content: str
-    truncated: bool
-    tokens: int
-    kind: str
-    scope: str
-    agent: str
-    status: str
-    topic: str
-    tags: list[str]
-    importance: float
-    trust: float
-    created: datetime
-    occurred: datetime
-    provenance: dict[str, Any]
-    metadata: dict[str, Any]  # empty when it is long: `show` has all of it
-    links: list[LinkedView] = []
-    before: list[TurnView] = []
-    after: list[TurnView] = []
 
 
 class RecallResult(Output):
@@ -131,10 +88,13 @@ class ListInput(Input):
     scope: str | None = None
     everywhere: bool = True
     tags: list[str] = []
+    tags_any: bool = False  # any of them, instead of each
     kinds: list[Kind] = []
     topic: str | None = None
     statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1)
     when: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     order: Order = Order.NEWEST
     limit: int = Field(default=20, ge=1, le=1000)
     after: str | None = None
@@ -161,10 +121,13 @@ class TagsResult(Output):
 
 
 class TimelineInput(Input):
-    """Which time and scope."""
+    """Which time, by a phrase or by its limits, and which scope."""
 
     when: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     scope: str | None = None
+    everywhere: bool = True
     tags: list[str] = []
     kinds: list[Kind] = []
     limit: int = Field(default=50, ge=1, le=1000)
@@ -191,7 +154,9 @@ async def _recall(call: Call, given: RecallInput) -> RecallResult:
         keywords=tuple(given.keywords),
         scope=given.scope,
         everywhere=given.everywhere,
+        scope_only=given.scope_only,
         tags=tuple(given.tags),
+        tags_any=given.tags_any,
         kinds=tuple(given.kinds),
         topic=given.topic,
         statuses=tuple(given.statuses),
@@ -201,6 +166,7 @@ async def _recall(call: Call, given: RecallInput) -> RecallResult:
         limit=given.limit,
         token_budget=given.token_budget,
         floor=given.minimum_score,
+        minimum_similarity=given.minimum_similarity,
         with_links=given.links,
         relations=tuple(given.relations),
         neighbours=given.neighbours,
@@ -208,7 +174,7 @@ async def _recall(call: Call, given: RecallInput) -> RecallResult:
     )
     found = await recall(call.engine, question, agent=call.agent)
     return RecallResult(
-        hits=[_hit(hit) for hit in found.hits],
+        hits=[HitView.of(hit) for hit in found.hits],
         count=len(found.hits),
         considered=found.considered,
         tokens=found.tokens,
@@ -227,7 +193,7 @@ async def _show(call: Call, given: ShowInput) -> ShowResult:
     ends = {end for link in links for end in (link.origin, link.target)} - {memory_id}
     others = await store.get_many(list(ends), viewer=call.agent)
     shown = [
-        _linked(LinkView.of(link), others[far])
+        LinkedView.of(link, others[far])
         for link in links
         if (far := link.target if link.origin == memory_id else link.origin) in others
     ]
@@ -254,9 +220,10 @@ async def _tags(call: Call, given: TagsInput) -> TagsResult:
 
 
 async def _timeline(call: Call, given: TimelineInput) -> TimelineResult:
-    where = await _filter(call, given, everywhere=True)
+    where = await _filter(call, given, everywhere=given.everywhere)
     days = await timeline(call.engine, where, limit=given.limit)
-    frame = timeframe_of(call.engine, given.when) if given.when else None
+    limited = where.since is not None or where.until is not None
+    frame = Timeframe(where.since, where.until, given.when or "") if limited else None
     return TimelineResult(
         days=[
             DayView(date=day.date, memories=[MemoryView.of(memory) for memory in day.memories])
@@ -275,52 +242,19 @@ async def _filter(call: Call, given: ListInput | TimelineInput, *, everywhere: b
         scopes = (given.scope,)
     elif not everywhere:
         scopes = await reach(call.engine, None)
-    return Filter(
+    starts = (frame and frame.start, given.since and checked_moment(call.engine, given.since))
+    ends = (frame and frame.end, given.until and checked_moment(call.engine, given.until))
+    where = Filter(
         viewer=call.agent,
         scopes=scopes,
         tags=tuple(given.tags),
         kinds=tuple(given.kinds),
-        topic=given.topic if isinstance(given, ListInput) else None,
-        statuses=tuple(given.statuses) if isinstance(given, ListInput) else (Status.ACTIVE,),
-        since=frame.start if frame else None,
-        until=frame.end if frame else None,
+        since=max((start for start in starts if start), default=None),
+        until=min((end for end in ends if end), default=None),
     )
-
-
-def _hit(hit: Hit) -> HitView:
-    view = MemoryView.of(hit.memory)
-    return HitView(
-        id=view.id,
-        score=round(hit.score, 4),
-        why=list(hit.why),
-        content=hit.content,
-        truncated=hit.truncated,
-        tokens=hit.tokens,
-        kind=view.kind,
-        scope=view.scope,
-        agent=view.agent,
-        status=view.status,
-        topic=view.topic,
-        tags=view.tags,
-        importance=view.importance,
-        trust=view.trust,
-        created=view.created,
-        occurred=view.occurred,
-        provenance=view.provenance,
-        metadata=view.metadata if len(str(view.metadata)) <= LONGEST_METADATA else {},
-        links=[_linked(LinkView.of(one.link), one.memory) for one in hit.links],
-        before=[_turn(memory) for memory in hit.before],
-        after=[_turn(memory) for memory in hit.after],
-    )
-
-
-def _linked(link: LinkView, memory: Memory) -> LinkedView:
-    content = "" if memory.status in HIDDEN else memory.content
-    return LinkedView(link=link, id=memory.id, kind=memory.kind, status=memory.status, content=content)
-
-
-def _turn(memory: Memory) -> TurnView:
-    return TurnView(id=memory.id, occurred=memory.occurred, content=memory.content)
+    if isinstance(given, TimelineInput):
+        return where
+    return replace(where, tags_any=given.tags_any, topic=given.topic, statuses=tuple(given.statuses))
 
 
 def _timeframe(call: Call, frame: Timeframe | None, *, filters: bool) -> TimeframeView | None:

@@ -299,16 +299,29 @@ DOCTOR = Operation(
     DoctorResult,
     _doctor,
     Effect.WRITES,
+    owner_only=True,
 )
 LIST_JOBS = Operation("list_jobs", "Queued work.", ListJobsInput, ListJobsResult, _list_jobs, Effect.READS)
-RUN_JOBS = Operation("run_jobs", "Run what is due.", RunJobsInput, RunJobsResult, _run_jobs, Effect.WRITES)
-RETRY_JOB = Operation("retry_job", "Try a dead job again.", JobInput, JobView, _retry_job, Effect.WRITES)
-CANCEL_JOB = Operation("cancel_job", "Give up a waiting job.", JobInput, JobView, _cancel_job, Effect.WRITES)
+RUN_JOBS = Operation(
+    "run_jobs", "Run what is due.", RunJobsInput, RunJobsResult, _run_jobs, Effect.WRITES, owner_only=True
+)
+RETRY_JOB = Operation(
+    "retry_job", "Try a dead job again.", JobInput, JobView, _retry_job, Effect.WRITES, owner_only=True
+)
+CANCEL_JOB = Operation(
+    "cancel_job", "Give up a waiting job.", JobInput, JobView, _cancel_job, Effect.WRITES, owner_only=True
+)
 LIST_MODELS = Operation(
     "list_models", "Models here and to be had.", ListModelsInput, ListModelsResult, _list_models, Effect.READS
 )
 PULL_MODEL = Operation(
-    "pull_model", "Fetch and prepare a model.", PullModelInput, PullModelResult, _pull_model, Effect.WRITES
+    "pull_model",
+    "Fetch and prepare a model.",
+    PullModelInput,
+    PullModelResult,
+    _pull_model,
+    Effect.WRITES,
+    owner_only=True,
 )
 REMOVE_MODEL = Operation(
     "remove_model",
@@ -317,7 +330,14 @@ REMOVE_MODEL = Operation(
     RemoveModelResult,
     _remove_model,
     Effect.DESTROYS,
+    owner_only=True,
 )
 EMBED_MISSING = Operation(
-    "embed_missing", "Make the vectors that are missing.", EmbedInput, EmbedResult, _embed, Effect.WRITES
+    "embed_missing",
+    "Make the vectors that are missing.",
+    EmbedInput,
+    EmbedResult,
+    _embed,
+    Effect.WRITES,
+    owner_only=True,
 )

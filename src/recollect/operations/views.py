@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from recollect.engine.surroundings import HIDDEN
 from recollect.model.job import Job
 from recollect.model.link import Link
 from recollect.model.memory import Memory, Version
 from recollect.operations.catalogue import Output
 from recollect.ports.store import Finding, Receipt
+
+if TYPE_CHECKING:
+    from recollect.engine.recall import Hit
+
+LONGEST_METADATA = 1_000
 
 
 class MemoryView(Output):
@@ -101,6 +107,107 @@ class LinkView(Output):
             weight=round(link.weight, 4),
             automatic=link.automatic,
             created=link.created,
+        )
+
+
+class LinkedView(Output):
+    """A memory at the other end of a link."""
+
+    link: LinkView
+    id: str
+    kind: str
+    status: str
+    content: str
+
+    @classmethod
+    def of(cls, link: Link, memory: Memory) -> LinkedView:
+        """What is hidden is named without its words."""
+        content = "" if memory.status in HIDDEN else memory.content
+        return cls(
+            link=LinkView.of(link), id=memory.id, kind=memory.kind, status=memory.status, content=content
+        )
+
+
+class TurnView(Output):
+    """A neighbour in the conversation."""
+
+    id: str
+    occurred: datetime
+    content: str
+
+    @classmethod
+    def of(cls, memory: Memory) -> TurnView:
+        """The memory as a turn."""
+        return cls(id=memory.id, occurred=memory.occurred, content=memory.content)
+
+
+class HitView(Output):
+    """One memory that answers."""
+
+    id: str
+    score: float
+    similarity: float | None  # cosine with the question, where both have a vector
+    layer: str  # what found it: keywords, full_text, vectors, or filter
+    why: list[str]
+    content: str
+    truncated: bool
+    tokens: int
+    kind: str
+    scope: str
+    agent: str
+    status: str
+    topic: str
+    tags: list[str]
+    keywords: list[str]
+    importance: float
+    confidence: float
+    trust: float
+    tier: str
+    anchor: bool
+    access: int  # how often it was recalled before
+    created: datetime
+    updated: datetime
+    occurred: datetime
+    provenance: dict[str, Any]
+    metadata: dict[str, Any]  # empty when it is long: `show` has all of it
+    links: list[LinkedView] = []
+    before: list[TurnView] = []
+    after: list[TurnView] = []
+
+    @classmethod
+    def of(cls, hit: Hit) -> HitView:
+        """The hit as its view."""
+        view = MemoryView.of(hit.memory)
+        return cls(
+            id=view.id,
+            score=round(hit.score, 4),
+            similarity=None if hit.similarity is None else round(hit.similarity, 4),
+            layer=hit.layer,
+            why=list(hit.why),
+            content=hit.content,
+            truncated=hit.truncated,
+            tokens=hit.tokens,
+            kind=view.kind,
+            scope=view.scope,
+            agent=view.agent,
+            status=view.status,
+            topic=view.topic,
+            tags=view.tags,
+            keywords=view.keywords,
+            importance=view.importance,
+            confidence=view.confidence,
+            trust=view.trust,
+            tier=view.tier,
+            anchor=view.anchor,
+            access=view.uses,
+            created=view.created,
+            updated=view.updated,
+            occurred=view.occurred,
+            provenance=view.provenance,
+            metadata=view.metadata if len(str(view.metadata)) <= LONGEST_METADATA else {},
+            links=[LinkedView.of(one.link, one.memory) for one in hit.links],
+            before=[TurnView.of(memory) for memory in hit.before],
+            after=[TurnView.of(memory) for memory in hit.after],
         )
 
 

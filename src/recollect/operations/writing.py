@@ -1,35 +1,36 @@
-"""Operations that change memories: remember, amend, forget, erase, link."""
+"""Operations that change memories: remember, amend, link."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import Field
 
-from recollect.engine.amend import Amendment, amend
+from recollect.engine.amend import Amendment, amend, supersede
 from recollect.engine.checks import LARGEST_NUMBER
+from recollect.engine.conversations import SESSION_ONLY, is_working, note_activity
 from recollect.engine.draft import Draft, Outcome, Remembered
-from recollect.engine.forget import erase, forget, unforget
 from recollect.engine.intake import remember, remember_many
 from recollect.engine.links import connect, disconnect
-from recollect.engine.reach import find_scope
+from recollect.engine.projects import open_project
 from recollect.model.errors import InvalidInput, RecollectError
 from recollect.model.link import Relation
-from recollect.model.memory import Kind, Provenance, Status, Tier
-from recollect.model.query import Filter
+from recollect.model.memory import Kind, Provenance, Tier
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id, full_ids
-from recollect.operations.views import LinkView, MemoryView, ReceiptView
+from recollect.operations.views import LinkView, MemoryView
 
 MOST_AT_ONCE = 10_000
 
 
 class RememberInput(Input):
-    """What to remember."""
+    """What to remember. `session_only` is working memory: it ends with its conversation, or within a day without one."""
 
     content: str
     kind: Kind = Kind.NOTE
     scope: str | None = None
+    create_scope: bool = False  # make the scope when there is none of that name
     topic: str = ""
     tags: list[str] = []
     keywords: list[str] = []
@@ -40,7 +41,8 @@ class RememberInput(Input):
     permanent: bool = False
     source: str = ""
     dialect: str = ""
-    conversation: str | None = None
+    conversation: str | None = None  # the call's own when not given
+    session_only: bool = False
     position: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
     file: str | None = None
     line: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
@@ -82,7 +84,7 @@ class RememberManyResult(Output):
 
 
 class AmendInput(Input):
-    """What to change; what isn't given stays."""
+    """What to change; what isn't given stays. With `supersedes` a new memory takes the old one's place."""
 
     id: str
     content: str | None = None
@@ -95,44 +97,15 @@ class AmendInput(Input):
     permanent: bool | None = None
     occurred: datetime | None = None
     metadata: dict[str, Any] | None = None
+    supersedes: bool = False
 
 
 class AmendResult(Output):
-    """The memory as it is now."""
+    """The memory as it is now; `previous_id` is the one that it superseded."""
 
+    id: str
+    previous_id: str | None = None
     memory: MemoryView
-
-
-class ForgetInput(Input):
-    """What to forget: ids, or everything with a tag, a topic or in a scope."""
-
-    ids: list[str] = []
-    tags: list[str] = []
-    topic: str | None = None
-    scope: str | None = None
-    force: bool = False
-    hard: bool = False
-
-
-class ForgetResult(Output):
-    """What was forgotten; the receipt when it was for good."""
-
-    forgotten: list[str]
-    count: int
-    hard: bool
-    receipt: ReceiptView | None = None
-
-
-class UnforgetInput(Input):
-    """Which to bring back."""
-
-    ids: list[str] = Field(min_length=1)
-
-
-class UnforgetResult(Output):
-    """What is back."""
-
-    memories: list[MemoryView]
 
 
 class LinkInput(Input):
@@ -165,7 +138,10 @@ class UnlinkResult(Output):
 
 
 async def _remember(call: Call, given: RememberInput) -> RememberResult:
-    return _answer(call, await remember(call.engine, await _draft(call, given)))
+    draft = await _draft(call, given)
+    answer = await remember(call.engine, draft)
+    await _note(call, [(draft, answer)])
+    return _answer(call, answer)
 
 
 async def _remember_many(call: Call, given: RememberManyInput) -> RememberManyResult:
@@ -178,6 +154,7 @@ async def _remember_many(call: Call, given: RememberManyInput) -> RememberManyRe
             answers[number] = Remembered(Outcome.FAILED, error=error)
     stored = await remember_many(call.engine, list(drafts.values()))
     answers.update(zip(drafts, stored, strict=True))
+    await _note(call, zip(drafts.values(), stored, strict=True))
     results = [_answer(call, answers[number]) for number in range(len(given.items))]
     return RememberManyResult(results=results, created=sum(result.created for result in results))
 
@@ -196,47 +173,12 @@ async def _amend(call: Call, given: AmendInput) -> AmendResult:
         occurred=given.occurred,
         metadata=given.metadata,
     )
-    memory = await amend(call.engine, await full_id(call, given.id), amendment, agent=call.agent)
-    return AmendResult(memory=MemoryView.of(memory))
-
-
-async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
-    ids = await _named(call, given)
-    if not ids:
-        return ForgetResult(forgotten=[], count=0, hard=given.hard)
-    act = erase if given.hard else forget
-    gone = await act(call.engine, ids, agent=call.agent, force=given.force)
-    return ForgetResult(
-        forgotten=[memory.id for memory in gone.memories],
-        count=len(gone.memories),
-        hard=given.hard,
-        receipt=ReceiptView.of(gone.receipt) if gone.receipt else None,
-    )
-
-
-async def _named(call: Call, given: ForgetInput) -> list[str]:
-    by_filter = bool(given.tags or given.topic or given.scope)
-    if given.ids and by_filter:
-        raise InvalidInput("Name ids, or a tag, topic or scope; not both.")
-    if given.ids:
-        return await full_ids(call, given.ids)
-    if not by_filter:
-        raise InvalidInput("Nothing was named to forget.", advice="Give ids, or a tag, topic or scope.")
-    if given.scope:
-        await find_scope(call.engine, given.scope)
-    where = Filter(
-        viewer=call.agent,
-        tags=tuple(given.tags),
-        topic=given.topic,
-        scopes=(given.scope,) if given.scope else (),
-        statuses=tuple(Status) if given.hard else (Status.ACTIVE,),
-    )
-    return [memory.id async for batch in call.engine.store.scan(where) for memory in batch]
-
-
-async def _unforget(call: Call, given: UnforgetInput) -> UnforgetResult:
-    back = await unforget(call.engine, await full_ids(call, given.ids), agent=call.agent)
-    return UnforgetResult(memories=[MemoryView.of(memory) for memory in back])
+    memory_id = await full_id(call, given.id)
+    if given.supersedes:
+        new, old = await supersede(call.engine, memory_id, amendment, agent=call.agent)
+        return AmendResult(id=new.id, previous_id=old.id, memory=MemoryView.of(new))
+    memory = await amend(call.engine, memory_id, amendment, agent=call.agent)
+    return AmendResult(id=memory.id, memory=MemoryView.of(memory))
 
 
 async def _link(call: Call, given: LinkInput) -> LinkResult:
@@ -251,11 +193,36 @@ async def _unlink(call: Call, given: UnlinkInput) -> UnlinkResult:
     return UnlinkResult(removed=[LinkView.of(link) for link in removed])
 
 
+async def _note(call: Call, done: Iterable[tuple[Draft, Remembered]]) -> None:
+    """Which conversations stored something. The turns of a log are none of it: they are the conversation."""
+    stored: dict[tuple[str, bool, bool], list[str]] = {}
+    for draft, answer in done:
+        told, memory = draft.provenance, answer.memory
+        if answer.outcome is Outcome.STORED and memory and told.conversation and told.position is None:
+            ids = stored.setdefault((told.conversation, is_working(memory), bool(answer.parts)), [])
+            ids.extend(answer.parts or (memory.id,))
+    for (conversation, working, document), ids in stored.items():
+        await note_activity(
+            call.engine,
+            conversation,
+            "remember",
+            ids,
+            agent=call.agent,
+            working=working,
+            exactly=document,  # its parts don't bear the conversation's name
+        )
+
+
 async def _draft(call: Call, given: RememberInput) -> Draft:
+    if given.session_only and (given.anchor or given.permanent):
+        raise InvalidInput("What ends with its conversation can't be kept for good.", advice="Choose one.")
+    conversation = given.conversation or call.conversation
+    if given.session_only and conversation is None:
+        conversation = f"alone:{call.engine.new_id()}"  # nobody will end it: a day does
     return Draft(
         content=given.content,
         kind=given.kind,
-        scope=given.scope,
+        scope=await _scope(call, given),
         agent=call.agent,
         topic=given.topic,
         tags=tuple(given.tags),
@@ -264,19 +231,31 @@ async def _draft(call: Call, given: RememberInput) -> Draft:
         confidence=given.confidence,
         occurred=given.occurred,
         anchor=given.anchor,
-        tier=Tier.PERMANENT if given.permanent else Tier.WARM,
+        tier=_tier(given),
         provenance=Provenance(
             dialect=given.dialect,
             source=given.source,
-            conversation=given.conversation,
+            conversation=conversation,
             position=given.position,
             file=given.file,
             line=given.line,
         ),
-        metadata=given.metadata,
+        metadata={**given.metadata, SESSION_ONLY: True} if given.session_only else given.metadata,
         linked_to=tuple(await full_ids(call, given.linked_to)) if given.linked_to else (),
         keep_noise=given.keep_noise,
     )
+
+
+async def _scope(call: Call, given: RememberInput) -> str | None:
+    if given.scope is None or not given.create_scope:
+        return given.scope
+    return (await open_project(call.engine, given.scope, create=True)).name
+
+
+def _tier(given: RememberInput) -> Tier:
+    if given.session_only:
+        return Tier.HOT
+    return Tier.PERMANENT if given.permanent else Tier.WARM
 
 
 def _answer(call: Call, answer: Remembered) -> RememberResult:
@@ -312,17 +291,6 @@ REMEMBER_MANY = Operation(
 )
 AMEND = Operation(
     "amend", "Correct a memory; what it said before is kept.", AmendInput, AmendResult, _amend, Effect.WRITES
-)
-FORGET = Operation(
-    "forget",
-    "Hide memories, or remove them for good with proof.",
-    ForgetInput,
-    ForgetResult,
-    _forget,
-    Effect.DESTROYS,
-)
-UNFORGET = Operation(
-    "unforget", "Bring forgotten memories back.", UnforgetInput, UnforgetResult, _unforget, Effect.WRITES
 )
 LINK = Operation("link", "Say how two memories relate.", LinkInput, LinkResult, _link, Effect.WRITES)
 UNLINK = Operation(

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
+from recollect.model.entry import Entry
 from recollect.model.job import Job, JobState
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Status, Version
@@ -190,7 +191,10 @@ class Records(Protocol):
         """Everything that matches, in order of id, in bounded memory."""
 
     async def erase(self, ids: Sequence[str]) -> Receipt:
-        """Remove records, versions, links, vectors, index rows and waiting jobs about them, then look again."""
+        """Remove records, versions, links, vectors, index rows and waiting jobs about them, then look again.
+
+        What else names them, records, jobs and entries, names them no more.
+        """
 
 
 class Index(Protocol):
@@ -227,6 +231,9 @@ class Links(Protocol):
         self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
     ) -> list[Link]:
         """Links that begin or end at these records, both ends visible; all relations when none is named."""
+
+    async def count_links(self, where: Filter) -> int:
+        """How many have both ends among the records that match."""
 
     async def versions_of(self, memory_id: str) -> list[Version]:
         """Earlier versions, oldest first."""
@@ -291,6 +298,28 @@ class Cursors(Protocol):
         """Set only if its value is `old` now (None: there is none). Whether it was."""
 
 
+class Entries(Protocol):
+    """Small keyed values that may expire, in drawers. An expired one is nowhere to be seen, dropped or not."""
+
+    async def put_entry(self, entry: Entry) -> None:
+        """Insert, or replace the one of the same drawer and key. Durable when it returns."""
+
+    async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+        """The one of exactly that key; None also for an expired one. Sees every write acknowledged before."""
+
+    async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+        """Remove and return it in one step: of several takers, in whatever processes, one gets it."""
+
+    async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
+        """Those of the drawer, the newest first."""
+
+    async def drop_entry(self, drawer: str, key: str) -> bool:
+        """Whether there was one to drop."""
+
+    async def drop_expired(self, now: datetime) -> int:
+        """Remove expired ones of all drawers; returns how many."""
+
+
 class Upkeep(Protocol):
     """Health."""
 
@@ -303,11 +332,14 @@ class Upkeep(Protocol):
     async def repair(self) -> list[str]:
         """Rebuild what is derived; says what it did. Records are never touched."""
 
+    async def optimise(self) -> int:
+        """Cheap upkeep of files, index and statistics; returns how many bytes it freed."""
+
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
         """Rewrite the files so that erased bytes are gone, then look for the phrases in them: zeros expected."""
 
 
-class Store(Records, Index, Links, Scopes, Jobs, Cursors, Upkeep, Protocol):
+class Store(Records, Index, Links, Scopes, Jobs, Cursors, Entries, Upkeep, Protocol):
     """One database. Usable from many tasks at once; other processes may use it at the same time."""
 
     @property

@@ -8,6 +8,8 @@ import pytest
 
 from recollect.model.errors import Conflict
 from recollect.model.link import Relation
+from recollect.model.memory import ANY_STATUS, Status
+from recollect.model.query import Filter
 from recollect.ports.store import Connect, Disconnect, Keep, Store
 from recollect.testing.builders import Builder
 
@@ -50,6 +52,17 @@ class LinksContract:
         cut = Disconnect(first.memory.id, second.memory.id, Relation.RELATED)
         await store.apply([cut, cut, Disconnect("missing", second.memory.id, Relation.RELATED)])
         assert await store.links_of([first.memory.id], viewer="default") == [part]
+
+    async def test_counting_links_between_what_matches(self, store: Store, build: Builder) -> None:
+        first, second = build.put(), build.put()
+        hers, hidden = build.put(agent="ada"), build.put(status=Status.FORGOTTEN)
+        links = [build.link(first.memory, other.memory) for other in (second, hers, hidden)]
+        again = build.link(second.memory, first.memory, Relation.CAUSED_BY)
+        await store.apply([first, second, hers, hidden, *(Connect(link) for link in (*links, again))])
+        assert await store.count_links(Filter()) == 2
+        assert await store.count_links(Filter(viewer="ada")) == 3
+        assert await store.count_links(Filter(viewer="system", statuses=ANY_STATUS)) == 4
+        assert await store.count_links(Filter(ids=(first.memory.id,))) == 0
 
     async def test_versions_come_oldest_first(self, store: Store, build: Builder) -> None:
         put = build.put(tags=("a", "B"), keywords=("k",), anchor=True)

@@ -270,6 +270,8 @@ class FindContract:
                 kind=Kind.ERROR,
                 tags=("Straße", "two"),
                 topic="ÄRGER",
+                anchor=True,
+                tier=Tier.COLD,
                 provenance=Provenance(conversation="talk", position=0),
             ),
         )
@@ -279,6 +281,9 @@ class FindContract:
             Filter(viewer="ada", kinds=(Kind.ERROR, Kind.NOTE)),
             Filter(viewer="ada", tags=("STRASSE",)),
             Filter(viewer="ada", tags=("two", "straße")),
+            Filter(viewer="ada", tags=("STRASSE", "nowhere"), tags_any=True),
+            Filter(viewer="ada", anchored=True),
+            Filter(viewer="ada", tiers=(Tier.COLD,)),
             Filter(viewer="ada", topic="ärger"),
             Filter(viewer="ada", since=special.occurred),
             Filter(viewer="ada", conversation="talk"),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.model.memory import Kind, Provenance, Status
+from recollect.model.memory import Kind, Provenance, Status, Tier
 from recollect.model.query import Filter, Search
 from recollect.ports.store import Revise, Store
 from recollect.testing.builders import DIMENSIONS, MODEL, START, Builder, unit
@@ -24,6 +24,9 @@ _CASES: list[
     ({"agent": "other"}, {"agents": ("other",), "viewer": "other"}),
     ({"tags": ("Special", "more")}, {"tags": ("special",)}),
     ({"tags": ("Special", "more")}, {"tags": ("MORE", "special")}),
+    ({"tags": ("Special", "more")}, {"tags": ("nowhere", "special"), "tags_any": True}),
+    ({"anchor": True}, {"anchored": True}),
+    ({"tier": Tier.HOT}, {"tiers": (Tier.HOT, Tier.PERMANENT)}),
     ({"kind": Kind.DECISION}, {"kinds": (Kind.DECISION, Kind.ERROR)}),
     ({"status": Status.ARCHIVED}, {"statuses": (Status.ARCHIVED,)}),
     ({"topic": "Sailing"}, {"topic": "sailing"}),

@@ -18,6 +18,7 @@ import pytest
 from recollect.ports.store import Capability, Store
 from recollect.testing.builders import Builder
 from recollect.testing.changes_contract import ChangesContract
+from recollect.testing.entries_contract import EntriesContract
 from recollect.testing.erasure_contract import ErasureContract
 from recollect.testing.isolation_contract import IsolationContract
 from recollect.testing.jobs_contract import CursorsContract, JobsContract
@@ -39,6 +40,7 @@ class StoreContract(
     ScopesContract,
     JobsContract,
     CursorsContract,
+    EntriesContract,
     IsolationContract,
     SearchContract,
     UpkeepContract,

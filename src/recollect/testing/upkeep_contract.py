@@ -33,6 +33,13 @@ class UpkeepContract:
         assert await store.find(Filter()) == [put.memory]
         assert all(finding.healthy for finding in await store.check())
 
+    async def test_optimising_changes_no_record(self, store: Store, build: Builder) -> None:
+        puts = [build.put(f"number {number}", vector=unit(number)) for number in range(30)]
+        await store.apply(puts)
+        assert await store.optimise() >= 0
+        assert await store.count(Filter()) == 30
+        assert all(finding.healthy for finding in await store.check())
+
     async def test_closing_twice_and_opening_again(self, store: Store, build: Builder) -> None:
         put = build.put()
         await store.apply([put])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -40,5 +40,7 @@ class Launcher(Protocol):
     def serve_stdio(self, loaded: LoadedSettings) -> Coroutine[Any, Any, None]:
         """MCP on standard input and output."""
 
-    def serve_http(self, loaded: LoadedSettings) -> Coroutine[Any, Any, None]:
-        """Everything that is served over HTTP."""
+    def serve_http(
+        self, loaded: LoadedSettings, *, ready: Callable[[str], None]
+    ) -> Coroutine[Any, Any, None]:
+        """Everything that is served over HTTP; `ready` is told the address. Raises SettingsError."""

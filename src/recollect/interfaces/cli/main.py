@@ -35,6 +35,7 @@ COMMANDS = {
     "config": f"{_HERE}.config:config",
     "models": f"{_HERE}.models:models",
     "jobs": f"{_HERE}.jobs:jobs",
+    "keys": f"{_HERE}.keys:keys",
     "mcp": f"{_HERE}.serving:mcp",
     "serve": f"{_HERE}.serving:serve",
     "export": f"{_HERE}.transfer:export",

@@ -48,4 +48,8 @@ def serve(session: Session, host: str | None, port: int | None, toolsets: str | 
     Open to this machine only unless a key is set (RECOLLECT_ACCESS_KEY, or `recollect keys create`).
     """
     given = {"serve.host": host, "serve.port": port, "toolsets": toolsets}
-    session.perform(session.launcher.serve_http(session.loaded(**given)))
+
+    def ready(address: str) -> None:
+        session.console.warn(f"MCP at {address}/mcp. Ctrl-C stops it.", label="Recollect serves:")
+
+    session.perform(session.launcher.serve_http(session.loaded(**given), ready=ready))

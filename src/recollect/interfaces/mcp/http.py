@@ -9,9 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from mcp.server.sse import SseServerTransport
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
-from starlette.requests import Request
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
@@ -37,6 +35,7 @@ class McpHttp:
         self._sessions = Sessions(
             server.protocol,
             find=self._find_visit,
+            end=self._end_visit,
             retry_interval=RETRY_MS,
             session_idle_timeout=settings.session_ttl_minutes * 60,
             max_sessions=settings.most_sessions,
@@ -57,17 +56,10 @@ class McpHttp:
     async def run(self) -> AsyncIterator[None]:
         """For as long as requests come."""
         async with self._sessions.run():
-            try:
-                yield
-            finally:
-                self._server.listening.close()
+            yield
 
     async def _streamable(self, scope: Scope, receive: Receive, send: Send) -> None:
         await StreamableHTTPASGIApp(self._sessions)(scope, receive, send)
-        if scope["method"] == "DELETE":
-            session_id = Request(scope).headers.get(MCP_SESSION_ID_HEADER, "")
-            if session_id and not self._sessions.knows(session_id):
-                await self._door().run("end_visit", id=session_id)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._sse.connect_sse(scope, receive, _session_id_spelt(send)) as (incoming, outgoing):
@@ -83,7 +75,7 @@ class McpHttp:
 
     async def _keep_visit(self, session_id: str, request: Any, client: dict[str, Any], version: str) -> None:
         owner = owner_name(requestor_of(request.scope)) if request is not None else ""
-        await self._door().run(
+        await self._ask(
             "keep_visit",
             id=session_id,
             owner=owner,
@@ -93,13 +85,14 @@ class McpHttp:
         )
 
     async def _find_visit(self, session_id: str) -> Visit | None:
-        found = await self._door().run("find_visit", id=session_id)
+        found = await self._ask("find_visit", id=session_id)
         return Visit(found.protocol_version, found.client, found.owner) if found.found else None
 
-    def _door(self) -> Work:
-        running = self._opening.opened
-        assert running is not None, "the HTTP door opens after the store"
-        return Work(running, DOOR)
+    async def _end_visit(self, session_id: str) -> None:
+        await self._ask("end_visit", id=session_id)
+
+    async def _ask(self, name: str, /, **given: Any) -> Any:
+        return await Work(await self._opening.running(), DOOR).run(name, **given)
 
 
 class _Asgi:

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import mcp_types as types
 
-from recollect.dialects.neutral import NOTICE, neutral
+from recollect.dialects.neutral import NOTICE, harmless, neutral
 from recollect.interfaces.mcp.work import Work
 from recollect.model.errors import InvalidInput, MemoryNotFound
 
@@ -95,7 +95,7 @@ async def read(work: Work, uri: str) -> types.ReadResourceResult:
         found = (await work.run("project_summary", project=address.name)).model_dump(mode="json")
     else:
         found = await _memory(work, address.name)
-    text = json.dumps({"notice": NOTICE, **_harmless(found)}, ensure_ascii=False, indent=1)
+    text = json.dumps({"notice": NOTICE, **harmless(found)}, ensure_ascii=False, indent=1)
     contents = types.TextResourceContents(uri=uri, mime_type=JSON, text=text)
     return types.ReadResourceResult(contents=[contents])
 
@@ -132,14 +132,3 @@ def _short(memory: Any) -> dict[str, Any]:
     names = ("id", "content", "kind", "topic", "tags", "importance", "occurred")
     found: dict[str, Any] = memory.model_dump(mode="json", include=set(names))
     return found
-
-
-def _harmless(value: Any) -> Any:
-    """Every text within, unable to pass for markup of the protocol's or the prompt's own."""
-    if isinstance(value, str):
-        return neutral(value)
-    if isinstance(value, dict):
-        return {neutral(str(name)): _harmless(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_harmless(inner) for inner in value]
-    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Protocol
 
 import mcp_types as types
 from mcp.server.session import ServerSession
@@ -11,17 +12,34 @@ from mcp.shared.message import ServerMessageMetadata
 
 from recollect.interfaces.mcp.callers import Context, is_stateless
 from recollect.model.errors import ModelError
+from recollect.settings.declared import LlmSettings
+
+
+class Spent(Protocol):
+    """Told of every call of a language model."""
+
+    def __call__(self, model: str, *, outcome: str, tokens_in: int, tokens_out: int) -> None: ...
+
+
+def unspent(model: str, *, outcome: str, tokens_in: int, tokens_out: int) -> None:
+    """For doors that keep no counts."""
 
 
 class ClientModel:
     """Asks the client to complete. The client shows its person what is asked."""
 
     def __init__(
-        self, session: ServerSession, *, request_id: types.RequestId | None, wait_seconds: float
+        self,
+        session: ServerSession,
+        *,
+        request_id: types.RequestId | None,
+        wait_seconds: float,
+        spent: Spent,
     ) -> None:
         self._session = session
         self._request_id = request_id
         self._wait_seconds = wait_seconds
+        self._spent = spent
 
     @property
     def name(self) -> str:
@@ -31,6 +49,18 @@ class ClientModel:
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
         """The text of the answer. Raises ModelError."""
+        from recollect.model.tokens import count_tokens
+
+        asked = count_tokens(system) + count_tokens(prompt)
+        try:
+            text = await self._answer(prompt, system=system, most_tokens=most_tokens)
+        except ModelError:
+            self._spent("sampling", outcome="failed", tokens_in=asked, tokens_out=0)
+            raise
+        self._spent("sampling", outcome="ok", tokens_in=asked, tokens_out=count_tokens(text))
+        return text
+
+    async def _answer(self, prompt: str, *, system: str, most_tokens: int) -> str:
         request = types.CreateMessageRequest(
             params=types.CreateMessageRequestParams(
                 messages=[
@@ -57,10 +87,10 @@ class ClientModel:
         return content.text
 
 
-def offered_model(ctx: Context, *, allowed: bool, wait_seconds: float) -> ClientModel | None:
+def offered_model(ctx: Context, settings: LlmSettings, *, spent: Spent) -> ClientModel | None:
     """The client's model, if it offers one and may be asked. The stateless protocol has no way to ask."""
     session = ctx.session
     capabilities = session.client_capabilities
-    if not allowed or is_stateless(ctx) or capabilities is None or capabilities.sampling is None:
+    if not settings.sampling or is_stateless(ctx) or capabilities is None or capabilities.sampling is None:
         return None
-    return ClientModel(session, request_id=ctx.request_id, wait_seconds=wait_seconds)
+    return ClientModel(session, request_id=ctx.request_id, wait_seconds=settings.wait_seconds, spent=spent)

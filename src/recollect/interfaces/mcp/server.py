@@ -25,7 +25,7 @@ from recollect.interfaces.mcp.callers import Context, caller_of, connection_of, 
 from recollect.interfaces.mcp.conversations import Conversation, Conversations
 from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.progress import telling
-from recollect.interfaces.mcp.sampling import offered_model
+from recollect.interfaces.mcp.sampling import Spent, offered_model, unspent
 from recollect.interfaces.mcp.teaching import INSTRUCTIONS
 from recollect.interfaces.mcp.toolbox import Toolbox, advice_for, answered, failed
 from recollect.interfaces.mcp.work import Work
@@ -69,12 +69,19 @@ class McpServer:
     """One for a process; every transport serves it."""
 
     def __init__(
-        self, opening: Opening, *, settings: Settings, local: Caller, observe: Observe = unobserved
+        self,
+        opening: Opening,
+        *,
+        settings: Settings,
+        local: Caller,
+        observe: Observe = unobserved,
+        spent: Spent = unspent,
     ) -> None:
         self._opening = opening
         self._settings = settings
         self._local = local
         self._observe = observe
+        self._spent = spent
         self._toolbox: Toolbox | None = None
         self._bus = InMemorySubscriptionBus()
         self.listening = ListenHandler(self._bus)
@@ -190,8 +197,7 @@ class McpServer:
         caller = _speaking(caller_of(ctx, local=self._local), request.agent)
         running = await self._opening.running()
         conversation = self.conversations.of(connection_of(ctx))
-        settings = self._settings.llm
-        model = offered_model(ctx, allowed=settings.sampling, wait_seconds=settings.wait_seconds)
+        model = offered_model(ctx, self._settings.llm, spent=self._spent)
         async with telling(ctx) as told:
             output = await running.run(
                 request.operation,
@@ -284,8 +290,12 @@ async def _without_traces(ctx: Context, call_next: CallNext) -> HandlerResult:
     """A fault of ours is told as such: its trace goes to the log, never to the client."""
     try:
         return await call_next(ctx)
-    except (MCPError, ValidationError):
+    except MCPError:
         raise
+    except ValidationError as error:
+        from recollect.operations.wording import invalid
+
+        raise _protocol_error(invalid(error, known=[])) from error
     except RecollectError as error:
         raise _protocol_error(error) from error
     except Exception as error:  # the outermost handler

@@ -44,26 +44,33 @@ class Visit:
 
 
 Find = Callable[[str], Awaitable[Visit | None]]
+End = Callable[[str], Awaitable[None]]
 
 
 class Sessions(StreamableHTTPSessionManager):
     """Takes up sessions that it did not open itself."""
 
-    def __init__(self, *args: Any, find: Find, **given: Any) -> None:
+    def __init__(self, *args: Any, find: Find, end: End, **given: Any) -> None:
         super().__init__(*args, **given)
         self._find = find
+        self._end = end
 
     def __len__(self) -> int:
         return len(self._server_instances)
 
-    def knows(self, session_id: str) -> bool:
-        """Whether the session is open here."""
-        return session_id in self._server_instances
+    def _is_owner(self, session_id: str, requestor: AuthorizationContext | None) -> bool:
+        known = session_id in self._server_instances
+        return known and self._session_owners.get(session_id) == requestor
 
     async def _handle_stateful_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         session_id = Request(scope).headers.get(MCP_SESSION_ID_HEADER)
+        requestor = requestor_of(scope)
         if session_id is not None and session_id not in self._server_instances:
-            await self._take_up(session_id, requestor_of(scope))
+            await self._take_up(session_id, requestor)
+        if scope["method"] == "DELETE" and session_id is not None and self._is_owner(session_id, requestor):
+            await self._end(
+                session_id
+            )  # before the client hears of it: it may ask on another connection at once
         await super()._handle_stateful_request(scope, receive, send)
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -21,10 +25,29 @@ LASTING = "subscriptions/listen"  # stays open as long as the client does
 
 async def serve_stdio(server: McpServer) -> None:
     """Until the client closes its end. The SDK keeps everything else that is printed off the wire."""
-    async with stdio_server() as (incoming, outgoing):
+    lines: Any = _Lines()  # the SDK only iterates over it
+    async with stdio_server(stdin=lines) as (incoming, outgoing):
         answers = _Answers(outgoing)
         async with _messages(incoming, answers) as messages:
             await server.protocol.run(messages, answers, server.options())
+
+
+class _Lines:
+    """Standard input, taken from everybody else. Bytes that are no UTF-8 stay recognisable, so that they are refused."""
+
+    def __init__(self) -> None:
+        private = os.dup(0)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.close(nothing)
+        text = io.TextIOWrapper(os.fdopen(private, "rb"), encoding="utf-8", errors="surrogateescape")
+        self._file = anyio.wrap_file(text)
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        async for line in self._file:
+            bare = line.removeprefix("\ufeff")  # some shells begin with a mark
+            if bare.strip():
+                yield bare
 
 
 class _Answers:
@@ -97,10 +120,30 @@ async def _messages(
 
 
 def _refusal(error: Exception) -> types.JSONRPCError:
-    no_json = isinstance(error, ValidationError) and error.errors()[0]["type"] == "json_invalid"
+    line = _line_in(error)
+    try:
+        message = json.loads(line) if isinstance(line, str | bytes) else line
+    except (ValueError, RecursionError):
+        told = types.ErrorData(code=types.PARSE_ERROR, message="That line is no JSON that can be read.")
+        return types.JSONRPCError(jsonrpc="2.0", id=None, error=told)
+    broken = isinstance(line, str | bytes)  # Python reads it, but it holds half a character
     told = (
-        types.ErrorData(code=types.PARSE_ERROR, message="That line is no JSON.")
-        if no_json
+        types.ErrorData(code=types.PARSE_ERROR, message="That line holds text that is no valid Unicode.")
+        if broken
         else types.ErrorData(code=types.INVALID_REQUEST, message="That line is no JSON-RPC message.")
     )
-    return types.JSONRPCError(jsonrpc="2.0", id=None, error=told)
+    return types.JSONRPCError(jsonrpc="2.0", id=_id_of(message), error=told)
+
+
+def _line_in(error: Exception) -> Any:
+    if not isinstance(error, ValidationError):
+        return ""
+    inputs = [one["input"] for one in error.errors(include_url=False)]
+    return next((one for one in inputs if isinstance(one, dict) and "jsonrpc" in one), inputs[0])
+
+
+def _id_of(message: Any) -> types.RequestId | None:
+    """Whom to answer, where that can be told: a client waits for its own id."""
+    found = message.get("id") if isinstance(message, dict) else None
+    usable = isinstance(found, int | str) and not isinstance(found, bool) and str(found).isprintable()
+    return found if usable else None

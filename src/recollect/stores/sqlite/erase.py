@@ -38,6 +38,9 @@ REFERRING = """
 # Jobs whose JSON may name a record.
 ABOUT = "SELECT id, payload, result FROM job WHERE instr(payload, ?1) OR instr(result, ?1)"
 
+# Entries that may name a record.
+NAMING = "SELECT rowid, key, value FROM entry WHERE instr(value, ?1) OR instr(key, ?1)"
+
 # Every text in which a second look searches for an id.
 _TEXTS = {
     "memory": "merged_from metadata content topic source conversation file keywords".split(),
@@ -45,6 +48,7 @@ _TEXTS = {
     "job": "payload result error key".split(),
     "cursor": "name value".split(),
     "scope": "name description keywords".split(),
+    "entry": "key value".split(),
 }
 
 _MOST_TERMS = 32
@@ -162,7 +166,26 @@ def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...]) -> tu
             left = (_text(payload or {}), None if result is None else _text(result), job_id)
             connection.execute("UPDATE job SET payload = ?, result = ? WHERE id = ?", left)
             references += 1
-    return jobs, references
+    return jobs, references + _leave_out_of_entries(connection, gone, beginning)
+
+
+def _leave_out_of_entries(connection: sqlite3.Connection, gone: frozenset[str], beginning: str) -> int:
+    """An entry about an id goes; one that names it among others keeps its fields."""
+    changes = 0
+    for row, key, text in connection.execute(NAMING, (beginning,)).fetchall():
+        if key in gone:
+            changes += connection.execute("DELETE FROM entry WHERE rowid = ?", (row,)).rowcount
+            continue
+        before = json.loads(text)
+        left, changed = _without(before, gone)
+        if changed:
+            kept = {name: (left or {}).get(name) for name in before if name not in gone}
+            emptied: dict[str, Any] = {
+                name: [] for name, value in kept.items() if value is None and isinstance(before[name], list)
+            }
+            connection.execute("UPDATE entry SET value = ? WHERE rowid = ?", (_text(kept | emptied), row))
+            changes += 1
+    return changes
 
 
 def _beginning(ids: tuple[str, ...]) -> str:

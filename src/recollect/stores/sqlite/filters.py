@@ -61,7 +61,13 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
         add(f"{kept}{alias}.kind IN ({_marks(where.kinds)})", *where.kinds)
     if where.statuses:
         add(f"{alias}.status IN ({_marks(where.statuses)})", *where.statuses)
-    for tag in where.tags:
+    if where.tags_any and where.tags:
+        wanted = as_list(tag.casefold() for tag in where.tags)
+        add(
+            f"{alias}.row IN (SELECT memory FROM tag WHERE folded IN (SELECT value FROM json_each(?)))",
+            wanted,
+        )
+    for tag in () if where.tags_any else where.tags:
         add(f"{alias}.row IN (SELECT memory FROM tag WHERE folded = ?)", tag.casefold())
     if where.topic is not None:
         stated = f"{alias}.topic_folded <> '' AND " if where.topic else ""  # lets the partial index be used
@@ -76,6 +82,10 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
         add(f"{alias}.position BETWEEN ? AND ?", *where.positions)
     if where.minimum_trust > 0:
         add(f"{alias}.trust >= ?", where.minimum_trust)
+    if where.tiers:
+        add(f"{alias}.tier IN ({_marks(where.tiers)})", *where.tiers)
+    if where.anchored:
+        add(f"{alias}.anchor = 1")
     return Condition(" AND ".join(clauses), tuple(parameters))
 
 
@@ -86,7 +96,7 @@ def as_list(values: Iterable[str]) -> str:
 
 def _narrows(where: Filter) -> bool:
     """Whether something picks fewer rows than a scope does."""
-    return bool(where.ids or where.tags or where.topic or where.conversation)
+    return bool(where.ids or where.tags or where.topic or where.conversation or where.anchored)
 
 
 def _marks(values: Iterable[object]) -> str:

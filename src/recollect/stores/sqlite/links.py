@@ -7,8 +7,9 @@ from typing import Any
 
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Tier, Version
+from recollect.model.query import Filter
 from recollect.stores.sqlite.connection import Part
-from recollect.stores.sqlite.filters import as_list, visible
+from recollect.stores.sqlite.filters import as_list, matching, visible
 from recollect.stores.sqlite.values import from_list_json, from_mapping_json, from_micros
 
 # The earlier versions of a record, oldest first.
@@ -47,6 +48,18 @@ class LinksPart(Part):
         )
         return await self._database.read(
             lambda connection: [_link(row) for row in connection.execute(query, values)]
+        )
+
+    async def count_links(self, where: Filter) -> int:
+        origin, target = matching(where, "origin"), matching(where, "target")
+        # The links between records that match.
+        query = f"""
+            SELECT count(*) FROM link JOIN memory AS origin ON origin.row = link.origin
+            JOIN memory AS target ON target.row = link.target WHERE {origin.sql} AND {target.sql}
+        """
+        values = (*origin.parameters, *target.parameters)
+        return await self._database.read(
+            lambda connection: int(connection.execute(query, values).fetchone()[0])
         )
 
     async def versions_of(self, memory_id: str) -> list[Version]:

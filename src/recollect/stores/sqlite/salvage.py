@@ -31,6 +31,7 @@ _TABLES = {
     "link": "origin",
     "version": "rowid",
     "job": "rowid",
+    "entry": "rowid",
     "tombstone": "row",
 }
 
@@ -237,6 +238,8 @@ def _readable_finding(path: Path) -> Finding:
 def _copy(damaged: sqlite3.Connection, saved: sqlite3.Connection, *, table: str, key: str) -> None:
     known = _columns(saved, table)
     columns = [name for name in _columns(damaged, table) if name in known]
+    if not columns:
+        return  # the file is older than the table
     names = ", ".join(columns)
     insert = f"INSERT OR REPLACE INTO {table} ({names}) VALUES ({', '.join('?' for _ in columns)})"
     for row in _readable(damaged, table=table, key=key, columns=names):

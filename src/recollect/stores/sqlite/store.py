@@ -10,6 +10,7 @@ from recollect.ports.clock import Clock
 from recollect.ports.store import Capability
 from recollect.stores.sqlite.connection import Database, Durability
 from recollect.stores.sqlite.cursors import CursorsPart
+from recollect.stores.sqlite.entries import EntriesPart
 from recollect.stores.sqlite.erase import ErasePart
 from recollect.stores.sqlite.jobs import JobsPart
 from recollect.stores.sqlite.links import LinksPart
@@ -24,7 +25,7 @@ OLDEST_SQLITE = (3, 37)  # the first with STRICT tables
 
 
 class SqliteStore(
-    RecordsPart, ErasePart, IndexPart, LinksPart, ScopesPart, JobsPart, CursorsPart, UpkeepPart
+    RecordsPart, ErasePart, IndexPart, LinksPart, ScopesPart, JobsPart, CursorsPart, EntriesPart, UpkeepPart
 ):
     """One file. Any number of processes may use it at once.
 

@@ -53,6 +53,9 @@ REBUILD_TEXT = "INSERT INTO lexeme (lexeme) VALUES ('rebuild')"
 # Merge the full-text index, so that words of erased records are no longer in it.
 MERGE_TEXT = "INSERT INTO lexeme (lexeme) VALUES ('optimize')"
 
+# Merge a bounded part of the full-text index, so that it is read faster.
+MERGE_SOME = "INSERT INTO lexeme (lexeme, rank) VALUES ('merge', 500)"
+
 # The record's model is the one that made its vector, or none.
 RENAME_MODELS = """
     UPDATE memory SET embedded_by = (SELECT model FROM vector WHERE vector.row = memory.row),
@@ -104,6 +107,18 @@ class UpkeepPart(Part):
 
     async def repair(self) -> list[str]:
         return await self._database.write(mend)
+
+    async def optimise(self) -> int:
+        path = self._database.path
+
+        def work(connection: sqlite3.Connection) -> int:
+            before = sum(_size(file) for file in _files(path).values())
+            connection.execute(MERGE_SOME)
+            connection.execute("PRAGMA optimize")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return max(0, before - sum(_size(file) for file in _files(path).values()))
+
+        return await self._database.alone(work)
 
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
         path = self._database.path

@@ -1,0 +1,224 @@
+"""Backups: an export in the home's folder, compressed, summed and read back before it counts as one."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from recollect.engine.core import Engine
+from recollect.engine.transfer import Exported, Imported, export_stream, import_lines
+from recollect.model.errors import Conflict, InvalidInput, NotFound, Refused, StoreFull, StoreReadOnly
+from recollect.model.memory import ANY_STATUS
+from recollect.model.query import Filter
+
+ENDING = ".jsonl.gz"
+SUM = ".sha256"
+WHOLE, SAFETY, PART = "backup-", "before-restore-", "scope-"  # how the names of our own begin
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """One file that was written."""
+
+    path: Path
+    exported: Exported
+    size: int
+    sha256: str
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFile:
+    """One file in the folder; `sha256` as the file beside it says, None when there is none."""
+
+    path: Path
+    size: int
+    sha256: str | None
+    created: datetime
+
+    @property
+    def whole(self) -> bool:
+        """Whether somebody asked for it: not what was put aside before something else was done."""
+        return not self.path.name.startswith((SAFETY, PART))
+
+
+def folder_of(engine: Engine) -> Path:
+    """Where backups are."""
+    return engine.policy.home / "backups"
+
+
+async def back_up(engine: Engine, name: str | None = None) -> Backup:
+    """Everything of everybody. Raises InvalidInput for the name, Conflict when it is taken, StoreFull, StoreReadOnly."""
+    if name is None:
+        return await _write(engine, WHOLE, where=None)
+    chosen = name.strip().removesuffix(ENDING)
+    if not _NAME.fullmatch(chosen) or chosen.startswith((SAFETY, PART)):
+        raise InvalidInput(
+            f"{name[:100]!r} can't be a backup's name.",
+            advice=f"Use letters, digits, dots and dashes, and don't begin with {SAFETY} or {PART}.",
+        )
+    path = folder_of(engine) / f"{chosen}{ENDING}"
+    if path.exists():
+        raise Conflict(f"There is a backup {path.name!r} already.", advice="Choose another name.")
+    return await _written(engine, path, where=None)
+
+
+async def back_up_scope(engine: Engine, scope: str, *, agent: str) -> Backup:
+    """What the agent sees of one scope, put aside before it is forgotten. Raises StoreFull, StoreReadOnly."""
+    safe = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-")[:60] or "other"
+    where = Filter(viewer=agent, scopes=(scope,), statuses=ANY_STATUS)
+    return await _write(engine, f"{PART}{safe}-", where=where)
+
+
+async def backups(engine: Engine) -> list[BackupFile]:
+    """The newest first."""
+    return await asyncio.to_thread(_listed, folder_of(engine))
+
+
+async def restore(
+    engine: Engine, file: str | None = None, *, progress: Callable[[int], None] = lambda _: None
+) -> tuple[BackupFile, Imported, Backup]:
+    """Bring back what isn't there any more, of one backup or of the newest; what is there stays as it is now.
+
+    Everything as it was is put aside first. Raises NotFound, Refused for a file that isn't what was written.
+    """
+    chosen = await _named(engine, file)
+    await asyncio.to_thread(_check_sum, chosen)
+    safety = await _write(engine, SAFETY, where=None)
+    try:
+        with gzip.open(chosen.path, "rt", encoding="utf-8", newline="\n") as lines:
+            done = await import_lines(engine, lines, agent="system", progress=progress)
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{chosen.path.name} can't be read: {error}.", advice="Choose another backup."
+        ) from error
+    return chosen, done, safety
+
+
+async def _named(engine: Engine, file: str | None) -> BackupFile:
+    """Only names that the folder lists, so that no path leads out of it."""
+    known = await backups(engine)
+    if file is None:
+        known = [one for one in known if one.whole]
+        if not known:
+            raise NotFound("There is no backup.", advice="Make one first.")
+        return known[0]
+    for one in known:
+        if one.path.name in (file, f"{file}{ENDING}"):
+            return one
+    raise NotFound(f"There is no backup {file[:100]!r}.", advice="List the backups and name one of them.")
+
+
+async def _write(engine: Engine, begin: str, *, where: Filter | None) -> Backup:
+    """Under a name of our own, by the time."""
+    stem = f"{begin}{engine.clock():%Y%m%dT%H%M%SZ}"
+    number = 1
+    path = folder_of(engine) / f"{stem}{ENDING}"
+    while path.exists():
+        number += 1
+        path = folder_of(engine) / f"{stem}-{number}{ENDING}"
+    return await _written(engine, path, where=where)
+
+
+async def _written(engine: Engine, path: Path, *, where: Filter | None) -> Backup:
+    """Atomically: the sum is there first, and the file only when it was read back whole."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with partial.open("wb") as raw:
+            partial.chmod(0o600)
+            with (
+                gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0) as packed,
+                io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as stream,
+            ):
+                exported = await export_stream(engine, stream, where=where)
+            raw.flush()
+            os.fsync(raw.fileno())
+        moment = engine.clock().timestamp()
+        os.utime(partial, (moment, moment))  # by which it is listed
+        digest = await asyncio.to_thread(_verified, partial, exported)
+        path.with_name(path.name + SUM).write_text(f"{digest}  {path.name}\n", encoding="utf-8", newline="\n")
+        partial.replace(path)
+    except OSError as error:
+        problem = StoreFull if error.errno == errno.ENOSPC else StoreReadOnly
+        raise problem(
+            f"The backup {path.name} failed: {error.strerror or error}.",
+            advice="Make room, or look at the disk.",
+        ) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return Backup(path, exported, path.stat().st_size, digest, engine.clock())
+
+
+def _verified(path: Path, exported: Exported) -> str:
+    """The sum of a file that holds what was written into it. Raises OSError when it doesn't."""
+    found: Counter[str] = Counter()
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
+            for line in lines:
+                found[json.loads(line).get("type", "head")] += 1
+    except (EOFError, ValueError) as error:
+        raise OSError(errno.EIO, f"what was written can't be read back: {error}") from error
+    wanted = {
+        "head": 1,
+        "scope": exported.scopes,
+        "memory": exported.memories,
+        "version": exported.versions,
+        "link": exported.links,
+    }
+    if any(found[name] != count for name, count in wanted.items()):
+        raise OSError(errno.EIO, "what was read back is not what was written")
+    return _sum(path)
+
+
+def _sum(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _check_sum(chosen: BackupFile) -> None:
+    if chosen.sha256 is None:
+        raise Refused(
+            f"{chosen.path.name} has no sum beside it, so nobody can tell whether it is whole.",
+            advice="`recollect import` reads an export without one, once it is unpacked.",
+        )
+    if _sum(chosen.path) != chosen.sha256:
+        raise Refused(
+            f"{chosen.path.name} is not what was written: its sum differs.", advice="Choose another."
+        )
+
+
+def _listed(folder: Path) -> list[BackupFile]:
+    found: list[BackupFile] = []
+    for path in folder.glob(f"*{ENDING}"):
+        if path.name.startswith(".") or not path.is_file():
+            continue
+        facts = path.stat()
+        created = datetime.fromtimestamp(facts.st_mtime, UTC)
+        found.append(BackupFile(path, facts.st_size, _noted_sum(path), created))
+    return sorted(found, key=lambda one: (one.created, one.path.name), reverse=True)
+
+
+def _noted_sum(path: Path) -> str | None:
+    with suppress(OSError, UnicodeDecodeError):
+        words = path.with_name(path.name + SUM).read_text(encoding="utf-8").split()
+        return words[0] if words else None
+    return None

@@ -1,0 +1,241 @@
+"""The log of a project: what was said in it, in order, word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from recollect.engine.checks import LARGEST_NUMBER
+from recollect.engine.core import Engine
+from recollect.engine.draft import Draft
+from recollect.engine.kinship import TURN
+from recollect.engine.projects import Summary, open_project, project_summary
+from recollect.engine.recall import MOST_HITS, Hit, Question, Recalled, recall
+from recollect.engine.surroundings import shortened
+from recollect.engine.verbatim import PART, PARTS, Kept, keep_verbatim
+from recollect.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
+from recollect.model.query import Filter
+
+DIALECT = "project"
+TASK = "task_id"
+SESSION = "session_id"
+TIMESTAMP = "timestamp"
+WITHOUT_SESSION = "log:"  # before a project's name: the conversation of messages that name none
+NO_SESSION = (WITHOUT_SESSION, "document:")
+PAGE = 200
+LATELY = timedelta(hours=1)
+LOOKED_AT = 8
+ASKED_BY = 3  # the newest messages of a person that stand in for a question
+LONGEST_QUESTION = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A saved message as an answer has room for it."""
+
+    memory: Memory
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn, as it is to be saved. No project means the engine's scope."""
+
+    role: str
+    content: str
+    project: str | None = None
+    task: int | None = None
+    conversation: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+async def save_message(engine: Engine, message: Message, *, agent: str, create_project: bool = True) -> Kept:
+    """The saved message. Raises InvalidInput, ContentTooLarge, ScopeNotFound, Refused and the store's errors."""
+    project = (await open_project(engine, message.project, create=create_project)).name
+    conversation = message.conversation or _text(message.metadata.get(SESSION)) or WITHOUT_SESSION + project
+    metadata = {**message.metadata, TURN: message.role}
+    if message.task is not None:
+        metadata[TASK] = message.task
+    return await keep_verbatim(
+        engine,
+        Draft(
+            content=message.content,
+            kind=Kind.EPISODE,
+            scope=project,
+            agent=agent,
+            topic=_topic(message.task),
+            occurred=_moment(message.metadata.get(TIMESTAMP)),
+            provenance=Provenance(
+                dialect=DIALECT,
+                conversation=conversation,
+                position=await _free_position(engine, conversation, scope=project),
+            ),
+            metadata=metadata,
+            keep_noise=True,
+        ),
+    )
+
+
+async def recent_messages(
+    engine: Engine,
+    project: str | None,
+    *,
+    agent: str,
+    limit: int = 50,
+    conversation: str | None = None,
+    task: int | None = None,
+) -> list[Shown]:
+    """The newest messages, oldest of them first; bounded in size, the newest have the room. Raises ScopeNotFound."""
+    where = Filter(
+        viewer=agent,
+        scopes=((await open_project(engine, project)).name,),
+        kinds=(Kind.EPISODE,),
+        topic=_topic(task) or None,
+        conversation=conversation,
+    )
+    messages: list[Shown] = []
+    room = engine.policy.longest_answer
+    after: str | None = None
+    while page := await engine.store.find(where, limit=PAGE, after=after):
+        for memory in filter(is_message, page):
+            short = shortened(memory, min(engine.policy.longest_hit, max(room, 1)))
+            room -= len(short.content)
+            if room < 0 or len(messages) == limit:
+                return messages[::-1]
+            messages.append(Shown(short, truncated=short is not memory or PARTS in memory.metadata))
+        after = page[-1].id
+        if len(page) < PAGE:
+            break
+    return messages[::-1]
+
+
+async def search_project(
+    engine: Engine,
+    project: str | None,
+    query: str,
+    *,
+    agent: str,
+    limit: int = 20,
+    conversation: str | None = None,
+) -> Recalled:
+    """What that project remembers, messages and other memories alike. Raises InvalidInput, ScopeNotFound."""
+    name = (await open_project(engine, project)).name
+    question = Question(text=query, scope=name, scope_only=True, conversation=conversation, limit=limit)
+    return await recall(engine, question, agent=agent)
+
+
+@dataclass(frozen=True, slots=True)
+class Briefing:
+    """All that a new conversation in a project should know."""
+
+    summary: Summary
+    recent: tuple[Shown, ...]
+    related: tuple[Hit, ...]
+
+
+async def brief(
+    engine: Engine,
+    project: str | None,
+    *,
+    agent: str,
+    query: str | None = None,
+    recent: int = 50,
+    related: int = 20,
+) -> Briefing:
+    """Summary, newest messages, and what else has to do with the question; without one, with what was said last.
+
+    Raises InvalidInput, ScopeNotFound.
+    """
+    summary = await project_summary(engine, project, agent=agent)
+    half = replace(engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_answer // 2))
+    messages = await recent_messages(half, summary.project, agent=agent, limit=recent) if recent else []
+    asked = (query or "").strip() or _question(messages, summary)
+    if not asked or not related:
+        return Briefing(summary, tuple(messages), ())
+    shown = {summary.memory, *(message.memory.id for message in messages)}
+    found = await search_project(
+        half, summary.project, asked, agent=agent, limit=min(related + len(shown), MOST_HITS)
+    )
+    others = [hit for hit in found.hits if hit.memory.id not in shown]
+    return Briefing(summary, tuple(messages), tuple(others[:related]))
+
+
+def _question(messages: list[Shown], summary: Summary) -> str:
+    said = [one.memory.content for one in messages if role_of(one.memory) == "user"][-ASKED_BY:]
+    return "\n".join(said or [summary.knowledge.narrative])[-LONGEST_QUESTION:].strip()
+
+
+def is_message(memory: Memory) -> bool:
+    """Whether it is a message, and not a later part of one."""
+    return TURN in memory.metadata and PART not in memory.metadata
+
+
+def role_of(memory: Memory) -> str:
+    """Who said it; empty for what is no message."""
+    return str(memory.metadata.get(TURN, ""))
+
+
+def task_of(memory: Memory) -> int | None:
+    """The task that it was said about."""
+    task = memory.metadata.get(TASK)
+    return task if isinstance(task, int) else None
+
+
+def session_of(memory: Memory) -> str | None:
+    """The conversation that it was said in, unless the name is only ours."""
+    conversation = memory.provenance.conversation
+    return None if conversation is None or conversation.startswith(NO_SESSION) else conversation
+
+
+def extras_of(memory: Memory) -> dict[str, Any]:
+    """What the caller gave along."""
+    return {name: value for name, value in memory.metadata.items() if name not in (TURN, TASK, PART, PARTS)}
+
+
+async def _free_position(engine: Engine, conversation: str, *, scope: str) -> int:
+    """The place behind the last message, found in a few reads however long the conversation is.
+
+    What was said lately in the project nearly always tells; from there on it gallops to a place that is free.
+    """
+    where = Filter(viewer="system", scopes=(scope,), kinds=(Kind.EPISODE,), statuses=(Status.ACTIVE,))
+    lately = replace(where, since=engine.clock() - LATELY)
+    told = [
+        memory.provenance.position
+        for memory in await engine.store.find(lately, limit=LOOKED_AT)
+        if memory.provenance.conversation == conversation and memory.provenance.position is not None
+    ]
+    start = max(told) + 1 if told else 0
+    occupied = replace(where, kinds=(), statuses=ANY_STATUS, conversation=conversation)
+
+    async def taken(place: int) -> bool:
+        return await engine.store.count(replace(occupied, positions=(place, place))) > 0
+
+    if not await taken(start):
+        return start
+    step = 1
+    while await taken(start + step):
+        start, step = start + step, step * 2
+    free = start + step
+    while free - start > 1:
+        middle = (start + free) // 2
+        start, free = (middle, free) if await taken(middle) else (start, middle)
+    return min(free, LARGEST_NUMBER)
+
+
+def _topic(task: int | None) -> str:
+    """A task's messages are found by it."""
+    return "" if task is None else f"task {task}"
+
+
+def _text(value: Any) -> str | None:
+    return value.strip() or None if isinstance(value, str) else None
+
+
+def _moment(value: Any) -> datetime | None:
+    """When it was said, if the caller told in a form that can be read."""
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,80 @@
+"""The HTTP door as one application: every route behind the same chain."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+
+from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.routing import BaseRoute
+
+from recollect.interfaces.http.answers import on_any_error, on_http_error, on_our_error
+from recollect.interfaces.http.consent import ConsentPage
+from recollect.interfaces.http.door import Door, Opens
+from recollect.interfaces.http.guard import Cors, Guard
+from recollect.interfaces.http.health import Health
+from recollect.interfaces.http.identity import Identity, Keys
+from recollect.interfaces.http.limits import Bodies, RateLimit
+from recollect.interfaces.http.metrics import Metrics
+from recollect.interfaces.http.oauth import OAuth
+from recollect.interfaces.http.observing import Observer
+from recollect.interfaces.http.place import Place
+from recollect.interfaces.http.stopping import EndStreams, Stopping
+from recollect.model.errors import RecollectError
+from recollect.settings import LoadedSettings
+
+WORTH_COMPRESSING = 1_024
+COMPRESSION = 6
+
+
+def http_app(
+    opening: Opens,
+    *,
+    loaded: LoadedSettings,
+    mcp_routes: Sequence[BaseRoute],
+    mcp_lifespan: Callable[[], AbstractAsyncContextManager[None]],
+    metrics: Metrics,
+    stopping: Stopping,
+) -> Starlette:
+    """Raises SettingsError for settings under which strangers could come in."""
+    serve = loaded.settings.serve
+    door = Door(opening, loaded, Place.of(loaded.settings))
+    keys = Keys(door)
+    routes: list[BaseRoute] = [
+        *mcp_routes,
+        *Health(door, metrics).routes(),
+        *OAuth(door).routes(),
+        *ConsentPage(door, keys).routes(),
+    ]
+
+    @asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        with suppress(RecollectError):  # requests are told, and try again
+            await opening.running()
+        async with mcp_lifespan():
+            yield
+
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        middleware=[
+            Middleware(Observer, metrics, lambda: routes),
+            Middleware(Guard, door.place),
+            Middleware(Cors, door.place),
+            Middleware(Bodies, serve.largest_body, serve.slow_client_seconds),
+            Middleware(Identity, door, keys),
+            Middleware(RateLimit, serve.requests_per_minute),
+            Middleware(AuthContextMiddleware),
+            Middleware(EndStreams, stopping),
+            Middleware(GZipMiddleware, minimum_size=WORTH_COMPRESSING, compresslevel=COMPRESSION),
+        ],
+        exception_handlers={
+            HTTPException: on_http_error,
+            RecollectError: on_our_error,
+            Exception: on_any_error,
+        },
+    )

@@ -1,0 +1,52 @@
+"""What every part of the HTTP door shares: the engine behind it, its settings, its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pydantic import ValidationError
+
+from recollect.interfaces.http.place import Place
+from recollect.interfaces.running import Running
+from recollect.model.access import Caller
+from recollect.operations.index import operation
+from recollect.operations.wording import invalid
+from recollect.settings import LoadedSettings
+from recollect.settings.declared import Settings
+
+VISITOR_KEY = "recollect.visitor"  # where a request's scope has the name of its credential
+OWN = Caller(agent="system")  # the door's own questions, not a client's
+
+
+class Opens(Protocol):
+    """The engine, which may still be opening."""
+
+    @property
+    def opened(self) -> Running | None:
+        """It, if it is open by now."""
+
+    async def running(self) -> Running:
+        """It, open. Raises what opening raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One for a server."""
+
+    opening: Opens
+    loaded: LoadedSettings
+    place: Place
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    async def ask(self, name: str, /, **given: Any) -> Any:
+        """An operation for the door itself. Raises RecollectError."""
+        chosen = operation(name)
+        try:
+            taken = chosen.takes(**given)
+        except ValidationError as error:
+            raise invalid(error, known=list(chosen.takes.model_fields)) from error
+        return await (await self.opening.running()).run(chosen, taken, caller=OWN)

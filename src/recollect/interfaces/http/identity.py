@@ -1,0 +1,180 @@
+"""Who is there. The owner's key, an API key, an OAuth token; on this machine alone also nobody in particular."""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections import OrderedDict
+from dataclasses import dataclass
+from urllib.parse import parse_qs
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette.authentication import AuthCredentials
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from recollect.interfaces.http.answers import failure, refusal
+from recollect.interfaces.http.door import VISITOR_KEY, Door
+from recollect.interfaces.http.limits import Buckets, address_of, too_many
+from recollect.interfaces.http.place import comes_from_here
+from recollect.interfaces.running import CALLER_KEY, local_caller
+from recollect.model.access import Caller
+from recollect.model.errors import RecollectError
+
+READ, WRITE = "memory:read", "memory:write"  # what a client may be granted by OAuth
+API_KEY, ACCESS_TOKEN = "rk_", "ra_"
+GUESSES_PER_MINUTE = 30  # at the owner's key, from one address
+PUBLIC = frozenset({"/health", "/authorize", "/token", "/register", "/revoke", "/consent"})
+WELL_KNOWN = "/.well-known/"
+_SESSION = re.compile(rb"[?&]session_?id=([0-9a-f-]{32,36})", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """Someone who was let in. `name` stands for the credential and tells nothing of it; empty where none was needed."""
+
+    caller: Caller
+    name: str = ""
+    scopes: tuple[str, ...] = ()
+
+
+class Keys:
+    """Tells whose a secret is."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self.guesses = Buckets(GUESSES_PER_MINUTE)
+
+    def is_owner(self, secret: str) -> bool:
+        """Whether it is the owner's key, in a time that doesn't tell how much of it is right."""
+        key = self._door.settings.access_key
+        return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), key.encode()) and bool(key)
+
+    async def whose(self, secret: str, *, scope: Scope) -> Visitor | None:
+        """None for a secret that opens nothing. Raises RecollectError when it can't be looked up."""
+        if self.is_owner(secret):
+            return Visitor(local_caller(self._door.loaded), "owner")
+        if secret.startswith(API_KEY):
+            return await self._by_key(secret)
+        return await self._by_token(secret, scope) if secret.startswith(ACCESS_TOKEN) else None
+
+    async def _by_key(self, secret: str) -> Visitor | None:
+        key = await self._door.ask("check_key", key=secret)
+        if not key.found:
+            return None
+        caller = Caller(
+            agent=key.agent or self._door.settings.agent,
+            bound=key.agent is not None,
+            scopes=tuple(key.scopes),
+            writes=key.access == "write",
+            owner=False,
+        )
+        return Visitor(caller, f"key:{key.id}")
+
+    async def _by_token(self, secret: str, scope: Scope) -> Visitor | None:
+        token = await self._door.ask("check_token", token=secret)
+        if not token.found or not self._door.place.is_ours(token.resource or "", server=scope["server"]):
+            return None
+        own = local_caller(self._door.loaded)
+        writes = WRITE in token.scopes
+        caller = Caller(agent=own.agent, bound=own.bound, writes=writes, owner=writes)
+        return Visitor(caller, f"grant:{token.family}", tuple(token.scopes))
+
+
+class Identity:
+    """Lets in whoever may come, and leaves in the request's scope who it is."""
+
+    def __init__(self, app: ASGIApp, door: Door, keys: Keys) -> None:
+        self._app = app
+        self._door = door
+        self._keys = keys
+        self._streams: OrderedDict[str, str] = OrderedDict()  # of the older transport: session, secret
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or is_public(scope["path"]):
+            return await self._app(scope, receive, send)
+        secret = self._presented(scope)
+        try:
+            await self._door.opening.running()
+            found = await self._visitor(secret, scope)
+        except RecollectError as error:
+            return await failure(error)(scope, receive, send)
+        if isinstance(found, Response):
+            return await found(scope, receive, send)
+        scope[CALLER_KEY] = found.caller
+        if found.name:
+            scope[VISITOR_KEY] = found.name
+            scope["auth"] = AuthCredentials(list(found.scopes))
+            scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=found.name, scopes=[]))
+        if scope["path"] == "/sse" and secret:
+            return await self._stream(scope, receive, send, secret=secret)
+        return await self._app(scope, receive, send)
+
+    def _presented(self, scope: Scope) -> str | None:
+        """The secret that came with the request. In the query only where the older transport has it."""
+        given = Headers(scope=scope).get("authorization")
+        if given is not None:
+            scheme, _, secret = given.strip().partition(" ")
+            return secret.strip() if scheme.lower() == "bearer" else ""
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        if scope["path"] == "/sse":
+            return next(iter(query.get("accessKey", [])), None)
+        if scope["path"] == "/message":
+            session = next(iter(query.get("sessionId", []) or query.get("session_id", [])), "")
+            return self._streams.get(session.replace("-", "").lower())
+        return None
+
+    async def _visitor(self, secret: str | None, scope: Scope) -> Visitor | Response:
+        if secret is None:
+            if not self._door.settings.access_key and comes_from_here(scope):
+                return Visitor(local_caller(self._door.loaded))
+            return self._unknown(scope)
+        guessing = not secret.startswith((API_KEY, ACCESS_TOKEN))
+        address = address_of(scope)
+        if guessing and not (left := self._keys.guesses.look(address)).allowed:
+            return too_many(left, "Too many wrong keys.")
+        found = await self._keys.whose(secret, scope=scope)
+        if found is None and guessing:
+            self._keys.guesses.take(address)
+        return found or self._unknown(scope, error="invalid_token")
+
+    def _unknown(self, scope: Scope, *, error: str = "") -> Response:
+        told = [f'realm="recollect", scope="{READ} {WRITE}"']
+        if error:
+            told.append(f'error="{error}", error_description="The key or token does not hold."')
+        if self._door.place.offers_oauth(scope):
+            resource = "/sse" if scope["path"] in ("/sse", "/message") else "/mcp"
+            base = self._door.place.base_of(scope)
+            told.append(f'resource_metadata="{base}{WELL_KNOWN}oauth-protected-resource{resource}"')
+        return refusal(
+            401,
+            "This needs a valid key.",
+            "UNAUTHORIZED",
+            advice="Send it as `Authorization: Bearer <key>`.",
+            headers={"WWW-Authenticate": f"Bearer {', '.join(told)}"},
+        )
+
+    async def _stream(self, scope: Scope, receive: Receive, send: Send, *, secret: str) -> None:
+        """Messages of a stream come without the key that opened it: its session's id stands in, while it is open."""
+        session = ""
+
+        async def listening(message: Message) -> None:
+            nonlocal session
+            if not session and (found := _SESSION.search(message.get("body", b""))):
+                session = found[1].decode("ascii").replace("-", "").lower()
+                self._streams[session] = secret
+                while len(self._streams) > self._door.settings.serve.most_sessions:
+                    self._streams.popitem(last=False)
+            await send(message)
+
+        try:
+            await self._app(scope, receive, listening)
+        finally:
+            self._streams.pop(session, None)
+
+
+def is_public(path: str) -> bool:
+    """Whether a path is for those who aren't let in yet."""
+    return path in PUBLIC or path.startswith(WELL_KNOWN)

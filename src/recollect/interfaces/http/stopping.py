@@ -1,0 +1,51 @@
+"""The end of a server: streams that would never end by themselves are ended, everything else is finished."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+def nothing() -> None:
+    """For servers that have nothing more to do at their end."""
+
+
+class Stopping:
+    """Known to all requests of a server."""
+
+    def __init__(self, also: Callable[[], object] = nothing) -> None:
+        self._also = also
+        self._told = asyncio.Event()
+
+    def begin(self) -> None:
+        """Told once, when no more requests are taken."""
+        self._told.set()
+        self._also()
+
+    async def receive(self, receive: Receive) -> Message:
+        """The next message, or the client's leaving if the server stops first."""
+        message = asyncio.ensure_future(receive())
+        told = asyncio.ensure_future(self._told.wait())
+        try:
+            await asyncio.wait({message, told}, return_when=asyncio.FIRST_COMPLETED)
+            return message.result() if message.done() else {"type": "http.disconnect"}
+        finally:
+            message.cancel()
+            told.cancel()
+
+
+class EndStreams:
+    """Streams that only listen end when the server stops; answers under way are not cut."""
+
+    def __init__(self, app: ASGIApp, stopping: Stopping) -> None:
+        self._app = app
+        self._stopping = stopping
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        listens = scope["type"] == "http" and scope["method"] == "GET"
+        if not listens or "text/event-stream" not in Headers(scope=scope).get("accept", ""):
+            return await self._app(scope, receive, send)
+        return await self._app(scope, lambda: self._stopping.receive(receive), send)

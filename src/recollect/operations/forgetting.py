@@ -1,0 +1,158 @@
+"""Operations that take memories away, and bring them back."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from recollect.engine.backup import back_up_scope, backups
+from recollect.engine.choice import Choice, candidates, chosen
+from recollect.engine.forget import erase, forget, forgettable, unforget
+from recollect.engine.recall import Hit
+from recollect.model.errors import MemoryNotFound
+from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id, full_ids
+from recollect.operations.views import MemoryView, ReceiptView
+
+FEW = 3  # what a query finds is forgotten at once only up to here
+
+
+class ForgetInput(Input):
+    """What to forget: all that holds of it narrows. `query` finds by meaning; more than a few need `confirm`."""
+
+    ids: list[str] = []
+    query: str | None = None
+    tags: list[str] = []
+    topic: str | None = None
+    scope: str | None = None
+    force: bool = False
+    hard: bool = False
+    confirm: bool = False
+    missing_ok: bool = False  # an unknown id is no error
+
+
+class CandidateView(Output):
+    """What a query would forget."""
+
+    id: str
+    content: str
+    score: float
+
+
+class ForgetResult(Output):
+    """What was forgotten; the receipt when it was for good. Candidates mean that nothing was: confirm first."""
+
+    forgotten: list[str]
+    count: int
+    hard: bool
+    receipt: ReceiptView | None = None
+    candidates: list[CandidateView] = []
+    note: str = ""
+    scope: str | None = None
+    backup: str | None = None
+
+
+class UnforgetInput(Input):
+    """Which to bring back."""
+
+    ids: list[str] = Field(min_length=1)
+
+
+class UnforgetResult(Output):
+    """What is back."""
+
+    memories: list[MemoryView]
+
+
+async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
+    choice = Choice(
+        ids=tuple(await _named(call, given)),
+        query=(given.query or "").strip() or None,
+        tags=tuple(given.tags),
+        topic=given.topic,
+        scope=given.scope,
+        hidden=given.hard,
+    )
+    if given.ids and not choice.ids:
+        return _nothing(given, "There is no such memory.")
+    if choice.query:
+        hits = await candidates(call.engine, choice, agent=call.agent)
+        if len(hits) > FEW and not given.confirm:
+            return _asking(given, hits)
+        ids = [hit.memory.id for hit in hits]
+    else:
+        ids = await chosen(call.engine, choice, agent=call.agent)
+    if not ids:
+        return _nothing(given, "Nothing matches.")
+    await forgettable(call.engine, ids, agent=call.agent, force=given.force)
+    aside = None
+    if choice.whole_scope and given.scope:
+        aside = (await back_up_scope(call.engine, given.scope, agent=call.agent)).path.name
+    act = erase if given.hard else forget
+    gone = await act(call.engine, ids, agent=call.agent, force=given.force)
+    return ForgetResult(
+        forgotten=[memory.id for memory in gone.memories],
+        count=len(gone.memories),
+        hard=given.hard,
+        receipt=ReceiptView.of(gone.receipt) if gone.receipt else None,
+        note=await _note(call, given, aside),
+        scope=given.scope if choice.whole_scope else None,
+        backup=aside,
+    )
+
+
+async def _named(call: Call, given: ForgetInput) -> list[str]:
+    if not given.missing_ok:
+        return await full_ids(call, given.ids)
+    known: dict[str, None] = {}
+    for one in given.ids:
+        try:
+            known[await full_id(call, one)] = None
+        except MemoryNotFound:
+            continue
+    return list(known)
+
+
+def _nothing(given: ForgetInput, why: str) -> ForgetResult:
+    return ForgetResult(forgotten=[], count=0, hard=given.hard, note=f"{why} Nothing was forgotten.")
+
+
+def _asking(given: ForgetInput, hits: tuple[Hit, ...]) -> ForgetResult:
+    return ForgetResult(
+        forgotten=[],
+        count=0,
+        hard=given.hard,
+        candidates=[
+            CandidateView(id=hit.memory.id, content=hit.content, score=round(hit.score, 4)) for hit in hits
+        ],
+        note=f"{len(hits)} memories match: nothing was forgotten. Name ids of these, or confirm that all shall go.",
+    )
+
+
+async def _note(call: Call, given: ForgetInput, aside: str | None) -> str:
+    if given.hard:
+        said = ["Removed for good."]
+        others = sum(one.path.name != aside for one in await backups(call.engine))
+        if others:
+            said.append(f"{others} earlier backup{'s' if others > 1 else ''} may still hold them.")
+    else:
+        said = ["Marked as forgotten: no recall finds them, and they can be brought back."]
+    if aside:
+        said.append(f"All that was in the scope is in the backup {aside}.")
+    return " ".join(said)
+
+
+async def _unforget(call: Call, given: UnforgetInput) -> UnforgetResult:
+    back = await unforget(call.engine, await full_ids(call, given.ids), agent=call.agent)
+    return UnforgetResult(memories=[MemoryView.of(memory) for memory in back])
+
+
+FORGET = Operation(
+    "forget",
+    "Hide memories, or remove them for good with proof.",
+    ForgetInput,
+    ForgetResult,
+    _forget,
+    Effect.DESTROYS,
+)
+UNFORGET = Operation(
+    "unforget", "Bring forgotten memories back.", UnforgetInput, UnforgetResult, _unforget, Effect.WRITES
+)

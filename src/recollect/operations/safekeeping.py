@@ -1,0 +1,272 @@
+"""Operations that keep the whole in order: stats, consolidation, backup and restore."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from time import perf_counter
+
+from recollect.engine.backup import back_up, backups, restore
+from recollect.engine.consolidate import STEPS, Stage, last_consolidated, note_consolidated
+from recollect.engine.conversations import conversations
+from recollect.engine.feedback import tally_verdicts
+from recollect.engine.health import status
+from recollect.jobs.handlers import HANDLERS
+from recollect.jobs.runner import Runner
+from recollect.jobs.schedule import enqueue_due
+from recollect.model.job import JobState
+from recollect.model.query import Filter
+from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
+
+MOST_JOBS = 1000
+
+
+class StatsInput(Input):
+    """Nothing to say."""
+
+
+class ToolFeedback(Output):
+    """What was said of one tool: how many answers were relevant and sufficient, of how many."""
+
+    relevant: int
+    sufficient: int
+    count: int
+
+
+class StatsResult(Output):
+    """Counts of active memories unless they say otherwise."""
+
+    total: int
+    by_status: dict[str, int]
+    by_kind: dict[str, int]
+    by_tier: dict[str, int]
+    by_scope: dict[str, int]
+    by_agent: dict[str, int]
+    embedded: int
+    embedded_ratio: float
+    links: int
+    conversations: int
+    feedback: dict[str, ToolFeedback]
+    last_backup: datetime | None = None
+    last_consolidated: datetime | None = None
+    bytes_used: int
+    megabytes: float
+    model: str | None = None
+    rung: str
+    jobs: dict[str, int]
+
+
+class ConsolidateInput(Input):
+    """Nothing to say."""
+
+
+class StageView(Output):
+    """What one stage did."""
+
+    stage: str
+    changed: int
+    detail: str
+
+
+class ConsolidateResult(Output):
+    """Every stage that ran; `operations` are the changes in words, empty when there was nothing to do."""
+
+    stages: list[StageView]
+    operations: list[str]
+    seconds: float
+
+
+class BackupInput(Input):
+    """What to call it; by the time when there is no name."""
+
+    name: str | None = None
+
+
+class BackupView(Output):
+    """One backup. `file` is its name in the folder of backups."""
+
+    file: str
+    path: str
+    memories: int
+    links: int
+    versions: int
+    scopes: int
+    bytes: int
+    sha256: str
+    created: datetime
+
+
+class ListBackupsInput(Input):
+    """Nothing to say."""
+
+
+class BackupFileView(Output):
+    """One file in the folder of backups."""
+
+    file: str
+    path: str
+    bytes: int
+    sha256: str | None = None  # None when the sum beside it is missing
+    created: datetime
+
+
+class ListBackupsResult(Output):
+    """The newest first."""
+
+    backups: list[BackupFileView]
+
+
+class RestoreInput(Input):
+    """Which file of the folder of backups; the newest when none is named."""
+
+    file: str | None = None
+
+
+class RestoreResult(Output):
+    """What came back; `skipped` were there already. `safety` is the backup that was made before."""
+
+    file: str
+    memories: int
+    skipped: int
+    links: int
+    versions: int
+    scopes: int
+    safety: str
+    note: str = ""
+
+
+async def _stats(call: Call, _given: StatsInput) -> StatsResult:
+    engine, store = call.engine, call.engine.store
+    active = Filter(viewer=call.agent)
+    report = await status(engine, agent=call.agent)
+    whole = [one for one in await backups(engine) if one.whole]
+    tallies = await tally_verdicts(engine, agent=call.agent)
+    return StatsResult(
+        total=report.memories,
+        by_status=dict(report.by_status),
+        by_kind=dict(report.by_kind),
+        by_tier=await store.tally(active, "tier"),
+        by_scope=dict(report.by_scope),
+        by_agent=await store.tally(active, "agent"),
+        embedded=report.embedded,
+        embedded_ratio=round(report.embedded / report.memories, 4) if report.memories else 0.0,
+        links=await store.count_links(active),
+        conversations=len(await conversations(engine, agent=call.agent)),
+        feedback={
+            name: ToolFeedback(relevant=tally.relevant, sufficient=tally.sufficient, count=tally.count)
+            for name, tally in tallies.items()
+        },
+        last_backup=whole[0].created if whole else None,
+        last_consolidated=await last_consolidated(engine),
+        bytes_used=report.store.bytes_used,
+        megabytes=round(report.store.bytes_used / 1e6, 2),
+        model=report.model,
+        rung=report.rung,
+        jobs=dict(report.jobs),
+    )
+
+
+async def _consolidate(call: Call, _given: ConsolidateInput) -> ConsolidateResult:
+    begun = perf_counter()
+    stages: list[Stage] = []
+    for number, (name, step) in enumerate(STEPS.items()):
+        call.progress(name, number, len(STEPS) + 1)
+        stages.append(await step(call.engine))
+    call.progress("jobs", len(STEPS), len(STEPS) + 1)
+    stages.append(await _run_jobs(call))
+    await note_consolidated(call.engine)
+    return ConsolidateResult(
+        stages=[StageView(stage=one.name, changed=one.changed, detail=one.detail) for one in stages],
+        operations=[f"{one.name}: {one.detail}" for one in stages if one.changed],
+        seconds=round(perf_counter() - begun, 3),
+    )
+
+
+async def _run_jobs(call: Call) -> Stage:
+    await enqueue_due(call.engine)
+    ran = await Runner(call.engine, HANDLERS, owner=call.engine.new_id()).run_all(most=MOST_JOBS)
+    done = [one.job for one in ran if one.kept and one.job.state is JobState.DONE]
+    told = [f"{job.name} {dict(job.result or {})}" for job in done]
+    failed = [f"{one.job.name} failed: {one.job.error}" for one in ran if one.job.error]
+    return Stage("jobs", len(done), "; ".join([*told, *failed]) or "nothing was due")
+
+
+async def _backup(call: Call, given: BackupInput) -> BackupView:
+    made = await back_up(call.engine, given.name)
+    written = made.exported
+    return BackupView(
+        file=made.path.name,
+        path=str(made.path),
+        memories=written.memories,
+        links=written.links,
+        versions=written.versions,
+        scopes=written.scopes,
+        bytes=made.size,
+        sha256=made.sha256,
+        created=made.created,
+    )
+
+
+async def _list_backups(call: Call, _given: ListBackupsInput) -> ListBackupsResult:
+    return ListBackupsResult(
+        backups=[
+            BackupFileView(
+                file=one.path.name, path=str(one.path), bytes=one.size, sha256=one.sha256, created=one.created
+            )
+            for one in await backups(call.engine)
+        ]
+    )
+
+
+async def _restore(call: Call, given: RestoreInput) -> RestoreResult:
+    file, done, safety = await restore(
+        call.engine, given.file, progress=lambda count: call.progress("restore", count, None)
+    )
+    return RestoreResult(
+        file=file.path.name,
+        memories=done.memories,
+        skipped=done.skipped,
+        links=done.links,
+        versions=done.versions,
+        scopes=done.scopes,
+        safety=safety.path.name,
+        note="What is here already stays as it is, also if it was forgotten since." if done.skipped else "",
+    )
+
+
+STATS = Operation("stats", "How much is remembered.", StatsInput, StatsResult, _stats, Effect.READS)
+CONSOLIDATE = Operation(
+    "consolidate",
+    "Do the upkeep that is due.",
+    ConsolidateInput,
+    ConsolidateResult,
+    _consolidate,
+    Effect.WRITES,
+    owner_only=True,
+)
+BACKUP = Operation(
+    "backup",
+    "Write everything into a verified file.",
+    BackupInput,
+    BackupView,
+    _backup,
+    Effect.WRITES,
+    owner_only=True,
+)
+LIST_BACKUPS = Operation(
+    "list_backups",
+    "The backups that there are.",
+    ListBackupsInput,
+    ListBackupsResult,
+    _list_backups,
+    Effect.READS,
+    owner_only=True,
+)
+RESTORE = Operation(
+    "restore",
+    "Bring back what a backup holds.",
+    RestoreInput,
+    RestoreResult,
+    _restore,
+    Effect.WRITES,
+    owner_only=True,
+)

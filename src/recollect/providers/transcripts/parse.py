@@ -1,0 +1,181 @@
+"""One transcript from its bytes, tolerant of whatever stands in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import BinaryIO
+
+from recollect.ports.transcripts import Transcript, Turn
+from recollect.providers.transcripts.entries import (
+    SYNTHETIC,
+    BadLine,
+    Entry,
+    entries_in,
+    message_id,
+    model_of,
+    moment_of,
+    spoken_by_assistant,
+    spoken_by_user,
+    string,
+    tools_of,
+)
+
+LONGEST_LINE = 16 << 20
+LONGEST_TURN = 200_000
+LONGEST_TITLE = 500
+
+
+@dataclass(slots=True)
+class _Open:
+    """A turn that later lines may still add to."""
+
+    role: str
+    line: int
+    timestamp: datetime | None
+    texts: list[str] = field(default_factory=list)
+    tools: list[str] = field(default_factory=list)
+
+
+def parse(path: Path, stream: BinaryIO, *, most_bytes: int) -> Transcript:
+    """What was said, and what the conversation says about itself. Raises OSError."""
+    reading = _Reading(path)
+    complete = True
+    for number, raw in enumerate(_lines(stream, most_bytes=most_bytes), start=1):
+        complete = raw is not None
+        if raw is not None:
+            reading.take(raw, number)
+    return reading.transcript(bytes_read=min(stream.tell(), most_bytes), complete=complete)
+
+
+def _lines(stream: BinaryIO, *, most_bytes: int) -> Iterator[bytes | None]:
+    """Line by line, and None where the limit cuts it off.
+
+    Of a line that is too long to be held only the beginning is given, which is no JSON any more.
+    """
+    read = 0
+    while raw := stream.readline(LONGEST_LINE):
+        read += len(raw)
+        rest = raw
+        while len(rest) == LONGEST_LINE and not rest.endswith(b"\n") and read <= most_bytes:
+            rest = stream.readline(LONGEST_LINE)
+            read += len(rest)
+        if read > most_bytes:
+            yield None
+            return
+        yield raw
+
+
+class _Reading:
+    """One file's way through the parser."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._turns: list[_Open] = []
+        self._answers: dict[str, _Open] = {}  # by message id
+        self._seen: set[str] = set()  # uuids
+        self._titles: dict[str, str] = {}
+        self._summaries: list[tuple[str, str]] = []  # with the uuid that each is about
+        self._sessions: dict[str, None] = {}
+        self._folders: dict[str, None] = {}
+        self._model: str | None = None
+        self._times: list[datetime] = []
+        self._bad = 0
+
+    def take(self, raw: bytes, number: int) -> None:
+        """One line."""
+        line = raw.decode("utf-8", "replace").lstrip("\ufeff")
+        try:
+            for entry in entries_in(line):
+                self._entry(entry, number)
+        except BadLine:
+            self._bad += 1
+
+    def _entry(self, entry: Entry, number: int) -> None:
+        kind = entry.get("type")
+        if kind in ("user", "assistant"):
+            uuid = string(entry.get("uuid"))
+            if uuid and uuid in self._seen:  # resumed conversations repeat what was said before
+                return
+            self._seen.add(uuid)
+            self._place(entry)
+            if kind == "user":
+                self._user(entry, number)
+            else:
+                self._assistant(entry, number)
+        elif kind == "summary":
+            self._summaries.append((string(entry.get("leafUuid")), string(entry.get("summary"))))
+        elif kind in ("custom-title", "ai-title"):
+            told = string(entry.get("title") or entry.get("customTitle") or entry.get("aiTitle"))
+            self._titles[kind] = told or self._titles.get(kind, "")
+
+    def _place(self, entry: Entry) -> None:
+        if session := string(entry.get("sessionId")):
+            self._sessions.setdefault(session)
+        if folder := string(entry.get("cwd")):
+            self._folders.setdefault(folder)
+        if (moment := moment_of(entry)) is not None:
+            self._times = [min([moment, *self._times[:1]]), max([moment, *self._times[1:]])]
+
+    def _user(self, entry: Entry, number: int) -> None:
+        if text := spoken_by_user(entry):
+            self._turns.append(_Open("user", number, moment_of(entry), [text]))
+
+    def _assistant(self, entry: Entry, number: int) -> None:
+        text, tools = spoken_by_assistant(entry), tools_of(entry)
+        if (model := model_of(entry)) and model != SYNTHETIC:
+            self._model = model
+        if not text and not tools:
+            return
+        answer = self._answers.get(message_id(entry))
+        if answer is None:
+            answer = _Open("assistant", number, moment_of(entry))
+            self._turns.append(answer)
+            if message_id(entry):
+                self._answers[message_id(entry)] = answer
+        if text and text not in answer.texts:
+            answer.texts.append(text)
+        answer.tools.extend(tools)
+
+    def transcript(self, *, bytes_read: int, complete: bool) -> Transcript:
+        """What was taken, put together."""
+        turns = tuple(
+            Turn(one.role, "\n\n".join(one.texts)[:LONGEST_TURN], one.line, one.timestamp, tuple(one.tools))
+            for one in self._turns
+            if one.texts
+        )
+        stem = self._path.stem
+        sessions = list(self._sessions)
+        return Transcript(
+            session_id=stem if stem in sessions or not sessions else sessions[0],
+            file=self._path,
+            turns=turns,
+            title=self._title()[:LONGEST_TITLE],
+            summary=self._summary()[:LONGEST_TITLE],
+            cwd=self._cwd(),
+            model=self._model,
+            started=self._times[0] if self._times else None,
+            ended=self._times[1] if self._times else None,
+            bad_lines=self._bad,
+            bytes_read=bytes_read,
+            complete=complete,
+        )
+
+    def _title(self) -> str:
+        return self._titles.get("custom-title") or self._titles.get("ai-title") or self._summary()
+
+    def _summary(self) -> str:
+        """The last one that is about this conversation: a file may begin with those of others."""
+        return next((text for leaf, text in reversed(self._summaries) if leaf in self._seen and text), "")
+
+    def _cwd(self) -> str | None:
+        """The folder whose encoded name the file lies under, else the first one named."""
+        folder = self._path.parent.name
+        return next((one for one in self._folders if encoded(one) == folder), next(iter(self._folders), None))
+
+
+def encoded(path: str) -> str:
+    """The name that Claude Code gives to a folder's transcripts; many folders may share one."""
+    return "".join(char if char.isascii() and char.isalnum() else "-" for char in path)

@@ -1,0 +1,190 @@
+"""Stats, consolidation, backup and restore."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from front_door import Open, at, everything, recall, run, show, stored
+
+from recollect.app import App
+from recollect.model.access import Caller
+from recollect.model.errors import Conflict, InvalidInput, NotFound, Refused
+from recollect.operations.catalogue import Operation
+from recollect.operations.forgetting import FORGET
+from recollect.operations.keeping import CREATE_SCOPE
+from recollect.operations.safekeeping import (
+    BACKUP,
+    CONSOLIDATE,
+    LIST_BACKUPS,
+    RESTORE,
+    STATS,
+    ConsolidateResult,
+)
+from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
+
+
+def folder(app: App) -> Path:
+    return app.loaded.settings.home / "backups"
+
+
+def changed(answer: ConsolidateResult) -> dict[str, int]:
+    return {stage.stage: stage.changed for stage in answer.stages}
+
+
+async def filled(app: App) -> list[str]:
+    await run(app, CREATE_SCOPE, name="ship")
+    first = await stored(app, "The harbour has nine cranes.", kind="fact")
+    second = await stored(app, "The captain prefers tea.", scope="ship", kind="preference", tags=["tea"])
+    await run(app, LINK, origin=first, target=second)
+    await run(app, AMEND, id=first, content="The harbour has ten cranes.")
+    return [first, second]
+
+
+async def test_stats_count_what_there_is(app: App) -> None:
+    empty = await run(app, STATS)
+    assert (empty.total, empty.embedded_ratio, empty.links, empty.last_backup) == (0, 0.0, 0, None)
+    _, second = await filled(app)
+    gone = await stored(app, "The lamp is on the left.", permanent=True)
+    await run(app, FORGET, ids=[gone], force=True)
+    stats = await run(app, STATS)
+    assert stats.total == 2
+    assert stats.by_status == {"active": 2, "forgotten": 1}
+    assert stats.by_kind == {"fact": 1, "preference": 1}
+    assert stats.by_tier == {"warm": 2}
+    assert stats.by_scope == {"Global": 1, "ship": 1}
+    assert stats.by_agent == {"default": 2}
+    assert (stats.embedded, stats.embedded_ratio, stats.links) == (2, 1.0, 1)
+    assert stats.bytes_used > 0
+    assert (stats.last_consolidated, stats.conversations) == (None, 0)
+    await run(app, FORGET, ids=[second])
+    assert (await run(app, STATS)).links == 0
+
+
+async def test_consolidating_tells_only_what_it_did(opened: Open) -> None:
+    async with opened(**{"embedding.provider": "none"}) as app:
+        await filled(app)
+    async with opened() as app:
+        steps: list[str] = []
+        answer = await app.run(
+            CONSOLIDATE, CONSOLIDATE.takes(), progress=lambda step, _done, _total: steps.append(step)
+        )
+        assert changed(answer)["embed"] == 2
+        assert any(line.startswith("embed: 2 ") for line in answer.operations)
+        assert steps == [stage.stage for stage in answer.stages]
+        assert (await run(app, STATS)).last_consolidated is not None
+        again = await run(app, CONSOLIDATE)
+        assert [stage for stage in again.stages if stage.changed and stage.stage != "optimise"] == []
+        assert len(again.operations) == sum(stage.changed > 0 for stage in again.stages)
+
+
+async def test_consolidating_runs_what_is_due(app: App) -> None:
+    items = [{"content": f"Crane {number} lifts {number * 3} tons of steel."} for number in range(12)]
+    await run(app, REMEMBER_MANY, items=items)
+    stages = {stage.stage: stage for stage in (await run(app, CONSOLIDATE)).stages}
+    assert stages["jobs"].changed >= 1
+    assert "relate" in stages["jobs"].detail
+
+
+async def test_a_backup_holds_everything_and_proves_it(app: App) -> None:
+    await filled(app)
+    made = await run(app, BACKUP)
+    assert (made.memories, made.versions, made.links, made.scopes) == (2, 1, 1, 2)
+    path = Path(made.path)
+    assert path.parent == folder(app)
+    assert (path.name, path.stat().st_size) == (made.file, made.bytes)
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        kinds = [json.loads(line).get("type") for line in lines]
+    assert kinds.count("memory") == 2
+    assert (folder(app) / f"{made.file}.sha256").read_text(encoding="utf-8").split() == [
+        made.sha256,
+        made.file,
+    ]
+    [listed] = (await run(app, LIST_BACKUPS)).backups
+    assert (listed.file, listed.sha256, listed.bytes) == (made.file, made.sha256, made.bytes)
+    assert (await run(app, STATS)).last_backup == listed.created
+    assert sorted(item.name for item in folder(app).iterdir()) == [made.file, f"{made.file}.sha256"]
+
+
+async def test_what_was_erased_comes_back(app: App) -> None:
+    first, second = await filled(app)
+    made = await run(app, BACKUP, name="before-the-storm")
+    assert made.file == "before-the-storm.jsonl.gz"
+    await run(app, FORGET, ids=[first], hard=True)
+    later = await stored(app, "The cook has a new knife.")
+    for file in (made.file, "before-the-storm"):
+        back = await run(app, RESTORE, file=file)
+        assert back.file == made.file
+    assert (back.memories, back.skipped) == (0, 2)
+    assert back.note
+    assert {memory.id for memory in await everything(app)} == {first, second, later}
+    shown = await show(app, first)
+    assert shown.memory.content == "The harbour has ten cranes."
+    assert [version.content for version in shown.versions] == ["The harbour has nine cranes."]
+    assert [link.id for link in shown.links] == [second]
+    assert first in [hit.id for hit in (await recall(app, "harbour cranes")).hits]
+
+
+async def test_the_newest_is_restored_after_everything_was_put_aside(app: App) -> None:
+    await stored(app, "The harbour has nine cranes.")
+    await run(app, BACKUP)
+    second = await stored(app, "The captain prefers tea.")
+    newest = await run(at(app, app.engine.clock() + timedelta(seconds=5)), BACKUP)
+    await run(app, FORGET, ids=[second], hard=True)
+    for _ in range(2):
+        back = await run(at(app, app.engine.clock() + timedelta(seconds=9)), RESTORE)
+        assert back.file == newest.file
+        assert back.safety in [one.file for one in (await run(app, LIST_BACKUPS)).backups]
+    assert len(await everything(app)) == 2
+
+
+async def test_two_at_once_are_two(app: App) -> None:
+    now = app.engine.clock()
+    names = [(await run(at(app, now), BACKUP)).file for _ in range(3)]
+    assert len(set(names)) == 3
+    with pytest.raises(Conflict):
+        await run(app, BACKUP, name=names[0])
+
+
+@pytest.mark.parametrize(
+    "name", ["../out", "a/b", "a\\b", "", " ", ".hidden", "scope-x", "before-restore-x", "x" * 101, "nul\0"]
+)
+async def test_a_name_cannot_lead_elsewhere(app: App, name: str) -> None:
+    with pytest.raises(InvalidInput):
+        await run(app, BACKUP, name=name)
+    with pytest.raises(NotFound):
+        await run(app, RESTORE, file=name)
+    assert list(folder(app).iterdir()) == []
+
+
+async def test_nothing_can_be_restored_from_nothing(app: App) -> None:
+    with pytest.raises(NotFound, match="no backup"):
+        await run(app, RESTORE)
+
+
+async def test_a_file_that_was_changed_is_refused_and_nothing_is_touched(app: App) -> None:
+    await filled(app)
+    made = await run(app, BACKUP)
+    path = Path(made.path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    with pytest.raises(Refused, match="sum differs"):
+        await run(app, RESTORE, file=made.file)
+    path.write_bytes(whole)
+    path.with_name(f"{path.name}.sha256").unlink()
+    with pytest.raises(Refused, match="no sum"):
+        await run(app, RESTORE, file=made.file)
+    assert [one.file for one in (await run(app, LIST_BACKUPS)).backups] == [made.file]
+
+
+async def test_what_concerns_everybody_is_the_owners(app: App) -> None:
+    guest = Caller("ada", bound=True, owner=False)
+    owners: list[Operation[Any, Any]] = [BACKUP, LIST_BACKUPS, RESTORE, CONSOLIDATE]
+    for operation in owners:
+        with pytest.raises(Refused):
+            await app.run(operation, operation.takes(), caller=guest)
+    assert (await app.run(STATS, STATS.takes(), caller=guest)).total == 0
