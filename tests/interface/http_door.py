@@ -40,15 +40,21 @@ class Served:
     opening: Opening
     metrics: Metrics
     server: Server
+    reached: asyncio.Event
+    released: asyncio.Event
 
     async def run(self, name: str, /, **given: Any) -> Any:
         """An operation, by the owner at this machine."""
         chosen = operation(name)
         return await (await self.opening.running()).run(chosen, chosen.takes(**given))
 
-    def client(self, key: str | None = None, **given: Any) -> httpx2.AsyncClient:
+    def client(
+        self, key: str | None = None, *, host: str | None = None, timeout: float = 20
+    ) -> httpx2.AsyncClient:
+        """With that key, under that name."""
         headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
-        return httpx2.AsyncClient(base_url=self.url, headers=headers, **given)
+        headers |= {"Host": host} if host is not None else {}
+        return httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=timeout)
 
 
 async def _echo(request: Request) -> Response:
@@ -74,6 +80,13 @@ async def _stream(_request: Request) -> Response:
     return StreamingResponse(events(), media_type="text/event-stream")
 
 
+async def _wait(request: Request) -> Response:
+    """Until the test says so."""
+    request.app.state.reached.set()
+    await request.app.state.released.wait()
+    return JSONResponse({"waited": True})
+
+
 async def _broken(_request: Request) -> Response:
     raise ZeroDivisionError("the heron's secret")
 
@@ -82,6 +95,7 @@ PROBES = [
     Route("/echo", endpoint=_echo, methods=["GET", "POST"]),
     Route("/long", endpoint=_long, methods=["GET"]),
     Route("/stream", endpoint=_stream, methods=["GET"]),
+    Route("/wait", endpoint=_wait, methods=["POST"]),
     Route("/broken", endpoint=_broken, methods=["GET"]),
 ]
 
@@ -104,6 +118,7 @@ async def door(loaded: LoadedSettings) -> AsyncIterator[Served]:
         metrics=metrics,
         stopping=stopping,
     )
+    app.state.reached, app.state.released = asyncio.Event(), asyncio.Event()
     ready = asyncio.Event()
     running = http_server(app, settings=settings.serve, stopping=stopping, ready=ready.set)
     sockets = bind(settings.serve)
@@ -113,7 +128,15 @@ async def door(loaded: LoadedSettings) -> AsyncIterator[Served]:
         waiting = asyncio.create_task(ready.wait())
         await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
         try:
-            yield Served(shown_address(sockets), port, opening, metrics, running)
+            yield Served(
+                shown_address(sockets),
+                port,
+                opening,
+                metrics,
+                running,
+                app.state.reached,
+                app.state.released,
+            )
         finally:
             waiting.cancel()
             running.should_exit = True
@@ -134,7 +157,7 @@ async def say(port: int, *parts: bytes) -> bytes:
         await writer.wait_closed()
 
 
-def tool_call(name: str, arguments: Mapping[str, Any], *, version: str = "2025-11-25") -> dict[str, Any]:
+def tool_call(name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """A call of a tool, as JSON-RPC has it."""
     params = {"name": name, "arguments": dict(arguments)}
     return {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import queue
-import socket
+import re
 import subprocess
 import sys
 import threading
@@ -28,6 +28,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 WAIT = 60.0
+ADDRESS = re.compile(r"http://127\.0\.0\.1:(\d+)/mcp")
 NEWEST = "2025-11-25"
 STATELESS = "2026-07-28"
 Json = dict[str, Any]
@@ -53,13 +54,6 @@ def surroundings(home: Path, **more: str) -> dict[str, str]:
 def command(*argv: str) -> list[str]:
     """`recollect` as this interpreter runs it."""
     return [sys.executable, "-m", "recollect", *argv]
-
-
-def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 async def negotiated(session: ClientSession, version: str) -> ClientSession:
@@ -119,18 +113,19 @@ async def called(session: ClientSession, tool: str, **arguments: Any) -> Json:
     assert not result.is_error, f"{tool}: {content.text}"
     assert result.structured_content is not None
     assert json.loads(content.text) == result.structured_content
-    return result.structured_content
+    found: Json = result.structured_content
+    return found
 
 
 class HttpServer:
     """`recollect serve`, ready when entered."""
 
-    def __init__(self, home: Path, *, port: int = 0, toolsets: str = "core", **settings: str) -> None:
+    def __init__(self, home: Path, *, toolsets: str = "core", **settings: str) -> None:
         self._home = home
         self._toolsets = toolsets
         self._settings = settings
-        self.port = port or free_port()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
 
     @property
     def url(self) -> str:
@@ -142,35 +137,46 @@ class HttpServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Returns when it answers."""
-        log = self._home.parent / f"serve-{self.port}.txt"
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                command("serve", "--port", str(self.port), "--toolsets", self._toolsets),
-                env=surroundings(self._home, **self._settings),
-                stdin=subprocess.DEVNULL,
-                stdout=errors,
-                stderr=errors,
-            )
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=0.2).close()
+        """Returns when it says that it listens; started again, at the same port."""
+        self._process = subprocess.Popen(
+            command("serve", "--port", str(self.port), "--toolsets", self._toolsets),
+            env=surroundings(self._home, **self._settings),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        assert self._process.stderr is not None
+        said = []
+        for line in self._process.stderr:
+            said.append(line)
+            if found := ADDRESS.search(line):
+                self.port = int(found[1])
+                self._drain = threading.Thread(target=self._process.stderr.read, daemon=True)
+                self._drain.start()
                 return
-            except OSError:
-                ended = self._process.poll()
-                assert ended is None, f"it ended with {ended}: {log.read_text(encoding='utf-8')}"
+        self._process.wait(WAIT)
+        self._process.stderr.close()
+        raise AssertionError(f"it did not start: {''.join(said)}")
 
     def stop(self) -> int:
         """Asked kindly."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(WAIT)
+        return self._ended()
 
     def kill(self) -> None:
         """Not asked at all."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait(WAIT)
+        self._ended()
+
+    def _ended(self) -> int:
+        assert self._process is not None
+        status = self._process.wait(WAIT)
+        self._drain.join(WAIT)
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+        return status
 
     def __enter__(self) -> Self:
         self.start()
@@ -190,7 +196,7 @@ class Wire:
     """`recollect mcp` with nothing between: bytes in, lines out."""
 
     def __init__(self, home: Path, *argv: str, **settings: str) -> None:
-        home.parent.mkdir(parents=True, exist_ok=True)
+        self.home = home
         self._errors = (home.parent / "wire-stderr.txt").open("ab")
         self.process = subprocess.Popen(
             command("mcp", *argv),

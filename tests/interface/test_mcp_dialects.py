@@ -157,6 +157,13 @@ def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
 
 
 @pytest.fixture(scope="module")
+def later(wire: Wire) -> Iterator[Wire]:
+    """Another conversation, by another process on the same home."""
+    with Wire(wire.home, "--toolsets", "all") as later:
+        yield later.greet()
+
+
+@pytest.fixture(scope="module")
 def schemas(wire: Wire) -> dict[str, Json]:
     """Each tool's definition."""
     return {tool["name"]: tool for tool in wire.ask("tools/list")["result"]["tools"]}
@@ -172,8 +179,11 @@ def answered(wire: Wire, tool: str, **arguments: Any) -> Json:
 
 @pytest.mark.parametrize("finder", FINDERS, ids=lambda finder: finder.tool)
 @pytest.mark.parametrize("stored", STORED, ids=lambda stored: stored.tool)
-def test_what_one_dialect_stores_every_other_finds(wire: Wire, stored: Stored, finder: Finder) -> None:
-    answer = answered(wire, finder.tool, **finder.asked(stored))
+def test_what_one_dialect_stores_every_other_finds(
+    wire: Wire, later: Wire, stored: Stored, finder: Finder
+) -> None:
+    asked = wire if finder.tool == "context" else later  # what is on one's mind is one's own conversation
+    answer = answered(asked, finder.tool, **finder.asked(stored))
     texts = [" ".join(text.split()) for text in finder.texts(answer)]
     assert any(stored.words in text for text in texts), texts
     assert "never instructions" in answer["notice"]
@@ -210,8 +220,8 @@ def test_fields_keep_their_meaning_from_one_dialect_to_the_other(wire: Wire) -> 
     assert (message["id"], "episode") in [(one["id"], one["type"]) for one in recalled]
 
 
-def test_conversations_of_every_dialect_are_in_the_timeline(wire: Wire) -> None:
-    sessions = {one["session_id"]: one for one in answered(wire, "memory_timeline", days=2)["sessions"]}
+def test_conversations_of_every_dialect_are_in_the_timeline(later: Wire) -> None:
+    sessions = {one["session_id"]: one for one in answered(later, "memory_timeline", days=2)["sessions"]}
     assert {"conversation-1", "conversation-2", "conversation-3"} <= sessions.keys()
     assert sessions["conversation-3"]["project"] == PROJECT
     assert sessions["conversation-3"]["summary"] == "We mended the irrigation and wrote down how."

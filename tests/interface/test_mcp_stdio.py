@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -278,7 +277,7 @@ def test_a_home_that_can_not_be_used_is_told_and_not_a_reason_to_die(tmp_path: P
         assert result["isError"]
         assert json.loads(result["content"][0]["text"])["code"]
         assert wire.ask("tools/list")["result"]["tools"]
-        os.remove(home / "data")
+        (home / "data").unlink()
         still_works(wire)
         assert wire.close() == 0
         assert_clean(wire)

@@ -181,6 +181,7 @@ PROJECT = {
         optional={"task_id": None, "metadata": None, "project_id": None},
         enums={"message_type": ("user", "assistant", "system")},
         gives=("message_id", "status", "indexed", "embedding_model", "storage_backend"),
+        extra_answers=("quarantined",),
     ),
     "update_project_summary": Contract(
         required=("trigger", "new_insights"),

@@ -343,6 +343,12 @@ async def attack_versions_of(world: World) -> list[Any]:
     return [await world.fence.versions_of(memory_id) for memory_id in world.outside_ids]
 
 
+async def attack_versions_among(world: World) -> list[Any]:
+    among = await world.fence.versions_among([world.mine.id, *world.outside_ids])
+    assert list(among) == [world.mine.id]
+    return []
+
+
 async def attack_scopes(world: World) -> list[Any]:
     scopes = await world.fence.scopes()
     assert [(scope.name, scope.parent) for scope in scopes] == [("mine", None), ("ours", None)]

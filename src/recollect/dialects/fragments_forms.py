@@ -24,7 +24,7 @@ class RememberArguments(Arguments):
     content: Annotated[str, Field(description="One self-contained statement, 1-3 sentences")]
     topic: Annotated[str, Field(description="Short label, e.g. deployment")]
     type: Annotated[Kind, To("kind")]
-    keywords: list[str] | None = None
+    keywords: Annotated[list[str] | None, To("keywords", also=("tags",))] = None  # other dialects' tags
     importance: Share = None
     source: Annotated[str | None, Field(description="File, tool or person")] = None
     linkedTo: Annotated[list[str] | None, To("linked_to"), Field(description="Ids of related memories")] = (

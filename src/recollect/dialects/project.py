@@ -103,6 +103,7 @@ class SaveAnswer(Answer):
     indexed: bool
     embedding_model: str | None = None
     storage_backend: str
+    quarantined: bool
 
 
 class UpdateAnswer(Answer):

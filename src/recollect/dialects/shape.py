@@ -32,6 +32,7 @@ class To:
     )  # a value -> what is set in its place
     unless: str = ""  # passed over when that argument is given too
     listed: bool = False  # goes in as a list of one
+    also: tuple[str, ...] = ()  # further places that it goes to
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,8 @@ def _spread(taken: Arguments, *, within: str = "") -> dict[str, tuple[str, Any]]
             sent.update({path: (said, other) for path, other in mark.instead[value].items()})
         else:
             chosen = mark.values[value] if isinstance(value, str) and value in mark.values else value
-            sent[mark.path] = (said, [chosen] if mark.listed else _plain(chosen))
+            for path in (mark.path, *mark.also):
+                sent[path] = (said, [chosen] if mark.listed else _plain(chosen))
     return sent
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -87,7 +87,7 @@ def checked_params(client: Mapping[str, Any], params: Mapping[str, Any]) -> dict
     challenge, redirect = params.get("code_challenge"), params.get("redirect_uri")
     if not isinstance(challenge, str) or not _CHALLENGE.fullmatch(challenge):
         raise InvalidInput("The code challenge is no SHA-256.", advice="Use PKCE with S256.")
-    if redirect not in client.get("redirect_uris", ()):
+    if not _is_registered(redirect, client.get("redirect_uris", ())):
         raise Refused("The client never registered that place to return to.", advice="Register it.")
     scopes, state, resource = params.get("scopes"), params.get("state"), params.get("resource")
     if not (scopes is None or (isinstance(scopes, list) and all(isinstance(one, str) for one in scopes))):
@@ -102,6 +102,23 @@ def checked_params(client: Mapping[str, Any], params: Mapping[str, Any]) -> dict
         "redirect_uri_provided_explicitly": bool(params.get("redirect_uri_provided_explicitly", True)),
         "resource": resource,
     }
+
+
+def _is_registered(asked: object, registered: Sequence[str]) -> bool:
+    """To the letter; but an app on this machine listens where there is room, so its port may differ (RFC 8252)."""
+    if not isinstance(asked, str) or asked in registered:
+        return isinstance(asked, str)
+    wanted = _without_port(asked)
+    return wanted is not None and any(_without_port(one) == wanted for one in registered)
+
+
+def _without_port(uri: str) -> tuple[str | None, ...] | None:
+    """What an address on this machine is besides its port; None for one elsewhere."""
+    if not _is_safe(uri):
+        return None
+    parts = urlsplit(uri)
+    here = parts.scheme == "http" and parts.hostname in LOOPBACK
+    return (parts.hostname, parts.path, parts.query) if here else None
 
 
 def _check_redirects(given: object) -> None:

@@ -163,6 +163,9 @@ class Fenced:
     async def versions_of(self, memory_id: str) -> list[Version]:
         return await self._store.versions_of(memory_id) if await self._inside([memory_id]) else []
 
+    async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
+        return await self._store.versions_among(await self._inside(ids))
+
     # Scopes
 
     async def scopes(self) -> list[Scope]:

@@ -114,11 +114,12 @@ async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None 
     memories = versions = 0
     ids: set[str] = set()
     async for batch in engine.store.scan(chosen):
+        earlier = await engine.store.versions_among([memory.id for memory in batch])
         for memory in batch:
             _write(stream, memory_line(memory))
             ids.add(memory.id)
             memories += 1
-            for version in await engine.store.versions_of(memory.id):
+            for version in earlier.get(memory.id, ()):
                 _write(stream, version_line(version))
                 versions += 1
     links = 0

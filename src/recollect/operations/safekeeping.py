@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import datetime
 from time import perf_counter
 
@@ -182,12 +183,18 @@ async def _consolidate(call: Call, _given: ConsolidateInput) -> ConsolidateResul
 
 
 async def _run_jobs(call: Call) -> Stage:
+    """What they changed, by what each of them says; a job that failed is told and will be tried again."""
     await enqueue_due(call.engine)
     ran = await Runner(call.engine, HANDLERS, owner=call.engine.new_id()).run_all(most=MOST_JOBS)
     done = [one.job for one in ran if one.kept and one.job.state is JobState.DONE]
-    told = [f"{job.name} {dict(job.result or {})}" for job in done]
-    failed = [f"{one.job.name} failed: {one.job.error}" for one in ran if one.job.error]
-    return Stage("jobs", len(done), "; ".join([*told, *failed]) or "nothing was due")
+    runs = Counter(job.name for job in done)
+    effects: Counter[str] = Counter()
+    for job in done:
+        effects.update({f"{job.name} {what}": int(count) for what, count in (job.result or {}).items()})
+    told = [f"{name} ran {count} times" if count > 1 else f"{name} ran" for name, count in runs.items()]
+    told += [f"{what} {count}" for what, count in effects.items()]
+    told += [f"{one.job.name} failed: {one.job.error}" for one in ran if one.job.error]
+    return Stage("jobs", effects.total(), "; ".join(told) or "nothing was due")
 
 
 async def _backup(call: Call, given: BackupInput) -> BackupView:

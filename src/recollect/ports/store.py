@@ -238,6 +238,9 @@ class Links(Protocol):
     async def versions_of(self, memory_id: str) -> list[Version]:
         """Earlier versions, oldest first."""
 
+    async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
+        """Of many records at once; those without earlier versions are absent."""
+
 
 class Scopes(Protocol):
     """The partitions. Global always exists."""

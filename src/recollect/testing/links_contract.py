@@ -70,6 +70,11 @@ class LinksContract:
         await store.apply([put, *(Keep(version) for version in reversed(versions))])
         assert await store.versions_of(put.memory.id) == versions
         assert await store.versions_of("missing") == []
+        other, plain = build.put(), build.put()
+        kept = build.version(other.memory, 1, "other words")
+        await store.apply([other, plain, Keep(kept)])
+        asked = [put.memory.id, "missing", plain.memory.id, other.memory.id]
+        assert await store.versions_among(asked) == {put.memory.id: versions, other.memory.id: [kept]}
 
     async def test_a_version_is_never_overwritten(self, store: Store, build: Builder) -> None:
         put = build.put()

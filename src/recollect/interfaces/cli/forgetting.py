@@ -129,3 +129,5 @@ def _print(console: Console, result: ForgetResult) -> None:
         console.note('`recollect doctor --scrub --phrase "..."` proves that the file holds no such bytes.')
     else:
         console.note("`recollect forget ID --undo` brings it back.")
+    if result.backup:
+        console.note(f"All that was in the scope is in backups/{result.backup}.")

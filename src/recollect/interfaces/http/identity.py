@@ -50,12 +50,14 @@ class Keys:
     def is_owner(self, secret: str) -> bool:
         """Whether it is the owner's key, in a time that doesn't tell how much of it is right."""
         key = self._door.settings.access_key
-        return hmac.compare_digest(secret.encode("utf-8", "surrogatepass"), key.encode()) and bool(key)
+        return hmac.compare_digest(secret.encode("utf-8", "surrogateescape"), key.encode()) and bool(key)
 
     async def whose(self, secret: str, *, scope: Scope) -> Visitor | None:
         """None for a secret that opens nothing. Raises RecollectError when it can't be looked up."""
         if self.is_owner(secret):
             return Visitor(local_caller(self._door.loaded), "owner")
+        if not secret.isascii():  # ours all are
+            return None
         if secret.startswith(API_KEY):
             return await self._by_key(secret)
         return await self._by_token(secret, scope) if secret.startswith(ACCESS_TOKEN) else None
@@ -117,7 +119,8 @@ class Identity:
         given = Headers(scope=scope).get("authorization")
         if given is not None:
             scheme, _, secret = given.strip().partition(" ")
-            return secret.strip() if scheme.lower() == "bearer" else ""
+            meant = secret.strip().encode("latin-1").decode("utf-8", "surrogateescape")
+            return meant if scheme.lower() == "bearer" else ""
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if scope["path"] == "/sse":
             return next(iter(query.get("accessKey", [])), None)

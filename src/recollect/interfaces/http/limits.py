@@ -195,7 +195,6 @@ def _too_large(largest: int) -> Response:
         "The request is too large.",
         "BODY_TOO_LARGE",
         advice=f"At most {largest} bytes are taken.",
-        headers={"Connection": "close"},
     )
 
 

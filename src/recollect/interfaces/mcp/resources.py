@@ -78,8 +78,8 @@ async def listed(work: Work) -> list[types.Resource]:
             resources.append(
                 types.Resource(
                     uri=f"memory://project/{quote(scope.name, safe='')}/summary",
-                    name=f"{scope.name}: summary",
-                    title=f"Summary of {scope.name}",
+                    name=neutral(f"{scope.name}: summary"),
+                    title=neutral(f"Summary of {scope.name}"),
                     mime_type=JSON,
                 )
             )
@@ -103,8 +103,8 @@ async def read(work: Work, uri: str) -> types.ReadResourceResult:
 def _scope_resource(scope: Any) -> types.Resource:
     return types.Resource(
         uri=f"memory://scope/{quote(scope.name, safe='')}",
-        name=scope.name,
-        title=f"{scope.name} ({scope.memories} memories)",
+        name=neutral(scope.name),
+        title=neutral(f"{scope.name} ({scope.memories} memories)"),
         description=neutral(scope.description) or None,
         mime_type=JSON,
     )

@@ -20,6 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from recollect import __version__
+from recollect.dialects.neutral import neutral
 from recollect.interfaces.mcp import prompts, resources
 from recollect.interfaces.mcp.callers import Context, caller_of, connection_of, is_stateless
 from recollect.interfaces.mcp.conversations import Conversation, Conversations
@@ -229,7 +230,7 @@ class McpServer:
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
             code = types.INVALID_PARAMS if modern else NOT_FOUND_BEFORE_2026
             told = {"uri": str(params.uri), "code": error.code}
-            raise MCPError(code, f"{error.message} {advice_for(error)}".strip(), told) from error
+            raise MCPError(code, neutral(f"{error.message} {advice_for(error)}".strip()), told) from error
         except RecollectError as error:
             raise _protocol_error(error) from error
 
@@ -314,7 +315,9 @@ def _protocol_error(error: RecollectError) -> MCPError:
     asked_wrongly = isinstance(error, InvalidInput | NotFound | Refused)
     code = types.INVALID_PARAMS if asked_wrongly else types.INTERNAL_ERROR
     advice = advice_for(error)
-    return MCPError(code, f"{error.message} {advice}".strip(), {"code": error.code, "advice": advice})
+    return MCPError(
+        code, neutral(f"{error.message} {advice}".strip()), {"code": error.code, "advice": neutral(advice)}
+    )
 
 
 def _new_name() -> str:

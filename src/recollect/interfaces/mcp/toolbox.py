@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
+from recollect.dialects.neutral import neutral
 from recollect.model.errors import InvalidInput, RecollectError
 
 if TYPE_CHECKING:
@@ -94,5 +95,5 @@ def advice_for(error: RecollectError) -> str:
 def failed(error: RecollectError) -> types.CallToolResult:
     """What went wrong and what to do, where the model sees it."""
     told = {"error": error.message, "code": error.code, "advice": advice_for(error)}
-    text = json.dumps({name: value for name, value in told.items() if value}, ensure_ascii=False)
+    text = json.dumps({name: neutral(value) for name, value in told.items() if value}, ensure_ascii=False)
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=True)

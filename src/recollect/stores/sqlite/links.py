@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from recollect.model.link import Link, Relation
@@ -12,11 +13,12 @@ from recollect.stores.sqlite.connection import Part
 from recollect.stores.sqlite.filters import as_list, matching, visible
 from recollect.stores.sqlite.values import from_list_json, from_mapping_json, from_micros
 
-# The earlier versions of a record, oldest first.
+# The earlier versions of some records, oldest first.
 VERSIONS = """
     SELECT memory.id, number, version.content, version.kind, version.topic, version.tags, version.keywords,
         version.importance, version.anchor, version.occurred, version.tier, version.metadata, amended, amended_by
-    FROM version JOIN memory ON memory.row = version.memory WHERE memory.id = ? ORDER BY number
+    FROM version JOIN memory ON memory.row = version.memory
+    WHERE memory.id IN (SELECT value FROM json_each(?)) ORDER BY memory.id, number
 """
 
 
@@ -63,9 +65,13 @@ class LinksPart(Part):
         )
 
     async def versions_of(self, memory_id: str) -> list[Version]:
-        return await self._database.read(
-            lambda connection: [_version(row) for row in connection.execute(VERSIONS, (memory_id,))]
+        return (await self.versions_among([memory_id])).get(memory_id, [])
+
+    async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
+        found = await self._database.read(
+            lambda connection: [_version(row) for row in connection.execute(VERSIONS, (as_list(ids),))]
         )
+        return {memory_id: list(own) for memory_id, own in groupby(found, key=lambda one: one.memory_id)}
 
 
 def _link(row: tuple[Any, ...]) -> Link:

@@ -1,0 +1,228 @@
+"""What is turned away before anybody asks who is there: wrong names, wrong pages, too much, too slow."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from http_door import KEY, Load, Served, door, say
+
+from recollect.interfaces.http.limits import Buckets
+from recollect.interfaces.http.place import Place
+from recollect.model.errors import SettingsError
+
+
+@pytest.fixture
+async def served(load: Load) -> AsyncIterator[Served]:
+    changes = {"serve.allowed_origins": "https://app.example", "serve.allowed_hosts": "memory.example"}
+    async with door(load(**{"serve.port": 0, "serve.largest_body": 2_000}, **changes)) as served:
+        yield served
+
+
+async def test_only_our_own_names_are_answered(served: Served) -> None:
+    port = served.port
+    async with served.client() as client:
+        for host in (
+            f"localhost:{port}",
+            f"127.0.0.1:{port}",
+            f"[::1]:{port}",
+            "localhost",
+            "memory.example",
+        ):
+            assert (await client.get("/health", headers={"Host": host})).status_code == 200, host
+        for host in (
+            f"evil.example:{port}",
+            f"127.0.0.1:{port + 1}",
+            f"localhost.evil.example:{port}",
+            "127.0.0.1.evil.example",
+            f"user@127.0.0.1:{port}",
+            "::1",
+            f"localhost:{port}/x",
+        ):
+            for path in ("/health", "/echo", "/mcp", "/token", "/consent", "/nowhere"):
+                answer = await client.get(path, headers={"Host": host})
+                assert (answer.status_code, answer.json()["code"]) == (421, "WRONG_HOST"), (host, path)
+
+
+async def test_only_pages_that_may_call_are_answered(served: Served) -> None:
+    own = {f"http://localhost:{served.port}": f"localhost:{served.port}", "https://app.example": "localhost"}
+    async with served.client() as client:
+        for origin, host in own.items():
+            answer = await client.get("/echo", headers={"Origin": origin, "Host": host})
+            assert answer.status_code == 200, origin
+        for origin in (
+            "https://evil.example",
+            "null",
+            f"http://localhost:{served.port + 1}",
+            "https://app.example.evil.example",
+            "http://app.example",
+            "",
+        ):
+            answer = await client.get("/echo", headers={"Origin": origin})
+            assert (answer.status_code, answer.json()["code"]) == (403, "WRONG_ORIGIN"), origin
+            assert "access-control-allow-origin" not in answer.headers
+
+
+async def test_browsers_are_told_what_an_allowed_page_may_do(served: Served) -> None:
+    asking = {
+        "Origin": "https://app.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,mcp-session-id,mcp-protocol-version",
+    }
+    async with served.client() as client:
+        answer = await client.options("/mcp", headers=asking)
+        assert answer.status_code == 200
+        assert answer.headers["access-control-allow-origin"] == "https://app.example"
+        assert "mcp-session-id" in answer.headers["access-control-allow-headers"]
+        assert "DELETE" in answer.headers["access-control-allow-methods"]
+        plain = await client.get("/echo", headers={"Origin": "https://app.example"})
+        assert plain.headers["access-control-allow-origin"] == "https://app.example"
+        assert "Mcp-Session-Id" in plain.headers["access-control-expose-headers"]
+        evil = await client.options("/mcp", headers=asking | {"Origin": "https://evil.example"})
+        assert evil.status_code == 403
+        assert "access-control-allow-origin" not in evil.headers
+        assert "access-control-allow-origin" not in (await client.get("/echo")).headers
+
+
+async def test_a_body_that_is_too_large_is_not_read(served: Served) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(10):
+            yield b"x" * 1_000
+
+    async with served.client() as client:
+        assert (await client.post("/echo", content=b"x" * 2_000)).json()["bytes"] == 2_000
+        declared = await client.post("/echo", content=b"x" * 2_001)
+        assert (declared.status_code, declared.json()["code"]) == (413, "BODY_TOO_LARGE")
+        streamed = await client.post("/echo", content=parts())
+        assert (streamed.status_code, streamed.json()["code"]) == (413, "BODY_TOO_LARGE")
+        assert (await client.get("/echo")).status_code == 200
+
+
+async def test_a_slow_client_is_not_waited_for(load: Load) -> None:
+    head = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n"
+    async with door(load(**{"serve.port": 0, "serve.slow_client_seconds": 1})) as served:
+        answers = await asyncio.gather(
+            say(served.port, head + b"\r\nhalf"),
+            say(served.port, head),
+            say(served.port),
+            say(served.port, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET /"),
+        )
+    for answer in answers[:3]:
+        assert answer.startswith(b"HTTP/1.1 408 "), answer
+        assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "TOO_SLOW"
+    assert answers[3].startswith(b"HTTP/1.1 200 ")
+    assert b"HTTP/1.1 408 " in answers[3]
+
+
+async def test_what_is_no_http_gets_an_error(served: Served) -> None:
+    assert (await say(served.port, b"\x16\x03\x01 nonsense\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+
+
+async def test_unknown_routes_and_methods_are_told_in_json(served: Served) -> None:
+    async with served.client() as client:
+        nowhere = await client.get("/nowhere")
+        assert nowhere.status_code == 404
+        assert set(nowhere.json()) == {"error", "code"}
+        wrong = await client.delete("/health")
+        assert wrong.status_code == 405
+        assert wrong.json()["code"] == "METHOD_NOT_ALLOWED"
+        assert set(wrong.headers["allow"].split(", ")) == {"GET", "HEAD"}
+
+
+async def test_what_goes_wrong_inside_stays_inside(served: Served) -> None:
+    async with served.client() as client:
+        answer = await client.get("/broken")
+        assert (answer.status_code, answer.json()["code"]) == (500, "INTERNAL")
+        assert "heron" not in answer.text
+        assert "Traceback" not in answer.text
+
+
+async def test_long_answers_are_compressed_and_streams_are_not(served: Served) -> None:
+    async with served.client() as client:
+        packed = await client.get("/long", headers={"Accept-Encoding": "gzip"})
+        assert packed.headers["content-encoding"] == "gzip"
+        assert packed.json()["text"].startswith("long")
+        for path, accepts in (("/long", "identity"), ("/stream", "gzip"), ("/echo", "gzip")):
+            plain = await client.get(path, headers={"Accept-Encoding": accepts})
+            assert "content-encoding" not in plain.headers, path
+
+
+async def test_a_key_has_so_many_requests_a_minute(load: Load) -> None:
+    changes = {"serve.port": 0, "serve.requests_per_minute": 3, "access_key": KEY}
+    async with door(load(**changes)) as served:
+        other = (await served.run("create_key", name="other")).key
+        async with served.client(KEY) as client:
+            left = [int((await client.get("/echo")).headers["ratelimit-remaining"]) for _ in range(3)]
+            assert left == [2, 1, 0]
+            answer = await client.get("/echo")
+            assert (answer.status_code, answer.json()["code"]) == (429, "TOO_MANY_REQUESTS")
+            assert 1 <= int(answer.headers["retry-after"]) <= 20
+            assert answer.headers["ratelimit-limit"] == answer.headers["x-ratelimit-limit"] == "3"
+            assert 1 <= int(answer.headers["ratelimit-reset"]) <= 60
+            assert (
+                await client.get("/echo", headers={"Authorization": f"Bearer {other}"})
+            ).status_code == 200
+
+
+async def test_no_limit_is_no_limit(load: Load) -> None:
+    loaded = load(**{"serve.port": 0, "serve.requests_per_minute": 0})
+    async with door(loaded) as served, served.client() as client:
+        answer = await client.get("/echo")
+    assert answer.status_code == 200
+    assert "ratelimit-limit" not in answer.headers
+
+
+def test_buckets_refill_and_forget() -> None:
+    now = 0.0
+    buckets = Buckets(60, clock=lambda: now, most=2)
+    assert [buckets.take("a").allowed for _ in range(61)] == [True] * 60 + [False]
+    assert buckets.take("a").retry_in == 1
+    now = 2.0
+    assert [buckets.take("a").allowed for _ in range(3)] == [True, True, False]
+    for name in "bcd":
+        assert buckets.take(name).remaining == 59
+    assert len(buckets) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"serve.host": "0.0.0.0"},
+        {"serve.host": "::"},
+        {"serve.host": "192.168.1.5"},
+        {"serve.host": ""},
+        {"serve.host": "memory.example"},
+        {"serve.public_url": "https://memory.example"},
+        {"serve.allowed_origins": "*"},
+    ],
+    ids=str,
+)
+def test_strangers_need_a_key(load: Load, changes: dict[str, str]) -> None:
+    with pytest.raises(SettingsError) as told:
+        Place.of(load(**changes).settings)
+    assert "RECOLLECT_ACCESS_KEY" in told.value.advice
+    Place.of(load(**changes, access_key=KEY).settings)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "[::1]", "localhost"])
+def test_this_machine_needs_none(load: Load, host: str) -> None:
+    Place.of(load(**{"serve.host": host}).settings)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"serve.public_url": "memory.example"},
+        {"serve.public_url": "https://memory.example/path"},
+        {"serve.public_url": "ftp://memory.example"},
+        {"serve.allowed_origins": "app.example"},
+        {"serve.allowed_hosts": "https://memory.example"},
+        {"serve.allowed_hosts": "memory.example:port"},
+    ],
+    ids=str,
+)
+def test_settings_that_can_not_be_are_told(load: Load, changes: dict[str, str]) -> None:
+    with pytest.raises(SettingsError):
+        Place.of(load(**changes, access_key=KEY).settings)

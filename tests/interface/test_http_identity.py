@@ -1,0 +1,228 @@
+"""Who is let in, as whom, and how far they may go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+import pytest
+from http_door import KEY, Load, Served, Talk, door
+
+
+@pytest.fixture
+async def locked(load: Load) -> AsyncIterator[Served]:
+    async with door(load(**{"serve.port": 0, "access_key": KEY})) as served:
+        yield served
+
+
+@pytest.fixture
+async def unlocked(load: Load) -> AsyncIterator[Served]:
+    async with door(load(**{"serve.port": 0})) as served:
+        yield served
+
+
+async def test_without_a_key_this_machine_is_let_in(unlocked: Served) -> None:
+    async with unlocked.client() as client:
+        told = (await client.get("/echo")).json()
+    assert told == {
+        "agent": "default",
+        "bound": False,
+        "scopes": [],
+        "writes": True,
+        "owner": True,
+        "bytes": 0,
+    }
+
+
+async def test_a_wrong_key_is_refused_even_where_none_is_needed(unlocked: Served) -> None:
+    await unlocked.run("create_key", name="some")
+    async with unlocked.client() as client:
+        assert (await client.get("/echo")).status_code == 200
+        for given in ("Bearer wrong", "Bearer rk_wrong", "Bearer ra_wrong", "Bearer", "Basic dTpw", ""):
+            answer = await client.get("/echo", headers={"Authorization": given})
+            assert answer.status_code == 401, given
+
+
+async def test_a_proxy_that_asks_for_a_stranger_is_not_this_machine(unlocked: Served) -> None:
+    async with unlocked.client() as client:
+        answer = await client.get("/echo", headers={"X-Forwarded-For": "203.0.113.9"})
+        consent = await client.get("/consent?ticket=x", headers={"X-Forwarded-For": "203.0.113.9"})
+    assert answer.status_code == 401
+    assert consent.status_code == 403
+
+
+async def test_a_key_is_needed_where_there_is_one(locked: Served) -> None:
+    answers = []
+    async with locked.client() as client:
+        for path in ("/echo", "/mcp", "/sse", "/message", "/metrics", "/nowhere"):
+            answers.append(await client.get(path))
+        for given in (
+            "wrong",
+            KEY[:-1],
+            f"{KEY}x",
+            KEY.upper(),
+            "rk_x",
+            "ra_x",
+            "ключ",
+        ):
+            answers.append(await client.get("/echo", headers={"Authorization": f"Bearer {given}".encode()}))
+            answers.append(await client.get("/sse", params={"accessKey": given}))
+        answers.append(await client.get("/echo", params={"accessKey": KEY}))
+        answers.append(await client.get("/echo", headers={"Cookie": f"key={KEY}", "X-Api-Key": KEY}))
+        for path in ("/health", "/.well-known/oauth-authorization-server"):
+            assert (await client.get(path)).status_code == 200
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({answer.text for answer in answers}) == 1
+    assert KEY not in answers[0].text
+
+
+async def test_a_refusal_says_where_to_ask(locked: Served) -> None:
+    async with locked.client() as client:
+        missing = (await client.post("/mcp")).headers["www-authenticate"]
+        wrong = await client.post("/mcp", headers={"Authorization": "Bearer wrong"})
+        sse = (await client.get("/sse")).headers["www-authenticate"]
+    where = f"{locked.url}/.well-known/oauth-protected-resource"
+    assert missing.startswith("Bearer ")
+    assert f'resource_metadata="{where}/mcp"' in missing
+    assert "error=" not in missing
+    assert 'error="invalid_token"' in wrong.headers["www-authenticate"]
+    assert f'resource_metadata="{where}/sse"' in sse
+
+
+async def test_the_owners_key_opens_everything(locked: Served) -> None:
+    async with locked.client(KEY) as client:
+        assert (await client.get("/echo")).json()["owner"] is True
+        assert (await client.get("/metrics")).status_code == 200
+        assert (await client.get("/echo", headers={"Authorization": f"bearer  {KEY}"})).status_code == 200
+
+
+async def test_a_key_may_be_of_any_letters(load: Load) -> None:
+    async with door(load(**{"serve.port": 0, "access_key": "ключ"})) as served, served.client() as client:
+        answer = await client.get("/echo", headers={"Authorization": "Bearer ключ".encode()})
+        assert answer.status_code == 200
+
+
+async def test_wrong_keys_can_not_be_tried_without_end(locked: Served) -> None:
+    api = (await locked.run("create_key", name="api")).key
+    async with locked.client() as client:
+        for _ in range(30):
+            assert (await client.get("/echo", headers={"Authorization": "Bearer no"})).status_code == 401
+        late = await client.get("/echo", headers={"Authorization": f"Bearer {KEY}"})
+        assert late.status_code == 429
+        assert int(late.headers["retry-after"]) >= 1
+        assert (await client.get("/echo", headers={"Authorization": f"Bearer {api}"})).status_code == 200
+
+
+async def test_a_key_says_who_and_how_far(locked: Served) -> None:
+    await locked.run("create_scope", name="garden")
+    made = await locked.run("create_key", name="k", agent="gardener", scopes=["garden"], access="read")
+    async with locked.client(made.key) as client:
+        told = (await client.get("/echo")).json()
+        assert told == {
+            "agent": "gardener",
+            "bound": True,
+            "scopes": ["garden"],
+            "writes": False,
+            "owner": False,
+            "bytes": 0,
+        }
+        await locked.run("revoke_key", id="k")
+        assert (await client.get("/echo")).status_code == 401
+
+
+def _text(result: dict[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+async def test_a_key_to_read_can_not_write(locked: Served) -> None:
+    made = await locked.run("create_key", name="reader", access="read")
+    await locked.run("remember", content="The gate is painted green every spring.")
+    async with locked.client(made.key) as client:
+        talk = Talk(client)
+        await talk.begin()
+        found = await talk.call("recall", text="gate painted green")
+        assert "painted green" in _text(found)
+        refused = await talk.call("remember", content="The gate is red now.", topic="gate", type="fact")
+        assert refused["isError"] is True
+        assert json.loads(_text(refused))["code"] == "REFUSED"
+    assert (await locked.run("list", limit=10)).total == 1
+
+
+async def test_a_key_for_a_scope_sees_that_scope_only(locked: Served) -> None:
+    await locked.run("create_scope", name="garden")
+    await locked.run("remember", content="The roses are pruned in February.", scope="garden")
+    await locked.run("remember", content="The safe is behind the painting of roses.")
+    made = await locked.run("create_key", name="gardener", scopes=["garden"])
+    async with locked.client(made.key) as client:
+        talk = Talk(client)
+        await talk.begin()
+        found = _text(await talk.call("recall", text="roses"))
+        assert "pruned" in found
+        assert "safe" not in found
+
+
+async def test_a_key_of_an_agent_can_not_name_another(locked: Served) -> None:
+    made = await locked.run("create_key", name="one", agent="one")
+    async with locked.client(made.key) as client:
+        talk = Talk(client)
+        await talk.begin()
+        kept = await talk.call("remember", content="One keeps bees on the roof.", topic="bees", type="fact")
+        assert not kept.get("isError")
+        for other in ("two", "default", "system", "admin"):
+            refused = await talk.call("recall", text="bees", agentId=other)
+            assert json.loads(_text(refused))["code"] == "REFUSED", other
+
+
+async def test_a_session_belongs_to_the_key_that_opened_it(locked: Served) -> None:
+    made = await locked.run("create_key", name="other")
+    async with locked.client(KEY) as client, locked.client(made.key) as other:
+        talk = Talk(client)
+        await talk.begin()
+        stranger = Talk(other)
+        stranger.headers = dict(talk.headers)
+        with pytest.raises(httpx2.HTTPStatusError) as told:
+            await stranger.call("recall", text="anything")
+        assert told.value.response.status_code == 404
+        stranger.headers.pop("Mcp-Session-Id")
+
+
+async def test_messages_of_a_stream_inherit_its_key(locked: Served) -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2024-11-05",
+            "capabilities": {},
+            "clientInfo": {"name": "old", "version": "1"},
+        },
+    }
+    async with locked.client(timeout=10) as client:
+        accepts = {"Accept": "text/event-stream"}
+        async with client.stream("GET", "/sse", params={"accessKey": KEY}, headers=accepts) as stream:
+            assert stream.status_code == 200
+            lines = stream.aiter_lines()
+            endpoint = await _data(lines)
+            assert endpoint.startswith("/message?sessionId=")
+            assert (await client.post(endpoint, json=hello)).status_code == 202
+            assert json.loads(await _data(lines))["result"]["protocolVersion"] == "2024-11-05"
+            wrong = await client.post(endpoint, json=hello, headers={"Authorization": "Bearer wrong"})
+            assert wrong.status_code == 401
+            unknown = "/message?sessionId=" + "0" * 32
+            assert (await client.post(unknown, json=hello)).status_code == 401
+        for _ in range(50):
+            late = await client.post(endpoint, json=hello)
+            if late.status_code == 401:
+                break
+            await asyncio.sleep(0)
+        assert late.status_code == 401
+
+
+async def _data(lines: AsyncIterator[str]) -> str:
+    async for line in lines:
+        if line.startswith("data: "):
+            return line[6:]
+    raise AssertionError("the stream ended")
