@@ -45,9 +45,9 @@ class App:
     engine: Engine
     loaded: LoadedSettings
 
-    def warm(self) -> None:
-        """Say that meaning will be needed: the model loads while the caller gets ready."""
-        self.engine.meaning.warm()
+    def warm(self, *, patient: bool = True) -> None:
+        """Say that meaning will be needed: the model loads while the caller gets ready, or answers by words alone."""
+        self.engine.meaning.warm(patient=patient)
 
     async def run(
         self,

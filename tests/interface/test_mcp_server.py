@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -228,8 +229,43 @@ async def test_a_conversation_that_stored_something_leaves_a_trace_once(load: Lo
         assert (await talk.call("recall", text="staging"))["count"] >= 1
 
 
-async def test_the_logging_level_is_taken(load: Load) -> None:
-    async with talking(load()) as talk:
-        await talk.client.send_request(
-            types.SetLevelRequest(params=types.SetLevelRequestParams(level="error")), types.EmptyResult
-        )
+async def test_notices_are_told_once_and_as_loud_as_was_asked(load: Load) -> None:
+    told: list[str] = []
+
+    async def heard(params: types.LoggingMessageNotificationParams) -> None:
+        told.append(str(params.data))
+
+    silent = types.SetLevelRequest(params=types.SetLevelRequestParams(level="error"))
+    lexical = load(**{"embedding.provider": "none"})
+    async with talking(lexical, logging_callback=heard) as talk:
+        await talk.call("remember", **FACT)
+        await talk.call("recall", text="staging")
+        await talk.call("recall", text="database")
+    assert len([one for one in told if "full text only" in one]) == 1
+    told.clear()
+    async with talking(lexical, logging_callback=heard) as talk:
+        await talk.client.send_request(silent, types.EmptyResult)
+        await talk.call("recall", text="staging")
+    assert told == []
+
+
+async def test_a_cancelled_call_ends_and_the_next_is_answered(load: Load) -> None:
+    asked, left = anyio.Event(), anyio.Event()
+
+    async def never(_context: Any, _params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
+        asked.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            left.set()
+        raise AssertionError
+
+    settings = load(toolsets="all", **{"llm.sampling": True, "llm.wait_seconds": 600})
+    async with talking(settings, sampling_callback=never) as talk:
+        await talk.call("remember", **FACT)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(talk.client.call_tool, "memory_ask", {"question": "Which port has staging?"})
+            await asked.wait()
+            tasks.cancel_scope.cancel()
+        await left.wait()
+        assert (await talk.call("recall", text="staging"))["count"] == 1

@@ -10,6 +10,8 @@ from recollect.model.errors import ModelError
 from recollect.model.ranking import Cosines
 from recollect.ports.embedder import Embedder, Matrix
 
+LOADING = "The embedding model is still loading."
+
 
 class Meaning:
     """The embedder and the rung of the ladder that it stands on."""
@@ -18,6 +20,7 @@ class Meaning:
         self._embedder = embedder
         self._reason = reason
         self._warming: asyncio.Task[None] | None = None
+        self._patient = True
 
     @property
     def model(self) -> str | None:
@@ -44,8 +47,12 @@ class Meaning:
         unrelated = self.unrelated.mean
         return max(0.0, (cosine - unrelated) / (1.0 - unrelated))
 
-    def warm(self) -> None:
-        """Begin to load the model, in the background; what goes wrong is told by the first use."""
+    def warm(self, *, patient: bool = True) -> None:
+        """Begin to load the model, in the background; what goes wrong is told by the first use.
+
+        Unless `patient`, questions that come meanwhile are not kept waiting: they stand on words alone, and say so.
+        """
+        self._patient = patient
         if self._embedder is not None and self._warming is None:
             self._warming = asyncio.create_task(self._load(self._embedder))
 
@@ -76,6 +83,9 @@ class Meaning:
     async def embed_query(self, text: str) -> Matrix | None:
         """One row, or None with `reason` set."""
         if self._embedder is None:
+            return None
+        if not self._patient and self._warming is not None and not self._warming.done():
+            self._reason = LOADING
             return None
         try:
             matrix = await self._embedder.embed_query(text)

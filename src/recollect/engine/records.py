@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
@@ -25,7 +24,7 @@ R = TypeVar("R", Memory, Version, Link, Scope, Provenance)
 
 def memory_line(memory: Memory) -> Line:
     """`embedded_by` stays out: vectors are derived."""
-    line = _plain("memory", asdict(memory))
+    line = _plain("memory", memory)
     del line["embedded_by"]
     return line
 
@@ -60,7 +59,7 @@ def memory_from(line: Line) -> Memory:
 
 def version_line(version: Version) -> Line:
     """A version as an object."""
-    return _plain("version", asdict(version))
+    return _plain("version", version)
 
 
 def version_from(line: Line) -> Version:
@@ -80,7 +79,7 @@ def version_from(line: Line) -> Version:
 
 def link_line(link: Link) -> Line:
     """A link as an object."""
-    return _plain("link", asdict(link))
+    return _plain("link", link)
 
 
 def link_from(line: Line) -> Link:
@@ -99,7 +98,7 @@ def link_from(line: Line) -> Link:
 
 def scope_line(scope: Scope) -> Line:
     """A scope as an object."""
-    return _plain("scope", asdict(scope))
+    return _plain("scope", scope)
 
 
 def scope_from(line: Line) -> Scope:
@@ -110,8 +109,13 @@ def scope_from(line: Line) -> Scope:
     return _checked(Scope(**fields))
 
 
-def _plain(kind: str, fields: Line) -> Line:
-    return {"type": kind, **{name: _value(value) for name, value in fields.items()}}
+def _plain(kind: str, record: Memory | Version | Link | Scope) -> Line:
+    return {"type": kind, **_values(record)}
+
+
+def _values(record: Memory | Version | Link | Scope | Provenance) -> Line:
+    # Not asdict(): copying what is about to be written took most of an export's time.
+    return {name: _value(getattr(record, name)) for name in _types()[type(record).__name__]}
 
 
 def _value(value: Any) -> Any:
@@ -119,6 +123,8 @@ def _value(value: Any) -> Any:
         return value.astimezone(UTC).isoformat()
     if isinstance(value, StrEnum):
         return str(value)
+    if isinstance(value, Provenance):
+        return _values(value)
     return list(value) if isinstance(value, tuple) else value
 
 

@@ -24,8 +24,8 @@ class Running(Protocol):
     def loaded(self) -> LoadedSettings:
         """The settings that it was opened with."""
 
-    def warm(self) -> None:
-        """Say that meaning will be needed."""
+    def warm(self, *, patient: bool = True) -> None:
+        """Say that meaning will be needed. Unless `patient`, questions don't wait for it."""
 
     async def run(
         self,

@@ -21,9 +21,8 @@ from typing import Any
 from recollect.settings.declared import Settings
 
 OWN = "recollect"
-NEVER = frozenset(
-    {"multipart", "python_multipart"}
-)  # they tell the parts of forms, and keys are typed into one
+# They tell the parts of forms and whole addresses, where keys may stand.
+NEVER = frozenset({"multipart", "python_multipart", "httpcore", "httpcore2", "httpx", "httpx2"})
 LONGEST = 2_000
 MOST_FRAMES = 8
 _NAME = re.compile(r"recollect-(\d{4}-\d{2}-\d{2})\.log")

@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
+from recollect.model.job import JobState
+from recollect.model.memory import Status
+
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 OTHER = "other"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -100,11 +103,11 @@ class Metrics:
     def set_store(self, *, up: bool, records: Mapping[str, int], jobs: Mapping[str, int]) -> None:
         """How the store is, as of now."""
         self._up.set(1.0 if up else 0.0)
-        for gauge, counts in ((self._records, records), (self._jobs, jobs)):
-            if up:
-                gauge.clear()
-            for name, count in counts.items():
-                gauge.labels(name).set(count)
+        if up:  # a store that doesn't answer leaves the last that was known
+            for status in Status:
+                self._records.labels(status).set(records.get(status, 0))
+            for state in JobState:
+                self._jobs.labels(state).set(jobs.get(state, 0))
 
     def text(self) -> bytes:
         """Everything, in Prometheus' text format."""

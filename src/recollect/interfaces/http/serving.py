@@ -87,6 +87,7 @@ def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
         if family == socket.AF_INET6:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         made.bind(address)
+        made.listen(BACKLOG)
         made.setblocking(False)
     except OSError:
         made.close()

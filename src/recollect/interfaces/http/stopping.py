@@ -20,6 +20,10 @@ class Stopping:
         self._also = also
         self._told = asyncio.Event()
 
+    @property
+    def begun(self) -> bool:
+        return self._told.is_set()
+
     def begin(self) -> None:
         """Told once, when no more requests are taken."""
         self._told.set()
@@ -48,4 +52,14 @@ class EndStreams:
         listens = scope["type"] == "http" and scope["method"] == "GET"
         if not listens or "text/event-stream" not in Headers(scope=scope).get("accept", ""):
             return await self._app(scope, receive, send)
-        return await self._app(scope, lambda: self._stopping.receive(receive), send)
+        unfinished = False
+
+        async def noting(message: Message) -> None:
+            nonlocal unfinished
+            unfinished = message["type"] == "http.response.start" or message.get("more_body", False)
+            await send(message)
+
+        await self._app(scope, lambda: self._stopping.receive(receive), noting)
+        if unfinished and self._stopping.begun:  # the route thinks that nobody listens any more
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        return None

@@ -27,7 +27,8 @@ class Conversation:
     tools: Counter[str] = field(default_factory=Counter)
     memories: list[str] = field(default_factory=list)
     reflected: bool = False
-    log_level: str = "warning"
+    log_level: str = "notice"
+    told: set[str] = field(default_factory=set)  # of our own notices, so that none is repeated
 
     def note(self, tool: str, *, memories: list[str], reflected: bool) -> None:
         """A call that went well."""

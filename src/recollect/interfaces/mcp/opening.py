@@ -51,5 +51,5 @@ class Opening:
 
     async def _open(self) -> Running:
         running = await self._stack.enter_async_context(self._opener())
-        running.warm()
+        running.warm(patient=False)
         return running

@@ -42,6 +42,7 @@ OnInitialize = Callable[[str, Any, dict[str, Any], str], Awaitable[None]]  # ses
 Observe = Callable[[str, str, float], None]  # tool, outcome, seconds
 NOT_FOUND_BEFORE_2026 = -32002
 LISTS_STAY_FRESH_MS = 60_000
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 UNEXPECTED = "INTERNAL"
 FAULT = "Something went wrong inside Recollect."
 
@@ -213,6 +214,7 @@ class McpServer:
             conversation.note(
                 tool.name, memories=[kept] if kept else [], reflected=request.operation.name == "reflect"
             )
+            await _tell(ctx, conversation, getattr(output, "notice", ""))
         return answered(tool.answer(output))
 
     async def _list_resources(self, ctx: Context, _params: Any) -> types.ListResourcesResult:
@@ -285,6 +287,19 @@ class McpServer:
             log.warning("a conversation could not be reflected on: %s", error.code)
         except Exception:  # an outermost handler: what closes after this one must close too
             log.exception("a conversation could not be reflected on")
+
+
+async def _tell(ctx: Context, conversation: Conversation, notice: str) -> None:
+    """Tell the client what its person may want to know, such as a rung that is lower than it could be; each once."""
+    if (
+        not notice
+        or notice in conversation.told
+        or LEVELS.index(conversation.log_level) > LEVELS.index("notice")
+    ):
+        return
+    conversation.told.add(notice)
+    params = types.LoggingMessageNotificationParams(level="notice", logger="recollect", data=notice)
+    await ctx.session.send_notification(types.LoggingMessageNotification(params=params), ctx.request_id)
 
 
 async def _without_traces(ctx: Context, call_next: CallNext) -> HandlerResult:
