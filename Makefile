@@ -71,11 +71,36 @@ test: $(VENV)/dev ## Everything: contract, interface, acceptance and fault tests
 docs: $(VENV)/runtime ## Make docs/TOOLS.md anew from the dialects.
 	$(PY) -m recollect.dialects.reference
 
+define install_npm
+	@command -v npm >/dev/null 2>&1 || { echo "This needs npm, which comes with Node.js."; exit 1; }
+	@mkdir -p $(@D) && cp $(<D)/package.json $(<D)/package-lock.json $(@D)
+	cd $(@D) && npm install --ignore-scripts --no-audit --no-fund --loglevel error
+	@touch $@
+endef
+
+.cache/conformance/made: tests/conformance/package-lock.json
+	$(install_npm)
+
+.cache/claude/made: tests/claude/package-lock.json
+	$(install_npm)
+
+test-conformance: $(VENV)/dev .cache/conformance/made ## The protocol's official suite and inspector, from npm: two minutes.
+	$(PY) -m pytest -o pythonpath=tests/interface tests/conformance/check_conformance.py tests/conformance/check_inspector.py
+
+test-claude: $(VENV)/dev .cache/claude/made ## A real Claude Code, from npm, with a scripted model: a minute.
+	$(PY) -m pytest -o pythonpath=tests/interface tests/claude/check_claude.py
+
 bench: $(VENV)/dev ## Speed, side by side with peers and the floor. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.speed $(if $(QUICK),--quick,) $(ARGS)
 
 bench-quality: $(VENV)/dev ## Retrieval quality on conversations, side by side with dense search.
 	$(PY) -m benchmarks.quality $(ARGS)
+
+bench-load: $(VENV)/dev ## 200 MCP clients at once for a minute. QUICK=1 for ten seconds.
+	$(PY) -m benchmarks.load $(if $(QUICK),--quick,) $(ARGS)
+
+bench-start: $(VENV)/dev ## From the start of `recollect mcp` to its first answers, with 100,000 memories.
+	$(PY) -m benchmarks.start $(if $(QUICK),--quick,) $(ARGS)
 
 lock: ## Resolve the pinned versions anew (needs uv).
 	@test -n "$(UV)" || { echo "make lock needs uv."; exit 1; }

@@ -249,6 +249,8 @@ class TestEndOfConversation:
 
     async def test_ending_again_amends_the_same_episode(self, app: App) -> None:
         await said(app, "talk", "We chose PostgreSQL for the archive.")
+        assert (await ended(app, "talk")).id is None, "a single memory tells itself"
+        await said(app, "talk", "The importer fails on empty lines.")
         first = await ended(app, "talk")
         again = await ended(app, "talk")
         assert again.id == first.id

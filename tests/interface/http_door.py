@@ -80,6 +80,19 @@ async def _stream(_request: Request) -> Response:
     return StreamingResponse(events(), media_type="text/event-stream")
 
 
+async def _flood(request: Request) -> Response:
+    """More than anybody reads; it ends when the client is given up."""
+
+    async def without_end() -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield b"x" * 65_536
+        finally:
+            request.app.state.reached.set()
+
+    return StreamingResponse(without_end())
+
+
 async def _wait(request: Request) -> Response:
     """Until the test says so."""
     request.app.state.reached.set()
@@ -95,6 +108,7 @@ PROBES = [
     Route("/echo", endpoint=_echo, methods=["GET", "POST"]),
     Route("/long", endpoint=_long, methods=["GET"]),
     Route("/stream", endpoint=_stream, methods=["GET"]),
+    Route("/flood", endpoint=_flood, methods=["GET"]),
     Route("/wait", endpoint=_wait, methods=["POST"]),
     Route("/broken", endpoint=_broken, methods=["GET"]),
 ]

@@ -65,6 +65,19 @@ async def test_only_pages_that_may_call_are_answered(served: Served) -> None:
             assert "access-control-allow-origin" not in answer.headers
 
 
+async def test_pages_of_others_can_not_embed_what_is_ours(served: Served) -> None:
+    async with served.client() as client:
+        for site, mode, status in (
+            ("cross-site", "no-cors", 403),
+            ("same-site", "no-cors", 403),
+            ("same-origin", "no-cors", 200),
+            ("none", "navigate", 200),
+            ("cross-site", "navigate", 200),
+        ):
+            headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
+            assert (await client.get("/echo", headers=headers)).status_code == status, (site, mode)
+
+
 async def test_browsers_are_told_what_an_allowed_page_may_do(served: Served) -> None:
     asking = {
         "Origin": "https://app.example",
@@ -114,6 +127,16 @@ async def test_a_slow_client_is_not_waited_for(load: Load) -> None:
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "TOO_SLOW"
     assert answers[3].startswith(b"HTTP/1.1 200 ")
     assert b"HTTP/1.1 408 " in answers[3]
+
+
+async def test_a_client_that_does_not_read_is_not_written_to_for_ever(load: Load) -> None:
+    async with door(load(**{"serve.port": 0, "serve.slow_client_seconds": 1})) as served:
+        _reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
+        try:
+            writer.write(b"GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await asyncio.wait_for(served.reached.wait(), 20)
+        finally:
+            writer.close()
 
 
 async def test_what_is_no_http_gets_an_error(served: Served) -> None:

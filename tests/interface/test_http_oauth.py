@@ -13,6 +13,16 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 from http_door import KEY, Load, Served, Talk, door
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.session import ClientSession
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import (
+    AuthorizationCodeResult,
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthToken,
+)
+from pydantic import AnyUrl
 
 VERIFIER = "a-verifier-of-the-length-that-is-asked-for-by-the-standard"
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")
@@ -425,3 +435,50 @@ async def test_tokens_do_not_travel_in_the_open(load: Load) -> None:
         for path in ("/.well-known/oauth-authorization-server", "/authorize", "/consent"):
             assert (await client.get(path)).status_code == 404
         assert "resource_metadata" not in (await client.get("/echo")).headers["www-authenticate"]
+
+
+class Pocket:
+    """Where the official client keeps what it was given."""
+
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+async def test_the_official_client_comes_in_by_itself(dance: Dance, locked: Served, name: str) -> None:
+    base = f"http://{name}:{locked.port}"
+    dance.client.base_url = httpx2.URL(base)
+    returned: dict[str, str] = {}
+
+    async def browse(url: str) -> None:
+        asked = await dance.client.get(url)
+        page = await dance.client.get(asked.headers["location"])
+        returned.update(told(await dance.answer(page)))
+
+    async def come_back() -> AuthorizationCodeResult:
+        return AuthorizationCodeResult(**returned)
+
+    about = OAuthClientMetadata(
+        client_name="official", redirect_uris=[AnyUrl("http://localhost:3030/callback")]
+    )
+    auth = OAuthClientProvider(f"{base}/mcp", about, Pocket(), browse, come_back)
+    async with (
+        httpx2.AsyncClient(auth=auth, timeout=20) as http,
+        streamable_http_client(f"{base}/mcp", http_client=http) as streams,
+        ClientSession(streams[0], streams[1]) as session,
+    ):
+        await session.initialize()
+        assert "remember" in [tool.name for tool in (await session.list_tools()).tools]

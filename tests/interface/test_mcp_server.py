@@ -220,6 +220,7 @@ async def test_the_clients_own_model_answers_only_where_it_is_allowed(load: Load
 async def test_a_conversation_that_stored_something_leaves_a_trace_once(load: Load) -> None:
     async with talking(load()) as talk:
         await talk.call("remember", **FACT)
+        await talk.call("remember", content="Backups run at two in the morning.", topic="backup", type="fact")
     async with talking(load(toolsets="all")) as talk:
         stats = await talk.call("memory_stats")
         assert stats["byType"]["episode"] == 1

@@ -60,9 +60,13 @@ async def conversations(engine: Engine, *, agent: str) -> list[Conversation]:
 
 
 async def unreflected(engine: Engine, *, agent: str, besides: str | None) -> int:
-    """How many other conversations of the agent stored something and were never reflected on."""
+    """How many other conversations of the agent stored something, were never reflected on and never came to an end."""
     return sum(
-        one.agent == agent and one.id != besides and not one.reflected and bool(one.memories)
+        one.agent == agent
+        and one.id != besides
+        and not one.reflected
+        and not one.ended
+        and bool(one.memories)
         for one in await conversations(engine, agent=agent)
     )
 

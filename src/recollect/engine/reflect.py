@@ -29,6 +29,7 @@ from recollect.model.query import Filter, Order
 from recollect.ports.store import Change, Connect
 
 SUMMARY = "summary"
+LEAST_TOLD = 2  # a single memory tells itself
 KINDS: Mapping[str, Kind] = {
     SUMMARY: Kind.EPISODE,
     "decisions": Kind.DECISION,
@@ -162,9 +163,9 @@ async def _mark_reflected(engine: Engine, conversation: str, ids: Sequence[str],
 
 
 async def _episode(engine: Engine, conversation: Conversation) -> str | None:
-    """The id of the memory that tells what the conversation stored; None when that is nothing, or is told already."""
+    """The id of the memory that tells what the conversation stored; None when that is too little, or is told already."""
     left = await _left(engine, conversation)
-    if not left:
+    if len(left) < LEAST_TOLD:
         return None
     scope = Counter(memory.scope for memory in left).most_common(1)[0][0]
     told = await reach(engine, scope)  # what is elsewhere stays there

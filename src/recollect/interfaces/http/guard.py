@@ -47,7 +47,8 @@ class Guard:
                 advice="Name the host in serve.allowed_hosts if it is one of this server's.",
             )
             return await answer(scope, receive, send)
-        if origin is not None and not self._place.welcomes(origin, host=host):
+        foreign = _is_embedded(headers) if origin is None else not self._place.welcomes(origin, host=host)
+        if foreign:
             answer = refusal(
                 403,
                 "Pages of this origin may not call.",
@@ -56,6 +57,12 @@ class Guard:
             )
             return await answer(scope, receive, send)
         return await self._app(scope, receive, send)
+
+
+def _is_embedded(headers: Headers) -> bool:
+    """Whether another site's page fetches this without saying whose it is, as for an image."""
+    elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    return elsewhere and headers.get("sec-fetch-mode") != "navigate"
 
 
 class Cors:

@@ -71,12 +71,12 @@ def _up(found: Any) -> dict[str, Any]:
     dead = found.jobs.get("dead", 0)
     lowered = bool(found.notice)
     return {
-        "status": "degraded" if dead or lowered else "ok",
+        "status": "degraded" if dead else "ok",  # a lower rung is no fault
         "version": __version__,
         "store": {"state": "ok", "rung": found.store["kind"], "schema": found.store["schema"]},
         "cache": {"state": "ok", "rung": "memory"},
         "model": {
-            "state": "degraded" if lowered else "ok",
+            "state": "lower rung" if lowered else "ok",
             "rung": found.rung,
             "model": found.model,
             "detail": found.notice,

@@ -43,6 +43,7 @@ def http_server(
         log_config=None,
         access_log=False,
         server_header=False,
+        forwarded_allow_ips=["127.0.0.1", "::1"],
         limit_concurrency=MOST_CONNECTIONS,
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
