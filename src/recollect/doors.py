@@ -41,8 +41,8 @@ async def _serve_stdio(
         serving = asyncio.create_task(work)
         stopped = asyncio.create_task(_told_to_stop())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        await server.end_conversations()
         if not serving.done():
-            await server.end_conversations()
             await opening.close()
             os._exit(0)  # the thread that reads stdin can't be woken
         stopped.cancel()
@@ -136,7 +136,8 @@ def _changed(path: Any) -> int:
 async def _told_to_stop() -> None:
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     with suppress(NotImplementedError):  # Windows: the process is ended, which the store withstands
-        loop.add_signal_handler(signal.SIGTERM, told.set)
+        for number in (signal.SIGTERM, signal.SIGINT):  # some clients send the one right behind the other
+            loop.add_signal_handler(number, told.set)
     await told.wait()
 
 

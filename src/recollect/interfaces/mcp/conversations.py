@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from uuid import uuid4
 
 from mcp.server.connection import Connection
 from mcp.server.session import ServerSession
@@ -22,7 +23,7 @@ class Conversation:
 
     id: str
     caller: Caller
-    session: ServerSession
+    session: ServerSession | None  # None where the protocol has no line back to the client
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     tools: Counter[str] = field(default_factory=Counter)
     memories: list[str] = field(default_factory=list)
@@ -37,6 +38,11 @@ class Conversation:
         self.reflected = self.reflected or reflected
 
 
+def new_name() -> str:
+    """For a conversation that came without one."""
+    return uuid4().hex
+
+
 Ended = Callable[[Conversation], Awaitable[None]]
 
 
@@ -46,12 +52,19 @@ class Conversations:
     def __init__(self, ended: Ended) -> None:
         self._ended = ended
         self._open: dict[int, Conversation] = {}
+        self._lone: Conversation | None = None
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._open) + (self._lone is not None)
 
     def __iter__(self) -> Iterator[Conversation]:
-        return iter(list(self._open.values()))
+        return iter([*self._open.values(), *([self._lone] if self._lone else [])])
+
+    def lone(self, caller: Caller) -> Conversation:
+        """The one conversation of a process whose client speaks without sessions."""
+        if self._lone is None:
+            self._lone = Conversation(new_name(), caller, None)
+        return self._lone
 
     def of(self, connection: Connection) -> Conversation | None:
         """The conversation on that connection, if one began."""
@@ -67,6 +80,9 @@ class Conversations:
         """End every one of them now."""
         for key in list(self._open):
             await self._ended(self._open.pop(key))
+        if self._lone is not None:
+            lone, self._lone = self._lone, None
+            await self._ended(lone)
 
     async def _end(self, connection: Connection) -> None:
         conversation = self._open.pop(id(connection), None)

@@ -23,7 +23,7 @@ from recollect import __version__
 from recollect.dialects.neutral import neutral
 from recollect.interfaces.mcp import prompts, resources
 from recollect.interfaces.mcp.callers import Context, caller_of, connection_of, is_stateless
-from recollect.interfaces.mcp.conversations import Conversation, Conversations
+from recollect.interfaces.mcp.conversations import Conversation, Conversations, new_name
 from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.progress import telling
 from recollect.interfaces.mcp.sampling import Spent, offered_model, unspent
@@ -105,7 +105,8 @@ class McpServer:
             return
         self._toolbox = chosen
         for conversation in self.conversations:
-            await conversation.session.send_tool_list_changed()
+            if conversation.session is not None:
+                await conversation.session.send_tool_list_changed()
         await self._bus.publish(ToolsListChanged())
 
     async def end_conversations(self) -> None:
@@ -144,11 +145,12 @@ class McpServer:
         if ctx.method == "initialize":
             return await self._begin(ctx, call_next)
         if is_stateless(ctx):
-            self._opening.begin()
-            return await call_next(ctx)
+            result = await call_next(ctx)
+            asyncio.get_running_loop().call_soon(self._opening.begin)
+            return result
         connection = connection_of(ctx)
         if ctx.request_id is not None and self.conversations.of(connection) is None:
-            name = connection.session_id or connection.state.setdefault("conversation", _new_name())
+            name = connection.session_id or connection.state.setdefault("conversation", new_name())
             caller = caller_of(ctx, local=self._local)
             self.conversations.begin(connection, Conversation(name, caller, ctx.session))
         return await call_next(ctx)
@@ -198,7 +200,7 @@ class McpServer:
         request = tool.request(arguments)
         caller = _speaking(caller_of(ctx, local=self._local), request.agent)
         running = await self._opening.running()
-        conversation = self.conversations.of(connection_of(ctx))
+        conversation = self._conversation(ctx)
         model = offered_model(ctx, self._settings.llm, spent=self._spent)
         async with telling(ctx) as told:
             output = await running.run(
@@ -256,12 +258,18 @@ class McpServer:
         return types.CompleteResult(completion=completion)
 
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
-        if conversation := self.conversations.of(connection_of(ctx)):
+        if conversation := self._conversation(ctx):
             conversation.log_level = params.level
         return types.EmptyResult()
 
+    def _conversation(self, ctx: Context) -> Conversation | None:
+        """Over stdio one process is one conversation, also where the protocol has no sessions."""
+        if is_stateless(ctx):
+            return self.conversations.lone(self._local) if ctx.request is None else None
+        return self.conversations.of(connection_of(ctx))
+
     async def _work(self, ctx: Context) -> Work:
-        conversation = self.conversations.of(connection_of(ctx))
+        conversation = self._conversation(ctx)
         try:
             running = await self._opening.running()
         except RecollectError as error:
@@ -333,9 +341,3 @@ def _protocol_error(error: RecollectError) -> MCPError:
     return MCPError(
         code, neutral(f"{error.message} {advice}".strip()), {"code": error.code, "advice": neutral(advice)}
     )
-
-
-def _new_name() -> str:
-    from uuid import uuid4
-
-    return uuid4().hex

@@ -52,6 +52,10 @@ class Toolbox:
         raise InvalidInput(f"Unknown tool: {name[:80]}.", advice=advice)
 
 
+# Claude Code keeps tools out of the prompt until its model searches for them; these it must know of to begin with.
+KEPT_IN_SIGHT = frozenset({"context", "recall", "remember"})
+
+
 def _definition(tool: Tool) -> types.Tool:
     from recollect.dialects.schema import input_schema, output_schema
     from recollect.operations.catalogue import Effect
@@ -69,6 +73,7 @@ def _definition(tool: Tool) -> types.Tool:
             idempotent_hint=None if reads else tool.idempotent,
             open_world_hint=False,
         ),
+        _meta={"anthropic/alwaysLoad": True} if tool.name in KEPT_IN_SIGHT else None,
     )
 
 

@@ -1,0 +1,163 @@
+"""`make bench-start`: from the start of `recollect mcp` to its first answers, against what importing the SDK alone takes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from typing import Any
+
+from benchmarks import texts
+from benchmarks.environment import HERE, RESULTS, machine, surroundings
+from benchmarks.report import Aim, Table, aims_table, milliseconds, spread, text, times, write
+from benchmarks.served import WAIT, Filled, data_folder, filled, program
+
+MEMORIES, QUICK_MEMORIES = 100_000, 10_000
+ROUNDS, QUICK_ROUNDS = 15, 5
+MOST_OF_IMPORT = 1.5
+CLIENT = {"name": "start", "version": "1"}
+OPENINGS: dict[str, dict[str, Any]] = {
+    "initialize": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": CLIENT},
+    "server/discover": {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": CLIENT,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    },
+}
+BARE = {"python": "pass", "import mcp": "import mcp"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help=f"{QUICK_MEMORIES:,} memories, {QUICK_ROUNDS} rounds"
+    )
+    arguments = parser.parse_args()
+    rounds = QUICK_ROUNDS if arguments.quick else ROUNDS
+    store = filled(QUICK_MEMORIES if arguments.quick else MEMORIES, data=data_folder())
+    facts = {"machine": machine(), "memories": store.memories, "model": store.model, "rounds": rounds}
+    samples = _interleaved(store, rounds)
+    facts["milliseconds"] = {name: spread(values) for name, values in samples.items()}
+    ratios = [ours / bare for ours, bare in zip(samples["initialize"], samples["import mcp"], strict=True)]
+    facts["ratio"] = statistics.median(ratios)
+    facts["ratio_of_medians"] = statistics.median(samples["initialize"]) / statistics.median(
+        samples["import mcp"]
+    )
+    tables = _tables(facts)
+    print("\n" + "\n\n".join(map(text, tables)))
+    path = write(RESULTS, "start", facts, tables)
+    print(f"\n{path.relative_to(HERE.parent)} and .md")
+
+
+def _interleaved(store: Filled, rounds: int) -> dict[str, list[float]]:
+    """Each in turn, so that a busy moment of the machine meets all alike; the first round warms up."""
+    samples: dict[str, list[float]] = defaultdict(list)
+    questions = texts.questions(rounds + 1)
+    for number in range(rounds + 1):
+        print(f"\r  round {number} of {rounds}", end="", flush=True)
+        taken = {name: _bare(code) for name, code in BARE.items()}
+        for method in OPENINGS:
+            opened, recalled = _served(store, method, questions[number])
+            taken[method] = opened
+            taken[f"{method}, then a recall"] = recalled
+        if number:
+            for name, value in taken.items():
+                samples[name].append(value)
+    print()
+    return samples
+
+
+def _bare(code: str) -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], env=surroundings(), check=True)
+    return (time.perf_counter() - began) * 1e3
+
+
+def _served(store: Filled, method: str, question: str) -> tuple[float, float]:
+    """Milliseconds from the start of the process to the answer of its first request, and to that of a recall."""
+    opening = OPENINGS[method]
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [*program(), "mcp"],
+        env=surroundings() | store.variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _ask(process, 1, method, opening)
+        opened = time.perf_counter() - began
+        meta = {"_meta": opening["_meta"]} if "_meta" in opening else {}
+        call = {"name": "recall", "arguments": {"text": question}, **meta}
+        answer = _ask(process, 2, "tools/call", call)
+        recalled = time.perf_counter() - began
+        if not answer["structuredContent"]["fragments"]:
+            raise SystemExit(f"nothing was recalled for {question!r}")
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(WAIT)
+    finally:
+        process.kill()
+        process.wait(WAIT)
+    return opened * 1e3, recalled * 1e3
+
+
+def _ask(
+    process: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]
+) -> dict[str, Any]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    process.stdin.write(json.dumps(request).encode() + b"\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        answer = json.loads(line)
+        if answer.get("id") == number:
+            if "result" not in answer:
+                raise SystemExit(f"{method}: {answer}")
+            found: dict[str, Any] = answer["result"]
+            return found
+    raise SystemExit(f"the server went before it answered {method}")
+
+
+def _tables(facts: dict[str, Any]) -> list[Table]:
+    taken = facts["milliseconds"]
+    bare = taken["import mcp"]["p50"]
+    rows = [
+        (name, milliseconds(row["p50"]), milliseconds(row["best"]), times(row["p50"] / bare))
+        for name, row in taken.items()
+    ]
+    start = Table(
+        f"From the start of the process, {facts['memories']:,} memories, {facts['rounds']} rounds",
+        ("until", "p50", "best", "of import mcp"),
+        rows,
+    )
+    about = facts["machine"]
+    conditions = Table(
+        "Conditions",
+        ("what", "measured"),
+        [
+            ("model", facts["model"]),
+            (
+                "machine",
+                f"{about['system']}, {about['cores']} cores, Python {about['python']}, load {about['load_average']}",
+            ),
+        ],
+    )
+    ratio = facts["ratio"]
+    aim = Aim(
+        f"initialize within {MOST_OF_IMPORT} times the import of the SDK",
+        times(ratio),
+        ratio <= MOST_OF_IMPORT,
+    )
+    return [start, conditions, aims_table([aim])]
+
+
+if __name__ == "__main__":
+    main()
