@@ -68,7 +68,7 @@ async def test_a_key_is_needed_where_there_is_one(locked: Served) -> None:
             "ra_x",
             "ключ",
         ):
-            answers.append(await client.get("/echo", headers={"Authorization": f"Bearer {given}".encode()}))
+            answers.append(await client.get("/echo", headers={b"Authorization": f"Bearer {given}".encode()}))
             answers.append(await client.get("/sse", params={"accessKey": given}))
         answers.append(await client.get("/echo", params={"accessKey": KEY}))
         answers.append(await client.get("/echo", headers={"Cookie": f"key={KEY}", "X-Api-Key": KEY}))
@@ -101,7 +101,7 @@ async def test_the_owners_key_opens_everything(locked: Served) -> None:
 
 async def test_a_key_may_be_of_any_letters(load: Load) -> None:
     async with door(load(**{"serve.port": 0, "access_key": "ключ"})) as served, served.client() as client:
-        answer = await client.get("/echo", headers={"Authorization": "Bearer ключ".encode()})
+        answer = await client.get("/echo", headers={b"Authorization": "Bearer ключ".encode()})
         assert answer.status_code == 200
 
 

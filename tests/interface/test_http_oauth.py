@@ -406,7 +406,12 @@ async def test_a_token_for_another_place_opens_nothing(dance: Dance, locked: Ser
         (f"{locked.url}/elsewhere", False),
         (None, False),
     ):
-        asked = {"code_challenge": CHALLENGE, "redirect_uri": BACK, "resource": resource, "scopes": []}
+        asked: dict[str, Any] = {
+            "code_challenge": CHALLENGE,
+            "redirect_uri": BACK,
+            "resource": resource,
+            "scopes": [],
+        }
         opened = await locked.run("open_consent", client_id=dance.registered["client_id"], params=asked)
         granted = await locked.run("grant_code", ticket=opened.ticket)
         pair = await locked.run("redeem_code", code=granted.code)
