@@ -96,7 +96,7 @@ bench: $(VENV)/dev ## Speed, side by side with peers and the floor. QUICK=1 for 
 bench-quality: $(VENV)/dev ## Retrieval quality on conversations, side by side with dense search.
 	$(PY) -m benchmarks.quality $(ARGS)
 
-bench-load: $(VENV)/dev ## 200 MCP clients at once for a minute. QUICK=1 for ten seconds.
+bench-load: $(VENV)/dev ## 200 MCP clients at once, a minute without rest and one with pauses. QUICK=1 for ten seconds.
 	$(PY) -m benchmarks.load $(if $(QUICK),--quick,) $(ARGS)
 
 bench-start: $(VENV)/dev ## From the start of `recollect mcp` to its first answers, with 100,000 memories.

@@ -50,6 +50,12 @@ class _Prepared:
     def unrelated(self) -> Cosines:
         return self._live.unrelated
 
+    def load(self) -> None:
+        self._live.load()
+
+    def close(self) -> None:
+        self._live.close()
+
     async def embed(self, texts: Sequence[str]) -> Matrix:
         unknown = [text for text in texts if text not in self._places]
         made = iter(await self._live.embed(unknown)) if unknown else iter(())

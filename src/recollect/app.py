@@ -20,7 +20,7 @@ from recollect.engine.uses import UseCounter
 from recollect.model.access import Caller
 from recollect.model.errors import StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
-from recollect.operations.admission import admitted
+from recollect.operations.admission import admitted, speaking
 from recollect.operations.catalogue import Call, Input, Operation, Output, no_progress
 from recollect.ports.embedder import Embedder
 from recollect.ports.llm import LanguageModel
@@ -58,9 +58,13 @@ class App:
         caller: Caller | None = None,
         model: LanguageModel | None = None,
         conversation: str | None = None,
+        agent: str | None = None,
     ) -> O:
-        """One operation, as the agent of the settings unless a door says who calls. Raises RecollectError."""
-        who = caller or Caller(self.loaded.settings.agent)
+        """One operation, as the agent of the settings unless a door says who calls; `agent` is whom the call names.
+
+        Raises RecollectError.
+        """
+        who = speaking(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted(self.engine, operation, who)
         return await operation.run(Call(engine, who.agent, progress, model, conversation), given)
 
@@ -138,6 +142,7 @@ async def _engine(settings: Settings, store: Store) -> Engine:
         uses=UseCounter(store, utc_now),
         policy=_policy(settings),
         transcripts=ClaudeTranscripts(settings.claude_dir),
+        ledger=store,
     )
     with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
         await follow_model(engine)
@@ -195,6 +200,7 @@ def _policy(settings: Settings) -> Policy:
         local_model=settings.embedding.provider == "local",
         longest_hit=recall.longest_hit,
         longest_answer=recall.longest_answer,
+        daily_tokens=settings.llm.daily_tokens,
     )
 
 

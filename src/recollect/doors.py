@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
 from recollect.interfaces.http.logs import logging_to
 from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.server import McpServer
-from recollect.interfaces.mcp.work import Work
-from recollect.interfaces.running import Running, local_caller
+from recollect.interfaces.running import Running, ask, local_caller
 from recollect.model.errors import InvalidInput, RecollectError, SettingsError
 from recollect.settings import LoadedSettings, load_settings
 
+log = logging.getLogger("recollect.doors")
 FIRST_UPKEEP_SECONDS = 5.0
 UPKEEP_SECONDS = 30.0
 WATCH_SECONDS = 2.0
@@ -104,8 +105,12 @@ async def _upkeep(opening: Opening) -> None:
     while True:
         running = opening.opened
         if running is not None:
-            with suppress(RecollectError):  # a busy store: there will be another time
-                await Work(running, local_caller(running.loaded)).run("run_jobs", most=JOBS_AT_ONCE)
+            try:
+                await ask(running, "run_jobs", most=JOBS_AT_ONCE)
+            except RecollectError as error:  # a busy store: there will be another time
+                log.warning("upkeep: %s", error.code)
+            except Exception:  # the outermost handler of this task, which must outlive any fault
+                log.exception("upkeep failed")
         await asyncio.sleep(UPKEEP_SECONDS)
 
 
@@ -121,8 +126,12 @@ async def _follow_settings(server: McpServer, loaded: LoadedSettings) -> None:
         if now == seen:
             continue
         seen = now
-        with suppress(SettingsError, InvalidInput):  # a file half written, or wrong: what is served stays
+        try:
             await server.serve_toolsets(load_settings({"home": str(loaded.settings.home)}).settings.toolsets)
+        except (SettingsError, InvalidInput) as error:  # a file half written, or wrong: what is served stays
+            log.warning("the settings can't be followed: %s", error.code)
+        except Exception:  # the outermost handler of this task
+            log.exception("the settings can't be followed")
 
 
 def _changed(path: Any) -> int:
@@ -135,9 +144,14 @@ def _changed(path: Any) -> int:
 
 async def _told_to_stop() -> None:
     loop, told = asyncio.get_running_loop(), asyncio.Event()
-    with suppress(NotImplementedError):  # Windows: the process is ended, which the store withstands
-        for number in (signal.SIGTERM, signal.SIGINT):  # some clients send the one right behind the other
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):  # some clients send one right behind the other
+        number = getattr(signal, name, None)
+        if number is None:
+            continue
+        try:
             loop.add_signal_handler(number, told.set)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(told.set))
     await told.wait()
 
 

@@ -100,6 +100,7 @@ def test_only_settings_reads_the_environment() -> None:
 def test_broad_catches_only_in_outermost_handlers() -> None:
     # The store's writer hands each error to the caller that waits for it.
     outermost = {
+        "doors.py",
         "jobs/runner.py",
         "interfaces/cli/main.py",
         "interfaces/mcp/server.py",

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
-from mcp_clients import HttpServer, command, surroundings
+from mcp_clients import HttpServer, Poster, command, surroundings
 from scripted import Json, Say, ScriptedModel, Use, serving
 
 MODULES = Path(__file__).resolve().parents[2] / ".cache" / "claude" / "node_modules" / "@anthropic-ai"
@@ -143,12 +143,15 @@ def test_it_remembers_and_recalls(converse: Converse, door: Json) -> None:
     _is_in_the_transcript(conversation)
 
 
-def test_the_tools_are_found_by_name_when_the_client_defers_them(converse: Converse, stdio: Json) -> None:
-    searched = Use("ToolSearch", {"query": f"select:{OURS}recall"})
-    conversation = converse(stdio, [searched, Use(f"{OURS}recall", QUESTION), Say("Done.")])
-    assert f"{OURS}recall" in conversation.prompt()
+def test_the_daily_tools_are_in_the_prompt_though_the_client_defers_others(
+    converse: Converse, stdio: Json
+) -> None:
+    conversation = converse(stdio, [Use(f"{OURS}recall", QUESTION), Say("Done.")])
+    loaded = {tool["name"] for tool in conversation.requests[0]["tools"]}
+    assert {f"{OURS}{tool}" for tool in ("context", "remember", "recall")} <= loaded
+    assert f"{OURS}reflect" in conversation.prompt()
     assert "Recollect is your long-term memory" in conversation.prompt()
-    assert json.loads(conversation.result_of(1))["notice"]
+    assert json.loads(conversation.result_of(0))["notice"]
 
 
 def test_another_conversation_by_another_door_knows(
@@ -160,6 +163,20 @@ def test_another_conversation_by_another_door_knows(
     asked = Use(f"{OURS}recall", {"text": "When is the slipway closed?"})
     recalled = json.loads(converse(http, [asked, Say("In winter.")]).result_of(0))
     assert fact["content"] in [one["content"] for one in recalled["fragments"]]
+
+
+def test_what_a_conversation_was_about_is_kept_when_the_client_goes(
+    converse: Converse, stdio: Json, server: HttpServer
+) -> None:
+    facts = [
+        f"The {part} of the dredger is made of {metal}."
+        for part, metal in (("keel", "iron"), ("mast", "steel"))
+    ]
+    uses = [Use(f"{OURS}remember", FACT | {"content": fact, "topic": "dredger"}) for fact in facts]
+    converse(stdio, [*uses, Say("Kept.")])
+    with Poster(server.url) as client:
+        found = client.greet().call("recall", text="dredger keel mast", tokenBudget=5_000)
+    assert "episode" in [one["type"] for one in found["fragments"]]
 
 
 def test_orders_are_kept_from_the_model(converse: Converse, stdio: Json) -> None:

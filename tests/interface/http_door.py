@@ -18,7 +18,7 @@ from recollect.app import open_app
 from recollect.interfaces.http.app import http_app
 from recollect.interfaces.http.logs import logging_to
 from recollect.interfaces.http.metrics import Metrics
-from recollect.interfaces.http.serving import Server, bind, http_server, shown_address
+from recollect.interfaces.http.serving import Crowd, Server, bind, http_server, shown_address
 from recollect.interfaces.http.stopping import Stopping
 from recollect.interfaces.mcp.http import McpHttp
 from recollect.interfaces.mcp.opening import Opening
@@ -116,7 +116,7 @@ PROBES = [
 
 
 @asynccontextmanager
-async def door(loaded: LoadedSettings) -> AsyncIterator[Served]:
+async def door(loaded: LoadedSettings, *, crowd: Crowd | None = None) -> AsyncIterator[Served]:
     """Open for the time of the context, with a few routes to probe it by."""
     settings = loaded.settings
     opening = Opening(lambda: open_app(loaded))
@@ -135,7 +135,7 @@ async def door(loaded: LoadedSettings) -> AsyncIterator[Served]:
     )
     app.state.reached, app.state.released = asyncio.Event(), asyncio.Event()
     ready = asyncio.Event()
-    running = http_server(app, settings=settings.serve, stopping=stopping, ready=ready.set)
+    running = http_server(app, settings=settings.serve, stopping=stopping, ready=ready.set, crowd=crowd)
     sockets = bind(settings.serve)
     port = sockets[0].getsockname()[1]
     with logging_to(settings):

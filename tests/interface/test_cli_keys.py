@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 
 from cli_shell import Shell
 
@@ -50,6 +51,29 @@ def test_what_cannot_be(shell: Shell) -> None:
         (["revoke", ""], 3),
     ):
         assert shell("keys", *argv).status == status, argv
+
+
+def test_who_makes_keys_for_an_open_door_is_told(shell: Shell) -> None:
+    warning = "restrict nobody on this machine"
+    for format in ([], ["--json"]):
+        made = shell.fine("keys", "create", f"laptop {format}", *format)
+        assert warning in made.err
+        assert warning not in made.out
+    shell.patch.setenv("RECOLLECT_ACCESS_KEY", "correct-horse-battery-staple")
+    assert warning not in shell.fine("keys", "create", "phone").err
+
+
+def test_a_server_with_keys_and_an_open_door_says_so(shell: Shell) -> None:
+    warning = "restrict nobody on this machine"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        serve = ["serve", "--port", str(taken.getsockname()[1])]  # so that it ends at once
+        assert warning not in shell(*serve).err
+        shell.fine("keys", "create", "laptop")
+        told = shell(*serve)
+        assert (told.status, warning in told.err) == (6, True)
+        shell.patch.setenv("RECOLLECT_ACCESS_KEY", "correct-horse-battery-staple")
+        assert warning not in shell(*serve).err
+    assert "restrict nobody" in " ".join(shell.fine("serve", "--help").out.split())
 
 
 def test_an_all_seeing_key_is_told_to_be_one(shell: Shell) -> None:

@@ -11,6 +11,7 @@ from http_door import KEY, Load, Served, door, say
 
 from recollect.interfaces.http.limits import Buckets
 from recollect.interfaces.http.place import Place
+from recollect.interfaces.http.serving import Crowd
 from recollect.model.errors import SettingsError
 
 
@@ -229,6 +230,58 @@ def test_strangers_need_a_key(load: Load, changes: dict[str, str]) -> None:
     Place.of(load(**changes, access_key=KEY).settings)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"serve.host": "0.0.0.0"},
+        {"serve.host": "192.168.1.5"},
+        {"serve.public_url": "https://memory.example"},
+    ],
+    ids=str,
+)
+def test_where_strangers_can_try_keys_a_key_is_long(load: Load, changes: dict[str, str]) -> None:
+    with pytest.raises(SettingsError) as told:
+        Place.of(load(**changes, access_key="x" * 15).settings)
+    assert "16" in told.value.advice
+    Place.of(load(**changes, access_key="x" * 16).settings)
+    Place.of(load(access_key="x").settings)
+
+
+async def test_idle_connections_do_not_shut_others_out(load: Load) -> None:
+    loaded = load(**{"serve.port": 0})
+    async with door(loaded, crowd=Crowd(loaded.settings.serve, here=2)) as served:
+        ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        reader, idle = await asyncio.open_connection("127.0.0.1", served.port)
+        assert (await say(served.port, ask)).startswith(b"HTTP/1.1 200 ")
+        _, second = await asyncio.open_connection("127.0.0.1", served.port)
+        refused = await say(served.port)
+        assert refused.startswith(b"HTTP/1.1 503 ")
+        told = json.loads(refused.partition(b"\r\n\r\n")[2])
+        assert told["code"] == "TOO_MANY_CONNECTIONS"
+        assert set(told) == {"error", "code", "advice"}
+        idle.write(ask)
+        assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        idle.close()
+        assert (await say(served.port, ask)).startswith(b"HTTP/1.1 200 ")
+        second.close()
+
+
+def test_there_is_room_for_many_but_not_of_one_address(load: Load) -> None:
+    crowd = Crowd(load(**{"serve.trusted_proxies": "10.1.0.0/16, ::1"}).settings.serve)
+
+    def entered(hosts: list[str]) -> int:
+        return sum(crowd.enter(host) for host in hosts)
+
+    assert entered(["203.0.113.9"] * 100) == 64
+    assert entered([f"2001:db8::{number:x}" for number in range(100)]) == 64
+    assert entered(["2001:db8:0:1::1"]) == 1
+    assert entered(["127.0.0.1"] * 600) == 512
+    assert entered(["10.1.2.3"] * 1_000) == 1_000 - 64 - 64 - 1 - 512
+    assert entered(["198.51.100.1"]) == 0
+    crowd.leave("203.0.113.9")
+    assert entered(["203.0.113.9"] * 2) == 1
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "[::1]", "localhost"])
 def test_this_machine_needs_none(load: Load, host: str) -> None:
     Place.of(load(**{"serve.host": host}).settings)
@@ -243,6 +296,8 @@ def test_this_machine_needs_none(load: Load, host: str) -> None:
         {"serve.allowed_origins": "app.example"},
         {"serve.allowed_hosts": "https://memory.example"},
         {"serve.allowed_hosts": "memory.example:port"},
+        {"serve.trusted_proxies": "*"},
+        {"serve.trusted_proxies": "127.0.0.1, proxy.example"},
     ],
     ids=str,
 )

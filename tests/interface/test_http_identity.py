@@ -9,7 +9,9 @@ from typing import Any
 
 import httpx2
 import pytest
-from http_door import KEY, Load, Served, Talk, door
+from http_door import KEY, Load, Served, Talk, door, say
+
+from recollect.interfaces.http.identity import REFUSALS_PER_MINUTE
 
 
 @pytest.fixture
@@ -46,12 +48,34 @@ async def test_a_wrong_key_is_refused_even_where_none_is_needed(unlocked: Served
             assert answer.status_code == 401, given
 
 
-async def test_a_proxy_that_asks_for_a_stranger_is_not_this_machine(unlocked: Served) -> None:
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"X-Forwarded-For": "203.0.113.9"},
+        {"X-Forwarded-For": "127.0.0.1"},
+        {"X-Forwarded-Proto": "https"},
+        {"Forwarded": "for=203.0.113.9"},
+        {"Via": "1.1 proxy"},
+        {"X-Real-IP": "203.0.113.9"},
+        {"CF-Connecting-IP": "203.0.113.9"},
+    ],
+    ids=str,
+)
+async def test_whoever_comes_by_a_proxy_is_not_this_machine(unlocked: Served, header: dict[str, str]) -> None:
+    made = await unlocked.run("create_key", name="some")
     async with unlocked.client() as client:
-        answer = await client.get("/echo", headers={"X-Forwarded-For": "203.0.113.9"})
-        consent = await client.get("/consent?ticket=x", headers={"X-Forwarded-For": "203.0.113.9"})
-    assert answer.status_code == 401
-    assert consent.status_code == 403
+        answer = await client.get("/echo", headers=header)
+        assert answer.status_code == 401
+        assert "RECOLLECT_ACCESS_KEY" in answer.json()["advice"]
+        assert (await client.get("/consent?ticket=x", headers=header)).status_code == 403
+        keyed = await client.get("/echo", headers=header | {"Authorization": f"Bearer {made.key}"})
+        assert (keyed.status_code, keyed.json()["owner"]) == (200, False)
+
+
+async def test_a_proxy_that_says_nothing_of_itself_is_known_by_its_http(unlocked: Served) -> None:
+    head = b"GET /echo HTTP/1.%d\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    assert (await say(unlocked.port, head % 0)).startswith(b"HTTP/1.1 401 ")
+    assert (await say(unlocked.port, head % 1)).startswith(b"HTTP/1.1 200 ")
 
 
 async def test_a_key_is_needed_where_there_is_one(locked: Served) -> None:
@@ -105,15 +129,61 @@ async def test_a_key_may_be_of_any_letters(load: Load) -> None:
         assert answer.status_code == 200
 
 
-async def test_wrong_keys_can_not_be_tried_without_end(locked: Served) -> None:
+async def _status(client: httpx2.AsyncClient, secret: str | None, **headers: str) -> int:
+    given = {"Authorization": f"Bearer {secret}"} if secret is not None else {}
+    return (await client.get("/echo", headers=given | headers)).status_code
+
+
+@pytest.mark.parametrize("wrong", ["no", "rk_no", "ra_no", None], ids=str)
+async def test_the_refused_are_limited_and_do_not_lock_others_out(locked: Served, wrong: str | None) -> None:
     api = (await locked.run("create_key", name="api")).key
     async with locked.client() as client:
-        for _ in range(30):
-            assert (await client.get("/echo", headers={"Authorization": "Bearer no"})).status_code == 401
-        late = await client.get("/echo", headers={"Authorization": f"Bearer {KEY}"})
-        assert late.status_code == 429
-        assert int(late.headers["retry-after"]) >= 1
-        assert (await client.get("/echo", headers={"Authorization": f"Bearer {api}"})).status_code == 200
+        assert await _status(client, api) == 200
+        seen = [await _status(client, wrong) for _ in range(REFUSALS_PER_MINUTE + 100)]
+        assert seen[:REFUSALS_PER_MINUTE] == [401] * REFUSALS_PER_MINUTE
+        assert 429 in seen
+        for late in (wrong, "no", "rk_other", "ra_other", None):
+            assert await _status(client, late, **{"X-Forwarded-For": "203.0.113.9"}) in (401, 429)
+        assert await _status(client, KEY) == 200
+        assert await _status(client, api) == 200
+        await locked.run("revoke_key", id="api")
+        assert await _status(client, api) == 401
+
+
+@pytest.mark.parametrize(("proxies", "believed"), [("", False), ("127.0.0.1", True)])
+async def test_only_a_trusted_proxy_says_for_whom_it_asks(load: Load, proxies: str, believed: bool) -> None:
+    loaded = load(**{"serve.port": 0, "access_key": KEY, "serve.trusted_proxies": proxies})
+    async with door(loaded) as served, served.client() as client:
+        for _ in range(REFUSALS_PER_MINUTE + 100):
+            last = await _status(client, "no", **{"X-Forwarded-For": "203.0.113.9"})
+        assert last == 429
+        seen = {
+            await _status(client, "no", **{"X-Forwarded-For": f"198.51.100.{number}"}) for number in range(20)
+        }
+    assert (429 not in seen) is believed
+
+
+@pytest.mark.parametrize("agent", ["alice", "system", "admin"])
+async def test_a_key_without_an_agent_is_the_default_one_and_no_other(load: Load, agent: str) -> None:
+    async with door(load(**{"serve.port": 0, "access_key": KEY, "agent": agent})) as served:
+        await served.run("remember", content="Alice keeps the spare key under the fern.")
+        made = await served.run("create_key", name="guest", access="read")
+        async with served.client(made.key) as client:
+            told = (await client.get("/echo")).json()
+            assert (told["agent"], told["bound"], told["owner"]) == ("default", True, False)
+            talk = Talk(client)
+            await talk.begin()
+            assert "fern" not in _text(await talk.call("recall", text="spare key fern"))
+            for other in (agent, "bob"):
+                refused = await talk.call("recall", text="spare key fern", agentId=other)
+                assert json.loads(_text(refused))["code"] == "REFUSED", other
+
+
+async def test_the_counts_are_the_owners(locked: Served) -> None:
+    made = await locked.run("create_key", name="k")
+    async with locked.client(made.key) as client:
+        answer = await client.get("/metrics")
+        assert (answer.status_code, answer.json()["code"]) == (403, "REFUSED")
 
 
 async def test_a_key_says_who_and_how_far(locked: Served) -> None:

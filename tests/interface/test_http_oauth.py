@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -31,7 +33,7 @@ BACK = "https://client.example/callback"
 
 @pytest.fixture
 async def locked(load: Load) -> AsyncIterator[Served]:
-    async with door(load(**{"serve.port": 0, "access_key": KEY})) as served:
+    async with door(load(**{"serve.port": 0, "access_key": KEY, "toolsets": "all"})) as served:
         yield served
 
 
@@ -74,7 +76,7 @@ class Dance:
 
     async def answer(self, page: httpx2.Response, **changes: Any) -> httpx2.Response:
         fields = dict(re.findall(r'name="(ticket|token)" value="([^"]*)"', page.text))
-        given = {**fields, "answer": "allow", "key": KEY, **changes}
+        given = {**fields, "scope": ticked(page), "answer": "allow", "key": KEY, **changes}
         return await self.client.post("/consent", data=given)
 
     async def code(self, **changes: Any) -> str:
@@ -108,6 +110,16 @@ class Dance:
         answer = await self.client.get("/echo", headers={"Authorization": f"Bearer {token}"})
         assert answer.status_code in (200, 401)
         return answer.status_code == 200
+
+
+def boxes(page: httpx2.Response) -> list[str]:
+    """What the person is asked about, besides reading."""
+    return re.findall(r'type="checkbox" name="scope" value="([^"]*)"', page.text)
+
+
+def ticked(page: httpx2.Response) -> list[str]:
+    """What is granted when the person changes nothing."""
+    return re.findall(r'type="checkbox" name="scope" value="([^"]*)" checked', page.text)
 
 
 def told(answer: httpx2.Response) -> dict[str, str]:
@@ -210,11 +222,11 @@ async def test_only_the_key_says_yes(dance: Dance) -> None:
 async def test_keys_can_not_be_tried_without_end(dance: Dance) -> None:
     await dance.register()
     page = await dance.ask()
-    for _ in range(30):
+    for _ in range(31):
         page = await dance.answer(page, key="wrong")
-    page = await dance.answer(page)
     assert page.status_code == 403
     assert "Too many" in page.text
+    assert (await dance.answer(page)).status_code == 303, "wrong ones don't lock the right one out"
 
 
 async def test_a_ticket_alone_answers_nothing(dance: Dance) -> None:
@@ -337,7 +349,16 @@ async def test_an_app_on_this_machine_may_listen_at_any_port(dance: Dance) -> No
     dance.back = "http://127.0.0.1:4321/callback"
     answer = await dance.redeem(await dance.code())
     assert answer.status_code == 200
-    assert (await dance.authorize(redirect_uri="http://127.0.0.1:4321/other")).status_code == 400
+    for other in (
+        "http://127.0.0.1:4321/other",
+        "http://a:b@127.0.0.1:4321/callback",
+        "http://127.0.0.1:4321/callback#f",
+        "http://127.0.0.2:4321/callback",
+        "https://127.0.0.1:4321/callback",
+    ):
+        refused = await dance.authorize(redirect_uri=other)
+        assert refused.status_code == 400, other
+        assert "location" not in refused.headers
 
 
 @pytest.mark.parametrize(
@@ -365,13 +386,100 @@ async def test_every_client_is_told_that_it_needs_no_secret(dance: Dance, method
     assert answer.status_code == 201
     assert dance.registered["token_endpoint_auth_method"] == "none"
     assert not dance.registered.get("client_secret")
-    tokens = await dance.redeem(await dance.code(scope="claudeai"))
+    tokens = await dance.redeem(await dance.code())
     assert tokens.json()["scope"] == "memory:read memory:write"
+
+
+@pytest.mark.parametrize(
+    ("asked", "offered", "granted"),
+    [
+        (None, ["memory:write"], "memory:read memory:write"),
+        ("", ["memory:write"], "memory:read memory:write"),
+        ("memory:write", ["memory:write"], "memory:read memory:write"),
+        ("openid memory:write", ["memory:write"], "memory:read memory:write"),
+        ("openid profile", [], "memory:read"),
+        ("memory:read", [], "memory:read"),
+        ("memory:admin", ["memory:write", "memory:admin"], "memory:read memory:write"),
+    ],
+)
+async def test_what_is_granted_unless_the_person_says_otherwise(
+    dance: Dance, asked: str | None, offered: list[str], granted: str
+) -> None:
+    await dance.register()
+    page = await dance.ask(scope=asked)
+    assert boxes(page) == offered
+    tokens = await dance.redeem(told(await dance.answer(page))["code"])
+    assert tokens.json()["scope"] == granted
+
+
+async def test_the_person_may_grant_less_and_never_more_than_was_asked(dance: Dance) -> None:
+    await dance.register()
+    page = await dance.answer(await dance.ask(), key="wrong", scope=[])
+    assert ticked(page) == [], "what was taken away stays away"
+    less = await dance.redeem(told(await dance.answer(page))["code"])
+    assert less.json()["scope"] == "memory:read"
+    more = await dance.answer(await dance.ask(scope="memory:read"), scope=["memory:write", "memory:admin"])
+    assert (await dance.redeem(told(more)["code"])).json()["scope"] == "memory:read"
+
+
+async def _who(dance: Dance, tokens: dict[str, Any]) -> dict[str, Any]:
+    answer = await dance.client.get("/echo", headers={"Authorization": f"Bearer {tokens['access_token']}"})
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_a_grant_is_not_the_owner(dance: Dance, locked: Served, home: Path) -> None:
+    folder = home.parent / "claude" / "projects" / "-quay"
+    folder.mkdir(parents=True)
+    said = {"type": "user", "cwd": "/quay", "message": {"role": "user", "content": "The zeppelin is purple"}}
+    line = said | {"sessionId": "s1", "timestamp": "2026-01-05T09:00:00Z"}
+    (folder / "s1.jsonl").write_text(json.dumps(line), encoding="utf-8")
+    tokens = await dance.tokens()
+    who = await _who(dance, tokens)
+    assert (who["owner"], who["bound"], who["writes"]) == (False, True, True)
+    async with locked.client(tokens["access_token"]) as client:
+        talk = Talk(client)
+        await talk.begin()
+        assert "purple" not in str(await talk.call("memory_recall", query="zeppelin"))
+        for tool in ("backup_memory", "export_memory", "restore_memory", "memory_consolidate"):
+            assert "REFUSED" in str(await talk.call(tool)), tool
+        assert (await client.get("/metrics")).status_code == 403
+
+
+@pytest.mark.parametrize("agent", ["system", "admin"])
+async def test_a_grant_does_not_inherit_all_seeing_eyes(load: Load, agent: str) -> None:
+    async with (
+        door(load(**{"serve.port": 0, "access_key": KEY, "agent": agent})) as served,
+        served.client() as client,
+    ):
+        dance = Dance(client)
+        who = await _who(dance, await dance.tokens())
+    assert (who["agent"], who["bound"]) == ("default", True)
+
+
+async def test_who_may_manage_is_asked_in_plain_words(dance: Dance, locked: Served) -> None:
+    await dance.register()
+    page = await dance.ask(scope="memory:admin")
+    for word in ("back up", "export", "restore", "upkeep", "past Claude Code conversations"):
+        assert word in page.text
+    answer = await dance.answer(page, scope=["memory:write", "memory:admin"])
+    tokens = (await dance.redeem(told(answer)["code"])).json()
+    assert tokens["scope"] == "memory:read memory:write memory:admin"
+    assert (await _who(dance, tokens))["owner"] is True
+    for path in ("oauth-authorization-server", "oauth-protected-resource/mcp"):
+        offered = (await dance.client.get(f"/.well-known/{path}")).json()["scopes_supported"]
+        assert offered == ["memory:read", "memory:write"], "clients ask for all that they are told of"
 
 
 async def test_registering_is_limited(dance: Dance) -> None:
     answers = [(await dance.register()).status_code for _ in range(21)]
     assert answers == [201] * 20 + [429]
+
+
+async def test_questions_are_limited(dance: Dance) -> None:
+    await dance.register()
+    answers = [(await dance.authorize()).status_code for _ in range(21)]
+    assert answers == [302] * 20 + [429]
 
 
 async def test_a_grant_to_read_can_not_write(dance: Dance, locked: Served) -> None:

@@ -47,11 +47,26 @@ async def test_health_says_how_each_part_is(served: Served, home: Path) -> None:
     assert answer.status_code == 200
     told = answer.json()
     assert told["status"] == "ok"
-    for part in ("store", "cache", "model", "jobs"):
+    for part in ("store", "model", "jobs"):
         assert told[part]["state"] == "ok"
         assert told[part]["rung"]
+    unused = {"state": "off", "rung": "none", "size": 0}  # the hashing embedder needs none
+    assert told["cache"] == {"state": "none", "rung": "none", "embeddings": unused}
     assert "otter" not in answer.text
     assert str(home) not in answer.text
+
+
+async def test_strangers_are_told_only_whether_it_is_up(served: Served, home: Path) -> None:
+    elsewhere = {"Via": "1.1 proxy"}
+    async with served.client() as client:
+        assert (await client.get("/health", headers=elsewhere)).json() == {"status": "ok"}
+        wrong = elsewhere | {"Authorization": "Bearer wrong"}
+        assert (await client.get("/health", headers=wrong)).json() == {"status": "ok"}
+        owner = elsewhere | {"Authorization": f"Bearer {KEY}"}
+        assert "version" in (await client.get("/health", headers=owner)).json()
+        (home / "data" / "recollect.db").rename(home / "data" / "elsewhere.db")
+        down = await client.get("/health", headers=elsewhere)
+        assert (down.status_code, down.json()) == (503, {"status": "down"})
 
 
 async def test_health_says_so_when_the_file_is_gone(served: Served, home: Path) -> None:

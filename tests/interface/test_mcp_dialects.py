@@ -150,7 +150,6 @@ FINDERS = (
 def wire(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wire]:
     with Wire(tmp_path_factory.mktemp("dialects") / "home", "--toolsets", "all") as wire:
         wire.greet()
-        answered(wire, "create_memory_scope", name=PROJECT, description="The greenhouse")
         for one in STORED:
             answered(wire, one.tool, **one.arguments)
         yield wire
@@ -189,14 +188,19 @@ def test_what_one_dialect_stores_every_other_finds(
     assert "never instructions" in answer["notice"]
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [("search_by_tag", {"tag": "glass"}), ("memory_related", {"tags": ["glass", "x"], "project": PROJECT})],
-)
-def test_tags_are_tags_in_every_dialect(wire: Wire, tool: str, arguments: Json) -> None:
-    [found] = answered(wire, tool, **arguments)["results"]
-    assert found["tags"] == ["glass", "repairs"]
-    assert found.get("text", found.get("content")) == "The glass was replaced by Nordglas."
+@pytest.mark.parametrize(("stored", "label"), [(STORED[0], "humidity"), (STORED[1], "glass")])
+@pytest.mark.parametrize("tool", ["search_by_tag", "memory_related", "recall"])
+def test_tags_and_keywords_are_the_same_in_every_dialect(
+    later: Wire, tool: str, stored: Stored, label: str
+) -> None:
+    asked: dict[str, Json] = {
+        "search_by_tag": {"tag": label},
+        "memory_related": {"tags": [label, "no such"], "project": PROJECT},
+        "recall": {"keywords": [label], "project": PROJECT},
+    }
+    answer = answered(later, tool, **asked[tool])
+    found = answer["fragments" if tool == "recall" else "results"]
+    assert stored.words in [one.get("text") or one["content"] for one in found]
 
 
 def test_fields_keep_their_meaning_from_one_dialect_to_the_other(wire: Wire) -> None:

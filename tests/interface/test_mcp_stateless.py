@@ -26,7 +26,14 @@ def asked(wire: Wire, tool: str, **arguments: Any) -> Json:
 def test_it_is_one_conversation_with_working_memory(tmp_path: Path) -> None:
     with Wire(tmp_path / "home") as wire:
         assert "2026-07-28" in json.dumps(wire.ask("server/discover", _meta=ENVELOPE))
-        asked(wire, "remember", content="The kiln is at 900 degrees.", topic="kiln", type="fact", scope="session")
+        asked(
+            wire,
+            "remember",
+            content="The kiln is at 900 degrees.",
+            topic="kiln",
+            type="fact",
+            scope="session",
+        )
         assert [one["topic"] for one in asked(wire, "context")["workingMemory"]] == ["kiln"]
         assert wire.close() == 0
     with Wire(tmp_path / "home") as wire:

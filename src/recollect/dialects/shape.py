@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -183,11 +184,31 @@ def _known_beside(model: type[BaseModel], error: ValidationError) -> list[str]:
     return [info.alias or name for name, info in model.model_fields.items()]
 
 
-def _filled(model: type[BaseModel], source: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {}
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """One field of an answer, worked out once: an answer may have hundreds of hits."""
+
+    key: str
+    mark: From
+    ways: tuple[str, ...]
+    inner: type[BaseModel] | None
+
+
+@cache
+def _slots(model: type[BaseModel]) -> tuple[_Slot, ...]:
+    made = []
     for name, info in model.model_fields.items():
         mark = _mark(info, From) or From(name)
-        ways = (_walked(source, path) for path in mark.path.split("|"))
+        inner = _inner(info.annotation, Answer)
+        made.append(_Slot(info.alias or name, mark, tuple(mark.path.split("|")), inner))
+    return tuple(made)
+
+
+def _filled(model: type[BaseModel], source: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for slot in _slots(model):
+        mark = slot.mark
+        ways = (_walked(source, path) for path in slot.ways)
         found, value = next((way for way in ways if way[0]), (False, None))
         if not found or (mark.if_any is not None and not value):
             continue
@@ -197,14 +218,13 @@ def _filled(model: type[BaseModel], source: Any) -> dict[str, Any]:
             value = mark.values.get(value, value)
         if mark.own and isinstance(value, str):
             own = _walked(source, mark.own)[1] or ""
-            values[info.alias or name] = neutral(value.removesuffix(own)) + own
+            values[slot.key] = neutral(value.removesuffix(own)) + own
         else:
-            values[info.alias or name] = _shaped(info, value)
+            values[slot.key] = _shaped(slot.inner, value)
     return values
 
 
-def _shaped(info: FieldInfo, value: Any) -> Any:
-    inner = _inner(info.annotation, Answer)
+def _shaped(inner: type[BaseModel] | None, value: Any) -> Any:
     if value is None or inner is None:
         return harmless(value.model_dump() if isinstance(value, BaseModel) else value)
     if isinstance(value, list | tuple):

@@ -36,6 +36,7 @@ class Running(Protocol):
         caller: Caller | None = None,
         model: Any = None,  # a LanguageModel
         conversation: str | None = None,
+        agent: str | None = None,
     ) -> O:
         """One operation. Raises RecollectError."""
 
@@ -43,3 +44,18 @@ class Running(Protocol):
 def local_caller(loaded: LoadedSettings) -> Caller:
     """The person at this machine. An agent that was configured binds; the default one may speak for others."""
     return Caller(agent=loaded.settings.agent, bound="agent" in loaded.sources)
+
+
+async def ask(running: Running, name: str, /, *, caller: Caller | None = None, **given: Any) -> Any:
+    """An operation by its name; without a caller it is the door's own question. Raises RecollectError."""
+    from pydantic import ValidationError
+
+    from recollect.operations.index import operation
+    from recollect.operations.wording import invalid
+
+    chosen = operation(name)
+    try:
+        taken = chosen.takes(**given)
+    except ValidationError as error:
+        raise invalid(error, known=list(chosen.takes.model_fields)) from error
+    return await running.run(chosen, taken, caller=caller)

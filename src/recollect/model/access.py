@@ -30,9 +30,3 @@ class Caller:
     scopes: tuple[str, ...] = ()  # all that they may see or write; empty means every scope
     writes: bool = True
     owner: bool = True  # may change what concerns everybody: keys, models, the machinery
-
-    def speaking_for(self, agent: str | None) -> str | None:
-        """The agent that a call which names `agent` is made as; None when it may not be."""
-        if agent is None or agent == self.agent:
-            return self.agent
-        return None if self.bound or agent in ALL_SEEING else agent

@@ -6,13 +6,24 @@ from dataclasses import replace
 from typing import Any
 
 from recollect.engine.core import Engine
-from recollect.model.access import Caller
+from recollect.engine.keys import checked_agent
+from recollect.engine.uses import Uncounted
+from recollect.model.access import ALL_SEEING, Caller
 from recollect.model.errors import Refused
 from recollect.operations.catalogue import Effect, Operation
 from recollect.ports.transcripts import NoTranscripts
 
 # They export, erase and then reshape: the fence would refuse only when half is done.
 RESHAPING = frozenset({"rename_scope", "delete_scope"})
+
+
+def speaking(caller: Caller, agent: str | None) -> Caller:
+    """The caller as the agent that a call names. Raises Refused, InvalidInput for what is no agent's name."""
+    if agent is None or agent == caller.agent:
+        return caller
+    if caller.bound or checked_agent(agent) in ALL_SEEING:
+        raise Refused("This call may not be made for that agent.", advice="Leave the agent's id out.")
+    return replace(caller, agent=agent, bound=True)
 
 
 def admitted(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> Engine:
@@ -25,6 +36,8 @@ def admitted(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> 
         engine = replace(
             engine, transcripts=NoTranscripts()
         )  # they are of no agent and no scope: the owner's
+    if not caller.writes:
+        engine = replace(engine, uses=Uncounted(engine.store, engine.clock))
     return _fenced(engine, operation, caller) if caller.scopes else engine
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -75,6 +76,7 @@ def names() -> list[str]:
     return [name for members in MODULES.values() for name in members]
 
 
+@cache
 def operation(name: str) -> Operation[Any, Any]:
     """The operation of that name. Raises KeyError."""
     for module, members in MODULES.items():

@@ -26,16 +26,19 @@ class Conversation:
     session: ServerSession | None  # None where the protocol has no line back to the client
     started: datetime = field(default_factory=lambda: datetime.now(UTC))
     tools: Counter[str] = field(default_factory=Counter)
-    memories: list[str] = field(default_factory=list)
-    reflected: bool = False
+    memories: dict[str, list[str]] = field(default_factory=dict)  # agent that was spoken for -> ids
+    reflected: set[str] = field(default_factory=set)  # agents
+    session_id: str | None = None  # where it may come back
     log_level: str = "notice"
     told: set[str] = field(default_factory=set)  # of our own notices, so that none is repeated
 
-    def note(self, tool: str, *, memories: list[str], reflected: bool) -> None:
+    def note(self, tool: str, *, agent: str, memories: list[str], reflected: bool) -> None:
         """A call that went well."""
         self.tools[tool] += 1
-        self.memories += [one for one in memories if one not in self.memories]
-        self.reflected = self.reflected or reflected
+        known = self.memories.setdefault(agent, [])
+        known += [one for one in memories if one not in known]
+        if reflected:
+            self.reflected.add(agent)
 
 
 def new_name() -> str:

@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
+import mcp_types as types
 from mcp.server.sse import SseServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
 from recollect.interfaces.mcp.opening import Opening
+from recollect.interfaces.mcp.refusals import refusal
 from recollect.interfaces.mcp.server import McpServer
-from recollect.interfaces.mcp.sessions import Sessions, Visit, owner_name, requestor_of
-from recollect.interfaces.mcp.work import Work
-from recollect.model.access import Caller
+from recollect.interfaces.mcp.sessions import Sessions, owner_name, requestor_of
+from recollect.interfaces.running import ask
+from recollect.model.errors import RecollectError
 from recollect.settings.declared import ServeSettings
+
+if TYPE_CHECKING:
+    from recollect.operations.access_forms import FoundVisit
 
 log = logging.getLogger("recollect.mcp")
 RETRY_MS = 1_000
-DOOR = Caller()  # the door's own record of who is in, not a client's call
+RENEWALS = 4  # in the time that an idle session is kept
+LONGEST_CLIENT = 8_000
 
 
 class McpHttp:
@@ -35,6 +45,7 @@ class McpHttp:
         self._sessions = Sessions(
             server.protocol,
             find=self._find_visit,
+            used=self._renew_visit,
             end=self._end_visit,
             retry_interval=RETRY_MS,
             session_idle_timeout=settings.session_ttl_minutes * 60,
@@ -42,7 +53,9 @@ class McpHttp:
             max_request_body_size=settings.largest_body,
         )
         self._sse = SseServerTransport("/message", max_request_body_size=settings.largest_body)
+        self._kept: dict[str, float] = {}  # session -> when it was last kept
         server.on_initialize = self._keep_visit
+        server.goes_on = self._goes_on
 
     def routes(self) -> list[BaseRoute]:
         """To be mounted at the root."""
@@ -59,7 +72,17 @@ class McpHttp:
             yield
 
     async def _streamable(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await StreamableHTTPASGIApp(self._sessions)(scope, receive, send)
+        if scope["method"] == "POST":
+            body = await Request(scope, receive).body()
+            try:
+                types.jsonrpc_message_adapter.validate_json(body, by_name=False)
+            except ValidationError as error:  # the SDK would quote pydantic
+                told = refusal(error).model_dump_json(by_alias=True)
+                return await Response(told, status_code=400, media_type="application/json")(
+                    scope, receive, send
+                )
+            receive = _replaying(body, receive)
+        return await StreamableHTTPASGIApp(self._sessions)(scope, receive, send)
 
     async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._sse.connect_sse(scope, receive, _session_id_spelt(send)) as (incoming, outgoing):
@@ -75,24 +98,46 @@ class McpHttp:
 
     async def _keep_visit(self, session_id: str, request: Any, client: dict[str, Any], version: str) -> None:
         owner = owner_name(requestor_of(request.scope)) if request is not None else ""
-        await self._ask(
-            "keep_visit",
-            id=session_id,
-            owner=owner,
-            protocol_version=version,
-            client=client,
-            ttl_minutes=self._settings.session_ttl_minutes,
-        )
+        await self._keep(session_id, owner=owner, protocol_version=version, client=_essentials(client))
 
-    async def _find_visit(self, session_id: str) -> Visit | None:
-        found = await self._ask("find_visit", id=session_id)
-        return Visit(found.protocol_version, found.client, found.owner) if found.found else None
+    async def _renew_visit(self, session_id: str) -> None:
+        """A session in use doesn't expire; kept anew now and then, since each time is a durable write."""
+        if (
+            time.monotonic() - self._kept.get(session_id, 0.0)
+            < self._settings.session_ttl_minutes * 60 / RENEWALS
+        ):
+            return
+        if visit := await self._find_visit(session_id):
+            await self._keep(
+                session_id, owner=visit.owner, protocol_version=visit.protocol_version, client=visit.client
+            )
+
+    async def _keep(self, session_id: str, **visit: Any) -> None:
+        try:
+            await self._ask(
+                "keep_visit", id=session_id, ttl_minutes=self._settings.session_ttl_minutes, **visit
+            )
+        except RecollectError as error:  # the session works all the same, as long as this server does
+            log.warning("a session could not be kept: %s", error.code)
+        now = time.monotonic()
+        self._kept[session_id] = now
+        if len(self._kept) > 2 * self._settings.most_sessions:
+            oldest = now - self._settings.session_ttl_minutes * 60
+            self._kept = {one: when for one, when in self._kept.items() if when > oldest}
+
+    async def _find_visit(self, session_id: str) -> FoundVisit | None:
+        found: FoundVisit = await self._ask("find_visit", id=session_id)
+        return found if found.found else None
+
+    async def _goes_on(self, session_id: str) -> bool:
+        return await self._find_visit(session_id) is not None
 
     async def _end_visit(self, session_id: str) -> None:
+        self._kept.pop(session_id, None)
         await self._ask("end_visit", id=session_id)
 
     async def _ask(self, name: str, /, **given: Any) -> Any:
-        return await Work(await self._opening.running(), DOOR).run(name, **given)
+        return await ask(await self._opening.running(), name, **given)
 
 
 class _Asgi:
@@ -118,3 +163,30 @@ def _session_id_spelt(send: Send) -> Send:
         await send(message)
 
     return spelling
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """A body that was read already, then whatever comes after it."""
+    given = False
+
+    async def replaying() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replaying
+
+
+def _essentials(client: dict[str, Any]) -> dict[str, Any]:
+    """What going on with a session needs to know of its client; some say far more of themselves."""
+    info = client.get("clientInfo") or {}
+    capabilities = client.get("capabilities") or {}
+    if len(str(capabilities)) > LONGEST_CLIENT:
+        capabilities = {name: {} for name in ("sampling", "roots", "elicitation") if name in capabilities}
+    return {
+        "protocolVersion": client.get("protocolVersion"),
+        "clientInfo": {name: str(info.get(name, ""))[:200] for name in ("name", "version")},
+        "capabilities": capabilities,
+    }

@@ -54,7 +54,10 @@ class Address:
 
 def parsed(uri: str) -> Address:
     """Raises InvalidInput for an address that is none of ours."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        parts = urlsplit("")
     path = [unquote(part) for part in parts.path.split("/") if part]
     host = unquote(parts.netloc)
     if parts.scheme == SCHEME and host == _SCOPE and len(path) == 1:

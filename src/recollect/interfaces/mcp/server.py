@@ -30,6 +30,7 @@ from recollect.interfaces.mcp.sampling import Spent, offered_model, unspent
 from recollect.interfaces.mcp.teaching import INSTRUCTIONS
 from recollect.interfaces.mcp.toolbox import Toolbox, advice_for, answered, failed
 from recollect.interfaces.mcp.work import Work
+from recollect.interfaces.running import Running
 from recollect.model.access import Caller
 from recollect.model.errors import InvalidInput, NotFound, RecollectError, Refused
 from recollect.settings.declared import Settings
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recollect.mcp")
 OnInitialize = Callable[[str, Any, dict[str, Any], str], Awaitable[None]]  # session, request, client, version
+GoesOn = Callable[[str], Awaitable[bool]]
 Observe = Callable[[str, str, float], None]  # tool, outcome, seconds
 NOT_FOUND_BEFORE_2026 = -32002
 LISTS_STAY_FRESH_MS = 60_000
@@ -89,6 +91,7 @@ class McpServer:
         self.listening = ListenHandler(self._bus)
         self.conversations = Conversations(self._ended)
         self.on_initialize: OnInitialize | None = None  # for a transport whose sessions are kept
+        self.goes_on: GoesOn | None = None  # whether such a session may come back
         self.protocol = self._protocol()
 
     @property
@@ -126,6 +129,7 @@ class McpServer:
             description="Long-term memory for AI agents, on your own machine.",
             instructions=INSTRUCTIONS,
             cache_hints={"tools/list": hint, "prompts/list": hint, "resources/templates/list": hint},
+            get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
             on_list_resources=self._list_resources,
@@ -152,7 +156,8 @@ class McpServer:
         if ctx.request_id is not None and self.conversations.of(connection) is None:
             name = connection.session_id or connection.state.setdefault("conversation", new_name())
             caller = caller_of(ctx, local=self._local)
-            self.conversations.begin(connection, Conversation(name, caller, ctx.session))
+            begun = Conversation(name, caller, ctx.session, session_id=connection.session_id)
+            self.conversations.begin(connection, begun)
         return await call_next(ctx)
 
     async def _begin(self, ctx: Context, call_next: CallNext) -> HandlerResult:
@@ -166,6 +171,10 @@ class McpServer:
 
     async def _list_tools(self, _ctx: Context, _params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=self.toolbox.definitions())
+
+    def _input_schema(self, name: str) -> dict[str, Any] | None:
+        """For the SDK's look at a request's headers, which would list all tools for it."""
+        return next((tool.input_schema for tool in self.toolbox.definitions() if tool.name == name), None)
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -198,26 +207,30 @@ class McpServer:
 
     async def _call(self, ctx: Context, tool: Tool, arguments: Mapping[str, Any]) -> types.CallToolResult:
         request = tool.request(arguments)
-        caller = _speaking(caller_of(ctx, local=self._local), request.agent)
+        caller = caller_of(ctx, local=self._local)
         running = await self._opening.running()
         conversation = self._conversation(ctx)
-        model = offered_model(ctx, self._settings.llm, spent=self._spent)
         async with telling(ctx) as told:
             output = await running.run(
                 request.operation,
                 request.given,
                 progress=told,
                 caller=caller,
-                model=model,
+                model=offered_model(ctx, self._settings.llm, spent=self._spent),
                 conversation=conversation.id if conversation else None,
+                agent=request.agent,
             )
+        answer = answered(tool.answer(output))
         if conversation:
             kept = output.id if request.operation.name == "remember" and output.created else None
             conversation.note(
-                tool.name, memories=[kept] if kept else [], reflected=request.operation.name == "reflect"
+                tool.name,
+                agent=request.agent or caller.agent,
+                memories=[kept] if kept else [],
+                reflected=request.operation.name == "reflect",
             )
             await _tell(ctx, conversation, getattr(output, "notice", ""))
-        return answered(tool.answer(output))
+        return answer
 
     async def _list_resources(self, ctx: Context, _params: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=await resources.listed(await self._work(ctx)))
@@ -269,42 +282,43 @@ class McpServer:
         return self.conversations.of(connection_of(ctx))
 
     async def _work(self, ctx: Context) -> Work:
-        conversation = self._conversation(ctx)
-        try:
-            running = await self._opening.running()
-        except RecollectError as error:
-            raise _protocol_error(error) from error
-        caller = caller_of(ctx, local=self._local)
-        return Work(running, caller, conversation.id if conversation else None)
+        return Work(await self._opening.running(), caller_of(ctx, local=self._local))
 
     async def _ended(self, conversation: Conversation) -> None:
-        """What a conversation leaves behind. It stored nothing: then nothing."""
+        """What a conversation leaves behind, for each agent that was spoken for. Where nothing was stored: nothing."""
         running = self._opening.opened
-        if running is None or not conversation.memories or not conversation.caller.writes:
+        if running is None:
             return
         try:
-            await Work(running, conversation.caller).run(
-                "end_conversation",
-                conversation=conversation.id,
-                tools=dict(conversation.tools),
-                memories=conversation.memories,
-                started=conversation.started,
-                reflected=conversation.reflected,
+            over = not (
+                conversation.session_id and self.goes_on and await self.goes_on(conversation.session_id)
             )
+            for agent, memories in conversation.memories.items():
+                if memories:
+                    await _end(running, conversation, agent, over=over)
         except RecollectError as error:
             log.warning("a conversation could not be reflected on: %s", error.code)
         except Exception:  # an outermost handler: what closes after this one must close too
             log.exception("a conversation could not be reflected on")
 
 
+async def _end(running: Running, conversation: Conversation, agent: str, *, over: bool) -> None:
+    await Work(running, replace(conversation.caller, agent=agent)).run(
+        "end_conversation",
+        conversation=conversation.id,
+        tools=dict(conversation.tools),
+        memories=conversation.memories[agent],
+        started=conversation.started,
+        reflected=agent in conversation.reflected,
+        over=over,
+    )
+
+
 async def _tell(ctx: Context, conversation: Conversation, notice: str) -> None:
     """Tell the client what its person may want to know, such as a rung that is lower than it could be; each once."""
-    if (
-        not notice
-        or notice in conversation.told
-        or LEVELS.index(conversation.log_level) > LEVELS.index("notice")
-    ):
-        return
+    quiet = LEVELS.index(conversation.log_level) > LEVELS.index("notice")
+    if not notice or quiet or notice in conversation.told or is_stateless(ctx):
+        return  # without sessions a client asks for logs call by call, and none does
     conversation.told.add(notice)
     params = types.LoggingMessageNotificationParams(level="notice", logger="recollect", data=notice)
     await ctx.session.send_notification(types.LoggingMessageNotification(params=params), ctx.request_id)
@@ -325,13 +339,6 @@ async def _without_traces(ctx: Context, call_next: CallNext) -> HandlerResult:
     except Exception as error:  # the outermost handler
         log.exception("%s failed", ctx.method)
         raise MCPError(types.INTERNAL_ERROR, FAULT, {"code": UNEXPECTED}) from error
-
-
-def _speaking(caller: Caller, agent: str | None) -> Caller:
-    chosen = caller.speaking_for(agent)
-    if chosen is None:
-        raise Refused("This call may not be made for that agent.", advice="Leave the agent's id out.")
-    return caller if chosen == caller.agent else replace(caller, agent=chosen, bound=True)
 
 
 def _protocol_error(error: RecollectError) -> MCPError:

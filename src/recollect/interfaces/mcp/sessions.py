@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 from anyio.abc import TaskStatus
@@ -31,28 +30,24 @@ from starlette.types import Receive, Scope, Send
 
 from recollect.interfaces.mcp.events import SessionEvents
 
+if TYPE_CHECKING:
+    from recollect.operations.access_forms import FoundVisit
+
 log = logging.getLogger("recollect.mcp")
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """What must be known of a session to go on with it."""
-
-    protocol_version: str
-    client: dict[str, Any]
-    owner: str
-
-
-Find = Callable[[str], Awaitable[Visit | None]]
-End = Callable[[str], Awaitable[None]]
+Find = Callable[[str], Awaitable["FoundVisit | None"]]
+Tell = Callable[[str], Awaitable[None]]
+SHARE_OF_ONE = 10  # a credential may hold at most this part of all sessions
 
 
 class Sessions(StreamableHTTPSessionManager):
     """Takes up sessions that it did not open itself."""
 
-    def __init__(self, *args: Any, find: Find, end: End, **given: Any) -> None:
+    def __init__(self, *args: Any, find: Find, used: Tell, end: Tell, **given: Any) -> None:
         super().__init__(*args, **given)
         self._find = find
+        self._used = used
         self._end = end
 
     def __len__(self) -> int:
@@ -74,10 +69,18 @@ class Sessions(StreamableHTTPSessionManager):
         await super()._handle_stateful_request(scope, receive, send)
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
-        transport = super()._admit_session(requestor)
+        transport = super()._admit_session(requestor) if self._has_room(requestor) else None
         if transport is not None:
             transport._event_store = SessionEvents()  # the SDK's own store is shared between sessions
         return transport
+
+    def _has_room(self, requestor: AuthorizationContext | None) -> bool:
+        """Nobody but the person at this machine may take everybody's."""
+        most = self.max_sessions or 0
+        if requestor is None:
+            return len(self._server_instances) < most
+        held = sum(1 for owner in self._session_owners.values() if owner == requestor)
+        return len(self._server_instances) < most and held < max(1, most // SHARE_OF_ONE)
 
     async def _take_up(self, session_id: str, requestor: AuthorizationContext | None) -> None:
         visit = await self._find(session_id)
@@ -85,7 +88,7 @@ class Sessions(StreamableHTTPSessionManager):
         if visit is None or not known or visit.owner != owner_name(requestor):
             return
         async with self._session_creation_lock:
-            if session_id in self._server_instances:
+            if session_id in self._server_instances or not self._has_room(requestor):
                 return
             transport = StreamableHTTPServerTransport(
                 mcp_session_id=session_id,
@@ -105,7 +108,7 @@ class Sessions(StreamableHTTPSessionManager):
         self,
         session_id: str,
         transport: StreamableHTTPServerTransport,
-        visit: Visit,
+        visit: FoundVisit,
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:

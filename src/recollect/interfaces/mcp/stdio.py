@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-import json
+import logging
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,8 +17,10 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from recollect.interfaces.mcp.refusals import refusal
 from recollect.interfaces.mcp.server import McpServer
 
+log = logging.getLogger("recollect.mcp")
 LAST_ANSWERS_SECONDS = 10.0
 LASTING = "subscriptions/listen"  # stays open as long as the client does
 
@@ -104,8 +106,10 @@ async def _messages(
         async with send:
             try:
                 async for item in incoming:
-                    if isinstance(item, Exception):
-                        await answers.send(SessionMessage(_refusal(item)))
+                    if isinstance(item, ValidationError):
+                        await answers.send(SessionMessage(refusal(item)))
+                    elif isinstance(item, Exception):
+                        log.warning("a line could not be read: %s", type(item).__name__)
                     else:
                         answers.expect(item)
                         await send.send(item)
@@ -117,33 +121,3 @@ async def _messages(
         tasks.start_soon(relay)
         yield receive
         tasks.cancel_scope.cancel()
-
-
-def _refusal(error: Exception) -> types.JSONRPCError:
-    line = _line_in(error)
-    try:
-        message = json.loads(line) if isinstance(line, str | bytes) else line
-    except (ValueError, RecursionError):
-        told = types.ErrorData(code=types.PARSE_ERROR, message="That line is no JSON that can be read.")
-        return types.JSONRPCError(jsonrpc="2.0", id=None, error=told)
-    broken = isinstance(line, str | bytes)  # Python reads it, but it holds half a character
-    told = (
-        types.ErrorData(code=types.PARSE_ERROR, message="That line holds text that is no valid Unicode.")
-        if broken
-        else types.ErrorData(code=types.INVALID_REQUEST, message="That line is no JSON-RPC message.")
-    )
-    return types.JSONRPCError(jsonrpc="2.0", id=_id_of(message), error=told)
-
-
-def _line_in(error: Exception) -> Any:
-    if not isinstance(error, ValidationError):
-        return ""
-    inputs = [one["input"] for one in error.errors(include_url=False)]
-    return next((one for one in inputs if isinstance(one, dict) and "jsonrpc" in one), inputs[0])
-
-
-def _id_of(message: Any) -> types.RequestId | None:
-    """Whom to answer, where that can be told: a client waits for its own id."""
-    found = message.get("id") if isinstance(message, dict) else None
-    usable = isinstance(found, int | str) and not isinstance(found, bool) and str(found).isprintable()
-    return found if usable else None

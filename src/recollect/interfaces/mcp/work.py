@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
-
-from recollect.interfaces.running import Running
+from recollect.interfaces.running import Running, ask
 from recollect.model.access import Caller
 
 
@@ -17,16 +15,7 @@ class Work:
 
     running: Running
     caller: Caller
-    conversation: str | None = None
 
     async def run(self, name: str, /, **given: Any) -> Any:
         """An operation by its name. Raises RecollectError."""
-        from recollect.operations.index import operation
-        from recollect.operations.wording import invalid
-
-        chosen = operation(name)
-        try:
-            taken = chosen.takes(**given)
-        except ValidationError as error:
-            raise invalid(error, known=list(chosen.takes.model_fields)) from error
-        return await self.running.run(chosen, taken, caller=self.caller, conversation=self.conversation)
+        return await ask(self.running, name, caller=self.caller, **given)
