@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from importlib import import_module
 from typing import Any
 
@@ -96,7 +96,17 @@ async def _engine(loaded: LoadedSettings) -> AsyncIterator[Running]:
     """The engine. Its modules are imported in a thread, so that the door answers meanwhile."""
     app = await asyncio.to_thread(import_module, "recollect.app")
     async with app.open_app(loaded) as running:
+        with suppress(RecollectError):  # said by the first call that needs it
+            await _make_scope(running)
         yield running
+
+
+async def _make_scope(running: Running) -> None:
+    """A server for a project that nothing is known of yet begins it."""
+    name = running.loaded.settings.scope
+    known = (await ask(running, "list_scopes")).scopes
+    if all(scope.name != name for scope in known):
+        await ask(running, "create_scope", name=name, kind="project")
 
 
 async def _upkeep(opening: Opening) -> None:

@@ -14,6 +14,7 @@ import pytest
 from front_door import Open, at, on_disk, raw, run, stored
 
 from recollect.app import App
+from recollect.engine import clients, grants
 from recollect.model.access import Caller
 from recollect.model.errors import (
     Conflict,
@@ -189,6 +190,28 @@ class TestKeys:
         with pytest.raises(ScopeNotFound):
             await made_key(app, "other", scopes=["Global", "nowhere"])
         assert len((await run(app, access.LIST_KEYS)).keys) == 1
+
+    async def test_a_key_follows_its_scope_and_opens_no_other_of_that_name(self, app: App) -> None:
+        create, rename, delete = (operation(f"{verb}_scope") for verb in ("create", "rename", "delete"))
+        for name in ("work", "home"):
+            await run(app, create, name=name)
+        one = await made_key(app, "one", scopes=["work"], access="read", expires_days=9)
+        two = await made_key(app, "two", scopes=["work", "home"])
+        free = await made_key(app, "free")
+        await run(app, rename, name="work", new_name="office")
+        await run(app, create, name="work")
+        seen = {key.name: key for key in (await run(app, access.LIST_KEYS)).keys}
+        assert {name: key.scopes for name, key in seen.items()} == {
+            "one": ["office"],
+            "two": ["office", "home"],
+            "free": [],
+        }
+        assert seen["one"].model_dump() == one.model_dump(exclude={"key"}) | {"scopes": ["office"]}
+        await run(app, delete, name="office")
+        await run(app, create, name="office")
+        assert not await opens(app, one.key), "left with no scope it would reach all"
+        assert (await run(app, access.CHECK_KEY, key=two.key)).scopes == ["home"]
+        assert (await run(app, access.CHECK_KEY, key=free.key)).scopes == []
 
 
 class TestGrants:
@@ -368,6 +391,51 @@ class TestGrants:
         with pytest.raises(Conflict):
             await run(app, access.SAVE_CLIENT, client=CLIENT)
 
+    async def test_questions_to_the_owner_do_not_pile_up(
+        self, app: App, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def is_open(ticket: str) -> bool:
+            return (await run(app, access.FIND_CONSENT, ticket=ticket)).found
+
+        start = now()
+        tickets = [
+            await asked(at(app, start + timedelta(seconds=n))) for n in range(grants.MOST_OF_CLIENT + 3)
+        ]
+        assert [await is_open(ticket) for ticket in tickets] == [False] * 3 + [True] * grants.MOST_OF_CLIENT
+        monkeypatch.setattr(grants, "MOST_CONSENTS", grants.MOST_OF_CLIENT)
+        await run(app, access.SAVE_CLIENT, client=CLIENT | {"client_id": "c2"})
+        later = at(app, start + timedelta(minutes=1))
+        other = (await run(later, access.OPEN_CONSENT, client_id="c2", params=WISH)).ticket
+        assert sum([await is_open(ticket) for ticket in tickets]) == grants.MOST_OF_CLIENT - 1
+        assert await is_open(other)
+
+    async def test_the_owner_may_grant_less(self, app: App) -> None:
+        answer = await run(
+            app, access.GRANT_CODE, ticket=await asked(app), scopes=["memory", "everything else"]
+        )
+        pair = await run(app, access.REDEEM_CODE, code=answer.code)
+        assert pair.scope == "memory"
+        with pytest.raises(InvalidInput):
+            await run(app, access.REFRESH_GRANT, token=pair.refresh_token, scopes=["memory", "more"])
+
+    async def test_a_client_whose_grants_ended_makes_room(
+        self, app: App, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        pair = await let_in(app)
+        monkeypatch.setattr(clients, "MOST_CLIENTS", 1)
+        newcomer = CLIENT | {"client_id": "c2"}
+        with pytest.raises(Refused, match="Too many clients"):
+            await run(app, access.SAVE_CLIENT, client=newcomer)
+        await run(app, access.REVOKE_GRANT, token=pair.access_token)
+        await run(app, access.SAVE_CLIENT, client=newcomer)
+        assert not (await run(app, access.FIND_CLIENT, id="c1")).found
+
+    async def test_a_client_outlives_its_grant_and_not_much_more(self, app: App) -> None:
+        start = now()
+        await let_in(at(app, start))
+        assert (await run(at(app, start + timedelta(days=366)), access.FIND_CLIENT, id="c1")).found
+        assert not (await run(at(app, start + timedelta(days=396)), access.FIND_CLIENT, id="c1")).found
+
     async def test_strangers_are_forgotten_and_those_let_in_stay(self, app: App) -> None:
         start = now()
         await run(at(app, start), access.SAVE_CLIENT, client=CLIENT | {"client_id": "stranger"})
@@ -433,7 +501,8 @@ class TestGrants:
             ({"redirect_uri": None}, Refused),
             ({"scopes": "memory"}, InvalidInput),
             ({"state": 7}, InvalidInput),
-            ({"state": "x" * 9_000}, ContentTooLarge),
+            ({"state": "x" * 2_001}, ContentTooLarge),
+            ({"resource": "x" * 9_000}, ContentTooLarge),
         ):
             with pytest.raises(error):
                 await asked(app, **wish)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,11 +16,13 @@ from front_door import Open, acting, at, run, stored
 
 import recollect.engine.history as history
 from recollect.app import App
+from recollect.engine.history_apart import apart
 from recollect.model.access import Caller
 from recollect.model.errors import InvalidInput
 from recollect.operations.history import HISTORY_PROJECTS, HISTORY_TIMELINE, SEARCH_HISTORY
 from recollect.operations.keeping import CREATE_SCOPE
 from recollect.operations.projects import SAVE_MESSAGE
+from recollect.ports.transcripts import Check
 from recollect.settings import load_settings
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)
@@ -252,7 +256,7 @@ async def test_conversations_of_the_store_are_on_the_timeline(app: App, desk: De
     assert answer.sessions[0].title == "Where is the till?"
 
 
-async def test_no_more_is_read_than_one_call_may(
+async def test_one_call_reads_so_much_and_the_next_reaches_further(
     app: App, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = [desk.talk(f"s{days}", SHOP, CERTIFICATE, days_ago=days) for days in (1, 2, 3, 4)]
@@ -262,7 +266,75 @@ async def test_no_more_is_read_than_one_call_may(
     assert answer.total_sessions_searched == 2
     assert answer.suggestion is not None
     assert "2 older conversations" in answer.suggestion
-    assert (await run(app, HISTORY_TIMELINE)).total_sessions == 4
+    answer = await run(app, SEARCH_HISTORY, query="warehouse certificate")
+    assert (answer.total_sessions_searched, answer.suggestion) == (4, None)
+
+
+async def test_the_timeline_names_what_was_not_read_too(
+    app: App, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [desk.talk(f"s{days}", SHOP, CERTIFICATE, days_ago=days) for days in (1, 2)]
+    monkeypatch.setattr(history, "MOST_BYTES", paths[0].stat().st_size)
+    answer = await run(app, HISTORY_TIMELINE)
+    assert [(one.session_id, bool(one.title)) for one in answer.sessions] == [("s1", True), ("s2", False)]
+
+
+async def test_what_was_said_since_the_last_question_is_found(app: App, desk: Desk) -> None:
+    desk.talk("s1", SHOP, CERTIFICATE)
+    desk.talk("s2", SHOP, CERTIFICATE)
+    assert await sessions(app, "pelican") == []
+    desk.talk("s1", SHOP, [*CERTIFICATE, ("user", "The pelican lives in the cellar")])
+    desk.talk("s3", SHOP, [("user", "Another pelican, in the attic")])
+    assert set(await sessions(app, "pelican")) == {"s1", "s3"}
+    (desk.folder / "projects" / "-home-me-code-shop" / "s3.jsonl").unlink()
+    assert await sessions(app, "pelican") == ["s1"]
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("Send an e-mail to the captain", "email"),
+        ("The skies are grey", "sky"),
+        ("WarehouseCertStore is empty", "warehouse store"),
+        ("Pinned to python3.11, as agreed", "3.11"),
+        ("Gr\u00fc\u00dfe an die K\u00e4ufer", "kaufer"),
+        ("The \uff27\uff21\uff34\uff25 is open", "gate"),
+    ],
+)
+async def test_no_spelling_hides_a_word(app: App, desk: Desk, said: str, asked: str) -> None:
+    desk.talk("s1", SHOP, [("user", said), ("assistant", "Done.")])
+    [result] = (await run(app, SEARCH_HISTORY, query=asked)).results
+    assert result.excerpt == said
+
+
+async def test_an_excerpt_is_of_its_own_turn(app: App, desk: Desk) -> None:
+    path = desk.talk("s1", SHOP, [("user", "hello"), ("user", "Feed the pelican"), ("assistant", "Fed.")])
+    answer = {"role": "assistant", "id": "m1", "content": [{"type": "text", "text": "First I look."}]}
+    tool = {"role": "user", "content": [{"type": "tool_result", "content": "a heron"}]}
+    rest = {"role": "assistant", "id": "m1", "content": [{"type": "text", "text": "The heron is fed too."}]}
+    with path.open("a", encoding="utf-8") as file:
+        for role, message in (("assistant", answer), ("user", tool), ("assistant", rest)):
+            stamp = {"sessionId": "s1", "timestamp": "2026-03-10T12:00:00Z"}
+            file.write(json.dumps({"type": role, "message": message, **stamp}) + "\n")
+    [result] = (await run(app, SEARCH_HISTORY, query="heron")).results
+    assert (result.excerpt, result.line) == ("First I look.\n\nThe heron is fed too.", 4)
+
+
+async def test_a_search_that_nobody_waits_for_ends(app: App, desk: Desk) -> None:
+    began = threading.Event()
+
+    def endless(check: Check) -> None:
+        began.set()
+        while True:
+            check()
+
+    task = asyncio.create_task(apart(endless))
+    await asyncio.to_thread(began.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    desk.talk("s1", SHOP, CERTIFICATE)
+    assert await sessions(app, "warehouse certificate") == ["s1"], "it would wait for the one before"
 
 
 async def test_projects_are_listed_with_their_sizes(app: App, desk: Desk) -> None:
@@ -295,9 +367,18 @@ async def test_agents_do_not_find_each_others_memories(app: App) -> None:
 async def test_transcripts_are_for_the_owner_alone(app: App, desk: Desk, caller: Caller) -> None:
     desk.talk("s1", SHOP, CERTIFICATE)
     asked = SEARCH_HISTORY.takes(query="warehouse certificate")
-    assert (await app.run(SEARCH_HISTORY, asked, caller=caller)).results == []
-    assert (await app.run(HISTORY_PROJECTS, HISTORY_PROJECTS.takes(), caller=caller)).total_projects == 0
-    assert len((await app.run(SEARCH_HISTORY, asked)).results) == 1
+    found = await app.run(SEARCH_HISTORY, asked, caller=caller)
+    passed = await app.run(HISTORY_TIMELINE, HISTORY_TIMELINE.takes(), caller=caller)
+    projects = await app.run(HISTORY_PROJECTS, HISTORY_PROJECTS.takes(), caller=caller)
+    assert (found.results, passed.sessions, projects.total_projects) == ([], [], 0)
+    for answer in (found, passed, projects):
+        assert answer.suggestion is not None
+        assert "Transcripts are the owner's and were not looked at" in answer.suggestion
+    await stored(app, "The warehouse certificate hangs on the wall")
+    assert (await app.run(SEARCH_HISTORY, asked, caller=caller)).suggestion == history.WITHHELD_ALL
+    answer = await app.run(SEARCH_HISTORY, asked)
+    assert (len(answer.results), answer.suggestion) == (2, None)
+    assert (await run(app, HISTORY_PROJECTS)).suggestion is None
 
 
 def test_the_folder_is_claude_codes_own_or_the_one_it_was_moved_to() -> None:

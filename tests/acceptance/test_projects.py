@@ -17,6 +17,7 @@ from recollect.model.errors import ContentTooLarge, InvalidInput, RecollectError
 from recollect.model.query import Filter, Order
 from recollect.operations.index import operation
 from recollect.operations.keeping import CHANGE_SCOPE, EXPORT, IMPORT, SHOW_SCOPE
+from recollect.operations.knowing import END_CONVERSATION
 from recollect.operations.projects import (
     PROJECT_CONTEXT,
     PROJECT_SUMMARY,
@@ -52,6 +53,21 @@ async def learn(app: App, insight: str, trigger: str = "session_end") -> int:
 
 async def known(app: App) -> str:
     return (await run(app, PROJECT_SUMMARY, project="shop")).summary
+
+
+async def test_no_word_of_a_caller_means_something_to_us(app: App) -> None:
+    words = {"part": 2, "parts": 3, "session_only": True, "recollect.session_only": "talk", "extras": {}}
+    words |= {"message_type": "system", "task_id": "x", "summary_of": "shop", "reflection_of": "talk"}
+    text = "We moved the chapter to the second part of the book."
+    save = SAVE_MESSAGE.takes(project="shop", message_type="user", content=text, metadata=words)
+    await app.run(SAVE_MESSAGE, save, conversation="talk")
+    await stored(
+        app, "Not a message at all.", scope="shop", kind="episode", metadata={"message_type": "user"}
+    )
+    await run(app, END_CONVERSATION, conversation="talk")
+    assert await said(app) == [text]
+    [found] = (await run(app, SEARCH_MESSAGES, project="shop", query="the chapter of the book")).results
+    assert (found.message_type, found.task_id, found.metadata) == ("user", None, words)
 
 
 async def test_a_first_message_makes_its_project(app: App) -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import io
 import json
+import os
+import threading
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,8 @@ import pytest
 from front_door import Open, at, everything, recall, run, show, stored
 
 from recollect.app import App
+from recollect.engine.imports import import_lines
+from recollect.engine.transfer import export_stream
 from recollect.model.access import Caller
 from recollect.model.errors import Conflict, InvalidInput, NotFound, Refused
 from recollect.operations.catalogue import Operation
@@ -151,8 +158,79 @@ async def test_two_at_once_are_two(app: App) -> None:
         await run(app, BACKUP, name=names[0])
 
 
+async def test_many_at_the_same_time_are_all_made_and_all_whole(opened: Open) -> None:
+    async with opened() as app, opened() as second:
+        await filled(app)
+        now = app.engine.clock()
+        made = await asyncio.gather(*(run(at(one, now), BACKUP) for one in (app, second) for _ in range(6)))
+        assert len({one.file for one in made}) == 12
+        assert {one.memories for one in made} == {2}
+        for one in made:
+            assert (await run(app, RESTORE, file=one.file)).skipped == 2
+        assert [path.name for path in folder(app).iterdir() if path.name.startswith(".")] == []
+
+
+async def test_of_two_that_want_one_name_one_gets_it(app: App) -> None:
+    await filled(app)
+    made = await asyncio.gather(
+        *(run(app, BACKUP, name=name) for name in ("harbour", "harbour", "Harbour")), return_exceptions=True
+    )
+    assert sum(isinstance(one, Conflict) for one in made) == 2
+    assert (await run(app, RESTORE, file="HARBOUR")).skipped == 2
+
+
+async def test_a_disk_without_links_will_do(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(os, "link", refused)
+    await filled(app)
+    now = app.engine.clock()
+    made = await asyncio.gather(*(run(at(app, now), BACKUP) for _ in range(3)))
+    assert len({one.file for one in made}) == 3
+    assert (await run(app, RESTORE, file=made[-1].file)).skipped == 2
+
+
+async def test_others_are_served_while_much_is_written_and_read(app: App) -> None:
+    ours = threading.get_ident()
+    await filled(app)
+
+    class Sheet(io.StringIO):
+        def write(self, text: str, /) -> int:
+            assert threading.get_ident() != ours
+            return super().write(text)
+
+    sheet = Sheet()
+    await export_stream(app.engine, sheet)
+
+    def lines() -> Iterator[str]:
+        assert threading.get_ident() != ours
+        yield from sheet.getvalue().splitlines()
+
+    assert (await import_lines(app.engine, lines(), agent="system")).skipped == 2
+
+
 @pytest.mark.parametrize(
-    "name", ["../out", "a/b", "a\\b", "", " ", ".hidden", "scope-x", "before-restore-x", "x" * 101, "nul\0"]
+    "name",
+    [
+        "CON",
+        "nul",
+        "aux.old",
+        "Com1",
+        "lpt9",
+        "Scope-x",
+        "Before-Restore-x",
+        "../out",
+        "a/b",
+        "a\\b",
+        "",
+        " ",
+        ".hidden",
+        "scope-x",
+        "before-restore-x",
+        "x" * 101,
+        "nul\0",
+    ],
 )
 async def test_a_name_cannot_lead_elsewhere(app: App, name: str) -> None:
     with pytest.raises(InvalidInput):

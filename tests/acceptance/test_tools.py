@@ -11,7 +11,7 @@ import pytest
 from recollect.app import App
 from recollect.dialects.schema import output_schema
 from recollect.dialects.toolsets import tools_of
-from recollect.model.errors import ScopeNotFound
+from recollect.model.errors import Refused, ScopeNotFound
 
 TOOLS = {tool.name: tool for tool in tools_of(["all"])}
 
@@ -79,3 +79,18 @@ async def test_an_export_goes_into_the_folder_for_exports(app: App, home: Path) 
     assert Path(written["export_file"]).parent == home / "export"
     assert written["memories"] == 1
     assert "Porto" in Path(written["export_file"]).read_text(encoding="utf-8")
+
+
+async def test_confirming_is_not_forcing(app: App) -> None:
+    for room in ("hall", "attic", "cellar", "porch"):
+        await use(app, "store_memory", content=f"The lamp in the {room} is broken.", tags=["lamps"])
+    await use(app, "remember", content="The house is ours.", topic="house", type="fact", isAnchor=True)
+    many: dict[str, Any] = {"target": {"tag": "lamps"}, "forget_mode": "hard"}
+    asked = await use(app, "delete_memory", **many)
+    assert (asked["status"], asked["deleted_count"], len(asked["candidates"])) == ("CONFIRM", 0, 4)
+    assert (await use(app, "delete_memory", **many, confirm=True))["deleted_count"] == 4
+    with pytest.raises(Refused):
+        await use(app, "delete_memory", target={"query": "whose house"}, confirm=True)
+    assert (await use(app, "delete_memory", target={"query": "whose house"}, force=True))[
+        "deleted_count"
+    ] == 1

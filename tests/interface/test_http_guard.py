@@ -236,6 +236,7 @@ def test_strangers_need_a_key(load: Load, changes: dict[str, str]) -> None:
         {"serve.host": "0.0.0.0"},
         {"serve.host": "192.168.1.5"},
         {"serve.public_url": "https://memory.example"},
+        {"serve.allowed_origins": "*"},
     ],
     ids=str,
 )

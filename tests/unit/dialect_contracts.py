@@ -38,7 +38,7 @@ _DELETE = Contract(
     },
     enums={"forget_mode": ("soft", "hard")},
     gives=("status", "deleted_count", "scope", "note"),
-    extra_arguments=("confirm",),
+    extra_arguments=("confirm", "force"),
     extra_answers=("notice", *_each("candidates", "text confidence memory_id"), "backup_file"),
 )
 
@@ -309,7 +309,7 @@ FRAGMENTS = {
             "task_effectiveness.tool_pain_points": [],
         },
         extra_arguments=("project",),
-        extra_answers=("success", "stored", "duplicates", "ids", "counts"),
+        extra_answers=("success", "stored", "duplicates", "quarantined", "ids", "counts"),
     ),
     "context": Contract(
         optional={
@@ -349,6 +349,7 @@ FRAGMENTS = {
             "toolFeedback",
             "model",
             "method",
+            *_each("modelsToday", "calls failed tokensIn tokensOut dailyTokens"),
             "lastConsolidated",
         ),
     ),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 from dialect_contracts import ASSISTANT, CAPTURE, CONTRACTS, FRAGMENTS, HISTORY, PROJECT, Contract
+from dialect_documents import SPECS, document
 
 from recollect.dialects.schema import input_schema, output_schema
 from recollect.dialects.toolsets import tools_of
@@ -66,13 +66,20 @@ def test_an_answer_has_no_defaults(tool: Any) -> None:
     assert not any("default" in node for node in nodes(output_schema(tool)))
 
 
-# The documents that the contracts come from stand beside the repository of those who have them.
+def test_every_tool_of_the_five_documents_has_its_contract() -> None:
+    assert {dialect: len(tools) for dialect, tools in CONTRACTS.items()} == {
+        "capture": 3,
+        "history": 3,
+        "assistant": 14,
+        "project": 5,
+        "fragments": 11,
+    }
+    named = [name for tools in CONTRACTS.values() for name in tools]
+    assert len(set(named)) == len(named) == 36
+    assert set(named) == set(TOOLS)
 
-SPECS = Path(__file__).parents[3] / "shared" / "specs"
 
-
-def document(beginning: str) -> str:
-    return next(SPECS.glob(f"{beginning}-*.md")).read_text(encoding="utf-8")
+# What follows needs the documents; tests/unit/conftest.py says so where they aren't.
 
 
 def fenced(text: str) -> list[str]:
@@ -250,4 +257,3 @@ if SPECS.is_dir():
     def test_the_documents_have_no_tool_more() -> None:
         text = document("5").split("## MCP 도구")[1].split("## 권장 사용 흐름")[0]
         assert re.findall(r"^### (\w+)$", text, re.MULTILINE) == list(FRAGMENTS)
-        assert sum(len(tools) for tools in CONTRACTS.values()) == 36

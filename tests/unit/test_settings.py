@@ -247,3 +247,14 @@ def test_a_value_typed_by_a_person_is_checked_like_any_other() -> None:
     assert parsed_value("recall.limit", "12") == 12
     with pytest.raises(SettingsError, match=r"recall\.limit in the command line"):
         parsed_value("recall.limit", "twelve")
+
+
+def test_toolsets_are_those_that_there_are() -> None:
+    from recollect.dialects.toolsets import KNOWN
+    from recollect.settings.declared import TOOLSETS
+
+    assert set(TOOLSETS) == set(KNOWN)
+    for wrong in ("corre", "core,,all", ""):
+        with pytest.raises(SettingsError, match="no list of toolsets"):
+            parsed_value("toolsets", wrong)
+    assert parsed_value("toolsets", "core, Assistant") == "core, Assistant"

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from recollect.model.lexemes import lexemes
 from recollect.ports.transcripts import Transcript, TranscriptFile
-from recollect.providers.transcripts.claude import ClaudeTranscripts
+from recollect.providers.transcripts.claude import HEAD, ClaudeTranscripts
+from recollect.providers.transcripts.digest import Digests, Words, digest_of
 from recollect.providers.transcripts.parse import LONGEST_LINE, encoded
 
 CWD = "/home/me/code/web-shop"
@@ -201,13 +205,17 @@ def test_the_session_is_the_files_where_it_holds_several(folder: Path) -> None:
 def test_projects_say_their_real_path_though_folders_are_lossy(folder: Path) -> None:
     elsewhere = said("user", "In a sub-folder", cwd=CWD + "/api")
     (folder / "one.jsonl").write_text(lines(elsewhere, said("user", "Hi")), encoding="utf-8")
+    parts = folder / "one" / "subagents"
+    parts.mkdir(parents=True)
+    (parts / "agent-8.jsonl").write_text(lines(said("user", "Part", isSidechain=True)), encoding="utf-8")
     (folder / "agent-7.jsonl").write_text(lines(said("user", "Part", isSidechain=True)), encoding="utf-8")
     (folder / "empty.jsonl").write_text("", encoding="utf-8")
     (folder / "notes.txt").write_text("no transcript", encoding="utf-8")
-    [project] = ClaudeTranscripts(folder.parents[1]).projects()
+    transcripts = ClaudeTranscripts(folder.parents[1])
+    [project] = transcripts.projects()
     assert (project.name, project.path) == (encoded(CWD), CWD)
     assert [file.path.name for file in project.files] == ["one.jsonl"]
-    assert project.size == sum(path.stat().st_size for path in folder.glob("*.jsonl"))
+    assert transcripts.size(project) == sum(path.stat().st_size for path in folder.rglob("*.jsonl"))
 
 
 def test_the_project_used_last_comes_first(folder: Path) -> None:
@@ -226,3 +234,68 @@ def test_no_folder_is_no_projects_and_a_file_that_went_is_nothing(tmp_path: Path
     assert transcripts.projects() == []
     gone = TranscriptFile(tmp_path / "gone.jsonl", 1, datetime.now(UTC))
     assert transcripts.read(gone, most_bytes=PLENTY) is None
+
+
+def test_a_file_that_stayed_as_it_was_is_not_read_again_for_its_folder(folder: Path) -> None:
+    path = folder / "one.jsonl"
+    transcripts = ClaudeTranscripts(folder.parents[1])
+
+    def told(cwd: str, *, modified: int, length: int = 0) -> str:
+        path.write_text(lines(said("user", "Hi" + "x" * length, cwd=cwd)), encoding="utf-8")
+        os.utime(path, (modified, modified))
+        [project] = transcripts.projects()
+        return project.path
+
+    assert told("/a", modified=1_000_000) == "/a"
+    assert told("/b", modified=1_000_000) == "/a"
+    assert told("/c", modified=1_000_001) == "/c"
+    assert told("/d", modified=1_000_002, length=HEAD) == folder.name, "its first line is beyond the head"
+
+
+def test_a_digest_is_kept_as_long_as_its_file_stays(folder: Path) -> None:
+    path = folder / "one.jsonl"
+    path.write_text(lines(said("user", "Feed the pelicans"), said("assistant", "Fed.")), encoding="utf-8")
+    transcripts = ClaudeTranscripts(folder.parents[1])
+    [project] = transcripts.projects()
+    [file] = project.files
+    assert transcripts.kept(file) is None
+    digest = transcripts.digest(file, most_bytes=PLENTY, check=lambda: None)
+    assert digest is not None
+    transcripts.keep(file, digest)
+    assert transcripts.kept(file) is digest
+    assert (digest.words, list(digest.starts)) == (b" feed the pelican \n fed \n", [0, 19, 25])
+    turn = transcripts.turn(path, digest.turns[0])
+    assert turn is not None
+    assert (turn.text, turn.line) == ("Feed the pelicans", 1)
+    with path.open("a", encoding="utf-8") as more:
+        more.write(lines(said("user", "And the heron")))
+    [project] = transcripts.projects()
+    assert transcripts.kept(project.files[0]) is None
+    path.unlink()
+    assert transcripts.turn(path, digest.turns[0]) is None
+
+
+def test_reading_ends_when_nobody_waits(folder: Path) -> None:
+    path = folder / "one.jsonl"
+    path.write_text(lines(*[said("user", "Hi")] * 5), encoding="utf-8")
+    checks = iter([None, None, None])
+    transcripts = ClaudeTranscripts(folder.parents[1])
+    [project] = transcripts.projects()
+    with pytest.raises(StopIteration):
+        transcripts.digest(project.files[0], most_bytes=PLENTY, check=lambda: next(checks))
+
+
+def test_no_more_digests_are_kept_than_there_is_room(folder: Path) -> None:
+    digest = digest_of(read(folder, lines(said("user", "word " * 1_000))), Words(), lambda: None)
+    kept = Digests(most=3 * digest.size)
+    files = [TranscriptFile(folder / str(number), 1, datetime.now(UTC)) for number in range(5)]
+    for file in files:
+        kept.put(file, digest)
+        kept.get(files[0])
+    assert [kept.get(file) is digest for file in files] == [True, False, False, True, True]
+
+
+@given(st.text() | st.text("aB1-_./'@&:,+# \u00e9\u0301\uac00\u0e01\u3000\u00b4\u2003\n"))
+def test_words_have_the_lexemes_of_their_text(text: str) -> None:
+    words = Words()
+    assert words.of(text).split() == words.of(text).split() == lexemes(text)

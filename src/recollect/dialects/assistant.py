@@ -89,7 +89,7 @@ ASSISTANT = Dialect(
             "delete_memory",
             "Delete memories",
             "Forgets what the target names: one memory, a scope, a tag, or what a query finds. Soft can be undone, "
-            "hard can't. A query that finds many only lists them until you confirm.",
+            "hard can't. A query that finds many, or hard deletion of many, only lists them until you confirm.",
         ),
         _deleting("forget_memory", "Forget memories", "The same as delete_memory, by its other name."),
         Tool(

@@ -125,9 +125,9 @@ class DeleteArguments(Arguments):
     ] = "soft"
     confirm: Annotated[
         bool,
-        To("confirm", instead={True: {"confirm": True, "force": True}}),
-        Field(description="Go on although a query finds many, or one is permanent"),
+        Field(description="Go on although it is many"),
     ] = False
+    force: Annotated[bool, Field(description="Permanent ones too")] = False
 
 
 class NoArguments(Arguments):

@@ -221,6 +221,7 @@ class ReflectAnswer(Answer):
     success: Success = True
     stored: int
     duplicates: int
+    quarantined: int
     ids: list[str]
     counts: dict[str, int]
 
@@ -261,6 +262,16 @@ class Served(Answer):
     count: int
 
 
+class Spend(Answer):
+    """What language models were asked for today (UTC), and how much they may be."""
+
+    calls: int
+    failed: int
+    tokensIn: Annotated[int, From("tokens_in")]
+    tokensOut: Annotated[int, From("tokens_out")]
+    dailyTokens: Annotated[int, From("daily_tokens")]
+
+
 class StatsAnswer(Answer):
     """Counts."""
 
@@ -277,6 +288,7 @@ class StatsAnswer(Answer):
     toolFeedback: Annotated[dict[str, Served], From("feedback")]
     model: str | None = None
     method: Annotated[str, From("rung")]
+    modelsToday: Annotated[Spend, From("models_today")]
     lastConsolidated: Annotated[datetime | None, From("last_consolidated")] = None
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.engine.core import Engine
+from recollect.engine.ledger import metered
 from recollect.engine.recall import Hit, Question, recall
 from recollect.engine.text.split import split
 from recollect.model.errors import ModelError
@@ -16,7 +17,6 @@ from recollect.model.lexemes import lexemes, query_lexemes, stop_lexemes
 from recollect.model.tokens import count_tokens
 from recollect.ports.llm import LanguageModel
 
-LEAST_TRUST = 0.5
 MOST_SENTENCES = 5
 LONGEST_SENTENCE = 400
 MOST_PROMPT_TOKENS = 6_000
@@ -50,13 +50,12 @@ async def ask(
 ) -> Told:
     """Raises InvalidInput, ScopeNotFound and the store's errors; a model that fails is done without."""
     found = await recall(engine, Question(text=question, scope=scope, limit=limit), agent=agent)
-    hits = [hit for hit in found.hits if hit.memory.trust >= LEAST_TRUST]
-    notice = found.notice
+    hits, notice = found.hits, found.notice
     if not hits:
         return Told(NOTHING, (), 0, notice=notice)
     if model is not None:
         try:
-            answer = await _by_model(model, question, hits)
+            answer = await _by_model(metered(engine, model), question, hits)
         except ModelError as error:
             notice = f"{notice} The model gave no answer: {error}".strip()
         else:

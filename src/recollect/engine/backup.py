@@ -11,14 +11,16 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TextIO
 
-from recollect.engine.core import Engine
-from recollect.engine.transfer import Exported, Imported, export_stream, import_lines
+from recollect.engine.core import Engine, unbroken
+from recollect.engine.imports import Imported, import_lines
+from recollect.engine.transfer import Exported, export_stream, partial_of, put_in_place, to_disk
 from recollect.model.errors import Conflict, InvalidInput, NotFound, Refused, StoreFull, StoreReadOnly
 from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
@@ -26,7 +28,11 @@ from recollect.model.query import Filter
 ENDING = ".jsonl.gz"
 SUM = ".sha256"
 WHOLE, SAFETY, PART = "backup-", "before-restore-", "scope-"  # how the names of our own begin
+MOST_IN_A_SECOND = 1_000
+MOST_OF_A_SCOPE, MOST_OF_SCOPES = 3, 50  # what was put aside before scopes were forgotten
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)  # no files on Windows
+_STAMP = re.compile(r"\d{8}T\d{6}Z(?:-\d+)?")
 _CHUNK = 1 << 20
 
 
@@ -66,22 +72,29 @@ async def back_up(engine: Engine, name: str | None = None) -> Backup:
     if name is None:
         return await _write(engine, WHOLE, where=None)
     chosen = name.strip().removesuffix(ENDING)
-    if not _NAME.fullmatch(chosen) or chosen.startswith((SAFETY, PART)):
+    ours = chosen.casefold().startswith((SAFETY, PART))
+    if not _NAME.fullmatch(chosen) or _DEVICE.fullmatch(chosen) or ours:
         raise InvalidInput(
             f"{name[:100]!r} can't be a backup's name.",
             advice=f"Use letters, digits, dots and dashes, and don't begin with {SAFETY} or {PART}.",
         )
     path = folder_of(engine) / f"{chosen}{ENDING}"
-    if path.exists():
-        raise Conflict(f"There is a backup {path.name!r} already.", advice="Choose another name.")
-    return await _written(engine, path, where=None)
+    taken = Conflict(f"There is a backup {path.name!r} already.", advice="Choose another name.")
+    if await asyncio.to_thread(_taken, path):
+        raise taken
+    made = await _written(engine, [path], where=None)
+    if made is None:
+        raise taken
+    return made
 
 
 async def back_up_scope(engine: Engine, scope: str, *, agent: str) -> Backup:
     """What the agent sees of one scope, put aside before it is forgotten. Raises StoreFull, StoreReadOnly."""
     safe = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-")[:60] or "other"
     where = Filter(viewer=agent, scopes=(scope,), statuses=ANY_STATUS)
-    return await _write(engine, f"{PART}{safe}-", where=where)
+    made = await _write(engine, f"{PART}{safe}-", where=where)
+    await asyncio.to_thread(_drop_old_parts, folder_of(engine), f"{PART}{safe}-")
+    return made
 
 
 async def backups(engine: Engine) -> list[BackupFile]:
@@ -118,7 +131,7 @@ async def _named(engine: Engine, file: str | None) -> BackupFile:
             raise NotFound("There is no backup.", advice="Make one first.")
         return known[0]
     for one in known:
-        if one.path.name in (file, f"{file}{ENDING}"):
+        if one.path.name.casefold() in (file.casefold(), f"{file}{ENDING}".casefold()):
             return one
     raise NotFound(f"There is no backup {file[:100]!r}.", advice="List the backups and name one of them.")
 
@@ -126,43 +139,107 @@ async def _named(engine: Engine, file: str | None) -> BackupFile:
 async def _write(engine: Engine, begin: str, *, where: Filter | None) -> Backup:
     """Under a name of our own, by the time."""
     stem = f"{begin}{engine.clock():%Y%m%dT%H%M%SZ}"
-    number = 1
-    path = folder_of(engine) / f"{stem}{ENDING}"
-    while path.exists():
-        number += 1
-        path = folder_of(engine) / f"{stem}-{number}{ENDING}"
-    return await _written(engine, path, where=where)
+    names = [stem, *(f"{stem}-{number}" for number in range(2, MOST_IN_A_SECOND + 1))]
+    made = await _written(engine, [folder_of(engine) / f"{name}{ENDING}" for name in names], where=where)
+    if made is None:
+        raise Conflict("Too many backups were made in this second.", advice="Wait a moment.")
+    return made
 
 
-async def _written(engine: Engine, path: Path, *, where: Filter | None) -> Backup:
-    """Atomically: the sum is there first, and the file only when it was read back whole."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+async def _written(engine: Engine, paths: Sequence[Path], *, where: Filter | None) -> Backup | None:
+    """Under the first of the names that is free, when it was read back whole; None when none is."""
+    partial = partial_of(paths[0])
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with partial.open("wb") as raw:
-            partial.chmod(0o600)
-            with (
-                gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0) as packed,
-                io.TextIOWrapper(packed, encoding="utf-8", newline="\n") as stream,
-            ):
-                exported = await export_stream(engine, stream, where=where)
-            raw.flush()
-            os.fsync(raw.fileno())
-        moment = engine.clock().timestamp()
-        os.utime(partial, (moment, moment))  # by which it is listed
-        digest = await asyncio.to_thread(_verified, partial, exported)
-        path.with_name(path.name + SUM).write_text(f"{digest}  {path.name}\n", encoding="utf-8", newline="\n")
-        partial.replace(path)
+        paths[0].parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        async with _packing(partial) as stream:
+            exported = await export_stream(engine, stream, where=where)
+        return await unbroken(asyncio.to_thread(_placed, partial, paths, exported, engine.clock()))
     except OSError as error:
         problem = StoreFull if error.errno == errno.ENOSPC else StoreReadOnly
         raise problem(
-            f"The backup {path.name} failed: {error.strerror or error}.",
+            f"The backup {paths[0].name} failed: {error.strerror or error}.",
             advice="Make room, or look at the disk.",
         ) from error
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-    return Backup(path, exported, path.stat().st_size, digest, engine.clock())
+
+
+@asynccontextmanager
+async def _packing(partial: Path) -> AsyncIterator[TextIO]:
+    """A stream into a compressed file, which is on the disk when the body is done."""
+    with partial.open("xb") as raw:
+        partial.chmod(0o600)
+        packed = gzip.GzipFile("", "wb", compresslevel=6, fileobj=raw, mtime=0)
+        stream = io.TextIOWrapper(packed, encoding="utf-8", newline="\n")
+        try:
+            yield stream
+        finally:
+            await unbroken(asyncio.to_thread(stream.close))
+        await unbroken(asyncio.to_thread(to_disk, raw))
+
+
+def _placed(partial: Path, paths: Sequence[Path], exported: Exported, now: datetime) -> Backup | None:
+    """Raises OSError."""
+    os.utime(partial, (now.timestamp(), now.timestamp()))  # by which it is listed
+    digest = _verified(partial, exported)
+    size = partial.stat().st_size
+    for path in paths:
+        if _claimed(partial, path):
+            try:
+                _write_sum(path, digest)
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
+            return Backup(path, exported, size, digest, now)
+    return None
+
+
+def _claimed(partial: Path, path: Path) -> bool:
+    """Whether the file has that name now: of several who want it, in whatever processes, one gets it."""
+    if _taken(path):
+        return False
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return False
+    except OSError:  # a disk without links
+        try:
+            path.open("xb").close()
+        except FileExistsError:
+            return False
+        put_in_place(partial, path)
+    return True
+
+
+def _taken(path: Path) -> bool:
+    """Also by a name that differs in case only: there are disks where it is the same."""
+    return any(other.name.casefold() == path.name.casefold() for other in path.parent.glob(f"*{ENDING}"))
+
+
+def _write_sum(path: Path, digest: str) -> None:
+    beside = path.with_name(path.name + SUM)
+    partial = partial_of(beside)
+    try:
+        partial.write_text(f"{digest}  {path.name}\n", encoding="utf-8", newline="\n")
+        put_in_place(partial, beside)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _drop_old_parts(folder: Path, begin: str) -> None:
+    """What was put aside of scopes is no archive: the newest few of each, and so many of all, are kept."""
+    parts = [one for one in _listed(folder) if one.path.name.startswith(PART)]
+    own = [one for one in parts if _begins(one, begin)]
+    for one in {each.path: each for each in (*own[MOST_OF_A_SCOPE:], *parts[MOST_OF_SCOPES:])}.values():
+        with suppress(OSError):  # somebody reads it: the next time drops it
+            one.path.unlink(missing_ok=True)
+            one.path.with_name(one.path.name + SUM).unlink(missing_ok=True)
+
+
+def _begins(one: BackupFile, begin: str) -> bool:
+    name = one.path.name
+    return name.startswith(begin) and bool(_STAMP.fullmatch(name.removeprefix(begin).removesuffix(ENDING)))
 
 
 def _verified(path: Path, exported: Exported) -> str:

@@ -7,40 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 from recollect.engine.core import Engine
 from recollect.model.entry import Entry
 from recollect.model.errors import Conflict, ContentTooLarge, InvalidInput, NotFound, Refused
+from recollect.model.redirect import is_registered, is_safe
 
 DRAWER = "oauth_client"
+FAMILIES = "oauth_family"  # the grants that hold
 MOST_CLIENTS = 1000
+MOST_GRANTS = 10_000
 STRANGER_LIFE = timedelta(days=30)  # for one that the owner has never let in
+FAMILY_LIFE = timedelta(days=365)  # then the owner is asked again
 LONGEST_ID = 200
 LONGEST_CLIENT = 16_000
-LONGEST_PARAMS = 8_000
+LONGEST_PARAMS = 6_000
+LONGEST_STATE = 2_000
 MOST_REDIRECTS = 20
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-UNSAFE_SCHEMES = frozenset(
-    {
-        "",
-        "about",
-        "blob",
-        "data",
-        "file",
-        "filesystem",
-        "ftp",
-        "javascript",
-        "vbscript",
-        "view-source",
-        "ws",
-        "wss",
-    }
-)
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")  # a SHA-256 in base64url: S256 and nothing else
 _SECRETS = frozenset({"client_secret", "client_secret_expires_at"})
 
@@ -73,11 +60,12 @@ async def find_client(engine: Engine, client_id: str) -> dict[str, Any] | None:
 
 
 async def welcome_client(engine: Engine, client_id: str) -> str:
-    """The owner let it in: it is kept for good. Returns what it calls itself. Raises NotFound."""
-    entry = await engine.store.entry(DRAWER, client_id, now=engine.clock())
+    """The owner let it in: it is kept longer than the grant. Returns what it calls itself. Raises NotFound."""
+    now = engine.clock()
+    entry = await engine.store.entry(DRAWER, client_id, now=now)
     if entry is None:
         raise NotFound("The client is no longer there.", advice="Let it register again.")
-    await engine.store.put_entry(replace(entry, expires=None))
+    await engine.store.put_entry(replace(entry, expires=now + FAMILY_LIFE + STRANGER_LIFE))
     return str(entry.value.get("client_name") or client_id)
 
 
@@ -87,13 +75,15 @@ def checked_params(client: Mapping[str, Any], params: Mapping[str, Any]) -> dict
     challenge, redirect = params.get("code_challenge"), params.get("redirect_uri")
     if not isinstance(challenge, str) or not _CHALLENGE.fullmatch(challenge):
         raise InvalidInput("The code challenge is no SHA-256.", advice="Use PKCE with S256.")
-    if not _is_registered(redirect, client.get("redirect_uris", ())):
+    if not isinstance(redirect, str) or not is_registered(redirect, client.get("redirect_uris", ())):
         raise Refused("The client never registered that place to return to.", advice="Register it.")
     scopes, state, resource = params.get("scopes"), params.get("state"), params.get("resource")
     if not (scopes is None or (isinstance(scopes, list) and all(isinstance(one, str) for one in scopes))):
         raise InvalidInput("Scopes are a list of words.", advice="Correct them.")
     if not all(one is None or isinstance(one, str) for one in (state, resource)):
         raise InvalidInput("State and resource are words.", advice="Correct them.")
+    if state is not None and len(state) > LONGEST_STATE:
+        raise ContentTooLarge("The state is too long.", advice=f"Keep it to {LONGEST_STATE:,} characters.")
     return {
         "state": state,
         "scopes": scopes,
@@ -104,23 +94,6 @@ def checked_params(client: Mapping[str, Any], params: Mapping[str, Any]) -> dict
     }
 
 
-def _is_registered(asked: object, registered: Sequence[str]) -> bool:
-    """To the letter; but an app on this machine listens where there is room, so its port may differ (RFC 8252)."""
-    if not isinstance(asked, str) or asked in registered:
-        return isinstance(asked, str)
-    wanted = _without_port(asked)
-    return wanted is not None and any(_without_port(one) == wanted for one in registered)
-
-
-def _without_port(uri: str) -> tuple[str | None, ...] | None:
-    """What an address on this machine is besides its port; None for one elsewhere."""
-    if not _is_safe(uri):
-        return None
-    parts = urlsplit(uri)
-    here = parts.scheme == "http" and parts.hostname in LOOPBACK
-    return (parts.hostname, parts.path, parts.query) if here else None
-
-
 def _check_redirects(given: object) -> None:
     """Where codes are sent: nowhere that runs as a script or is heard by others on the way."""
     if not isinstance(given, list) or not 0 < len(given) <= MOST_REDIRECTS:
@@ -128,33 +101,11 @@ def _check_redirects(given: object) -> None:
             "A client needs a place to return to.", advice=f"Give 1 to {MOST_REDIRECTS} redirect_uris."
         )
     for uri in given:
-        if not isinstance(uri, str) or not _is_safe(uri):
+        if not isinstance(uri, str) or not is_safe(uri):
             raise InvalidInput(
                 f"{str(uri)[:100]!r} is no place to send a code to.",
                 advice="Use https, http on this machine only, or an app's own scheme; no fragment.",
             )
-
-
-def _is_safe(uri: str) -> bool:
-    try:
-        parts = urlsplit(uri)
-        host = parts.hostname
-    except ValueError:
-        return False
-    if (
-        "#" in uri
-        or parts.username is not None
-        or parts.password is not None
-        or parts.scheme in UNSAFE_SCHEMES
-    ):
-        return False
-    if any(char.isspace() or not char.isprintable() for char in uri):
-        return False
-    return (
-        bool(host) and (parts.scheme == "https" or host in LOOPBACK)
-        if parts.scheme in ("http", "https")
-        else True
-    )
 
 
 def _check_size(value: Mapping[str, Any], most: int) -> None:
@@ -167,11 +118,14 @@ def _check_size(value: Mapping[str, Any], most: int) -> None:
 
 
 async def _make_room(engine: Engine) -> None:
-    """The oldest stranger goes; what the owner let in stays."""
-    there = await engine.store.entries(DRAWER, now=engine.clock(), limit=MOST_CLIENTS)
+    """The oldest of those that hold no grant goes; what the owner let in stays."""
+    now = engine.clock()
+    there = await engine.store.entries(DRAWER, now=now, limit=MOST_CLIENTS)
     if len(there) < MOST_CLIENTS:
         return
-    strangers = [entry for entry in there if entry.expires is not None]
+    grants = await engine.store.entries(FAMILIES, now=now, limit=MOST_GRANTS)
+    let_in = {grant.value["client_id"] for grant in grants}
+    strangers = [entry for entry in there if entry.key not in let_in]
     if not strangers:
         raise Refused("Too many clients are registered.", advice="Revoke grants that nobody uses.")
     await engine.store.drop_entry(DRAWER, strangers[-1].key)

@@ -1,7 +1,11 @@
-"""Conversations as they go on: who keeps one open, what it stored, whether anybody reflected on it."""
+"""Conversations as they go on: what each stored, whether anybody reflected on it, whether it came to an end.
+
+What happens in one is appended, an entry each, and never changed: of two that write at once neither undoes the other.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,13 +20,32 @@ from recollect.model.memory import Memory, Provenance, Status, Tier
 from recollect.model.query import Filter
 from recollect.ports.store import Change, Mark
 
-DRAWER = "conversation"
-SESSION_ONLY = "session_only"  # in the metadata of working memory
+DRAWER = "conversation"  # which there are
+EVENTS = "conversation:"  # before a conversation's key: what happened in it
+WAITING = "unreflected:"  # before an agent's name: which of theirs wait for somebody to reflect on them
+SESSION_ONLY = (
+    "recollect.session_only"  # in the metadata of working memory: the conversation that it ends with
+)
 KEPT = timedelta(days=90)  # after the last that was heard of one
 ABANDONED = timedelta(days=1)  # one that was silent for so long has ended without a word
 SETTLED = timedelta(minutes=5)  # how exact the last activity is: most calls then write nothing
 MOST_IDS = 500
+MOST_EVENTS = 10_000
 MOST_CONVERSATIONS = 10_000
+MOST_WAITING = 100  # counted no further
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened. None in `ended` says nothing of that; `counted` takes the place of what was counted."""
+
+    memories: tuple[str, ...] = ()
+    tools: Mapping[str, int] = field(default_factory=dict)
+    counted: bool = False
+    started: datetime | None = None
+    reflected: bool = False
+    reflection: str | None = None
+    ended: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +58,9 @@ class Conversation:
     last: datetime
     tools: Mapping[str, int] = field(default_factory=dict)
     memories: tuple[str, ...] = ()
-    working: tuple[str, ...] = ()  # ids of working memory
     reflected: bool = False
     reflection: str | None = None
-    ended: datetime | None = None
+    ended: bool = False
 
 
 def called(engine: Engine, conversation: str) -> str:
@@ -48,46 +70,30 @@ def called(engine: Engine, conversation: str) -> str:
 
 async def conversation_of(engine: Engine, conversation: str, *, agent: str) -> Conversation | None:
     """As far as it is known."""
-    entry = await engine.store.entry(DRAWER, _key(conversation, agent), now=engine.clock())
-    return None if entry is None else _from(entry.value)
+    drawer = EVENTS + _key(conversation, agent)
+    entries = await engine.store.entries(drawer, now=engine.clock(), limit=MOST_EVENTS)
+    if not entries:
+        return None
+    begun = entries[-1].created
+    known = Conversation(conversation, agent, started=begun, last=begun)
+    for entry in reversed(entries):
+        known = told(known, _event(entry.value), at=entry.created)
+    return known
 
 
-async def conversations(engine: Engine, *, agent: str) -> list[Conversation]:
-    """All that the agent may know of, the newest first."""
+async def count_conversations(engine: Engine, *, agent: str) -> int:
+    """How many the agent may know of."""
     entries = await engine.store.entries(DRAWER, now=engine.clock(), limit=MOST_CONVERSATIONS)
-    known = (_from(entry.value) for entry in entries)
-    return [one for one in known if sees(agent, one.agent)]
+    return sum(sees(agent, entry.value["agent"]) for entry in entries)
 
 
 async def unreflected(engine: Engine, *, agent: str, besides: str | None) -> int:
-    """How many other conversations of the agent stored something, were never reflected on and never came to an end."""
-    return sum(
-        one.agent == agent
-        and one.id != besides
-        and not one.reflected
-        and not one.ended
-        and bool(one.memories)
-        for one in await conversations(engine, agent=agent)
-    )
+    """How many other conversations of the agent stored something, were never reflected on and never came to an end.
 
-
-async def keep_conversation(engine: Engine, conversation: Conversation) -> None:
-    """Insert or replace what is known of it."""
-    value = {
-        "conversation": conversation.id,
-        "agent": conversation.agent,
-        "started": conversation.started.isoformat(),
-        "last": conversation.last.isoformat(),
-        "tools": dict(conversation.tools),
-        "memories": list(conversation.memories),
-        "working": list(conversation.working),
-        "reflected": conversation.reflected,
-        "reflection": conversation.reflection,
-        "ended": conversation.ended.isoformat() if conversation.ended else None,
-    }
-    key = _key(conversation.id, conversation.agent)
-    expires = conversation.last + KEPT
-    await engine.store.put_entry(Entry(DRAWER, key, value, conversation.started, expires))
+    At most MOST_WAITING are counted.
+    """
+    waiting = await engine.store.entries(WAITING + agent, now=engine.clock(), limit=MOST_WAITING + 1)
+    return min(MOST_WAITING, sum(entry.key != besides for entry in waiting))
 
 
 async def note_activity(
@@ -97,77 +103,79 @@ async def note_activity(
     memory_ids: Sequence[str] = (),
     *,
     agent: str,
-    working: bool = False,
     exactly: bool = False,
 ) -> None:
-    """Cheap: one that was noted within the last minutes isn't noted again, unless `exactly` these ids must be known.
-
-    Working memory always must, since it ends.
-    """
-    now = engine.clock()
+    """Cheap: one that was noted within the last minutes isn't noted again, unless `exactly` these ids must be known."""
     conversation = called(engine, conversation)
-    known = await conversation_of(engine, conversation, agent=agent)
-    fresh = known is not None and bool(known.memories) and now - known.last < SETTLED
-    if fresh and not (working or exactly):
+    latest = await _latest(engine, conversation, agent=agent)
+    before = _event(latest.value) if latest else Event(ended=True)
+    fresh = latest is not None and engine.clock() - latest.created < SETTLED
+    if fresh and before.memories and not before.ended and not exactly:
         return
-    before = known or Conversation(conversation, agent, started=now, last=now)
-    noted = merged(before, tools={tool: 1}, memories=memory_ids, now=now)
-    if working:
-        noted = replace(noted, working=_together(before.working, memory_ids))
-    await keep_conversation(engine, replace(noted, ended=None))
+    event = Event(tuple(memory_ids), {tool: 1}, ended=False)
+    await happened(engine, conversation, event, agent=agent)
+    if before.ended and not before.reflected:
+        await _wait(engine, conversation, agent=agent)
 
 
-def merged(
-    known: Conversation, *, tools: Mapping[str, int], memories: Iterable[str], now: datetime
-) -> Conversation:
-    """With more that became known."""
+async def happened(engine: Engine, conversation: str, event: Event, *, agent: str) -> None:
+    """Keep it. One that was reflected on, or that ended, waits for nobody any more."""
+    now = engine.clock()
+    key = _key(conversation, agent)
+    value = {
+        "memories": list(event.memories),
+        "tools": dict(event.tools),
+        "counted": event.counted,
+        "started": event.started.isoformat() if event.started else None,
+        "reflected": event.reflected,
+        "reflection": event.reflection,
+        "ended": event.ended,
+    }
+    await engine.store.put_entry(Entry(EVENTS + key, engine.new_id(), value, now, now + KEPT))
+    named = {"agent": agent, "conversation": conversation}
+    await engine.store.put_entry(Entry(DRAWER, key, named, now, now + KEPT))
+    if event.reflected or event.ended:
+        await engine.store.drop_entry(WAITING + agent, conversation)
+
+
+def told(known: Conversation, event: Event, *, at: datetime) -> Conversation:
+    """With one more thing that happened."""
+    reflection = event.reflection if event.reflected else known.reflection
     return replace(
         known,
-        last=max(known.last, now),
-        tools=dict(Counter(known.tools) + Counter(dict(tools))),
-        memories=_together(known.memories, memories),
+        started=min(known.started, event.started or at),
+        last=max(known.last, at),
+        tools=dict(event.tools if event.counted else Counter(known.tools) + Counter(event.tools)),
+        memories=tuple(dict.fromkeys([*known.memories, *event.memories]))[-MOST_IDS:],
+        reflected=known.reflected or event.reflected,
+        reflection=reflection,
+        ended=known.ended if event.ended is None else event.ended,
     )
 
 
-async def end_working_memory(engine: Engine, conversation: Conversation) -> int:
+async def end_working_memory(engine: Engine, conversation: str, *, agent: str) -> int:
     """Archive what was only meant for this conversation; how many that were."""
-    where = Filter(viewer=conversation.agent, conversation=conversation.id)
-    found = {memory.id: memory async for batch in engine.store.scan(where) for memory in batch}
-    named = [memory_id for memory_id in conversation.working if memory_id not in found]
-    if named:
-        found |= await engine.store.get_many(named, viewer=conversation.agent)
-    return await _archive(engine, list(found.values()))
-
-
-async def _archive(engine: Engine, memories: Iterable[Memory]) -> int:
-    now = engine.clock()
-    changes: list[Change] = [
-        Mark(memory.id, Status.ARCHIVED, previous=Status.ACTIVE, updated=now, only_from=Status.ACTIVE)
-        for memory in memories
-        if memory.status is Status.ACTIVE and is_working(memory)
-    ]
-    if changes:
-        await engine.store.apply(changes)
-    return len(changes)
+    where = Filter(viewer=agent, tiers=(Tier.HOT,))
+    own = [memory async for batch in engine.store.scan(where) for memory in batch if memory.agent == agent]
+    return await _archive(engine, [one for one in own if one.metadata.get(SESSION_ONLY) == conversation])
 
 
 async def end_abandoned(engine: Engine) -> int:
-    """End the working memory of conversations that ended, or were silent for a day; how many memories that were."""
+    """End the working memory of conversations that were silent for a day; how many memories that were."""
     oldest = engine.clock() - ABANDONED
-    ended = 0
-    going_on: set[str] = set()
-    for one in await conversations(engine, agent="system"):
-        if one.ended is None and one.last > oldest:
-            going_on.update(one.working)
-        elif one.working:
-            ended += await end_working_memory(engine, one)
-            await keep_conversation(engine, replace(one, working=(), ended=one.ended or one.last))
     where = Filter(viewer="system", tiers=(Tier.HOT,))
-    left = [memory async for batch in engine.store.scan(where) for memory in batch]
-    # Of conversations that nobody here knows of: they were held behind a fence.
-    return ended + await _archive(
-        engine, [one for one in left if one.updated <= oldest and one.id not in going_on]
-    )
+    old: dict[tuple[str, str], list[Memory]] = {}
+    async for batch in engine.store.scan(where):
+        for memory in batch:
+            if is_working(memory) and memory.updated <= oldest:
+                old.setdefault((memory.agent, str(memory.metadata[SESSION_ONLY])), []).append(memory)
+    over: list[Memory] = []
+    for (agent, conversation), memories in old.items():
+        # Of one that nobody here knows of nothing was heard: it was held behind a fence.
+        latest = await _latest(engine, conversation, agent=agent)
+        if latest is None or latest.created <= oldest:
+            over += memories
+    return await _archive(engine, over)
 
 
 def is_working(memory: Memory) -> bool:
@@ -175,28 +183,40 @@ def is_working(memory: Memory) -> bool:
     return bool(memory.metadata.get(SESSION_ONLY))
 
 
+async def _archive(engine: Engine, memories: Iterable[Memory]) -> int:
+    now = engine.clock()
+    changes: list[Change] = [
+        Mark(memory.id, Status.ARCHIVED, previous=Status.ACTIVE, updated=now, only_from=Status.ACTIVE)
+        for memory in memories
+        if memory.status is Status.ACTIVE
+    ]
+    if changes:
+        await engine.store.apply(changes)
+    return len(changes)
+
+
+async def _latest(engine: Engine, conversation: str, *, agent: str) -> Entry | None:
+    found = await engine.store.entries(EVENTS + _key(conversation, agent), now=engine.clock(), limit=1)
+    return found[0] if found else None
+
+
+async def _wait(engine: Engine, conversation: str, *, agent: str) -> None:
+    now = engine.clock()
+    await engine.store.put_entry(Entry(WAITING + agent, conversation, {}, now, now + KEPT))
+
+
 def _key(conversation: str, agent: str) -> str:
-    return f"{agent}\n{conversation}"
+    """No two pairs of names have the same."""
+    return json.dumps([agent, conversation], ensure_ascii=False)
 
 
-def _together(known: Sequence[str], more: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*known, *more]))[-MOST_IDS:]
-
-
-def _from(value: Mapping[str, Any]) -> Conversation:
-    return Conversation(
-        id=value["conversation"],
-        agent=value["agent"],
-        started=_moment(value["started"]),
-        last=_moment(value["last"]),
-        tools=value["tools"],
+def _event(value: Mapping[str, Any]) -> Event:
+    return Event(
         memories=tuple(value["memories"]),
-        working=tuple(value["working"]),
+        tools=value["tools"],
+        counted=value["counted"],
+        started=in_utc(datetime.fromisoformat(value["started"])) if value["started"] else None,
         reflected=value["reflected"],
         reflection=value["reflection"],
-        ended=_moment(value["ended"]) if value["ended"] else None,
+        ended=value["ended"],
     )
-
-
-def _moment(text: str) -> datetime:
-    return in_utc(datetime.fromisoformat(text))

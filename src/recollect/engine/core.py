@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from recollect.engine.meaning import Meaning
@@ -13,8 +15,11 @@ from recollect.model.access import DEFAULT_AGENT
 from recollect.model.scope import GLOBAL
 from recollect.ports.clock import Clock, NewId
 from recollect.ports.models import ModelShelf
-from recollect.ports.store import Store
+from recollect.ports.store import Entries, Store
 from recollect.ports.transcripts import Transcripts
+
+LEAST_TRUST = 0.5  # what is trusted less is kept, and given to no model that didn't ask for it
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class Policy:
     local_model: bool = True  # whether recall is meant to stand on a pulled model
     longest_hit: int = 2_000
     longest_answer: int = 60_000
+    daily_tokens: int = 200_000  # of language models, from midnight to midnight UTC
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +59,16 @@ class Engine:
     uses: UseCounter
     policy: Policy
     transcripts: Transcripts
+    ledger: Entries  # of the whole store, whoever calls: a fence has drawers of its own
+
+
+async def unbroken(work: Coroutine[Any, Any, T]) -> T:
+    """What must not stop half-way: a caller who gives up leaves when it is done."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # nobody is left to tell
+        raise

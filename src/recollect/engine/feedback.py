@@ -15,7 +15,7 @@ from recollect.model.entry import Entry
 TOOLS = "tool_feedback"
 TASKS = "task_feedback"
 KEPT = timedelta(days=365)
-MOST = 100_000
+MOST = 10_000  # of which a tally is made: the newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ async def keep_effect(engine: Engine, effect: TaskEffect, *, agent: str) -> str:
 
 
 async def tally_verdicts(engine: Engine, *, agent: str) -> dict[str, Tally]:
-    """By tool, of the verdicts that the agent may know of."""
+    """By tool, of the newest verdicts that the agent may know of."""
     tallies: dict[str, Tally] = {}
     for entry in await engine.store.entries(TOOLS, now=engine.clock(), limit=MOST):
         value = entry.value

@@ -80,7 +80,7 @@ async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: 
         if not force and (memory.anchor or memory.tier is Tier.PERMANENT):
             raise Refused(
                 f"The memory {memory_id} is kept for good ({'an anchor' if memory.anchor else 'permanent'}).",
-                advice="Say so with --force.",
+                advice="Say so with `force`.",
             )
     return list(found.values())
 

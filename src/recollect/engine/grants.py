@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from recollect.engine.clients import checked_params, find_client, welcome_client
+from recollect.engine.clients import FAMILIES, FAMILY_LIFE, checked_params, find_client, welcome_client
 from recollect.engine.core import Engine
 from recollect.engine.keys import fingerprint, new_secret
 from recollect.model.entry import Entry
@@ -23,17 +23,17 @@ CONSENTS = "oauth_consent"
 CODES = "oauth_code"
 ACCESS = "oauth_access"
 REFRESH = "oauth_refresh"
-FAMILIES = "oauth_family"
 TRACES = "oauth_trace"
 
 CONSENT_LIFE = timedelta(minutes=10)
 CODE_LIFE = timedelta(seconds=60)
 ACCESS_LIFE = timedelta(hours=1)
 REFRESH_LIFE = timedelta(days=30)
-FAMILY_LIFE = timedelta(days=365)  # then the owner is asked again
 
 TICKET, CODE, ACCESS_TOKEN, REFRESH_TOKEN = "rt_", "rc_", "ra_", "rr_"
 MOST_LISTED = 1000
+MOST_CONSENTS = 500  # open at once
+MOST_OF_CLIENT = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,10 @@ async def open_consent(engine: Engine, client_id: str, params: Mapping[str, Any]
     if client is None:
         raise NotFound("There is no such client.", advice="Let it register first.")
     now = engine.clock()
-    await engine.store.drop_expired(now)  # anyone may ask, so whoever asks sweeps
-    ticket = new_secret(TICKET)
     value = {"client_id": client_id, "params": checked_params(client, params)}
+    await engine.store.drop_expired(now)  # anyone may ask, so whoever asks sweeps
+    await _make_room(engine, client_id, now=now)
+    ticket = new_secret(TICKET)
     await engine.store.put_entry(
         Entry(CONSENTS, fingerprint(ticket), value, created=now, expires=now + CONSENT_LIFE)
     )
@@ -123,8 +124,13 @@ async def find_consent(engine: Engine, ticket: str) -> Consent | None:
     return None if entry is None or client is None else Consent(client, entry.value["params"])
 
 
-async def grant_code(engine: Engine, ticket: str, *, allow: bool = True) -> Answer:
-    """The owner's answer; the ticket is used up. Raises Refused for one that is used or too old."""
+async def grant_code(
+    engine: Engine, ticket: str, *, allow: bool = True, scopes: Sequence[str] | None = None
+) -> Answer:
+    """The owner's answer, who may grant less than was asked for; the ticket is used up.
+
+    Raises Refused for one that is used or too old.
+    """
     now = engine.clock()
     entry = await engine.store.take_entry(CONSENTS, fingerprint(ticket), now=now)
     if entry is None:
@@ -134,7 +140,8 @@ async def grant_code(engine: Engine, ticket: str, *, allow: bool = True) -> Answ
         return Answer(None, params["redirect_uri"], params["state"])
     name = await welcome_client(engine, client_id)
     family, code = engine.new_id(), new_secret(CODE)
-    grant = {"client_id": client_id, "scopes": params["scopes"] or [], "resource": params["resource"]}
+    granted = [one for one in params["scopes"] or [] if scopes is None or one in scopes]
+    grant = {"client_id": client_id, "scopes": granted, "resource": params["resource"]}
     known = {**grant, "client_name": name}
     await engine.store.put_entry(Entry(FAMILIES, family, known, created=now, expires=now + FAMILY_LIFE))
     await _trace(engine, code, family=family, now=now, life=FAMILY_LIFE)
@@ -216,6 +223,14 @@ async def revoke_grant(engine: Engine, given: str) -> bool:
         if entry is not None:
             return await engine.store.drop_entry(FAMILIES, entry.value["family"])
     return await engine.store.drop_entry(FAMILIES, given)
+
+
+async def _make_room(engine: Engine, client_id: str, *, now: datetime) -> None:
+    """Who asks too often takes the place of their own oldest question; beyond that, the oldest of all goes."""
+    there = await engine.store.entries(CONSENTS, now=now, limit=2 * MOST_CONSENTS)
+    own = [entry for entry in there if entry.value["client_id"] == client_id]
+    for entry in own[MOST_OF_CLIENT - 1 :] or there[MOST_CONSENTS - 1 :]:
+        await engine.store.drop_entry(CONSENTS, entry.key)
 
 
 async def _issue(engine: Engine, entry: Entry, *, scopes: Sequence[str]) -> Pair:

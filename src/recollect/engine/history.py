@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from recollect.engine.checks import safe_text
 from recollect.engine.core import Engine
 from recollect.engine.draft import QUARANTINE_FROM
+from recollect.engine.history_apart import apart
 from recollect.engine.history_places import Place, place_of
 from recollect.engine.history_ranking import Scored, WordSearch
 from recollect.engine.messages import is_message, role_of, session_of
@@ -20,9 +21,9 @@ from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import InvalidInput
 from recollect.model.memory import Kind, Memory
 from recollect.model.query import Filter
-from recollect.ports.transcripts import Transcript, TranscriptFile, TranscriptProject, Turn
+from recollect.ports.transcripts import MOST_KEPT, Check, Digest, TranscriptFile, TranscriptProject
 
-MOST_BYTES = 64 << 20  # of transcripts that one call reads
+MOST_BYTES = 64 << 20  # of transcripts, after which one call reads no further one
 JUST_NOW = timedelta(minutes=5)  # what was said since is the present, often the very question
 MOST_MEMORIES = 2_000  # that a timeline looks at
 LONGEST_EXCERPT = 400
@@ -30,6 +31,7 @@ LONGEST_SUMMARY = 300
 LONGEST_TITLE = 100
 AROUND = 4_000  # characters around an excerpt that are looked at for secrets
 WITHHELD = "[withheld: it reads like instructions to its reader]"
+WITHHELD_ALL = "Transcripts are the owner's and were not looked at: this caller sees memories only."
 TRANSCRIPT, MEMORY = "transcript", "memory"
 
 
@@ -82,17 +84,33 @@ class Passed:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """The folders that there are transcripts of, the one used last first, with their bytes on the disk."""
+
+    projects: tuple[tuple[TranscriptProject, int], ...]
+    suggestion: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Candidate:
-    """A transcript with a turn that may answer."""
+    """A transcript that may answer; without a digest where it wasn't read."""
 
     project: TranscriptProject
-    transcript: Transcript
-    modified: datetime
+    file: TranscriptFile
+    digest: Digest | None
 
 
-async def history_projects(engine: Engine) -> list[TranscriptProject]:
-    """The folders that there are transcripts of, the one used last first."""
-    return await asyncio.to_thread(engine.transcripts.projects)
+async def history_projects(engine: Engine) -> Listed:
+    """All of them."""
+
+    def listed(check: Check) -> tuple[tuple[TranscriptProject, int], ...]:
+        sized = []
+        for project in engine.transcripts.projects():
+            check()
+            sized.append((project, engine.transcripts.size(project)))
+        return tuple(sized)
+
+    return Listed(await apart(listed), WITHHELD_ALL if engine.transcripts.withheld else None)
 
 
 async def search_history(
@@ -107,23 +125,18 @@ async def search_history(
     """The conversations but `besides` that answer, best first, each once. Raises InvalidInput."""
     if not query.strip():
         raise InvalidInput("There is nothing to look for.", advice="Give a question.")
-    projects = await history_projects(engine)
+    projects = await apart(lambda _: engine.transcripts.projects())
     place = await _place(engine, project, projects)
     if place is None:
-        return Searched((), 0, _unknown(project))
+        return Searched((), 0, _said(engine, _unknown(project)))
     chosen = _chosen(place, projects)
-    words = WordSearch(query)
-    candidates, left = await asyncio.to_thread(_read_all, engine, chosen, words)
-    told = [
-        _from_transcript(engine, one, scored, words)
-        for one, scored in _best(candidates, words.scores(), limit)
-    ]
+    told, read, left = await apart(partial(_told, engine, chosen, WordSearch(query), limit))
     remembered, others = await _remembered(engine, query, place, agent=agent, limit=limit)
     results: dict[str, Found] = {}
     for found in sorted([*told, *remembered], key=lambda found: -found.score):
         results.setdefault(found.session_id, found)
     best = tuple(found for session, found in results.items() if session != besides)[:limit]
-    return Searched(best, len(candidates) + others, _suggestion(best, project, left))
+    return Searched(best, read + others, _said(engine, _suggestion(best, project, left)))
 
 
 async def history_timeline(
@@ -132,19 +145,18 @@ async def history_timeline(
     """The conversations of the last days, the newest first. Raises InvalidInput."""
     until = engine.clock()
     since = until - timedelta(days=days)
-    projects = await history_projects(engine)
+    projects = await apart(lambda _: engine.transcripts.projects())
     place = await _place(engine, project, projects)
     if place is None:
-        return Passed((), since, until, _unknown(project))
-    chosen = _chosen(place, projects)
-    told = await asyncio.to_thread(_told_since, engine, chosen, since)
+        return Passed((), since, until, _said(engine, _unknown(project)))
+    told = await apart(partial(_told_since, engine, _chosen(place, projects), since))
     known = {one.session_id: one for one in await _conversations(engine, place, since, agent=agent)}
     known.update({one.session_id: one for one in told})
     ordered = sorted(known.values(), key=lambda one: (one.timestamp, one.session_id), reverse=True)
     nothing = (
         None if ordered else "No conversation in that time. Ask for more days, or leave the project out."
     )
-    return Passed(tuple(ordered), since, until, nothing)
+    return Passed(tuple(ordered), since, until, _said(engine, nothing))
 
 
 async def _place(engine: Engine, project: str | None, projects: Sequence[TranscriptProject]) -> Place | None:
@@ -159,55 +171,70 @@ def _chosen(place: Place, projects: list[TranscriptProject]) -> list[TranscriptP
     return [place.project] if place.project else []
 
 
-def _read_all(
-    engine: Engine, projects: Sequence[TranscriptProject], words: WordSearch
-) -> tuple[list[_Candidate], int]:
-    """Every transcript, newest first, as far as the limit allows; and how many were left out. Blocks."""
-    candidates: list[_Candidate] = []
-    now = engine.clock()
-    room, left = MOST_BYTES, 0
-    for project, file in _files(projects):
-        transcript = engine.transcripts.read(file, most_bytes=room) if room > 0 else None
-        if transcript is None:
-            left += room <= 0
-            continue
-        room -= transcript.bytes_read
-        words.take([turn.text if _is_past(turn, now) else "" for turn in transcript.turns])
-        candidates.append(_Candidate(project, transcript, file.modified))
-    return candidates, left
+def _told(
+    engine: Engine, projects: Sequence[TranscriptProject], words: WordSearch, limit: int, check: Check
+) -> tuple[list[Found], int, int]:
+    """What answers, among how many conversations, and how many were not read. Blocks."""
+    candidates = list(_candidates(engine, projects, check))
+    before = engine.clock() - JUST_NOW
+    read = []
+    for one in candidates:
+        check()
+        if one.digest is not None:
+            words.take(one.digest, before=before)
+            read.append((one, one.digest))
+    answering = [
+        (scored, one, digest)
+        for scored, (one, digest) in zip(words.scores(), read, strict=True)
+        if scored is not None
+    ]
+    best = sorted(answering, key=lambda found: -found[0].score)[:limit]
+    told = [_from_transcript(engine, one, digest, scored, words) for scored, one, digest in best]
+    return [found for found in told if found is not None], len(read), len(candidates) - len(read)
 
 
-def _is_past(turn: Turn, now: datetime) -> bool:
-    return turn.timestamp is None or turn.timestamp < now - JUST_NOW
-
-
-def _files(projects: Sequence[TranscriptProject]) -> Iterator[tuple[TranscriptProject, TranscriptFile]]:
+def _candidates(
+    engine: Engine, projects: Sequence[TranscriptProject], check: Check, *, since: datetime | None = None
+) -> Iterator[_Candidate]:
+    """Every transcript that there is, newest first. Those beyond what one call may read, and beyond what can be kept,
+    have no digest."""
     pairs = [(project, file) for project in projects for file in project.files]
-    return iter(sorted(pairs, key=lambda pair: pair[1].modified, reverse=True))
+    unread, free = MOST_BYTES, MOST_KEPT
+    for project, file in sorted(pairs, key=lambda pair: pair[1].modified, reverse=True):
+        check()
+        if since is not None and file.modified < since:
+            return
+        digest = engine.transcripts.kept(file)
+        if digest is None and unread > 0 and min(file.size, MOST_BYTES) <= free:
+            unread -= file.size
+            digest = engine.transcripts.digest(file, most_bytes=MOST_BYTES, check=check)
+            if digest is None:  # gone
+                continue
+            if digest.size <= free:
+                engine.transcripts.keep(file, digest)
+        free -= digest.size if digest else 0
+        yield _Candidate(project, file, digest)
 
 
-def _best(
-    candidates: Sequence[_Candidate], scores: Sequence[Scored | None], limit: int
-) -> list[tuple[_Candidate, Scored]]:
-    answering = [(one, scored) for one, scored in zip(candidates, scores, strict=True) if scored]
-    return sorted(answering, key=lambda pair: -pair[1].score)[:limit]
-
-
-def _from_transcript(engine: Engine, one: _Candidate, scored: Scored, words: WordSearch) -> Found:
-    transcript = one.transcript
-    turn = transcript.turns[scored.place]
+def _from_transcript(
+    engine: Engine, one: _Candidate, digest: Digest, scored: Scored, words: WordSearch
+) -> Found | None:
+    said = digest.turns[scored.place]
+    turn = engine.transcripts.turn(one.file.path, said)
+    if turn is None:
+        return None
     around = words.excerpt(turn.text, length=AROUND)
     return Found(
-        session_id=transcript.session_id,
+        session_id=digest.about.session_id,
         project=one.project.path,
-        summary=_summary(engine, transcript),
-        timestamp=turn.timestamp or transcript.ended or one.modified,
+        summary=_summary(engine, digest),
+        timestamp=said.timestamp or digest.about.ended or one.file.modified,
         relevance=words.relevance(scored),
         excerpt=words.excerpt(_shown(engine, around), length=LONGEST_EXCERPT),
         source=TRANSCRIPT,
         score=scored.score,
-        file=str(transcript.file),
-        line=turn.line,
+        file=str(one.file.path),
+        line=said.line,
     )
 
 
@@ -244,31 +271,28 @@ def _from_memory(engine: Engine, hit: Hit) -> Found:
     )
 
 
-def _told_since(engine: Engine, projects: Sequence[TranscriptProject], since: datetime) -> list[Conversation]:
+def _told_since(
+    engine: Engine, projects: Sequence[TranscriptProject], since: datetime, check: Check
+) -> list[Conversation]:
     """Conversations that were written to since then. Blocks."""
     told: list[Conversation] = []
-    room = MOST_BYTES
-    for project, file in _files(projects):
-        if file.modified < since:
-            break
-        transcript = engine.transcripts.read(file, most_bytes=max(room, 0))
-        if transcript is None:
+    for one in _candidates(engine, projects, check, since=since):
+        digest = one.digest
+        timestamp = digest.about.ended if digest and digest.about.complete else None
+        timestamp = timestamp or one.file.modified
+        if timestamp < since or (digest and digest.about.complete and not digest.turns):
             continue
-        room -= transcript.bytes_read
-        timestamp = transcript.ended if transcript.complete else None
-        timestamp = timestamp or file.modified
-        if timestamp >= since and (transcript.turns or not transcript.complete):
-            told.append(
-                Conversation(
-                    session_id=transcript.session_id,
-                    project=project.path,
-                    title=_title(engine, transcript),
-                    summary=_summary(engine, transcript),
-                    timestamp=timestamp,
-                    source=TRANSCRIPT,
-                    model=transcript.model,
-                )
+        told.append(
+            Conversation(
+                session_id=digest.about.session_id if digest else one.file.path.stem,
+                project=one.project.path,
+                title=_title(engine, digest) if digest else "",
+                summary=_summary(engine, digest) if digest else "",
+                timestamp=timestamp,
+                source=TRANSCRIPT,
+                model=digest.about.model if digest else None,
             )
+        )
     return told
 
 
@@ -301,21 +325,23 @@ def _conversation(session: str, newest_first: Sequence[Memory]) -> Conversation:
     )
 
 
-def _title(engine: Engine, transcript: Transcript) -> str:
-    told = transcript.title or _asked(transcript)
+def _title(engine: Engine, digest: Digest) -> str:
+    told = digest.about.title or _asked(digest)
     return _cut(_shown(engine, told[:AROUND]), LONGEST_TITLE)
 
 
-def _summary(engine: Engine, transcript: Transcript) -> str:
+def _summary(engine: Engine, digest: Digest) -> str:
     """What the conversation calls itself, else how it began."""
-    told = transcript.summary or transcript.title or _asked(transcript)
+    about = digest.about
+    told = engine.transcripts.note(about.file) or about.summary or about.title or _asked(digest)
     return _cut(_shown(engine, told[:AROUND]), LONGEST_SUMMARY)
 
 
-def _asked(transcript: Transcript) -> str:
+def _asked(digest: Digest) -> str:
     """The first thing that somebody asked for, past the greetings."""
-    asked = [turn.text for turn in transcript.turns if turn.role == "user"]
-    return next((text for text in asked if not is_noise(text)), asked[0] if asked else "")
+    return next(
+        (text for text in digest.asked if not is_noise(text)), digest.asked[0] if digest.asked else ""
+    )
 
 
 def _shown(engine: Engine, text: str) -> str:
@@ -334,8 +360,19 @@ def _unknown(project: str | None) -> str:
     return f"No project is called {project!r}. Name one of the projects that there are, or leave it out."
 
 
+def _said(engine: Engine, suggestion: str | None) -> str | None:
+    """With the truth for those who are not shown this machine's transcripts."""
+    if not engine.transcripts.withheld:
+        return suggestion
+    return " ".join(filter(None, [suggestion, WITHHELD_ALL]))
+
+
 def _suggestion(results: Sequence[Found], project: str | None, left: int) -> str | None:
-    older = f"{left} older conversations were not read. Name a project to reach them." if left else None
+    older = (
+        f"{left} older conversations were not read yet. Ask again, or name a project, to reach them."
+        if left
+        else None
+    )
     if results:
         return older
     wider = " or leave the project out" if project is not None else ""

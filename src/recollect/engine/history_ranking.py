@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from recollect.model.lexemes import lexemes, query_lexemes
+from recollect.ports.transcripts import Digest
 
 SATURATION = 1.2  # BM25's k1
 LENGTH_SHARE = 0.4  # BM25's b
@@ -17,8 +19,7 @@ AVERAGE_LENGTH = 60.0  # lexemes of a usual turn
 BEFORE, AFTER = 0.6, 0.4  # what a word is worth that was said one turn earlier or later
 STRANGERS = 100  # imagined turns, without which a few conversations would be no yardstick of what is rare
 FLOOR = 0.34  # share of the question's weight that an answer must have
-LONGEST_LOOK = 40_000  # characters of one turn that are looked at
-_PREFIX = 3
+LONGEST_LOOK = 40_000  # characters of one turn that an excerpt is taken from
 _WORD = re.compile(r"\w[\w'’./+#-]*")
 
 
@@ -37,19 +38,20 @@ class WordSearch:
     def __init__(self, query: str) -> None:
         self._lexemes = tuple(query_lexemes(query))
         self._surface = _surface(query)
-        self._hint = _hint(self._lexemes)
         self._turns = 0
         self._frequencies: Counter[str] = Counter()
-        self._counts: list[dict[int, Mapping[str, float]]] = []  # by conversation, then by turn
+        self._counts: list[Mapping[int, Mapping[str, float]]] = []  # by conversation, then by turn
 
-    def take(self, texts: Sequence[str]) -> None:
-        """The turns of one more conversation, in order."""
-        counts: dict[int, Mapping[str, float]] = {}
-        for place, text in enumerate(texts):
-            if found := self._count(text[:LONGEST_LOOK]):
-                counts[place] = found
-                self._frequencies.update(found.keys())
-        self._turns += len(texts)
+    def take(self, digest: Digest, *, before: datetime) -> None:
+        """One more conversation, as far as it was held before then."""
+        counts: dict[int, dict[str, float]] = {}
+        for one in self._lexemes:
+            for place, count in self._occurrences(digest, one):
+                if (said := digest.turns[place].timestamp) is None or said < before:
+                    spaces = digest.words.count(b" ", digest.starts[place], digest.starts[place + 1])
+                    counts.setdefault(place, {})[one] = _worth(count, length=spaces - 1)
+                    self._frequencies[one] += 1
+        self._turns += len(digest.turns)
         self._counts.append(counts)
 
     def scores(self) -> list[Scored | None]:
@@ -62,14 +64,18 @@ class WordSearch:
         most = sum(weights.values())
         return [self._best(counts, weights, most) if most > 0 else None for counts in self._counts]
 
-    def _count(self, text: str) -> Mapping[str, float]:
-        """How much each wanted lexeme counts in a text, from 0 to 1; empty when there is none of them."""
-        if text.isascii() and self._hint is not None and not self._hint.search(text.lower()):
-            return {}
-        said = lexemes(text)
-        occurrences = Counter(one for one in said if one in self._lexemes)
-        length = SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * len(said) / AVERAGE_LENGTH)
-        return {one: count / (count + length / 2) for one, count in occurrences.items()}
+    @staticmethod
+    def _occurrences(digest: Digest, lexeme: str) -> Iterator[tuple[int, int]]:
+        """The turns that have it, and how often."""
+        words, wanted = digest.words, f" {lexeme} ".encode()
+        found = words.find(wanted)
+        while found >= 0:
+            place = bisect_right(digest.starts, found) - 1
+            end, count = digest.starts[place + 1], 0
+            while 0 <= found < end:
+                count += 1
+                found = words.find(wanted, found + len(wanted) - 1)  # neighbours share a space
+            yield place, count
 
     def _best(
         self, counts: Mapping[int, Mapping[str, float]], weights: Mapping[str, float], most: float
@@ -113,6 +119,11 @@ class WordSearch:
         return ("…" if start else "") + cut + ("…" if start + length < len(text) else "")
 
 
+def _worth(count: int, *, length: int) -> float:
+    """How much a lexeme counts in a turn of so many, from 0 to 1."""
+    return count / (count + SATURATION * (1 - LENGTH_SHARE + LENGTH_SHARE * length / AVERAGE_LENGTH) / 2)
+
+
 def _surface(query: str) -> dict[str, str]:
     """The words that the lexemes stand for."""
     names: dict[str, str] = {}
@@ -120,10 +131,3 @@ def _surface(query: str) -> dict[str, str]:
         for lexeme in query_lexemes(word):
             names.setdefault(lexeme, word)
     return names
-
-
-def _hint(wanted: Sequence[str]) -> re.Pattern[str] | None:
-    """Found in every lower-case ASCII text that has one of the lexemes: stems keep how their words begin."""
-    if not wanted or not all(one.isascii() and one.isalnum() for one in wanted):
-        return None
-    return re.compile("|".join(sorted({re.escape(one[:_PREFIX]) for one in wanted})))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal
 
@@ -27,7 +27,7 @@ Access = Literal["read", "write"]
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a key opens. Without an agent it isn't bound to one, without scopes it reaches all."""
+    """What a key opens. Without an agent it acts as the default one, without scopes it reaches all."""
 
     id: str
     name: str
@@ -106,6 +106,24 @@ async def check_key(engine: Engine, secret: str) -> Key | None:
         return None
     entry = await engine.store.entry(DRAWER, fingerprint(secret), now=engine.clock())
     return None if entry is None else _key(entry)
+
+
+async def follow_scope(engine: Engine, old: str, new: str | None) -> None:
+    """A scope has another name, or is no more (None): keys follow it, and one that is left with no scope ends.
+
+    Else a key would open whatever is called so next.
+    """
+    for entry in await _entries(engine):
+        if old not in entry.value["scopes"]:
+            continue
+        taken = await engine.store.take_entry(DRAWER, entry.key, now=engine.clock())
+        if taken is None:  # revoked meanwhile, and so it stays
+            continue
+        key = _key(taken)
+        scopes = dict.fromkeys(new if name == old else name for name in key.scopes)
+        left = tuple(name for name in scopes if name is not None)
+        if left:
+            await engine.store.put_entry(_entry(replace(key, scopes=left), taken.key))
 
 
 def checked_agent(name: str) -> str:

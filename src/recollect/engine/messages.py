@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.engine.checks import LARGEST_NUMBER
-from recollect.engine.core import Engine
+from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.draft import Draft
 from recollect.engine.kinship import TURN
 from recollect.engine.projects import Summary, open_project, project_summary
@@ -20,6 +20,7 @@ from recollect.model.query import Filter
 
 DIALECT = "project"
 TASK = "task_id"
+EXTRAS = "extras"  # all that a caller gave along: no word of theirs can be taken for one of ours
 SESSION = "session_id"
 TIMESTAMP = "timestamp"
 WITHOUT_SESSION = "log:"  # before a project's name: the conversation of messages that name none
@@ -55,7 +56,9 @@ async def save_message(engine: Engine, message: Message, *, agent: str, create_p
     """The saved message. Raises InvalidInput, ContentTooLarge, ScopeNotFound, Refused and the store's errors."""
     project = (await open_project(engine, message.project, create=create_project)).name
     conversation = message.conversation or _text(message.metadata.get(SESSION)) or WITHOUT_SESSION + project
-    metadata = {**message.metadata, TURN: message.role}
+    metadata: dict[str, Any] = {TURN: message.role}
+    if message.metadata:
+        metadata[EXTRAS] = dict(message.metadata)
     if message.task is not None:
         metadata[TASK] = message.task
     return await keep_verbatim(
@@ -94,6 +97,7 @@ async def recent_messages(
         kinds=(Kind.EPISODE,),
         topic=_topic(task) or None,
         conversation=conversation,
+        minimum_trust=LEAST_TRUST,
     )
     messages: list[Shown] = []
     room = engine.policy.longest_answer
@@ -169,17 +173,17 @@ def _question(messages: list[Shown], summary: Summary) -> str:
 
 def is_message(memory: Memory) -> bool:
     """Whether it is a message, and not a later part of one."""
-    return TURN in memory.metadata and PART not in memory.metadata
+    return bool(role_of(memory)) and PART not in memory.metadata
 
 
 def role_of(memory: Memory) -> str:
     """Who said it; empty for what is no message."""
-    return str(memory.metadata.get(TURN, ""))
+    return str(memory.metadata.get(TURN, "")) if memory.provenance.dialect == DIALECT else ""
 
 
 def task_of(memory: Memory) -> int | None:
     """The task that it was said about."""
-    task = memory.metadata.get(TASK)
+    task = memory.metadata.get(TASK) if role_of(memory) else None
     return task if isinstance(task, int) else None
 
 
@@ -191,7 +195,8 @@ def session_of(memory: Memory) -> str | None:
 
 def extras_of(memory: Memory) -> dict[str, Any]:
     """What the caller gave along."""
-    return {name: value for name, value in memory.metadata.items() if name not in (TURN, TASK, PART, PARTS)}
+    extras = memory.metadata.get(EXTRAS)
+    return dict(extras) if isinstance(extras, dict) else {}
 
 
 async def _free_position(engine: Engine, conversation: str, *, scope: str) -> int:

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from recollect.engine.beside import beside
 from recollect.engine.checks import checked_moment
-from recollect.engine.core import Engine
+from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.ranked import Evidence, Ranked, Ranking
 from recollect.engine.reach import reach
 from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked, shortened
@@ -38,7 +38,8 @@ CHOSEN = Evidence(why=("filter",), layer="filter")  # for a listing, where nothi
 class Question:
     """What to recall. `when` is a phrase of time that filters; one inside the text only prefers.
 
-    `minimum_similarity` is a cosine, asked of what nothing but its vector found.
+    `minimum_similarity` is a cosine, asked of what nothing but its vector found. Who asks for what is quarantined
+    asks for what isn't trusted.
     """
 
     text: str = ""
@@ -59,6 +60,7 @@ class Question:
     token_budget: int | None = None
     floor: float | None = None
     minimum_similarity: float | None = None
+    minimum_trust: float = LEAST_TRUST
     with_links: bool = False
     relations: tuple[Relation, ...] = DEFAULT_FOLLOWED
     neighbours: int = 0
@@ -218,6 +220,7 @@ async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Fi
         conversation=question.conversation,
         since=max(starts, default=None),
         until=min(ends, default=None),
+        minimum_trust=0.0 if Status.QUARANTINED in question.statuses else question.minimum_trust,
     )
     return where, timeframe
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -11,22 +12,23 @@ from recollect.engine.amend import Amendment, amend
 from recollect.engine.checks import checked_moment
 from recollect.engine.conversations import (
     Conversation,
+    Event,
     called,
     conversation_of,
     end_working_memory,
+    happened,
     is_working,
-    keep_conversation,
-    merged,
+    told,
 )
-from recollect.engine.core import Engine
-from recollect.engine.draft import Draft, Outcome, prepare
-from recollect.engine.intake import remember, remember_many
+from recollect.engine.core import Engine, unbroken
+from recollect.engine.draft import Draft, Outcome, Remembered, prepare
+from recollect.engine.intake import BATCH, remember, remember_many
 from recollect.engine.reach import reach
-from recollect.model.errors import NotFound, Refused
+from recollect.model.errors import NotFound, RecollectError, Refused, StoreError
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Provenance, Status
 from recollect.model.query import Filter, Order
-from recollect.ports.store import Change, Connect
+from recollect.ports.store import Change, Connect, Mark
 
 SUMMARY = "summary"
 LEAST_TOLD = 2  # a single memory tells itself
@@ -41,7 +43,7 @@ TAGS: Mapping[str, tuple[str, ...]] = {
     "errors_resolved": ("resolved",),
     "open_questions": ("open question",),
 }
-REFLECTION_OF = "reflection_of"  # in the metadata of what is written at the end of a conversation
+REFLECTION_OF = "recollect.reflection_of"  # in the metadata of what is written at the end of a conversation
 MOST_LOOKED_AT = 500
 MOST_QUOTED = 5
 LONGEST_QUOTE = 100
@@ -55,6 +57,7 @@ class Reflection:
     ids: tuple[str, ...]
     stored: Mapping[str, int]
     duplicates: int
+    quarantined: int = 0  # kept, but never given to anybody: they read like instructions to their reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +89,60 @@ async def reflect(
     ]
     for _, draft in drafts:
         prepare(engine, draft)  # one that can't be stored is found before any is
-    answers = await remember_many(engine, [draft for _, draft in drafts])
-    for answer in answers:
-        if answer.error is not None:
-            raise answer.error
-    stored = Counter(
-        name for (name, _), one in zip(drafts, answers, strict=True) if one.outcome is Outcome.STORED
+    answers = await unbroken(
+        _kept(engine, [draft for _, draft in drafts], agent=agent, conversation=conversation)
     )
-    ids = list(dict.fromkeys(answer.memory.id for answer in answers if answer.memory))
-    await _attach(engine, ids[1:], to=ids[0])
+    new = [name for (name, _), one in zip(drafts, answers, strict=True) if one.outcome is Outcome.STORED]
+    return Reflection(
+        ids=_ids(answers),
+        stored=dict(Counter(new)),
+        duplicates=sum(one.outcome is Outcome.DUPLICATE for one in answers),
+        quarantined=sum(
+            one.memory is not None and one.memory.status is Status.QUARANTINED for one in answers
+        ),
+    )
+
+
+async def _kept(
+    engine: Engine, drafts: Sequence[Draft], *, agent: str, conversation: str | None
+) -> list[Remembered]:
+    """All of them, tied to the first, or none."""
+    answers: list[Remembered] = []
+    try:
+        for start in range(0, len(drafts), BATCH):  # what one step stores is stored whole or not at all
+            answers += await remember_many(engine, drafts[start : start + BATCH])
+            for answer in answers:
+                if answer.error is not None:
+                    raise answer.error
+        ids = _ids(answers)
+        await _attach(engine, ids[1:], to=ids[0])
+    except RecollectError:
+        await _take_back(engine, answers)
+        raise
     if conversation is not None:
-        await _mark_reflected(engine, conversation, ids, agent=agent)
-    duplicates = sum(answer.outcome is Outcome.DUPLICATE for answer in answers)
-    return Reflection(tuple(ids), dict(stored), duplicates)
+        # What somebody says of it stands; what was written by itself before stays as it is.
+        event = Event(ids, {"reflect": 1}, reflected=True)
+        await happened(engine, conversation, event, agent=agent)
+    return answers
+
+
+def _ids(answers: Sequence[Remembered]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(answer.memory.id for answer in answers if answer.memory))
+
+
+async def _take_back(engine: Engine, answers: Sequence[Remembered]) -> None:
+    """As far as the store lets us."""
+    now = engine.clock()
+    new = [one for one in answers if one.outcome is Outcome.STORED and one.memory]
+    retired = [old for one in new for old in one.superseded]
+    with suppress(StoreError):
+        await engine.store.erase([each for one in new for each in (one.parts or _ids([one]))])
+        changes: list[Change] = [
+            Mark(old, Status.ACTIVE, previous=None, updated=now, only_from=Status.SUPERSEDED)
+            for old in retired
+        ]
+        if changes:
+            await engine.store.apply(changes)
 
 
 async def end_conversation(
@@ -110,27 +154,28 @@ async def end_conversation(
     memories: Sequence[str],
     started: datetime | None,
     reflected: bool,
+    over: bool = True,
 ) -> Ending:
-    """Its working memory ends. What it stored becomes one episode, unless somebody has reflected; again: the same one."""
+    """What it stored becomes one episode, unless somebody has reflected; again: the same one. Its working memory ends.
+
+    One that isn't `over` may go on, here or at another server: its working memory stays.
+    """
     now = engine.clock()
     conversation = called(engine, conversation)
     begun = checked_moment(engine, started) if started else now
     known = await conversation_of(engine, conversation, agent=agent)
     known = known or Conversation(conversation, agent, started=begun, last=now)
-    known = merged(known, tools={}, memories=memories, now=now)
-    known = replace(
-        known,
-        started=min(known.started, begun),
-        tools=dict(tools) or known.tools,
-        reflected=known.reflected or reflected,
-    )
+    event = Event(tuple(memories), dict(tools), counted=bool(tools), started=begun, ended=over or None)
+    known = told(known, event, at=now)
+    known = replace(known, reflected=known.reflected or reflected)
     written = None
     if not known.reflected or known.reflection is not None:
         written = await _episode(engine, known)
-    expired = await end_working_memory(engine, known)
+    expired = await end_working_memory(engine, conversation, agent=agent) if over else 0
     if written is not None or known.memories or known.reflected:  # one that left nothing needs no trace
-        ended = replace(known, working=(), ended=now, reflection=written or known.reflection)
-        await keep_conversation(engine, replace(ended, reflected=known.reflected or written is not None))
+        done = known.reflected or written is not None
+        event = replace(event, reflected=done, reflection=written or known.reflection)
+        await happened(engine, conversation, event, agent=agent)
     return Ending(written, expired)
 
 
@@ -153,23 +198,14 @@ async def _attach(engine: Engine, parts: Sequence[str], *, to: str) -> None:
         await engine.store.apply(links)
 
 
-async def _mark_reflected(engine: Engine, conversation: str, ids: Sequence[str], *, agent: str) -> None:
-    now = engine.clock()
-    known = await conversation_of(engine, conversation, agent=agent)
-    known = known or Conversation(conversation, agent, started=now, last=now)
-    noted = merged(known, tools={"reflect": 1}, memories=ids, now=now)
-    # What somebody says of it stands; what was written by itself before stays as it is.
-    await keep_conversation(engine, replace(noted, reflected=True, reflection=None))
-
-
 async def _episode(engine: Engine, conversation: Conversation) -> str | None:
     """The id of the memory that tells what the conversation stored; None when that is too little, or is told already."""
     left = await _left(engine, conversation)
     if len(left) < LEAST_TOLD:
         return None
     scope = Counter(memory.scope for memory in left).most_common(1)[0][0]
-    told = await reach(engine, scope)  # what is elsewhere stays there
-    left = [memory for memory in left if memory.scope in told]
+    near = await reach(engine, scope)  # what is elsewhere stays there
+    left = [memory for memory in left if memory.scope in near]
     content = _told(engine, conversation, left)
     if conversation.reflection is not None and (
         amended := await _amended(engine, conversation.reflection, content, agent=conversation.agent)

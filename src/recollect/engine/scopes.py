@@ -8,6 +8,7 @@ from pathlib import Path
 
 from recollect.engine.checks import checked_description, checked_scope, checked_scope_name
 from recollect.engine.core import Engine
+from recollect.engine.keys import follow_scope
 from recollect.engine.reach import find_scope
 from recollect.engine.transfer import export_to
 from recollect.model.errors import Conflict, Refused, ScopeNotFound
@@ -90,12 +91,13 @@ async def change_scope(
 
 
 async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
-    """Memories and children follow. Raises InvalidInput, ScopeNotFound, Conflict, Refused for Global."""
+    """Memories, children and keys follow. Raises InvalidInput, ScopeNotFound, Conflict, Refused for Global."""
     if old == GLOBAL:
         raise Refused("Global can't be renamed.")
     cleaned = checked_scope_name(engine, new)
     await _refuse_clash(engine, cleaned, besides=old)
     await engine.store.rename_scope(old, cleaned)
+    await follow_scope(engine, old, cleaned)
     return await find_scope(engine, cleaned)
 
 
@@ -126,7 +128,7 @@ async def report_scope(engine: Engine, name: str, *, agent: str) -> ScopeReport:
 
 
 async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | None = None) -> DroppedScope:
-    """Export what is in it, erase that, drop the scope.
+    """Export what is in it, erase that, take it from the keys, drop the scope.
 
     Raises ScopeNotFound, Conflict for one with children, Refused for one that holds what the agent doesn't see.
     """
@@ -152,6 +154,7 @@ async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | 
         target = export or engine.policy.export_dir / f"scope-{safe}-{stamp}.jsonl"
         await export_to(engine, target, where=where)
     receipt = await engine.store.erase(ids) if ids else None
+    await follow_scope(engine, name, None)
     await engine.store.drop_scope(name)
     return DroppedScope(name, target, len(ids), receipt)
 

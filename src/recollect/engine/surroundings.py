@@ -72,7 +72,7 @@ async def linked(
     for link in sorted(links, key=lambda each: (each.automatic, -each.weight)):
         near, far = (link.origin, link.target) if link.origin in known else (link.target, link.origin)
         other = others.get(far)
-        if other is None or other.status in HIDDEN or taken >= MOST_LINKED or not _in_reach(other, where):
+        if other is None or taken >= MOST_LINKED or not _may_come_along(other, where):
             continue
         short = allowance.fitted(other)
         if short is not None:
@@ -94,6 +94,7 @@ async def around(
         scopes=where.scopes,
         conversation=conversation,
         positions=(position - reach, position + reach),
+        minimum_trust=where.minimum_trust,
     )
     found = await engine.store.find(near, limit=MOST_TURNS)
     turns = [turn for turn in found if turn.provenance.position not in (None, position)]
@@ -104,5 +105,6 @@ async def around(
     return before, tuple(turn for turn in kept if (turn.provenance.position or 0) > position)
 
 
-def _in_reach(memory: Memory, where: Filter) -> bool:
-    return not where.scopes or memory.scope in where.scopes
+def _may_come_along(memory: Memory, where: Filter) -> bool:
+    trusted = memory.status not in HIDDEN and memory.trust >= where.minimum_trust
+    return trusted and (not where.scopes or memory.scope in where.scopes)

@@ -1,59 +1,30 @@
-"""Export and import: JSON lines, a round trip that loses nothing. Vectors are derived and are made anew."""
+"""Export: JSON lines, a round trip that loses nothing. Vectors are derived and are made anew."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence, Set
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
 
-from recollect.engine.checks import (
-    checked_content,
-    checked_labels,
-    checked_metadata,
-    checked_provenance,
-    checked_scope,
-    checked_scope_name,
-    checked_topic,
-    everything_said,
-)
-from recollect.engine.core import Engine
-from recollect.engine.draft import (
-    PART_OF,
-    QUARANTINE_FROM,
-    QUARANTINED_TRUST,
-    content_hash,
-    gist_of,
-    labels_of,
-)
-from recollect.engine.records import (
-    link_from,
-    link_line,
-    memory_from,
-    memory_line,
-    scope_from,
-    scope_line,
-    version_from,
-    version_line,
-)
-from recollect.engine.text.suspicion import suspicion
-from recollect.model.access import sees
-from recollect.model.errors import InvalidInput, Refused, StoreFull, StoreReadOnly
-from recollect.model.lexemes import lexemes
+from recollect.engine.core import Engine, unbroken
+from recollect.engine.records import link_line, memory_line, scope_line, version_line
+from recollect.model.errors import StoreFull, StoreReadOnly
 from recollect.model.link import Link
-from recollect.model.memory import ANY_STATUS, Memory, Status, Version
+from recollect.model.memory import ANY_STATUS, Memory, Version
 from recollect.model.query import Filter
-from recollect.model.scope import GLOBAL, Scope
-from recollect.model.tokens import count_tokens
-from recollect.ports.store import Change, Connect, Keep, Put
 
 FORMAT = 1
 BATCH = 256
-_Item = Scope | Memory | Version | Link
+IN_THE_WAY_SECONDS = 2.0  # how long a scanner or reader may have open what is to be replaced
+_PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +38,16 @@ class Exported:
     scopes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
-    """What an import did; `skipped` were there already, by id or by content."""
-
-    memories: int = 0
-    skipped: int = 0
-    links: int = 0
-    versions: int = 0
-    scopes: int = 0
-    redacted: int = 0
-
-
 async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) -> Exported:
     """Write atomically: the file is there whole, or not at all. Raises StoreFull, StoreReadOnly."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    partial = partial_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("w", encoding="utf-8", newline="\n") as stream:
             partial.chmod(0o600)
             written = await export_stream(engine, stream, where=where)
-            stream.flush()
-            os.fsync(stream.fileno())
-        partial.replace(path)
+            await unbroken(asyncio.to_thread(to_disk, stream))
+        await asyncio.to_thread(put_in_place, partial, path)
     except OSError as error:
         problem = StoreFull if error.errno == errno.ENOSPC else StoreReadOnly
         raise problem(
@@ -101,298 +59,76 @@ async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) 
     return replace(written, path=str(path))
 
 
+def partial_of(path: Path) -> Path:
+    """A file of one's own to write into, whoever else writes to the same place."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+
+
+def to_disk(stream: IO[Any]) -> None:
+    """All that was written, so that a power cut leaves it."""
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def put_in_place(partial: Path, path: Path) -> None:
+    """Windows refuses it while anybody has the old file open: that passes. Raises OSError."""
+    deadline = time.monotonic() + IN_THE_WAY_SECONDS
+    while True:
+        try:
+            partial.replace(path)
+            return
+        except PermissionError:
+            if os.name != "nt" or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+
+
 async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None = None) -> Exported:
-    """A head line, scopes, then each memory followed by its versions, then links.
+    """A head line, scopes, then each memory followed by its versions, then links; written by threads, batch by batch.
 
     A link with one end among them is written too: it is drawn again where the other end is there.
     """
     chosen = where or Filter(viewer="system", statuses=ANY_STATUS)
     scopes = await engine.store.scopes()
-    _write(stream, {"recollect": "export", "format": FORMAT})
-    for scope in scopes:
-        _write(stream, scope_line(scope))
-    memories = versions = 0
-    ids: set[str] = set()
+    head = {"recollect": "export", "format": FORMAT}
+    await _write(stream, [head, *(scope_line(scope) for scope in scopes)])
+    versions = links = 0
+    ids: list[str] = []
     async for batch in engine.store.scan(chosen):
         earlier = await engine.store.versions_among([memory.id for memory in batch])
-        for memory in batch:
-            _write(stream, memory_line(memory))
-            ids.add(memory.id)
-            memories += 1
-            for version in earlier.get(memory.id, ()):
-                _write(stream, version_line(version))
-                versions += 1
-    links = 0
-    async for link in _links(engine, sorted(ids), viewer=chosen.viewer):
-        _write(stream, link_line(link))
-        links += 1
-    return Exported("-", memories, links, versions, len(scopes))
+        await _write(stream, _with_versions(batch, earlier))
+        ids.extend(memory.id for memory in batch)
+        versions += sum(len(some) for some in earlier.values())
+    async for some in _links(engine, sorted(ids), viewer=chosen.viewer):
+        await _write(stream, (link_line(link) for link in some))
+        links += len(some)
+    return Exported("-", len(ids), links, versions, len(scopes))
 
 
-async def import_lines(
-    engine: Engine, lines: Iterable[str], *, agent: str, progress: Callable[[int], None] = lambda _: None
-) -> Imported:
-    """Read an export; what is there already is passed over, so it can be run twice.
-
-    Raises InvalidInput by line, Refused for memories of an agent whom the caller doesn't see.
-    """
-    intake = _Import(engine, agent)
-    batch: list[_Item] = []
-    for item in _parsed(lines, intake.checked):
-        # A memory's versions come with it, or none of them: a run that broke off in between couldn't be made good.
-        if len(batch) >= BATCH and not isinstance(item, Version):
-            await intake.take(batch)
-            progress(intake.done.memories + intake.done.skipped)
-            batch = []
-        batch.append(item)
-    await intake.take(batch)
-    await intake.finish()
-    progress(intake.done.memories + intake.done.skipped)
-    return intake.done
-
-
-async def _links(engine: Engine, ids: Sequence[str], *, viewer: str) -> AsyncIterator[Link]:
+async def _links(engine: Engine, ids: Sequence[str], *, viewer: str) -> AsyncIterator[list[Link]]:
+    """Each once, in batches."""
     seen: set[tuple[str, str, str]] = set()
     for start in range(0, len(ids), BATCH):
         found = await engine.store.links_of(ids[start : start + BATCH], viewer=viewer)
-        for link in sorted(found, key=lambda each: (each.origin, each.target, each.relation)):
-            key = (link.origin, link.target, link.relation)
-            if key not in seen:
-                seen.add(key)
-                yield link
+        new = {key: link for link in found if (key := (link.origin, link.target, link.relation)) not in seen}
+        seen |= new.keys()
+        yield [new[key] for key in sorted(new)]
 
 
-def _write(stream: TextIO, line: dict[str, Any]) -> None:
-    stream.write(json.dumps(line, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n")
+def _with_versions(
+    batch: Sequence[Memory], earlier: Mapping[str, Sequence[Version]]
+) -> Iterator[dict[str, Any]]:
+    for memory in batch:
+        yield memory_line(memory)
+        for version in earlier.get(memory.id, ()):
+            yield version_line(version)
 
 
-def _parsed(lines: Iterable[str], checked: Callable[[_Item], _Item]) -> Iterator[_Item]:
-    seen_head = False
-    readers: dict[str, Callable[[dict[str, Any]], _Item]] = {
-        "scope": scope_from,
-        "memory": memory_from,
-        "version": version_from,
-        "link": link_from,
-    }
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            document = json.loads(line)
-            if not seen_head:
-                _check_head(document)
-                seen_head = True
-                continue
-            item = checked(readers[document["type"]](document))
-        except InvalidInput as error:
-            raise type(error)(f"Line {number} is refused: {error.message}", advice=error.advice) from error
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidInput(
-                f"Line {number} is not a line of an export: {error}.",
-                advice="Nothing from that batch on was imported; correct the line and import again.",
-            ) from error
-        yield item
-    if not seen_head:
-        raise InvalidInput("There is nothing in it.", advice="Give a file that `recollect export` wrote.")
+async def _write(stream: TextIO, lines: Iterable[dict[str, Any]]) -> None:
+    """In a thread, and to the end of the batch: nobody may close what is being written to."""
+    await unbroken(asyncio.to_thread(_write_now, stream, lines))
 
 
-def _check_head(document: Any) -> None:
-    if not isinstance(document, dict) or document.get("recollect") != "export":
-        raise ValueError("the first line must be the head of a Recollect export")
-    if document.get("format") != FORMAT:
-        raise ValueError(f"format {document.get('format')} is not known; this Recollect reads {FORMAT}")
-
-
-class _Import:
-    """One import on its way; knows which memories it brought, since links follow theirs."""
-
-    def __init__(self, engine: Engine, agent: str) -> None:
-        self.done = Imported()
-        self._engine = engine
-        self._agent = agent
-        self._new: set[str] = set()
-        self._redacted: set[str] = set()
-        self._orphans: list[Scope] = []
-
-    def checked(self, item: _Item) -> _Item:
-        """As intake would have it: a file may come from anywhere. What we exported passes unchanged.
-
-        Raises InvalidInput, Refused.
-        """
-        if isinstance(item, Memory):
-            return self._checked_memory(item)
-        if isinstance(item, Version):
-            return self._checked_version(item)
-        return checked_scope(self._engine, item) if isinstance(item, Scope) else item
-
-    async def take(self, batch: Sequence[_Item]) -> None:
-        """A batch in one transaction."""
-        memories = [item for item in batch if isinstance(item, Memory)]
-        present = await self._engine.store.get_many([memory.id for memory in memories], viewer="system")
-        fresh = await self._fresh(memory for memory in memories if memory.id not in present)
-        made = await self._scopes([item for item in batch if isinstance(item, Scope)])
-        self._new.update(memory.id for memory in fresh)
-        same = {memory.id for memory in memories if _says_the_same(memory, present.get(memory.id))}
-        versions = await self._missing([item for item in batch if isinstance(item, Version)], same)
-        links = await self._drawable([item for item in batch if isinstance(item, Link)])
-        changes: list[Change] = await self._puts(fresh)
-        changes.extend(Keep(version) for version in versions)
-        changes.extend(Connect(link) for link in links)
-        await self._engine.store.apply(changes)
-        self.done = Imported(
-            memories=self.done.memories + len(fresh),
-            skipped=self.done.skipped + len(memories) - len(fresh),
-            links=self.done.links + len(links),
-            versions=self.done.versions + len(versions),
-            scopes=self.done.scopes + made,
-            redacted=self.done.redacted + sum(memory.id in self._redacted for memory in fresh),
-        )
-
-    async def _scopes(self, scopes: Sequence[Scope]) -> int:
-        known = {scope.name: scope for scope in await self._engine.store.scopes()} if scopes else {}
-        missing = [scope for scope in scopes if scope.name not in known]
-        for scope in scopes:
-            if scope.name == GLOBAL:
-                await self._engine.store.put_scope(_older(known[GLOBAL], scope))
-        for scope in missing:
-            await self._engine.store.put_scope(replace(scope, parent=None))
-        self._orphans.extend(scope for scope in missing if scope.parent is not None)
-        await self._nest(known.keys() | {scope.name for scope in missing})
-        return len(missing)
-
-    async def _nest(self, known: Set[str]) -> None:
-        """As soon as the parent is there, so that a run that breaks off leaves the scopes in their places."""
-        for scope in self._orphans:
-            if scope.parent in known:
-                await self._engine.store.put_scope(scope)
-        self._orphans = [scope for scope in self._orphans if scope.parent not in known]
-
-    async def finish(self) -> None:
-        """A scope's parent may stand anywhere in the file. Raises ScopeNotFound if it stands nowhere."""
-        for scope in self._orphans:
-            await self._engine.store.put_scope(scope)
-
-    async def _missing(self, versions: Sequence[Version], same: Set[str]) -> list[Version]:
-        """Those of memories that are new, or that say the same here and lack them: a run may have broken off."""
-        missing: list[Version] = []
-        kept: dict[str, set[int]] = {}
-        for version in versions:
-            memory_id = version.memory_id
-            if memory_id not in self._new and memory_id not in same:
-                continue
-            if memory_id not in kept:
-                known = await self._engine.store.versions_of(memory_id)
-                kept[memory_id] = {each.number for each in known}
-            if version.number not in kept[memory_id]:
-                kept[memory_id].add(version.number)
-                missing.append(version)
-        return missing
-
-    async def _fresh(self, absent: Iterable[Memory]) -> list[Memory]:
-        """Those that nothing here repeats, nor anything before them in the batch."""
-        fresh: dict[str, Memory] = {}
-        hashes: set[tuple[str, str, str]] = set()
-        for memory in absent:
-            if memory.id not in fresh and not await self._repeats(memory, hashes):
-                fresh[memory.id] = memory
-        return list(fresh.values())
-
-    async def _repeats(self, memory: Memory, hashes: set[tuple[str, str, str]]) -> bool:
-        if memory.status not in (Status.ACTIVE, Status.QUARANTINED):
-            return False
-        key = (memory.scope, memory.agent, memory.content_hash)
-        same = await self._engine.store.by_hash([memory.content_hash], scope=memory.scope, agent=memory.agent)
-        if same or key in hashes:
-            return True
-        hashes.add(key)
-        return False
-
-    def _checked_memory(self, memory: Memory) -> Memory:
-        engine = self._engine
-        if not sees(self._agent, memory.agent):
-            raise Refused(
-                f"The file has memories of the agent {memory.agent!r}, and you are {self._agent!r}.",
-                advice="Import it as that agent, or as system.",
-            )
-        text = checked_content(engine, memory.content)
-        if text != memory.content:
-            self._redacted.add(memory.id)
-        digest = content_hash(text)
-        part = text == memory.content and memory.content_hash.startswith(PART_OF)
-        part = part and len(memory.content_hash) == len(PART_OF) + len(digest)
-        return replace(
-            _quarantined(memory) if _instructs(memory) else memory,
-            scope=checked_scope_name(engine, memory.scope),
-            content=text,
-            content_hash=memory.content_hash if part else digest,
-            tokens=count_tokens(text),
-            topic=checked_topic(engine, memory.topic),
-            tags=checked_labels(engine, memory.tags, what="tag"),
-            keywords=checked_labels(engine, memory.keywords, what="keyword"),
-            provenance=checked_provenance(engine, memory.provenance),
-            metadata=checked_metadata(engine, memory.metadata),
-        )
-
-    def _checked_version(self, version: Version) -> Version:
-        engine = self._engine
-        return replace(
-            version,
-            content=checked_content(engine, version.content),
-            topic=checked_topic(engine, version.topic),
-            tags=checked_labels(engine, version.tags, what="tag"),
-            keywords=checked_labels(engine, version.keywords, what="keyword"),
-            metadata=checked_metadata(engine, version.metadata),
-        )
-
-    async def _drawable(self, links: Sequence[Link]) -> list[Link]:
-        ends = {end for link in links for end in (link.origin, link.target)} - self._new
-        present = await self._engine.store.get_many(list(ends), viewer=self._agent)
-        drawn = await self._engine.store.links_of(list(present), viewer=self._agent)
-        here = present.keys() | self._new
-        return [link for link in links if link not in drawn and {link.origin, link.target} <= here]
-
-    async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
-        matrix = await self._engine.meaning.embed([memory.content for memory in memories])
-        model = self._engine.meaning.model if matrix is not None else None
-        return [
-            Put(
-                replace(memory, embedded_by=model),
-                (said := lexemes(memory.content)),
-                labels=labels_of(self._engine, memory),
-                gist=gist_of(said),
-                vector=None if matrix is None else matrix[number],
-            )
-            for number, memory in enumerate(memories)
-        ]
-
-
-def _instructs(memory: Memory) -> bool:
-    """As it stands in the file: that something was hidden in the text is a sign, and cleaning takes it out."""
-    labels = (memory.topic, *memory.tags, *memory.keywords)
-    said = everything_said(
-        memory.content, labels=labels, provenance=memory.provenance, metadata=memory.metadata
-    )
-    return suspicion(said).score >= QUARANTINE_FROM
-
-
-def _quarantined(memory: Memory) -> Memory:
-    """Also one that could be brought back later."""
-    if memory.status is Status.ACTIVE:
-        return replace(memory, status=Status.QUARANTINED, trust=QUARANTINED_TRUST)
-    if memory.previous_status is Status.ACTIVE:
-        return replace(memory, previous_status=Status.QUARANTINED, trust=QUARANTINED_TRUST)
-    return memory
-
-
-def _says_the_same(memory: Memory, ours: Memory | None) -> bool:
-    return ours is not None and (ours.agent, ours.content_hash) == (memory.agent, memory.content_hash)
-
-
-def _older(ours: Scope, theirs: Scope) -> Scope:
-    """Global is in every home: the one that was there first, with whichever description there is."""
-    return replace(
-        ours,
-        created=min(ours.created, theirs.created),
-        description=ours.description or theirs.description,
-        keywords=ours.keywords or theirs.keywords,
-    )
+def _write_now(stream: TextIO, lines: Iterable[dict[str, Any]]) -> None:
+    for line in lines:
+        stream.write(json.dumps(line, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n")

@@ -35,3 +35,10 @@ class UseCounter:
             ids, self._waiting = self._waiting, []
             with suppress(StoreError):
                 await self._store.touch(ids, self._clock())
+
+
+class Uncounted(UseCounter):
+    """For callers who may only read: what they look at must not grow dearer by it."""
+
+    def note(self, ids: Iterable[str]) -> None:
+        """Nothing is counted."""

@@ -95,7 +95,8 @@ async def _find_consent(call: Call, given: FindConsentInput) -> FoundConsent:
 
 
 async def _grant_code(call: Call, given: GrantCodeInput) -> GrantedCode:
-    return GrantedCode(**asdict(await grants.grant_code(call.engine, given.ticket, allow=given.allow)))
+    answer = await grants.grant_code(call.engine, given.ticket, allow=given.allow, scopes=given.scopes)
+    return GrantedCode(**asdict(answer))
 
 
 async def _find_code(call: Call, given: CodeInput) -> FoundCode:

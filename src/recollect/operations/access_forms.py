@@ -24,7 +24,7 @@ class NoInput(Input):
 
 
 class CreateKeyInput(Input):
-    """Without an agent it may speak for any but system and admin; without scopes it reaches all of them."""
+    """Without an agent it acts as the default one; without scopes it reaches all of them."""
 
     name: str
     agent: str | None = None
@@ -140,10 +140,11 @@ class FoundConsent(Output):
 
 
 class GrantCodeInput(SecretInput):
-    """The owner's answer; either way the ticket is used up."""
+    """The owner's answer; either way the ticket is used up. `scopes` may be fewer than were asked for."""
 
     ticket: Secret
     allow: bool = True
+    scopes: list[str] | None = None
 
 
 class GrantedCode(Output):

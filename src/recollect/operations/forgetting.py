@@ -6,17 +6,24 @@ from pydantic import Field
 
 from recollect.engine.backup import back_up_scope, backups
 from recollect.engine.choice import Choice, candidates, chosen
+from recollect.engine.core import LEAST_TRUST
 from recollect.engine.forget import erase, forget, forgettable, unforget
-from recollect.engine.recall import Hit
+from recollect.engine.surroundings import HIDDEN, shortened
 from recollect.model.errors import MemoryNotFound
+from recollect.model.memory import Memory
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id, full_ids
 from recollect.operations.views import MemoryView, ReceiptView
 
-FEW = 3  # what a query finds is forgotten at once only up to here
+FEW = 3  # what nobody named by id is forgotten without asking only up to here
+MOST_SHOWN = 20  # of those that are asked about
+LONGEST_SHOWN = 200
 
 
 class ForgetInput(Input):
-    """What to forget: all that holds of it narrows. `query` finds by meaning; more than a few need `confirm`."""
+    """What to forget: all that holds of it narrows. `query` finds by meaning.
+
+    More than a few that nobody named by id need `confirm`, if a query found them or if they go for good.
+    """
 
     ids: list[str] = []
     query: str | None = None
@@ -27,10 +34,11 @@ class ForgetInput(Input):
     hard: bool = False
     confirm: bool = False
     missing_ok: bool = False  # an unknown id is no error
+    backup: bool = True  # of a whole scope that goes for good, a copy is put aside first
 
 
 class CandidateView(Output):
-    """What a query would forget."""
+    """What would be forgotten."""
 
     id: str
     content: str
@@ -76,15 +84,18 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
     if choice.query:
         hits = await candidates(call.engine, choice, agent=call.agent)
         if len(hits) > FEW and not given.confirm:
-            return _asking(given, hits)
+            return _asking(given, [_candidate(hit.memory, hit.score) for hit in hits], count=len(hits))
         ids = [hit.memory.id for hit in hits]
     else:
         ids = await chosen(call.engine, choice, agent=call.agent)
     if not ids:
         return _nothing(given, "Nothing matches.")
+    if given.hard and not (choice.ids or given.confirm) and len(ids) > FEW:
+        some = await call.engine.store.get_many(ids[:MOST_SHOWN], viewer=call.agent)
+        return _asking(given, [_candidate(memory, 1.0) for memory in some.values()], count=len(ids))
     await forgettable(call.engine, ids, agent=call.agent, force=given.force)
     aside = None
-    if choice.whole_scope and given.scope:
+    if choice.whole_scope and given.scope and given.hard and given.backup:
         aside = (await back_up_scope(call.engine, given.scope, agent=call.agent)).path.name
     act = erase if given.hard else forget
     gone = await act(call.engine, ids, agent=call.agent, force=given.force)
@@ -115,28 +126,36 @@ def _nothing(given: ForgetInput, why: str) -> ForgetResult:
     return ForgetResult(forgotten=[], count=0, hard=given.hard, note=f"{why} Nothing was forgotten.")
 
 
-def _asking(given: ForgetInput, hits: tuple[Hit, ...]) -> ForgetResult:
+def _asking(given: ForgetInput, candidates: list[CandidateView], *, count: int) -> ForgetResult:
+    shown = f" {len(candidates)} of them are shown." if len(candidates) < count else ""
     return ForgetResult(
         forgotten=[],
         count=0,
         hard=given.hard,
-        candidates=[
-            CandidateView(id=hit.memory.id, content=hit.content, score=round(hit.score, 4)) for hit in hits
-        ],
-        note=f"{len(hits)} memories match: nothing was forgotten. Name ids of these, or confirm that all shall go.",
+        candidates=candidates,
+        note=f"{count} memories match: nothing was forgotten.{shown} Name ids, or confirm that all shall go.",
     )
 
 
+def _candidate(memory: Memory, score: float) -> CandidateView:
+    hidden = memory.status in HIDDEN or memory.trust < LEAST_TRUST
+    content = "(hidden)" if hidden else shortened(memory, LONGEST_SHOWN).content
+    return CandidateView(id=memory.id, content=content, score=round(score, 4))
+
+
 async def _note(call: Call, given: ForgetInput, aside: str | None) -> str:
-    if given.hard:
-        said = ["Removed for good."]
-        others = sum(one.path.name != aside for one in await backups(call.engine))
-        if others:
-            said.append(f"{others} earlier backup{'s' if others > 1 else ''} may still hold them.")
-    else:
-        said = ["Marked as forgotten: no recall finds them, and they can be brought back."]
+    if not given.hard:
+        return "Marked as forgotten: no recall finds them, and they can be brought back."
+    said: list[str] = []
     if aside:
-        said.append(f"All that was in the scope is in the backup {aside}.")
+        said.append(
+            f"A copy of the scope is kept: backups/{aside} in the home folder. Delete that file, and the .sha256 "
+            "beside it, for it to be gone altogether."
+        )
+    said.append("Removed from the store for good." if aside else "Removed for good.")
+    others = sum(one.path.name != aside for one in await backups(call.engine))
+    if others:
+        said.append(f"{others} earlier backup{'s' if others > 1 else ''} may still hold them.")
     return " ".join(said)
 
 

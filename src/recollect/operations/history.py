@@ -125,6 +125,7 @@ class HistoryProjectsResult(Output):
     total_projects: int
     total_sessions: int
     total_size_gb: float
+    suggestion: str | None = None
 
 
 async def _search(call: Call, given: SearchHistoryInput) -> SearchHistoryResult:
@@ -155,20 +156,21 @@ async def _timeline(call: Call, given: HistoryTimelineInput) -> HistoryTimelineR
 
 
 async def _projects(call: Call, _given: HistoryProjectsInput) -> HistoryProjectsResult:
-    projects = await history_projects(call.engine)
+    listed = await history_projects(call.engine)
     return HistoryProjectsResult(
         projects=[
             HistoryProjectView(
                 path=project.path,
                 session_count=len(project.files),
                 last_used=project.files[0].modified,
-                total_size_mb=round(project.size / MEGABYTE, 3),
+                total_size_mb=round(size / MEGABYTE, 3),
             )
-            for project in projects
+            for project, size in listed.projects
         ],
-        total_projects=len(projects),
-        total_sessions=sum(len(project.files) for project in projects),
-        total_size_gb=round(sum(project.size for project in projects) / GIGABYTE, 4),
+        total_projects=len(listed.projects),
+        total_sessions=sum(len(project.files) for project, _ in listed.projects),
+        total_size_gb=round(sum(size for _, size in listed.projects) / GIGABYTE, 4),
+        suggestion=listed.suggestion,
     )
 
 

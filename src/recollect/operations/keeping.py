@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+from recollect.engine.imports import import_lines
 from recollect.engine.scopes import (
     ScopeReport,
     change_scope,
@@ -14,7 +15,7 @@ from recollect.engine.scopes import (
     report_scope,
     report_scopes,
 )
-from recollect.engine.transfer import export_to, import_lines
+from recollect.engine.transfer import export_to
 from recollect.model.errors import InvalidInput
 from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter

@@ -95,6 +95,7 @@ class ReflectResult(Output):
     ids: list[str]
     stored: int
     duplicates: int
+    quarantined: int = 0  # of all: kept, but never given to anybody, for they read like instructions
     counts: ReflectCounts
     conversation: str | None = None
     effectiveness_recorded: bool = False
@@ -177,13 +178,14 @@ class FeedbackResult(Output):
 
 
 class EndConversationInput(Input):
-    """A conversation that is over, and what the door saw of it."""
+    """A conversation that is over, and what the door saw of it. One that isn't `over` may come back."""
 
     conversation: str
     tools: dict[str, int] = {}
     memories: list[str] = []
     started: datetime | None = None
     reflected: bool = False
+    over: bool = True  # if not, its working memory stays
 
 
 class EndConversationResult(Output):
@@ -237,6 +239,7 @@ async def _reflect(call: Call, given: ReflectInput) -> ReflectResult:
         ids=list(made.ids),
         stored=sum(made.stored.values()),
         duplicates=made.duplicates,
+        quarantined=made.quarantined,
         counts=ReflectCounts(**made.stored),
         conversation=conversation,
         effectiveness_recorded=given.effectiveness is not None,
@@ -309,6 +312,7 @@ async def _end_conversation(call: Call, given: EndConversationInput) -> EndConve
         memories=given.memories,
         started=given.started,
         reflected=given.reflected,
+        over=given.over,
     )
     return EndConversationResult(
         reflected=ending.reflection is not None, id=ending.reflection, expired=ending.expired

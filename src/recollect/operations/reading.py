@@ -8,6 +8,7 @@ from datetime import date, datetime
 from pydantic import Field
 
 from recollect.engine.checks import checked_moment
+from recollect.engine.core import LEAST_TRUST as LEAST_TRUST  # doors name it as well
 from recollect.engine.reach import reach
 from recollect.engine.recall import Question, recall
 from recollect.engine.timeframe import Timeframe, describe
@@ -39,6 +40,7 @@ class RecallInput(Input):
     token_budget: int | None = Field(default=None, ge=1)
     minimum_score: float | None = Field(default=None, ge=0, le=1)
     minimum_similarity: float | None = Field(default=None, ge=0, le=1)  # cosine, of what only vectors found
+    minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1)
     links: bool = False
     relations: list[Relation] = list(DEFAULT_FOLLOWED)
     neighbours: int = Field(default=0, ge=0, le=10)
@@ -95,6 +97,7 @@ class ListInput(Input):
     when: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    minimum_trust: float = Field(default=0.0, ge=0, le=1)
     order: Order = Order.NEWEST
     limit: int = Field(default=20, ge=1, le=1000)
     after: str | None = None
@@ -130,6 +133,7 @@ class TimelineInput(Input):
     everywhere: bool = True
     tags: list[str] = []
     kinds: list[Kind] = []
+    minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1)
     limit: int = Field(default=50, ge=1, le=1000)
 
 
@@ -167,6 +171,7 @@ async def _recall(call: Call, given: RecallInput) -> RecallResult:
         token_budget=given.token_budget,
         floor=given.minimum_score,
         minimum_similarity=given.minimum_similarity,
+        minimum_trust=given.minimum_trust,
         with_links=given.links,
         relations=tuple(given.relations),
         neighbours=given.neighbours,
@@ -251,6 +256,7 @@ async def _filter(call: Call, given: ListInput | TimelineInput, *, everywhere: b
         kinds=tuple(given.kinds),
         since=max((start for start in starts if start), default=None),
         until=min((end for end in ends if end), default=None),
+        minimum_trust=given.minimum_trust,
     )
     if isinstance(given, TimelineInput):
         return where

@@ -8,9 +8,10 @@ from time import perf_counter
 
 from recollect.engine.backup import back_up, backups, restore
 from recollect.engine.consolidate import STEPS, Stage, last_consolidated, note_consolidated
-from recollect.engine.conversations import conversations
+from recollect.engine.conversations import count_conversations
 from recollect.engine.feedback import tally_verdicts
 from recollect.engine.health import status
+from recollect.engine.ledger import spent_today
 from recollect.jobs.handlers import HANDLERS
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due
@@ -31,6 +32,16 @@ class ToolFeedback(Output):
     relevant: int
     sufficient: int
     count: int
+
+
+class SpendView(Output):
+    """What language models were asked for today (UTC), by everybody, and how much they may be."""
+
+    calls: int
+    failed: int
+    tokens_in: int
+    tokens_out: int
+    daily_tokens: int
 
 
 class StatsResult(Output):
@@ -54,6 +65,7 @@ class StatsResult(Output):
     model: str | None = None
     rung: str
     jobs: dict[str, int]
+    models_today: SpendView
 
 
 class ConsolidateInput(Input):
@@ -141,6 +153,7 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
     report = await status(engine, agent=call.agent)
     whole = [one for one in await backups(engine) if one.whole]
     tallies = await tally_verdicts(engine, agent=call.agent)
+    spent = await spent_today(engine)
     return StatsResult(
         total=report.memories,
         by_status=dict(report.by_status),
@@ -151,7 +164,7 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
         embedded=report.embedded,
         embedded_ratio=round(report.embedded / report.memories, 4) if report.memories else 0.0,
         links=await store.count_links(active),
-        conversations=len(await conversations(engine, agent=call.agent)),
+        conversations=await count_conversations(engine, agent=call.agent),
         feedback={
             name: ToolFeedback(relevant=tally.relevant, sufficient=tally.sufficient, count=tally.count)
             for name, tally in tallies.items()
@@ -163,6 +176,13 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
         model=report.model,
         rung=report.rung,
         jobs=dict(report.jobs),
+        models_today=SpendView(
+            calls=spent.calls,
+            failed=spent.failed,
+            tokens_in=spent.tokens_in,
+            tokens_out=spent.tokens_out,
+            daily_tokens=engine.policy.daily_tokens,
+        ),
     )
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from recollect.engine.amend import Amendment, amend, supersede
 from recollect.engine.checks import LARGEST_NUMBER
-from recollect.engine.conversations import SESSION_ONLY, is_working, note_activity
+from recollect.engine.conversations import SESSION_ONLY, called, note_activity
 from recollect.engine.draft import Draft, Outcome, Remembered
 from recollect.engine.intake import remember, remember_many
 from recollect.engine.links import connect, disconnect
@@ -22,6 +22,7 @@ from recollect.operations.catalogue import Call, Effect, Input, Operation, Outpu
 from recollect.operations.views import LinkView, MemoryView
 
 MOST_AT_ONCE = 10_000
+OURS = "recollect."  # how the names of metadata begin that mean something to the engine
 
 
 class RememberInput(Input):
@@ -171,7 +172,7 @@ async def _amend(call: Call, given: AmendInput) -> AmendResult:
         anchor=given.anchor,
         tier=tier,
         occurred=given.occurred,
-        metadata=given.metadata,
+        metadata=None if given.metadata is None else _callers(given.metadata),
     )
     memory_id = await full_id(call, given.id)
     if given.supersedes:
@@ -195,20 +196,19 @@ async def _unlink(call: Call, given: UnlinkInput) -> UnlinkResult:
 
 async def _note(call: Call, done: Iterable[tuple[Draft, Remembered]]) -> None:
     """Which conversations stored something. The turns of a log are none of it: they are the conversation."""
-    stored: dict[tuple[str, bool, bool], list[str]] = {}
+    stored: dict[tuple[str, bool], list[str]] = {}
     for draft, answer in done:
         told, memory = draft.provenance, answer.memory
         if answer.outcome is Outcome.STORED and memory and told.conversation and told.position is None:
-            ids = stored.setdefault((told.conversation, is_working(memory), bool(answer.parts)), [])
+            ids = stored.setdefault((told.conversation, bool(answer.parts)), [])
             ids.extend(answer.parts or (memory.id,))
-    for (conversation, working, document), ids in stored.items():
+    for (conversation, document), ids in stored.items():
         await note_activity(
             call.engine,
             conversation,
             "remember",
             ids,
             agent=call.agent,
-            working=working,
             exactly=document,  # its parts don't bear the conversation's name
         )
 
@@ -216,6 +216,7 @@ async def _note(call: Call, done: Iterable[tuple[Draft, Remembered]]) -> None:
 async def _draft(call: Call, given: RememberInput) -> Draft:
     if given.session_only and (given.anchor or given.permanent):
         raise InvalidInput("What ends with its conversation can't be kept for good.", advice="Choose one.")
+    metadata = _callers(given.metadata)
     conversation = given.conversation or call.conversation
     if given.session_only and conversation is None:
         conversation = f"alone:{call.engine.new_id()}"  # nobody will end it: a day does
@@ -240,7 +241,9 @@ async def _draft(call: Call, given: RememberInput) -> Draft:
             file=given.file,
             line=given.line,
         ),
-        metadata={**given.metadata, SESSION_ONLY: True} if given.session_only else given.metadata,
+        metadata={**metadata, SESSION_ONLY: called(call.engine, conversation or "")}
+        if given.session_only
+        else metadata,
         linked_to=tuple(await full_ids(call, given.linked_to)) if given.linked_to else (),
         keep_noise=given.keep_noise,
     )
@@ -250,6 +253,17 @@ async def _scope(call: Call, given: RememberInput) -> str | None:
     if given.scope is None or not given.create_scope:
         return given.scope
     return (await open_project(call.engine, given.scope, create=True)).name
+
+
+def _callers(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What the caller gave along. Raises InvalidInput for a name that would be taken for one of ours."""
+    for name in metadata:
+        if name.startswith(OURS):
+            raise InvalidInput(
+                f"The metadata has {name[:100]!r}: names that begin with {OURS!r} are Recollect's own.",
+                advice="Choose another name.",
+            )
+    return metadata
 
 
 def _tier(given: RememberInput) -> Tier:

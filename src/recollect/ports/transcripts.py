@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
+
+MOST_KEPT = 96 << 20  # bytes of digests that are kept at once
+
+Check = Callable[[], None]  # raises when nobody waits for the answer any more
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +22,17 @@ class Turn:
     line: int  # in the file, from 1: where the turn begins
     timestamp: datetime | None = None
     tools: tuple[str, ...] = ()  # names of what the assistant used in this turn
+    start: int = 0  # the bytes of the file that its lines stand in
+    end: int = 0
+
+
+class Said(NamedTuple):
+    """A turn without its text: when it was said, and where in the file it stands."""
+
+    line: int
+    timestamp: datetime | None
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +51,6 @@ class TranscriptProject:
     name: str
     path: str
     files: tuple[TranscriptFile, ...]  # the newest first
-    size: int  # bytes, those of sub-agents included
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,21 +71,80 @@ class Transcript:
     complete: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """One conversation in the form that is searched; what was said is left in the file.
+
+    `words` has the lexemes of every turn, each between two spaces; `starts` says where each turn begins in it, and where
+    the last one ends.
+    """
+
+    about: Transcript  # without its turns
+    turns: tuple[Said, ...]
+    words: bytes
+    starts: Sequence[int]
+    asked: tuple[str, ...]  # how the person's first turns begin
+    size: int  # bytes of memory, about
+
+
 class Transcripts(Protocol):
-    """The conversations there are. The methods read the disk: call them from a thread. What can't be read is absent."""
+    """The conversations there are. The methods read the disk: call them from a thread, and from one at a time.
+
+    What can't be read is absent.
+    """
+
+    withheld: bool  # there may be some, and the caller isn't shown them
 
     def projects(self) -> list[TranscriptProject]:
         """All of them, the one used last first."""
 
+    def size(self, project: TranscriptProject) -> int:
+        """Bytes on the disk, those of sub-agents included."""
+
     def read(self, file: TranscriptFile, *, most_bytes: int) -> Transcript | None:
         """At most so many bytes of it, from its beginning; None when the file has gone."""
+
+    def kept(self, file: TranscriptFile) -> Digest | None:
+        """The digest that was kept of the file as it is now. Reads nothing."""
+
+    def digest(self, file: TranscriptFile, *, most_bytes: int, check: Check) -> Digest | None:
+        """Of at most so many bytes, read anew; None when the file has gone. Raises what `check` raises."""
+
+    def keep(self, file: TranscriptFile, digest: Digest) -> None:
+        """Until the file changes, or others need the room. Of MOST_KEPT those asked for last stay."""
+
+    def turn(self, file: Path, said: Said) -> Turn | None:
+        """It with its text, read anew; None when it doesn't stand there any more."""
+
+    def note(self, file: Path) -> str:
+        """What the program wrote about the conversation beside it; empty when nothing."""
 
 
 class NoTranscripts:
     """For callers whom this machine's conversations don't concern."""
 
+    withheld = True
+
     def projects(self) -> list[TranscriptProject]:
         return []
 
+    def size(self, project: TranscriptProject) -> int:
+        return 0
+
     def read(self, file: TranscriptFile, *, most_bytes: int) -> Transcript | None:
         return None
+
+    def kept(self, file: TranscriptFile) -> Digest | None:
+        return None
+
+    def digest(self, file: TranscriptFile, *, most_bytes: int, check: Check) -> Digest | None:
+        return None
+
+    def keep(self, file: TranscriptFile, digest: Digest) -> None:
+        pass
+
+    def turn(self, file: Path, said: Said) -> Turn | None:
+        return None
+
+    def note(self, file: Path) -> str:
+        return ""

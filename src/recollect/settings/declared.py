@@ -34,6 +34,14 @@ def _setting(
     )
 
 
+TOOLSETS = ("core", "capture", "history", "assistant", "project", "fragments", "all")
+
+
+def _no_toolset(names: str) -> str:
+    unknown = [name for name in names.split(",") if name.strip().casefold() not in TOOLSETS]
+    return f"no list of toolsets; there are {', '.join(TOOLSETS)}" if unknown else ""
+
+
 def _no_time_zone(name: str) -> str:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -103,6 +111,9 @@ class ServeSettings:
         3333, "Port that `recollect serve` listens on.", aliases=("PORT",), least=0, most=65535
     )
     public_url: str = _setting("", "The address that clients use, where a proxy stands in front.")
+    trusted_proxies: str = _setting(
+        "", "Addresses of proxies that are believed for whom they ask (X-Forwarded-For), by commas."
+    )
     allowed_hosts: str = _setting("", "Further host names that requests may name, by commas.")
     allowed_origins: str = _setting(
         "", "Web origins that may call, by commas; none by default.", aliases=("ALLOWED_ORIGINS",)
@@ -140,6 +151,9 @@ class LlmSettings:
         False, "Whether an MCP client's own model may be asked, where the client offers it."
     )
     wait_seconds: int = _setting(30, "How long to wait for a language model.", least=1, most=600)
+    daily_tokens: int = _setting(
+        200_000, "Most tokens that language models may be asked for in a day (UTC); 0 is none.", least=0
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +181,7 @@ class Settings:
     toolsets: str = _setting(
         "core",
         "Which MCP tools are served, by commas: core, fragments, history, assistant, project, capture, all.",
+        doubt=_no_toolset,
     )
     access_key: str = _setting(
         "", "The owner's key to `recollect serve`.", aliases=("MEMENTO_ACCESS_KEY",), secret=True

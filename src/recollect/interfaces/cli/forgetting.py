@@ -56,7 +56,7 @@ async def forget(
         count = len(set(ids)) if ids else await count_of(desk, chosen, hidden=hard)
         if count or hard:
             confirm(desk.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
-    result: ForgetResult = await desk.run("forget", ids=ids, hard=hard, force=force, **chosen)
+    result: ForgetResult = await desk.run("forget", ids=ids, hard=hard, force=force, confirm=True, **chosen)
     if desk.console.json:
         desk.console.document(result)
         return

@@ -9,7 +9,7 @@ import click
 from recollect.interfaces.cli.command import Group, with_desk, words
 from recollect.interfaces.cli.output import local_time, neutral
 from recollect.interfaces.cli.session import Desk
-from recollect.model.access import ALL_SEEING
+from recollect.model.access import ALL_SEEING, DEFAULT_AGENT
 from recollect.model.errors import NotFound
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         RevokedGrant,
         RevokedKey,
     )
+
+
+OPEN = "Keys restrict nobody on this machine until RECOLLECT_ACCESS_KEY is set: who sends none is let in as the owner."
 
 
 @click.group(
@@ -41,7 +44,9 @@ def keys() -> None:
     ],
 )
 @click.argument("name")
-@click.option("--for-agent", "agent", metavar="NAME", help="Bound to this agent: it speaks for no other.")
+@click.option(
+    "--for-agent", "agent", metavar="NAME", help="It speaks for this agent and no other. Default: default."
+)
 @words(
     "--scope", "scopes", metavar="NAME", help="Bound to these scopes: it reaches no other, not even Global."
 )
@@ -58,11 +63,16 @@ async def create_key(
     read_only: bool,
     expires_days: int | None,
 ) -> None:
-    """Make a key. It is shown now and never again: the store has only its hash."""
+    """Make a key. It is shown now and never again: the store has only its hash.
+
+    Keys restrict nobody on this machine until RECOLLECT_ACCESS_KEY is set.
+    """
     access = "read" if read_only else "write"
     made: CreatedKey = await desk.run(
         "create_key", name=name, agent=agent, scopes=scopes, access=access, expires_days=expires_days
     )
+    if not desk.running.loaded.settings.access_key:
+        desk.console.warn(OPEN)
     if desk.console.json:
         desk.console.document(made)
         return
@@ -112,7 +122,7 @@ def _key_row(desk: Desk, key: KeyView) -> list[object]:
     may = "read" if key.access == "read" else "read and write"
     ends = local_time(key.expires, desk.zone) if key.expires else ""
     made = local_time(key.created, desk.zone)
-    return [key.id, key.name, key.agent or "any agent", ", ".join(key.scopes) or "all", may, made, ends]
+    return [key.id, key.name, key.agent or DEFAULT_AGENT, ", ".join(key.scopes) or "all", may, made, ends]
 
 
 def _grant_row(desk: Desk, grant: GrantView) -> list[object]:

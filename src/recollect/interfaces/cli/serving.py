@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
 import click
 
 from recollect.interfaces.cli.command import command
-from recollect.interfaces.cli.session import Session
+from recollect.interfaces.cli.keys import OPEN
+from recollect.interfaces.cli.session import Desk, Session
+from recollect.model.errors import RecollectError
+
+if TYPE_CHECKING:
+    from recollect.settings import LoadedSettings
 
 TOOLSETS = "Which tools to serve, by commas: core (the default), fragments, history, assistant, project, capture, all."
+SCOPE = "The project that the agent works in, made at first use; it sees Global as well. Default Global."
+
+
+def _given(**options: object) -> dict[str, object]:
+    """Those that were given: the others may stand before the command."""
+    return {name: value for name, value in options.items() if value is not None}
 
 
 @command(
@@ -15,17 +29,18 @@ TOOLSETS = "Which tools to serve, by commas: core (the default), fragments, hist
     examples=[
         "recollect mcp",
         "recollect mcp --toolsets core,assistant",
-        "claude mcp add recollect -- recollect mcp",
+        "claude mcp add recollect -- recollect mcp --scope webshop",
     ],
 )
 @click.option("--toolsets", metavar="NAMES", help=TOOLSETS)
+@click.option("--scope", metavar="NAME", help=SCOPE)
 @click.pass_obj
-def mcp(session: Session, toolsets: str | None) -> None:
+def mcp(session: Session, toolsets: str | None, scope: str | None) -> None:
     """Serve MCP on standard input and output, to the client that starts this command.
 
     Ends when the client goes. Anything printed by accident goes to standard error, never between the messages.
     """
-    session.perform(session.launcher.serve_stdio(session.loaded(toolsets=toolsets)))
+    session.perform(session.launcher.serve_stdio(session.loaded(**_given(toolsets=toolsets, scope=scope))))
 
 
 @command(
@@ -45,11 +60,26 @@ def mcp(session: Session, toolsets: str | None) -> None:
 def serve(session: Session, host: str | None, port: int | None, toolsets: str | None) -> None:
     """Serve MCP over HTTP: /mcp, the older /sse, /health, /metrics and OAuth, on one port.
 
-    Open to this machine only unless a key is set (RECOLLECT_ACCESS_KEY, or `recollect keys create`).
+    Without RECOLLECT_ACCESS_KEY it is open to everything on this machine, and to nobody else. With it, whoever comes
+    in needs that key, one of `recollect keys create`, or your consent. Keys alone restrict nobody on this machine.
     """
-    given = {"serve.host": host, "serve.port": port, "toolsets": toolsets}
+    loaded = session.loaded(**{"serve.host": host, "serve.port": port, "toolsets": toolsets})
 
     def ready(address: str) -> None:
         session.console.warn(f"MCP at {address}/mcp. Ctrl-C stops it.", label="Recollect serves:")
 
-    session.perform(session.launcher.serve_http(session.loaded(**given), ready=ready))
+    async def work() -> None:
+        await _warn_of_open_door(session, loaded)
+        await session.launcher.serve_http(loaded, ready=ready)
+
+    session.perform(work())
+
+
+async def _warn_of_open_door(session: Session, loaded: LoadedSettings) -> None:
+    """Who made keys means to restrict somebody."""
+    if loaded.settings.access_key or not loaded.settings.database.exists():
+        return
+    with suppress(RecollectError):  # the server tells its clients
+        async with session.launcher.open(loaded) as running:
+            if (await Desk(running, session).run("list_keys")).keys:
+                session.console.warn(OPEN)

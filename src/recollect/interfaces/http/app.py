@@ -46,7 +46,7 @@ def http_app(
     keys = Keys(door)
     routes: list[BaseRoute] = [
         *mcp_routes,
-        *Health(door, metrics).routes(),
+        *Health(door, keys, metrics).routes(),
         *OAuth(door).routes(),
         *ConsentPage(door, keys).routes(),
     ]

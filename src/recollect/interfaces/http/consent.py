@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections.abc import Sequence
 from html import escape
 from string import Template
 from typing import Any
@@ -21,7 +22,7 @@ from starlette.routing import Route
 
 from recollect.interfaces.http.answers import refusal
 from recollect.interfaces.http.door import Door
-from recollect.interfaces.http.identity import WRITE, Keys
+from recollect.interfaces.http.identity import ADMIN, READ, WRITE, Keys
 from recollect.interfaces.http.limits import address_of
 from recollect.interfaces.http.place import comes_from_here
 from recollect.model.errors import Refused
@@ -53,11 +54,12 @@ input, button { font: inherit; padding: .5rem .8rem; margin: .3rem .3rem .3rem 0
 <h1>Let $name use your memory?</h1>
 <p>It calls itself “$name”, which nobody has checked. What you allow is sent to <span class="to">$place</span>.
 If you did not just ask for this, deny it.</p>
-<p>It will be able to $may.</p>
+<p>It will be able to read what is remembered.</p>
 $wrong
 <form method="post" action="$action">
 <input type="hidden" name="ticket" value="$ticket">
 <input type="hidden" name="token" value="$token">
+$further
 $key
 <p><button type="submit" name="answer" value="allow">Allow</button>
 <button type="submit" name="answer" value="deny" formnovalidate>Deny</button></p>
@@ -66,6 +68,14 @@ $key
 </body>
 </html>
 """)
+_FURTHER = Template(
+    """<p><label><input type="checkbox" name="scope" value="$scope"$checked> It may also $may.</label></p>"""
+)
+MAY = {  # what a person can take away, or must give by hand
+    WRITE: "change what is remembered",
+    ADMIN: "manage all of it: back up, export, restore, run the upkeep, and read your past Claude Code conversations",
+}
+USUAL = (WRITE,)
 _KEY = """<p><label>Your access key<br><input type="password" name="key" autocomplete="off" required></label></p>"""
 
 
@@ -86,7 +96,9 @@ class ConsentPage:
             return refusal(403, "Only this machine may be asked.", "REFUSED")
         if request.method != "POST":
             return await self._ask(request, request.query_params.get("ticket", ""))
-        form = {name: value for name, value in (await request.form()).items() if isinstance(value, str)}
+        sent = await request.form()
+        form = {name: value for name, value in sent.items() if isinstance(value, str)}
+        further = [one for one in sent.getlist("scope") if isinstance(one, str)]
         ticket = form.get("ticket", "")
         token, cookie = form.get("token", ""), request.cookies.get(COOKIE, "")
         if not cookie or not hmac.compare_digest(token.encode(), cookie.encode()):
@@ -97,22 +109,28 @@ class ConsentPage:
             return await self._decide(request, ticket, allow=False)
         wrong = self._wrong(request, form.get("key", ""))
         if wrong:
-            return await self._ask(request, ticket, wrong=wrong, status=403)
-        return await self._decide(request, ticket, allow=True)
+            return await self._ask(request, ticket, wrong=wrong, status=403, ticked=further)
+        return await self._decide(request, ticket, allow=True, scopes=[READ, *further])
 
     def _wrong(self, request: Request, key: str) -> str:
         """What is wrong with the key that was typed; nothing where none is needed."""
         if not self._door.settings.access_key:
             return ""
-        address = address_of(request.scope)
-        if not self._keys.guesses.look(address).allowed:
-            return "Too many wrong keys. Please wait a minute."
-        if self._keys.is_owner(key):
+        if self._keys.is_owner(key):  # also when others at this address have tried too many
             return ""
-        self._keys.guesses.take(address)
+        if not self._keys.guesses.take(address_of(request.scope)).allowed:
+            return "Too many wrong keys. Please wait a minute."
         return "That is not the key."
 
-    async def _ask(self, request: Request, ticket: str, *, wrong: str = "", status: int = 200) -> Response:
+    async def _ask(
+        self,
+        request: Request,
+        ticket: str,
+        *,
+        wrong: str = "",
+        status: int = 200,
+        ticked: Sequence[str] = USUAL,
+    ) -> Response:
         found = await self._door.ask("find_consent", ticket=ticket)
         if not found.found:
             return _no_longer()
@@ -121,9 +139,7 @@ class ConsentPage:
             nonce=nonce,
             name=escape(_name(found.client)),
             place=escape(_place(found.params["redirect_uri"])),
-            may="read and change what is remembered"
-            if WRITE in found.params["scopes"]
-            else "read what is remembered",
+            further=_further(found.params["scopes"] or (), ticked),
             wrong=f'<p class="wrong" role="alert">{escape(wrong)}</p>' if wrong else "",
             action=CONSENT_PATH,
             ticket=escape(ticket),
@@ -143,9 +159,11 @@ class ConsentPage:
         )
         return answer
 
-    async def _decide(self, request: Request, ticket: str, *, allow: bool) -> Response:
+    async def _decide(
+        self, request: Request, ticket: str, *, allow: bool, scopes: Sequence[str] = ()
+    ) -> Response:
         try:
-            found = await self._door.ask("grant_code", ticket=ticket, allow=allow)
+            found = await self._door.ask("grant_code", ticket=ticket, allow=allow, scopes=list(scopes))
         except Refused:
             return _no_longer()
         told = {"code": found.code} if found.code else {"error": "access_denied"}
@@ -153,6 +171,15 @@ class ConsentPage:
         answer = RedirectResponse(construct_redirect_uri(found.redirect_uri, **told), status_code=303)
         answer.delete_cookie(COOKIE, path=CONSENT_PATH)
         return answer
+
+
+def _further(asked: Sequence[str], ticked: Sequence[str]) -> str:
+    """A box for each thing that is asked for beyond reading."""
+    return "\n".join(
+        _FURTHER.substitute(scope=scope, may=may, checked=" checked" if scope in ticked else "")
+        for scope, may in MAY.items()
+        if scope in asked
+    )
 
 
 def _no_longer() -> Response:

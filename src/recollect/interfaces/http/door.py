@@ -5,13 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-
 from recollect.interfaces.http.place import Place
-from recollect.interfaces.running import Running
+from recollect.interfaces.running import Running, ask
 from recollect.model.access import Caller
-from recollect.operations.index import operation
-from recollect.operations.wording import invalid
 from recollect.settings import LoadedSettings
 from recollect.settings.declared import Settings
 
@@ -44,9 +40,4 @@ class Door:
 
     async def ask(self, name: str, /, **given: Any) -> Any:
         """An operation for the door itself. Raises RecollectError."""
-        chosen = operation(name)
-        try:
-            taken = chosen.takes(**given)
-        except ValidationError as error:
-            raise invalid(error, known=list(chosen.takes.model_fields)) from error
-        return await (await self.opening.running()).run(chosen, taken, caller=OWN)
+        return await ask(await self.opening.running(), name, caller=OWN, **given)

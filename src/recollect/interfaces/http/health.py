@@ -10,18 +10,25 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from recollect import __version__
+from recollect.interfaces.http.answers import refusal
 from recollect.interfaces.http.door import Door
+from recollect.interfaces.http.identity import Keys, bearer
 from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics
+from recollect.interfaces.http.place import comes_from_here
+from recollect.interfaces.running import CALLER_KEY
 from recollect.model.errors import RecollectError, StoreError
 
 LONGEST_SECONDS = 2.0
+NO_CACHE = {"state": "none", "rung": "none"}  # answers are not cached: every one is the store's
+UNCACHED = frozenset({"none", "hashing"})
 
 
 class Health:
     """Looks once for all who ask at the same time."""
 
-    def __init__(self, door: Door, metrics: Metrics) -> None:
+    def __init__(self, door: Door, keys: Keys, metrics: Metrics) -> None:
         self._door = door
+        self._keys = keys
         self._metrics = metrics
         self._looking: asyncio.Task[Any] | None = None
 
@@ -31,14 +38,23 @@ class Health:
             Route("/metrics", endpoint=self._told, methods=["GET"]),
         ]
 
-    async def _health(self, _request: Request) -> Response:
+    async def _health(self, request: Request) -> Response:
+        """To strangers only whether it is up: what runs here, and how busy it is, is for this machine and the owner."""
         try:
-            found = await self._status()
+            told, status = self._up(await self._status()), 200
         except RecollectError as error:
-            return JSONResponse(_down(error), status_code=503)
-        return JSONResponse(_up(found))
+            told, status = _down(error), 503
+        known = comes_from_here(request.scope) or self._keys.is_owner(bearer(request.scope) or "")
+        return JSONResponse(told if known else {"status": told["status"]}, status_code=status)
 
-    async def _told(self, _request: Request) -> Response:
+    async def _told(self, request: Request) -> Response:
+        if not request.scope[CALLER_KEY].owner:
+            return refusal(
+                403,
+                "The counts of the whole store are for its owner.",
+                "REFUSED",
+                advice="Use the owner's key.",
+            )
         try:
             found = await self._status()
             self._metrics.set_store(up=True, records=found.by_status, jobs=found.jobs)
@@ -66,23 +82,28 @@ class Health:
             raise StoreError("The database file is gone.", advice="Stop the server and restore a backup.")
         return found
 
+    def _up(self, found: Any) -> dict[str, Any]:
+        dead = found.jobs.get("dead", 0)
+        lowered = bool(found.notice)
+        return {
+            "status": "degraded" if dead else "ok",  # a lower rung is no fault
+            "version": __version__,
+            "store": {"state": "ok", "rung": found.store["kind"], "schema": found.store["schema"]},
+            "cache": {**NO_CACHE, "embeddings": self._embeddings(found)},
+            "model": {
+                "state": "lower rung" if lowered else "ok",
+                "rung": found.rung,
+                "model": found.model,
+                "detail": found.notice,
+            },
+            "jobs": {"state": "degraded" if dead else "ok", "rung": "in process", **found.jobs},
+        }
 
-def _up(found: Any) -> dict[str, Any]:
-    dead = found.jobs.get("dead", 0)
-    lowered = bool(found.notice)
-    return {
-        "status": "degraded" if dead else "ok",  # a lower rung is no fault
-        "version": __version__,
-        "store": {"state": "ok", "rung": found.store["kind"], "schema": found.store["schema"]},
-        "cache": {"state": "ok", "rung": "memory"},
-        "model": {
-            "state": "lower rung" if lowered else "ok",
-            "rung": found.rung,
-            "model": found.model,
-            "detail": found.notice,
-        },
-        "jobs": {"state": "degraded" if dead else "ok", "rung": "in process", **found.jobs},
-    }
+    def _embeddings(self, found: Any) -> dict[str, Any]:
+        """The vectors of repeated texts; only those of a real model are worth keeping."""
+        chosen = self._door.settings.embedding
+        kept = chosen.cache_size if found.model and chosen.provider not in UNCACHED else 0
+        return {"state": "on" if kept else "off", "rung": "memory" if kept else "none", "size": kept}
 
 
 def _down(error: RecollectError) -> dict[str, Any]:
@@ -91,7 +112,7 @@ def _down(error: RecollectError) -> dict[str, Any]:
         "status": "down",
         "version": __version__,
         "store": {"state": "down", "code": error.code, "detail": "The store does not answer."},
-        "cache": {"state": "ok", "rung": "memory"},
+        "cache": NO_CACHE,
         "model": unknown,
         "jobs": unknown,
     }

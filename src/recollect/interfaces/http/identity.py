@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import re
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qs
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
@@ -18,16 +19,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from recollect.interfaces.http.answers import failure, refusal
 from recollect.interfaces.http.door import VISITOR_KEY, Door
 from recollect.interfaces.http.limits import Buckets, address_of, too_many
-from recollect.interfaces.http.place import comes_from_here
+from recollect.interfaces.http.place import comes_by_proxy, comes_from_here
 from recollect.interfaces.running import CALLER_KEY, local_caller
-from recollect.model.access import Caller
+from recollect.model.access import ALL_SEEING, DEFAULT_AGENT, Caller
 from recollect.model.errors import RecollectError
 
-READ, WRITE = "memory:read", "memory:write"  # what a client may be granted by OAuth
+READ, WRITE, ADMIN = "memory:read", "memory:write", "memory:admin"  # what a client may be granted by OAuth
 API_KEY, ACCESS_TOKEN = "rk_", "ra_"
-GUESSES_PER_MINUTE = 30  # at the owner's key, from one address
+GUESSES_PER_MINUTE = 30  # at the owner's key on the consent page, from one address
+REFUSALS_PER_MINUTE = 300  # of one address; then what isn't known to hold isn't even looked up
+MOST_KNOWN = 1_000
 PUBLIC = frozenset({"/health", "/authorize", "/token", "/register", "/revoke", "/consent"})
 WELL_KNOWN = "/.well-known/"
+FOR_PROXIES = "Without an access key only this machine may come in, and by no proxy: set RECOLLECT_ACCESS_KEY on the server."
 _SESSION = re.compile(rb"[?&]session_?id=([0-9a-f-]{32,36})", re.IGNORECASE)
 
 
@@ -46,6 +50,11 @@ class Keys:
     def __init__(self, door: Door) -> None:
         self._door = door
         self.guesses = Buckets(GUESSES_PER_MINUTE)
+        self._known: OrderedDict[bytes, None] = OrderedDict()  # hashes of secrets that held lately
+
+    def has_held(self, secret: str) -> bool:
+        """Whether it held lately: such a one is looked up however many wrong ones come from its address."""
+        return self.is_owner(secret) or _hashed(secret) in self._known
 
     def is_owner(self, secret: str) -> bool:
         """Whether it is the owner's key, in a time that doesn't tell how much of it is right."""
@@ -58,17 +67,25 @@ class Keys:
             return Visitor(local_caller(self._door.loaded), "owner")
         if not secret.isascii():  # ours all are
             return None
+        found = None
         if secret.startswith(API_KEY):
-            return await self._by_key(secret)
-        return await self._by_token(secret, scope) if secret.startswith(ACCESS_TOKEN) else None
+            found = await self._by_key(secret)
+        elif secret.startswith(ACCESS_TOKEN):
+            found = await self._by_token(secret, scope)
+        self._known.pop(_hashed(secret), None)
+        if found is not None:
+            self._known[_hashed(secret)] = None
+            while len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+        return found
 
     async def _by_key(self, secret: str) -> Visitor | None:
         key = await self._door.ask("check_key", key=secret)
         if not key.found:
             return None
         caller = Caller(
-            agent=key.agent or self._door.settings.agent,
-            bound=key.agent is not None,
+            agent=key.agent or DEFAULT_AGENT,
+            bound=True,
             scopes=tuple(key.scopes),
             writes=key.access == "write",
             owner=False,
@@ -80,8 +97,11 @@ class Keys:
         if not token.found or not self._door.place.is_ours(token.resource or "", server=scope["server"]):
             return None
         own = local_caller(self._door.loaded)
-        writes = WRITE in token.scopes
-        caller = Caller(agent=own.agent, bound=own.bound, writes=writes, owner=writes)
+        if ADMIN in token.scopes:
+            caller = replace(own, writes=WRITE in token.scopes)
+        else:
+            agent = DEFAULT_AGENT if own.agent in ALL_SEEING else own.agent
+            caller = Caller(agent=agent, bound=True, writes=WRITE in token.scopes, owner=False)
         return Visitor(caller, f"grant:{token.family}", tuple(token.scopes))
 
 
@@ -92,6 +112,7 @@ class Identity:
         self._app = app
         self._door = door
         self._keys = keys
+        self._refusals = Buckets(REFUSALS_PER_MINUTE)
         self._streams: OrderedDict[str, str] = OrderedDict()  # of the older transport: session, secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -116,11 +137,9 @@ class Identity:
 
     def _presented(self, scope: Scope) -> str | None:
         """The secret that came with the request. In the query only where the older transport has it."""
-        given = Headers(scope=scope).get("authorization")
+        given = bearer(scope)
         if given is not None:
-            scheme, _, secret = given.strip().partition(" ")
-            meant = secret.strip().encode("latin-1").decode("utf-8", "surrogateescape")
-            return meant if scheme.lower() == "bearer" else ""
+            return given
         query = parse_qs(scope["query_string"].decode("latin-1"))
         if scope["path"] == "/sse":
             return next(iter(query.get("accessKey", [])), None)
@@ -130,20 +149,18 @@ class Identity:
         return None
 
     async def _visitor(self, secret: str | None, scope: Scope) -> Visitor | Response:
-        if secret is None:
-            if not self._door.settings.access_key and comes_from_here(scope):
-                return Visitor(local_caller(self._door.loaded))
-            return self._unknown(scope)
-        guessing = not secret.startswith((API_KEY, ACCESS_TOKEN))
+        if secret is None and not self._door.settings.access_key and comes_from_here(scope):
+            return Visitor(local_caller(self._door.loaded))
         address = address_of(scope)
-        if guessing and not (left := self._keys.guesses.look(address)).allowed:
-            return too_many(left, "Too many wrong keys.")
-        found = await self._keys.whose(secret, scope=scope)
-        if found is None and guessing:
-            self._keys.guesses.take(address)
-        return found or self._unknown(scope, error="invalid_token")
+        left = self._refusals.look(address)
+        if not left.allowed and (secret is None or not self._keys.has_held(secret)):
+            return too_many(left, "Too many requests without a valid key.")
+        found = None if secret is None else await self._keys.whose(secret, scope=scope)
+        if found is None:
+            self._refusals.take(address)
+        return found or self._unknown(scope, error="" if secret is None else "invalid_token")
 
-    def _unknown(self, scope: Scope, *, error: str = "") -> Response:
+    def _unknown(self, scope: Scope, *, error: str) -> Response:
         told = [f'realm="recollect", scope="{READ} {WRITE}"']
         if error:
             told.append(f'error="{error}", error_description="The key or token does not hold."')
@@ -151,11 +168,12 @@ class Identity:
             resource = "/sse" if scope["path"] in ("/sse", "/message") else "/mcp"
             base = self._door.place.base_of(scope)
             told.append(f'resource_metadata="{base}{WELL_KNOWN}oauth-protected-resource{resource}"')
+        proxied = not self._door.settings.access_key and comes_by_proxy(scope)
         return refusal(
             401,
             "This needs a valid key.",
             "UNAUTHORIZED",
-            advice="Send it as `Authorization: Bearer <key>`.",
+            advice=FOR_PROXIES if proxied else "Send it as `Authorization: Bearer <key>`.",
             headers={"WWW-Authenticate": f"Bearer {', '.join(told)}"},
         )
 
@@ -176,6 +194,20 @@ class Identity:
             await self._app(scope, receive, listening)
         finally:
             self._streams.pop(session, None)
+
+
+def bearer(scope: Scope) -> str | None:
+    """What the Authorization header holds; nothing is in one of another scheme."""
+    given = Headers(scope=scope).get("authorization")
+    if given is None:
+        return None
+    scheme, _, secret = given.strip().partition(" ")
+    meant = secret.strip().encode("latin-1").decode("utf-8", "surrogateescape")
+    return meant if scheme.lower() == "bearer" else ""
+
+
+def _hashed(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
 def is_public(path: str) -> bool:

@@ -78,7 +78,11 @@ class Buckets:
 def address_of(scope: Scope) -> str:
     """Who is counted together: one address, or one network of version 6, where a machine has many."""
     client = scope.get("client")
-    host = client[0] if client else ""
+    return counted_as(client[0] if client else "")
+
+
+def counted_as(host: str) -> str:
+    """The name of an address in counts."""
     try:
         address = ip_address(host)
     except ValueError:

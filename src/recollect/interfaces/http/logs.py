@@ -1,7 +1,7 @@
 """Logs: one JSON object a line, one file a day (UTC), never a remembered text unless the level is debug.
 
 A day has its own file and nothing is renamed: several processes write to one folder, and on Windows a file that another
-process has open can't be renamed.
+process has open can't be renamed. There every process has a file of its own as well, since appending isn't atomic.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ OWN = "recollect"
 NEVER = frozenset({"multipart", "python_multipart", "httpcore", "httpcore2", "httpx", "httpx2"})
 LONGEST = 2_000
 MOST_FRAMES = 8
-_NAME = re.compile(r"recollect-(\d{4}-\d{2}-\d{2})\.log")
+_NAME = re.compile(r"recollect-(\d{4}-\d{2}-\d{2})(?:-\d+)?\.log")
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 
-def log_file(folder: Path, when: datetime) -> Path:
-    """Where that day's lines are."""
-    return folder / f"recollect-{when.astimezone(UTC):%Y-%m-%d}.log"
+def log_file(folder: Path, when: datetime, *, shared: bool = True) -> Path:
+    """Where that day's lines are; of this process alone unless shared."""
+    own = "" if shared else f"-{os.getpid()}"
+    return folder / f"recollect-{when.astimezone(UTC):%Y-%m-%d}{own}.log"
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def logging_to(settings: Settings) -> Iterator[None]:
     level = logging.getLevelName(settings.log.level.upper())
     frank = settings.log.level == "debug"
     lines = Lines(frank=frank)
-    daily = DailyFile(settings.logs_dir, keep_days=settings.log.keep_days)
+    daily = DailyFile(settings.logs_dir, keep_days=settings.log.keep_days, shared=os.name != "nt")
     daily.setFormatter(lines)
     aloud = logging.StreamHandler(sys.stderr)
     aloud.setLevel(logging.ERROR)
@@ -109,17 +110,23 @@ class Lines(logging.Formatter):
 class DailyFile(logging.Handler):
     """Appends to the file of the day, which only its owner may read. A disk that is full costs lines, nothing more."""
 
-    def __init__(self, folder: Path, *, keep_days: int) -> None:
+    def __init__(self, folder: Path, *, keep_days: int, shared: bool = True) -> None:
         super().__init__()
         self._folder = folder
         self._keep = keep_days
+        self._shared = shared
         self._day = ""
         self._file: int | None = None
+        self._torn = False  # a line was begun and not ended
 
     def emit(self, record: logging.LogRecord) -> None:
         line = self.format(record).encode("utf-8", "backslashreplace") + b"\n"
         with suppress(OSError):
-            os.write(self._opened(datetime.fromtimestamp(record.created, UTC)), line)
+            file = self._opened(datetime.fromtimestamp(record.created, UTC))
+            rest = memoryview(b"\n" + line if self._torn else line)
+            while rest:
+                rest = rest[os.write(file, rest) :]
+                self._torn = bool(rest)
 
     def close(self) -> None:
         self._let_go()
@@ -131,7 +138,8 @@ class DailyFile(logging.Handler):
             self._let_go()
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY
-            self._file, self._day = os.open(log_file(self._folder, when), flags, 0o600), day
+            path = log_file(self._folder, when, shared=self._shared)
+            self._file, self._day, self._torn = os.open(path, flags, 0o600), day, False
             self._forget_old(when)
         return self._file
 

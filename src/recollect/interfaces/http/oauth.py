@@ -6,7 +6,6 @@ Clients are public and prove themselves by PKCE (S256 only). Everything that is 
 from __future__ import annotations
 
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
 from mcp.server.auth.handlers.register import RegistrationHandler
@@ -40,12 +39,13 @@ from starlette.routing import Route
 
 from recollect.interfaces.http.consent import CONSENT_PATH, ISSUER_PARAMETER
 from recollect.interfaces.http.door import Door
-from recollect.interfaces.http.identity import READ, WELL_KNOWN, WRITE
+from recollect.interfaces.http.identity import ADMIN, READ, WELL_KNOWN, WRITE
 from recollect.interfaces.http.limits import Buckets, address_of, too_many
-from recollect.interfaces.http.place import is_loopback
 from recollect.model.errors import ContentTooLarge, InvalidInput, NotFound, Refused
+from recollect.model.redirect import is_registered
 
 REGISTRATIONS_PER_MINUTE = 20  # from one address
+QUESTIONS_PER_MINUTE = 20  # to the owner, from one address
 NOT_KEPT = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 KEPT = frozenset(
     {
@@ -62,27 +62,26 @@ KEPT = frozenset(
         "software_version",
     }
 )
-SCOPES = (READ, WRITE)
+SCOPES = (READ, WRITE)  # what clients are told of, and ask for when they know no better
 
 
 class Client(OAuthClientInformationFull):
     """A registered client, with what the SDK is stricter about than clients and standards are."""
 
     def validate_scope(self, requested_scope: str | None) -> list[str] | None:
-        """What there is of what is asked for, else everything: clients ask for scopes of their own invention."""
-        wanted = (requested_scope or "").split()
-        return [scope for scope in SCOPES if scope in wanted] or list(SCOPES)
+        """Reading, and what else is known of what is asked for: clients ask for scopes of their own invention."""
+        wanted = (requested_scope or " ".join(SCOPES)).split()
+        if ADMIN in wanted:  # which is of no use to one who may change nothing
+            return [*SCOPES, ADMIN]
+        return [READ, WRITE] if WRITE in wanted else [READ]
 
     def validate_redirect_uri(self, redirect_uri: AnyUrl | None) -> AnyUrl:
-        """Exactly one that was registered; on this machine at any port, since apps listen where there is room."""
+        """One that was registered; on this machine at any port."""
         registered = self.redirect_uris or []
         if redirect_uri is None and len(registered) == 1:
             return registered[0]
-        for one in registered if redirect_uri is not None else ():
-            if _same(one, redirect_uri):
-                return one
-            if _same(one, redirect_uri, any_port=True):
-                return cast(AnyUrl, redirect_uri)
+        if redirect_uri is not None and is_registered(str(redirect_uri), [str(one) for one in registered]):
+            return redirect_uri
         raise InvalidRedirectUriError("The redirect_uri is not one that the client registered.")
 
 
@@ -179,6 +178,7 @@ class OAuth:
     def __init__(self, door: Door) -> None:
         self._door = door
         self._registrations = Buckets(REGISTRATIONS_PER_MINUTE)
+        self._questions = Buckets(QUESTIONS_PER_MINUTE)
 
     def routes(self) -> list[Route]:
         resource = f"{WELL_KNOWN}oauth-protected-resource"
@@ -226,6 +226,9 @@ class OAuth:
 
     async def _authorize(self, request: Request) -> Response:
         base = self._base(request)
+        left = self._questions.take(address_of(request.scope))
+        if not left.allowed:
+            return too_many(left, "Too many questions to the owner from this address.")
         answer = await AuthorizationHandler(Provider(self._door, request)).handle(request)
         away = answer.headers.get("location", CONSENT_PATH)
         if not away.startswith(CONSENT_PATH):  # back to the client, with an error
@@ -272,16 +275,3 @@ class OAuth:
 
 def _known(found: Any) -> dict[str, Any]:
     return {name: getattr(found, name) for name in ("client_id", "scopes", "expires_at", "resource")}
-
-
-def _same(registered: AnyUrl, asked: AnyUrl | None, *, any_port: bool = False) -> bool:
-    one, other = urlsplit(str(registered)), urlsplit(str(asked))
-    if any_port and (one.scheme != "http" or not is_loopback(one.hostname or "")):
-        return False
-    ports = {None} if any_port else {one.port, other.port}
-    return len(ports) == 1 and (one.scheme, one.hostname, one.path or "/", one.query) == (
-        other.scheme,
-        other.hostname,
-        other.path or "/",
-        other.query,
-    )

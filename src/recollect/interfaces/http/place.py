@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -15,6 +15,9 @@ from recollect.settings.declared import Settings
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})
 RESOURCES = frozenset({"", "/mcp", "/sse"})  # what tokens may be made for
 NEEDS_KEY = "Set RECOLLECT_ACCESS_KEY to a long random text, or listen on 127.0.0.1."
+SHORTEST_KEY = 16  # where others than this machine can try keys
+PROXIED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip"})
+PROXIED_BEGINNINGS = ("x-forwarded-", "cf-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +50,19 @@ class Place:
                 for one in _listed(serve.allowed_origins)
             ),
         )
+        trusted_proxies(serve.trusted_proxies)
         if not settings.access_key:
             place._refuse_strangers()
+        elif len(settings.access_key) < SHORTEST_KEY and place._is_open_to_others():
+            raise SettingsError(
+                f"The access key has {len(settings.access_key)} characters, and others than this machine can try keys.",
+                advice=f"Set RECOLLECT_ACCESS_KEY to a random text of at least {SHORTEST_KEY} characters.",
+            )
         return place
+
+    def _is_open_to_others(self) -> bool:
+        public = urlsplit(self.public).hostname or "localhost"
+        return not is_loopback(self.bound) or not is_loopback(public) or "*" in self.origins
 
     def _refuse_strangers(self) -> None:
         if not is_loopback(self.bound):
@@ -137,9 +150,28 @@ def is_loopback(host: str) -> bool:
 
 
 def comes_from_here(scope: Scope) -> bool:
-    """Whether the client is on this machine; a proxy that says for whom it asks is taken at its word."""
+    """Whether the client is on this machine, and no proxy that asks for somebody else."""
     client = scope.get("client")
-    return client is not None and is_loopback(client[0])
+    return client is not None and is_loopback(client[0]) and not comes_by_proxy(scope)
+
+
+def comes_by_proxy(scope: Scope) -> bool:
+    """Whether somebody passed the request on, as far as it shows."""
+    names = Headers(scope=scope).keys()
+    if any(name in PROXIED or name.startswith(PROXIED_BEGINNINGS) for name in names):
+        return True
+    return scope.get("http_version") == "1.0"  # no client speaks it, but a proxy that was told nothing else
+
+
+def trusted_proxies(setting: str) -> list[IPv4Network | IPv6Network]:
+    """Whose word is taken for whom they ask. Raises SettingsError."""
+    try:
+        return [ip_network(one, strict=False) for one in _listed(setting)]
+    except ValueError as error:
+        raise SettingsError(
+            f"serve.trusted_proxies has {setting!r}, which is no list of addresses.",
+            advice="Give addresses or networks, such as 127.0.0.1,10.0.0.0/8.",
+        ) from error
 
 
 def split_host(given: str) -> Address | None:

@@ -8,8 +8,10 @@ import signal
 import socket
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 
 import h11
 import uvicorn
@@ -17,34 +19,85 @@ from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import HANDLED_SIGNALS
 
+from recollect.interfaces.http.limits import counted_as
+from recollect.interfaces.http.place import is_loopback, trusted_proxies
 from recollect.interfaces.http.stopping import Stopping
 from recollect.model.errors import SettingsError
 from recollect.settings.declared import ServeSettings
 
 KEEP_ALIVE_SECONDS = 30
 MOST_CONNECTIONS = 1_000
+MOST_FROM_HERE = 512
+MOST_FROM_ELSEWHERE = 64  # of one address
 BACKLOG = 512
 _TOO_SLOW = b'{"error":"The request took too long to arrive.","code":"TOO_SLOW"}'
-_TOO_SLOW_HEAD = (
-    b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: application/json\r\n"
-    b"content-length: %d\r\n\r\n"
+_TOO_MANY = (
+    b'{"error":"Too many connections are open.","code":"TOO_MANY_CONNECTIONS",'
+    b'"advice":"Use fewer at once, or try again in a minute."}'
+)
+_HEAD = (
+    b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    b"cache-control: no-store\r\ncontent-length: %d\r\n\r\n%s"
 )
 
 
+class Crowd:
+    """How many connections are open, in all and of one address; a trusted proxy stands for many."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        *,
+        most: int = MOST_CONNECTIONS,
+        here: int = MOST_FROM_HERE,
+        elsewhere: int = MOST_FROM_ELSEWHERE,
+    ) -> None:
+        self._proxies = trusted_proxies(settings.trusted_proxies)
+        self._most, self._here, self._elsewhere = most, here, elsewhere
+        self._open: Counter[str] = Counter()
+
+    def enter(self, host: str) -> bool:
+        """Whether there is room for one more from there; then it must `leave`."""
+        name = counted_as(host)
+        if self._open.total() >= self._most or self._open[name] >= self._room(host):
+            return False
+        self._open[name] += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        name = counted_as(host)
+        self._open[name] -= 1
+        if not self._open[name]:
+            del self._open[name]
+
+    def _room(self, host: str) -> int:
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return self._elsewhere
+        if any(address in network for network in self._proxies):
+            return self._most
+        return self._here if is_loopback(host) else self._elsewhere
+
+
 def http_server(
-    app: ASGIApp, *, settings: ServeSettings, stopping: Stopping, ready: Callable[[], None]
+    app: ASGIApp,
+    *,
+    settings: ServeSettings,
+    stopping: Stopping,
+    ready: Callable[[], None],
+    crowd: Crowd | None = None,
 ) -> Server:
     """To be told to `serve` on sockets, until a signal or `should_exit`. `ready` is called when requests are taken."""
     config = uvicorn.Config(
         app,
-        http=_patient(settings.slow_client_seconds),
+        http=_patient(settings.slow_client_seconds, crowd or Crowd(settings)),
         ws="none",
         lifespan="on",
         log_config=None,
         access_log=False,
         server_header=False,
-        forwarded_allow_ips=["127.0.0.1", "::1"],
-        limit_concurrency=MOST_CONNECTIONS,
+        forwarded_allow_ips=[str(one) for one in trusted_proxies(settings.trusted_proxies)],
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=settings.stop_seconds,
@@ -61,6 +114,10 @@ def bind(settings: ServeSettings) -> list[socket.socket]:
         raise SettingsError(
             f"serve.host is {host!r}, which is no address of this machine.", advice="Try 127.0.0.1."
         ) from error
+    if is_loopback(host) and not all(is_loopback(str(address[0])) for *_, address in found):
+        raise SettingsError(
+            f"serve.host is {host!r}, which on this machine is no loopback address.", advice="Try 127.0.0.1."
+        )
     sockets: list[socket.socket] = []
     failed: OSError | None = None
     for family, _, _, _, address in dict.fromkeys(found):
@@ -151,16 +208,26 @@ class Server(uvicorn.Server):
                 signal.signal(number, handler)
 
 
-def _patient(seconds: float) -> type[H11Protocol]:
-    """The protocol with an end to its patience: for a request's head, for what follows a refused one, for a reader."""
+def _patient(seconds: float, crowd: Crowd) -> type[H11Protocol]:
+    """The protocol with an end to its patience: for a request's head, for what follows a refused one, for a reader.
+
+    And to its room: whoever comes when it is full is told so, and costs nothing more.
+    """
 
     class Patient(H11Protocol):
         _late: asyncio.TimerHandle | None = None
         _unread: asyncio.TimerHandle | None = None
+        _entered: str | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
             self.access_log = False  # its lines have queries, and a query may have a key
+            host = self.client[0] if self.client else ""
+            if not crowd.enter(host):
+                transport.write(_HEAD % (b"503 Service Unavailable", len(_TOO_MANY), _TOO_MANY))
+                transport.close()
+                return
+            self._entered = host
             self._late = self.loop.call_later(seconds, self._give_up)
 
         def data_received(self, data: bytes) -> None:
@@ -173,6 +240,9 @@ def _patient(seconds: float) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> None:
             super().connection_lost(exc)
+            if self._entered is not None:
+                crowd.leave(self._entered)
+                self._entered = None
             for timer in (self._late, self._unread):
                 if timer is not None:
                     timer.cancel()
@@ -200,7 +270,7 @@ def _patient(seconds: float) -> type[H11Protocol]:
 
         def _give_up(self) -> None:
             if self.conn.their_state is h11.IDLE:
-                self.transport.write(_TOO_SLOW_HEAD % len(_TOO_SLOW) + _TOO_SLOW)
+                self.transport.write(_HEAD % (b"408 Request Timeout", len(_TOO_SLOW), _TOO_SLOW))
             self.transport.close()
 
     return Patient

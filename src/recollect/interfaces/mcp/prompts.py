@@ -80,7 +80,9 @@ def _remember(arguments: Mapping[str, str]) -> str:
 async def _known(work: Work, arguments: Mapping[str, str]) -> str:
     subject = arguments["subject"]
     project = arguments.get("project", "").strip() or None
-    found = await work.run("recall", query=subject, scope=project, limit=MOST_KNOWN)
+    found = await work.run(
+        "recall", query=subject, scope=project, everywhere=project is None, limit=MOST_KNOWN
+    )
     known = [
         {
             "id": hit.id,

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from pydantic_core import from_json
+
 Entry = Mapping[str, Any]
 
 LONGEST_NAME = 200
@@ -44,8 +46,19 @@ class BadLine(ValueError):
     """Not JSON, or no object."""
 
 
-def entries_in(line: str) -> Iterator[Entry]:
+def entries_in(raw: bytes) -> Iterator[Entry]:
     """The objects on a line: one, or several that lost the line break between them. Raises BadLine."""
+    try:
+        entry = from_json(raw)  # twice as quick as json, and stricter
+    except ValueError:
+        yield from _entries_in(raw.decode("utf-8", "replace").lstrip("\ufeff"))
+        return
+    if not isinstance(entry, dict):
+        raise BadLine
+    yield entry
+
+
+def _entries_in(line: str) -> Iterator[Entry]:
     place, end = 0, len(line)
     while place < end:
         if line[place].isspace():

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from recollect.ports.transcripts import Transcript, Turn
+from recollect.ports.transcripts import Check, Transcript, Turn
 from recollect.providers.transcripts.entries import (
     SYNTHETIC,
     BadLine,
@@ -35,18 +35,21 @@ class _Open:
     role: str
     line: int
     timestamp: datetime | None
+    start: int
+    end: int
     texts: list[str] = field(default_factory=list)
     tools: list[str] = field(default_factory=list)
 
 
-def parse(path: Path, stream: BinaryIO, *, most_bytes: int) -> Transcript:
-    """What was said, and what the conversation says about itself. Raises OSError."""
+def parse(path: Path, stream: BinaryIO, *, most_bytes: int, check: Check = lambda: None) -> Transcript:
+    """What was said, and what the conversation says about itself. Raises OSError, and what `check` raises."""
     reading = _Reading(path)
     complete = True
-    for number, raw in enumerate(_lines(stream, most_bytes=most_bytes), start=1):
+    for raw in _lines(stream, most_bytes=most_bytes):
+        check()
         complete = raw is not None
         if raw is not None:
-            reading.take(raw, number)
+            reading.take(raw, end=stream.tell())
     return reading.transcript(bytes_read=min(stream.tell(), most_bytes), complete=complete)
 
 
@@ -81,19 +84,22 @@ class _Reading:
         self._sessions: dict[str, None] = {}
         self._folders: dict[str, None] = {}
         self._model: str | None = None
-        self._times: list[datetime] = []
+        self._times: tuple[datetime, datetime] | None = None
         self._bad = 0
+        self._line = 0
+        self._start = self._end = 0  # of the line, in bytes
 
-    def take(self, raw: bytes, number: int) -> None:
-        """One line."""
-        line = raw.decode("utf-8", "replace").lstrip("\ufeff")
+    def take(self, raw: bytes, *, end: int) -> None:
+        """The next line, and where in the file it ends."""
+        self._line += 1
+        self._start, self._end = self._end, end
         try:
-            for entry in entries_in(line):
-                self._entry(entry, number)
+            for entry in entries_in(raw):
+                self._entry(entry)
         except BadLine:
             self._bad += 1
 
-    def _entry(self, entry: Entry, number: int) -> None:
+    def _entry(self, entry: Entry) -> None:
         kind = entry.get("type")
         if kind in ("user", "assistant"):
             uuid = string(entry.get("uuid"))
@@ -102,9 +108,9 @@ class _Reading:
             self._seen.add(uuid)
             self._place(entry)
             if kind == "user":
-                self._user(entry, number)
+                self._user(entry)
             else:
-                self._assistant(entry, number)
+                self._assistant(entry)
         elif kind == "summary":
             self._summaries.append((string(entry.get("leafUuid")), string(entry.get("summary"))))
         elif kind in ("custom-title", "ai-title"):
@@ -117,13 +123,19 @@ class _Reading:
         if folder := string(entry.get("cwd")):
             self._folders.setdefault(folder)
         if (moment := moment_of(entry)) is not None:
-            self._times = [min([moment, *self._times[:1]]), max([moment, *self._times[1:]])]
+            first, last = self._times or (moment, moment)
+            self._times = (min(first, moment), max(last, moment))
 
-    def _user(self, entry: Entry, number: int) -> None:
+    def _open(self, role: str, entry: Entry) -> _Open:
+        opened = _Open(role, self._line, moment_of(entry), self._start, self._end)
+        self._turns.append(opened)
+        return opened
+
+    def _user(self, entry: Entry) -> None:
         if text := spoken_by_user(entry):
-            self._turns.append(_Open("user", number, moment_of(entry), [text]))
+            self._open("user", entry).texts.append(text)
 
-    def _assistant(self, entry: Entry, number: int) -> None:
+    def _assistant(self, entry: Entry) -> None:
         text, tools = spoken_by_assistant(entry), tools_of(entry)
         if (model := model_of(entry)) and model != SYNTHETIC:
             self._model = model
@@ -131,18 +143,26 @@ class _Reading:
             return
         answer = self._answers.get(message_id(entry))
         if answer is None:
-            answer = _Open("assistant", number, moment_of(entry))
-            self._turns.append(answer)
+            answer = self._open("assistant", entry)
             if message_id(entry):
                 self._answers[message_id(entry)] = answer
         if text and text not in answer.texts:
             answer.texts.append(text)
+            answer.end = self._end
         answer.tools.extend(tools)
 
     def transcript(self, *, bytes_read: int, complete: bool) -> Transcript:
         """What was taken, put together."""
         turns = tuple(
-            Turn(one.role, "\n\n".join(one.texts)[:LONGEST_TURN], one.line, one.timestamp, tuple(one.tools))
+            Turn(
+                role=one.role,
+                text="\n\n".join(one.texts)[:LONGEST_TURN],
+                line=one.line,
+                timestamp=one.timestamp,
+                tools=tuple(one.tools),
+                start=one.start,
+                end=one.end,
+            )
             for one in self._turns
             if one.texts
         )
