@@ -247,7 +247,7 @@ async def test_a_query_forgets_the_few_that_it_finds(app: App) -> None:
     memory_id, other = await stored(app, TEXT), await stored(app, "Lunch is at noon.")
     answer = await run(app, FORGET, query="the purple xylophone")
     assert answer.forgotten == [memory_id]
-    assert "brought back" in answer.note
+    assert "--undo" in answer.note
     assert [memory.id for memory in await everything(app)] == [other]
     with pytest.raises(InvalidInput, match="not both"):
         await run(app, FORGET, query="lunch", ids=[other])
@@ -415,3 +415,18 @@ async def test_an_export_after_erasing_has_nothing_of_it(app: App) -> None:
     target = app.loaded.settings.home / "out.jsonl"
     await run(app, EXPORT, path=str(target))
     assert "xylophone" not in target.read_text(encoding="utf-8")
+
+
+async def test_forgetting_twice_says_so(app: App) -> None:
+    memory_id = await stored(app, TEXT)
+    assert (await run(app, FORGET, ids=[memory_id])).count == 1
+    again = await run(app, FORGET, ids=[memory_id])
+    assert (again.count, "already" in again.note) == (0, True)
+
+
+async def test_a_topic_is_forgotten_where_the_call_sees_it(app: App) -> None:
+    await run(app, CREATE_SCOPE, name="ship")
+    here = await stored(app, "Reports are due on Monday.", topic="reports")
+    there = await stored(app, "Reports go to the captain.", topic="reports", scope="ship")
+    assert (await run(app, FORGET, topic="reports", everywhere=False)).forgotten == [here]
+    assert (await run(app, FORGET, topic="reports", scope="ship", everywhere=False)).forgotten == [there]

@@ -171,8 +171,18 @@ class TestContext:
         assert {item.scope for item in answer.core} == {"ship", "Global"}
         assert everywhere in [item.id for item in answer.core]
         assert answer.scope == "ship"
-        with pytest.raises(ScopeNotFound):
-            await context(app, scope="nowhere")
+        fresh = await context(app, scope="nowhere")
+        assert [item.scope for item in fresh.core] == ["Global"]
+        assert "yet" in fresh.hint
+
+    async def test_what_is_open_and_what_came_last_come_too(self, app: App) -> None:
+        points = {"decisions": ["We chose Adyen."], "open_questions": ["Do we keep the Stripe account?"]}
+        await run(app, REFLECT, summary="We compared payment providers.", **points)
+        text = (await context(app)).text
+        assert "(open question) Do we keep the Stripe account?" in text
+        assert "(reflection) We compared payment providers." in text
+        assert "Adyen" not in text, "decisions are for recall, unless they are asked for"
+        assert "Adyen" in (await context(app, kinds=["decision"])).text
 
     async def test_a_projects_summary_comes_once(self, app: App) -> None:
         await run(app, CREATE_SCOPE, name="harbour", kind="project")
@@ -295,8 +305,9 @@ class TestEndOfConversation:
         assert answer.id is not None
         episode = await show(app, answer.id)
         assert episode.memory.kind == "episode"
-        for words in ("2 stored", "1 decision", "1 error", "storage", "recall 1", "We chose PostgreSQL"):
+        for words in ("2 memories", "1 decision", "1 error", "storage"):
             assert words in episode.memory.content
+        assert "PostgreSQL" not in episode.memory.content, "its words would outlive its being forgotten"
         parts = {link.link.origin for link in episode.links if link.link.relation == "part_of"}
         assert parts == {first, second}
         assert (await context(app)).unreflected == 0
@@ -312,7 +323,7 @@ class TestEndOfConversation:
         third = await ended(app, "talk")
         assert third.id == first.id
         assert third.id is not None
-        assert "zstd" in (await show(app, third.id)).memory.content
+        assert "3 notes" in (await show(app, third.id)).memory.content
         assert [memory.kind for memory in await everything(app)].count("episode") == 1
 
     async def test_one_that_was_reflected_on_is_left_alone(self, app: App) -> None:
@@ -351,7 +362,7 @@ class TestEndOfConversation:
             done = await ended(app, "talk")
             assert (done.id, done.expired) == (stopped.id, 1)
             assert done.id is not None
-            assert "zstd" in (await show(app, done.id)).memory.content
+            assert "3 notes" in (await show(app, done.id)).memory.content
 
     async def test_what_is_stored_at_the_same_time_is_all_told(self, app: App) -> None:
         texts = [f"Volume {number}: " + f"page {number} " * 1000 for number in range(4)]

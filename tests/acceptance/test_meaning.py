@@ -204,11 +204,14 @@ async def test_the_model_that_made_the_vectors_stays(opened: Open, models_dir: P
         assert (await run(app, LIST_JOBS)).jobs == []
 
 
-async def test_what_only_its_vector_found_can_be_asked_to_be_near(knowing: App) -> None:
+async def test_what_is_found_can_be_asked_to_be_near(knowing: App) -> None:
     near = await stored(knowing, "My car needs new tires.")
     [hit] = (await recall(knowing, "automobile wheels")).hits
     assert (hit.id, hit.layer) == (near, "vectors")
     assert hit.similarity is not None
     assert (await recall(knowing, "automobile wheels", minimum_similarity=hit.similarity - 0.01)).count == 1
     assert (await recall(knowing, "automobile wheels", minimum_similarity=hit.similarity + 0.01)).count == 0
-    assert (await recall(knowing, "tires", minimum_similarity=1.0)).count == 1  # found by its words
+    assert (await recall(knowing, "tires", minimum_similarity=0.99)).count == 0, "its words don't excuse it"
+    assert (await recall(knowing, "", keywords=["tires"], minimum_similarity=0.99)).count == 1, (
+        "no vector asked"
+    )

@@ -90,6 +90,7 @@ HISTORY = {
             "total_sessions",
             "total_size_gb",
         ),
+        extra_answers=("suggestion",),
     ),
 }
 
@@ -264,6 +265,8 @@ FRAGMENTS = {
             "count",
             "totalTokens",
             "method",
+            "time",
+            "hint",
             "fragments.timestamp",
             "fragments.project",
             *_each("fragments.linked", "id relation content"),
@@ -271,6 +274,7 @@ FRAGMENTS = {
     ),
     "forget": Contract(
         optional={"id": None, "topic": None, "force": False, "agentId": None},
+        extra_arguments=("project",),
         extra_answers=("success", "deleted", "ids", "note"),
     ),
     "link": Contract(

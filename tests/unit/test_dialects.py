@@ -294,8 +294,8 @@ def test_what_to_delete() -> None:
 
 
 def test_an_id_goes_before_a_topic() -> None:
-    assert given("forget", id="abc", topic="ports") == {"ids": ["abc"], "force": False}
-    assert given("forget", topic="ports") == {"topic": "ports", "force": False}
+    assert given("forget", id="abc", topic="ports") == {"ids": ["abc"], "force": False, "everywhere": False}
+    assert given("forget", topic="ports") == {"topic": "ports", "force": False, "everywhere": False}
 
 
 def test_a_conversation_has_many_names() -> None:

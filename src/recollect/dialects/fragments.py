@@ -78,6 +78,7 @@ FRAGMENTS = Dialect(
             "forget",
             ForgetArguments,
             ForgetAnswer,
+            fixed={"everywhere": False},
             idempotent=True,
         ),
         Tool(
@@ -96,6 +97,7 @@ FRAGMENTS = Dialect(
             "reflect",
             ReflectArguments,
             ReflectAnswer,
+            fixed={"create_scope": True},
         ),
         Tool(
             "tool_feedback",

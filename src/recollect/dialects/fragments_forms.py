@@ -65,6 +65,7 @@ class ForgetArguments(Arguments):
         None
     )
     force: Annotated[bool, Field(description="Permanent ones too")] = False
+    project: Project = None
     agentId: AgentId = None
 
 
@@ -189,6 +190,8 @@ class RecallAnswer(Recalling):
     count: int
     totalTokens: Annotated[int, From("tokens")]
     method: Annotated[str, From("rung")]
+    time: Annotated[str | None, From("timeframe.words")] = None
+    hint: Annotated[str | None, From("notice", unless_empty=True)] = None
 
 
 class ForgetAnswer(Answer):

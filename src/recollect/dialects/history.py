@@ -87,6 +87,7 @@ class ProjectsAnswer(Answer):
     total_projects: int
     total_sessions: int
     total_size_gb: float
+    suggestion: str | None = None
 
 
 HISTORY = Dialect(

@@ -45,6 +45,7 @@ class From:
 
     path: str
     values: Mapping[Any, Any] = field(default_factory=dict)
+    unless_empty: bool = False  # nothing is told where there is nothing to tell
     if_any: Any = None  # stands here when there is something there; else the answer's default
     own: str = ""  # where Recollect's own words at the end of that text are found: they stay as they are
 
@@ -210,7 +211,7 @@ def _filled(model: type[BaseModel], source: Any) -> dict[str, Any]:
         mark = slot.mark
         ways = (_walked(source, path) for path in slot.ways)
         found, value = next((way for way in ways if way[0]), (False, None))
-        if not found or (mark.if_any is not None and not value):
+        if not found or ((mark.unless_empty or mark.if_any is not None) and not value):
             continue
         if mark.if_any is not None:
             value = mark.if_any

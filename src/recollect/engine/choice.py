@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from recollect.engine.core import Engine
-from recollect.engine.reach import find_scope
+from recollect.engine.reach import find_scope, reach
 from recollect.engine.recall import Hit, Question, recall
 from recollect.model.errors import InvalidInput
 from recollect.model.memory import ANY_STATUS, Status
@@ -23,6 +23,7 @@ class Choice:
     tags: tuple[str, ...] = ()
     topic: str | None = None
     scope: str | None = None
+    everywhere: bool = True  # without a scope: in all of them, or in those that the call sees
     hidden: bool = False
 
     @property
@@ -41,12 +42,13 @@ async def chosen(engine: Engine, choice: Choice, *, agent: str) -> list[str]:
         await find_scope(engine, choice.scope)
     if choice.ids and not (choice.tags or choice.topic or choice.scope):
         return list(choice.ids)
+    scopes = (choice.scope,) if choice.scope else () if choice.everywhere else await reach(engine, None)
     where = Filter(
         viewer=agent,
         ids=choice.ids,
         tags=choice.tags,
         topic=choice.topic,
-        scopes=(choice.scope,) if choice.scope else (),
+        scopes=scopes,
         statuses=ANY_STATUS if choice.hidden or choice.ids else (Status.ACTIVE,),
     )
     return [memory.id async for batch in engine.store.scan(where) for memory in batch]

@@ -8,12 +8,18 @@ from dataclasses import dataclass, replace
 from recollect.engine.conversations import MOST_WAITING, called, unreflected
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.reach import reach
+from recollect.engine.reflect import OPEN_QUESTION, REFLECTION
+from recollect.model.errors import ScopeNotFound
 from recollect.model.memory import Kind, Memory
 from recollect.model.query import Filter, Order
+from recollect.model.scope import GLOBAL
 from recollect.model.tokens import count_tokens, truncate_to_tokens
 
 MOST_CORE = 200
 MOST_WORKING = 50
+MOST_OPEN = 5
+MOST_LAST = 2
+NEW_PROJECT = "[SYSTEM HINT] Nothing is remembered of this project yet: remember begins it."
 LONGEST_ITEM = 200  # tokens
 SUMMARY_SHARE = 0.25
 WORKING_SHARE = 0.4
@@ -64,10 +70,16 @@ async def context(
     conversation: str | None,
     scope: str | None,
 ) -> Context:
-    """What fits, the most important first. Raises ScopeNotFound."""
+    """What fits, the most important first. A project that nothing is known of yet has what Global has."""
     from recollect.engine.projects import project_summary  # for the scopes that have one
 
-    scopes = await reach(engine, scope)
+    fresh = False
+    try:
+        scopes = await reach(engine, scope)
+    except ScopeNotFound:
+        if scope is None:
+            raise
+        scopes, fresh = (GLOBAL,), True
     conversation = called(engine, conversation) if conversation else None
     summary = await project_summary(engine, scopes[0], agent=agent)
     core = await _core(engine, Filter(viewer=agent, scopes=scopes, minimum_trust=LEAST_TRUST), kinds)
@@ -75,7 +87,7 @@ async def context(
     known = {summary.memory, *(memory.id for memory in working)}
     core = [memory for memory in core if memory.id not in known]
     waiting = await unreflected(engine, agent=agent, besides=conversation)
-    hint = _hint(waiting)
+    hint = " ".join(filter(None, [NEW_PROJECT if fresh else "", _hint(waiting)]))
     draft = _fitted(core, working, summary=summary.text, hint=hint, budget=budget)
     text = draft.text
     return Context(
@@ -91,9 +103,11 @@ async def context(
 
 
 async def _core(engine: Engine, where: Filter, kinds: Sequence[Kind]) -> list[Memory]:
-    """Anchors of any kind, then those kinds; each by importance."""
+    """Anchors of any kind, what is open, what came last, then those kinds by importance."""
     store = engine.store
     found = await store.find(replace(where, anchored=True), order=Order.IMPORTANT, limit=MOST_CORE)
+    found += await store.find(replace(where, tags=(OPEN_QUESTION,)), order=Order.NEWEST, limit=MOST_OPEN)
+    found += await store.find(replace(where, tags=(REFLECTION,)), order=Order.NEWEST, limit=MOST_LAST)
     if kinds:
         found += await store.find(replace(where, kinds=tuple(kinds)), order=Order.IMPORTANT, limit=MOST_CORE)
     return list({memory.id: memory for memory in found}.values())
@@ -150,7 +164,8 @@ def _cost(text: str) -> int:
 
 
 def _line(memory: Memory) -> str:
-    about = f"{memory.kind}, {memory.topic}" if memory.topic else memory.kind
+    sort = next((tag for tag in (OPEN_QUESTION, REFLECTION) if tag in memory.tags), memory.kind.value)
+    about = f"{sort}, {memory.topic}" if memory.topic else sort
     return f"- ({about}) {_quoted(memory.content)}"
 
 

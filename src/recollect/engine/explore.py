@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from recollect.engine.core import Engine
+from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.surroundings import HIDDEN, Allowance, shortened
 from recollect.model.errors import MemoryNotFound
 from recollect.model.link import Link, Relation
@@ -34,7 +34,7 @@ async def explore(
 ) -> Graph:
     """Links are followed both ways, each memory is visited once. Raises MemoryNotFound."""
     origin = await engine.store.get(start, viewer=agent)
-    if origin.status in HIDDEN:
+    if origin.status in HIDDEN or origin.trust < LEAST_TRUST:
         raise MemoryNotFound(start)
     first = shortened(origin, engine.policy.longest_hit)
     allowance = Allowance(
@@ -54,7 +54,7 @@ async def explore(
         frontier = []
         for memory_id in fresh:
             memory = memories.get(memory_id)
-            if memory is None or memory.status in HIDDEN or len(nodes) > limit:
+            if memory is None or memory.status in HIDDEN or memory.trust < LEAST_TRUST or len(nodes) > limit:
                 continue
             if (short := allowance.fitted(memory)) is not None:
                 nodes[memory_id] = Node(short, level)

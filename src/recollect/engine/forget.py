@@ -36,7 +36,7 @@ async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool 
     ]
     if changes:
         await engine.store.apply(changes)
-    return Forgotten(tuple(memories))
+    return Forgotten(tuple(memory for memory in memories if memory.status is not Status.FORGOTTEN))
 
 
 async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:

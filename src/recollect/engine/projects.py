@@ -9,7 +9,7 @@ from typing import Any
 
 from recollect.engine.amend import Amendment, amend
 from recollect.engine.checks import safe_text
-from recollect.engine.core import Engine
+from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.draft import QUARANTINE_FROM, Draft, content_hash
 from recollect.engine.insights import SECTIONS, Knowledge, bounded, entries_of, merged, rendered
 from recollect.engine.scopes import create_scope
@@ -213,7 +213,9 @@ def _version(memory: Memory) -> int:
 
 async def _held(engine: Engine, scope: str, *, agent: str) -> Memory | None:
     """The record that holds the summary; the agent's own before a shared one."""
-    where = Filter(viewer=agent, scopes=(scope,), kinds=(Kind.CONTEXT,), topic=TOPIC)
+    where = Filter(
+        viewer=agent, scopes=(scope,), kinds=(Kind.CONTEXT,), topic=TOPIC, minimum_trust=LEAST_TRUST
+    )
     found = [memory for memory in await engine.store.find(where) if SUMMARY_OF in memory.metadata]
     return min(found, key=lambda memory: (memory.agent != agent, memory.id), default=None)
 

@@ -61,14 +61,14 @@ class Ranking:
         self._fused = fuse(found, lexemes, unrelated=unrelated, in_period=in_period)
 
     def best(self, *, floor: float | None, most: int, similarity: float | None = None) -> list[Ranked]:
-        """At most so many above the floor, best first; those found by their vector alone above that cosine too."""
+        """At most so many above the floor, best first; those that have a vector above that cosine too."""
         found, scores = self._found, self._fused.score
         least = next(value for value in (floor, self._engine.policy.floor, FLOOR) if value is not None)
         age = (self._engine.clock().timestamp() - found.occurred) / DAY
         final = boosted(scores, boost(found.importance, age_days=age, uses=found.uses, trust=found.trust))
         admitted = scores >= least
         if similarity is not None:
-            admitted &= (self._fused.words > 0) | (np.nan_to_num(found.cosines, nan=-1.0) >= similarity)
+            admitted &= np.isnan(found.cosines) | (found.cosines >= similarity)
         passing = np.flatnonzero(admitted)
         rows = passing[np.argsort(-final[passing], kind="stable")][:most].tolist()
         return [Ranked(found.ids[row], float(final[row]), row) for row in rows]

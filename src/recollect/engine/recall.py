@@ -38,7 +38,7 @@ CHOSEN = Evidence(why=("filter",), layer="filter")  # for a listing, where nothi
 class Question:
     """What to recall. `when` is a phrase of time that filters; one inside the text only prefers.
 
-    `minimum_similarity` is a cosine, asked of what nothing but its vector found. Who asks for what is quarantined
+    `minimum_similarity` is a cosine, asked of what has a vector; keywords alone ask for none. Who asks for what is quarantined
     asks for what isn't trusted.
     """
 
@@ -228,7 +228,9 @@ async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Fi
 async def _hits(engine: Engine, question: Question, ranking: Ranking, *, where: Filter) -> tuple[Hit, ...]:
     limit = question.limit or engine.policy.limit
     ranked = ranking.best(
-        floor=question.floor, similarity=question.minimum_similarity, most=limit * MORE_THAN_ASKED
+        floor=question.floor,
+        similarity=question.minimum_similarity if question.text.strip() else None,
+        most=limit * MORE_THAN_ASKED,
     )
     distinct: list[tuple[Ranked, Memory]] = []
     while ranked and len(distinct) < limit:

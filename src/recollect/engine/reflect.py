@@ -23,7 +23,6 @@ from recollect.engine.conversations import (
 from recollect.engine.core import Engine, unbroken
 from recollect.engine.draft import Draft, Outcome, Remembered, prepare
 from recollect.engine.intake import BATCH, remember, remember_many
-from recollect.engine.reach import reach
 from recollect.model.errors import NotFound, RecollectError, Refused, StoreError
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Provenance, Status
@@ -39,15 +38,17 @@ KINDS: Mapping[str, Kind] = {
     "new_procedures": Kind.PROCEDURE,
     "open_questions": Kind.FACT,
 }
+REFLECTION = "reflection"
+OPEN_QUESTION = "open question"
 TAGS: Mapping[str, tuple[str, ...]] = {
+    SUMMARY: (REFLECTION,),
     "errors_resolved": ("resolved",),
-    "open_questions": ("open question",),
+    "open_questions": (OPEN_QUESTION,),
 }
 REFLECTION_OF = "recollect.reflection_of"  # in the metadata of what is written at the end of a conversation
 MOST_LOOKED_AT = 500
-MOST_QUOTED = 5
-LONGEST_QUOTE = 100
 MOST_TOPICS = 8
+SLIGHT = 0.2  # the importance of a trace, which is only there to say that there was something
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +205,9 @@ async def _episode(engine: Engine, conversation: Conversation) -> str | None:
     if len(left) < LEAST_TOLD:
         return None
     scope = Counter(memory.scope for memory in left).most_common(1)[0][0]
-    near = await reach(engine, scope)  # what is elsewhere stays there
-    left = [memory for memory in left if memory.scope in near]
+    left = [memory for memory in left if memory.scope == scope]  # what is elsewhere stays there
+    if len(left) < LEAST_TOLD:
+        return None
     content = _told(engine, conversation, left)
     if conversation.reflection is not None and (
         amended := await _amended(engine, conversation.reflection, content, agent=conversation.agent)
@@ -218,6 +220,7 @@ async def _episode(engine: Engine, conversation: Conversation) -> str | None:
         scope=scope,
         agent=conversation.agent,
         tags=("conversation",),
+        importance=SLIGHT,
         occurred=conversation.started,
         provenance=Provenance(source="end of conversation", conversation=conversation.id),
         metadata={REFLECTION_OF: conversation.id},
@@ -253,24 +256,10 @@ async def _left(engine: Engine, conversation: Conversation) -> list[Memory]:
 
 
 def _told(engine: Engine, conversation: Conversation, left: Sequence[Memory]) -> str:
-    """Nothing but what can be counted or quoted."""
+    """Counts and topics only: words of a memory would outlive its being forgotten."""
     day = conversation.started.astimezone(engine.zone())
     kinds = Counter(memory.kind.value for memory in left)
-    counted = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+    counted = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in kinds.most_common())
     topics = list(dict.fromkeys(memory.topic for memory in left if memory.topic))[:MOST_TOPICS]
-    lines = [f"Conversation of {day:%Y-%m-%d}: {len(left)} stored ({counted})."]
-    if topics:
-        lines.append(f"Topics: {', '.join(topics)}.")
-    if conversation.tools:
-        used = ", ".join(f"{name} {count}" for name, count in sorted(conversation.tools.items()))
-        lines.append(f"Tools: {used}.")
-    quotes = dict.fromkeys(_beginning(memory.content) for memory in left[:MOST_QUOTED])
-    lines.append("Kept: " + "; ".join(f"“{quote}”" for quote in quotes) + ".")
-    return "\n".join(lines)
-
-
-def _beginning(text: str) -> str:
-    words = " ".join(text.split())
-    if len(words) <= LONGEST_QUOTE:
-        return words.rstrip(".")
-    return words[:LONGEST_QUOTE].rsplit(" ", 1)[0].rstrip(",.;: ") + "…"
+    about = f" About {', '.join(topics)}." if topics else ""
+    return f"A conversation of {day:%Y-%m-%d} left {len(left)} memories ({counted}).{about}"

@@ -30,6 +30,7 @@ class ForgetInput(Input):
     tags: list[str] = []
     topic: str | None = None
     scope: str | None = None
+    everywhere: bool = True  # without a scope: in all of them, or in those that the call sees
     force: bool = False
     hard: bool = False
     confirm: bool = False
@@ -77,6 +78,7 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
         tags=tuple(given.tags),
         topic=given.topic,
         scope=given.scope,
+        everywhere=given.everywhere,
         hidden=given.hard,
     )
     if given.ids and not choice.ids:
@@ -99,6 +101,8 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
         aside = (await back_up_scope(call.engine, given.scope, agent=call.agent)).path.name
     act = erase if given.hard else forget
     gone = await act(call.engine, ids, agent=call.agent, force=given.force)
+    if not gone.memories:
+        return _nothing(given, "They were forgotten already.")
     return ForgetResult(
         forgotten=[memory.id for memory in gone.memories],
         count=len(gone.memories),
@@ -145,7 +149,7 @@ def _candidate(memory: Memory, score: float) -> CandidateView:
 
 async def _note(call: Call, given: ForgetInput, aside: str | None) -> str:
     if not given.hard:
-        return "Marked as forgotten: no recall finds them, and they can be brought back."
+        return "Marked as forgotten: no recall finds them. Their owner can undo it: `recollect forget --undo ID`."
     said: list[str] = []
     if aside:
         said.append(

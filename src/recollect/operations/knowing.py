@@ -11,6 +11,7 @@ from recollect.engine.ask import ask
 from recollect.engine.context import context
 from recollect.engine.explore import Node, explore
 from recollect.engine.feedback import TaskEffect, Verdict, keep_effect, keep_verdict
+from recollect.engine.projects import open_project
 from recollect.engine.reflect import end_conversation, reflect
 from recollect.model.link import Relation
 from recollect.model.memory import Kind, Memory
@@ -76,6 +77,7 @@ class ReflectInput(Input):
     new_procedures: list[str] = Field(default=[], max_length=MOST_POINTS)
     open_questions: list[str] = Field(default=[], max_length=MOST_POINTS)
     scope: str | None = None
+    create_scope: bool = False  # where there is none of that name
     effectiveness: Effectiveness | None = None
 
 
@@ -226,6 +228,8 @@ async def _reflect(call: Call, given: ReflectInput) -> ReflectResult:
         "new_procedures": given.new_procedures,
         "open_questions": given.open_questions,
     }
+    if given.scope and given.create_scope:
+        await open_project(call.engine, given.scope, create=True)
     made = await reflect(call.engine, points, agent=call.agent, conversation=conversation, scope=given.scope)
     if given.effectiveness is not None:
         effect = TaskEffect(

@@ -175,6 +175,8 @@ async def _amend(call: Call, given: AmendInput) -> AmendResult:
         metadata=None if given.metadata is None else _callers(given.metadata),
     )
     memory_id = await full_id(call, given.id)
+    if amendment == Amendment():
+        raise InvalidInput("Nothing was given to change.", advice="Give the content, or another field.")
     if given.supersedes:
         new, old = await supersede(call.engine, memory_id, amendment, agent=call.agent)
         return AmendResult(id=new.id, previous_id=old.id, memory=MemoryView.of(new))

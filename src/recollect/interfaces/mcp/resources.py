@@ -17,6 +17,7 @@ SCHEME = "memory"
 JSON = "application/json"
 MOST_LISTED = 200
 MOST_OF_A_SCOPE = 50
+SUMMARY_TOPIC = "project summary"
 _SCOPE, _SUMMARY = "scope", "project"
 
 TEMPLATES = [
@@ -76,8 +77,10 @@ async def listed(work: Work) -> list[types.Resource]:
     """Every scope, and each project's summary."""
     scopes = (await work.run("list_scopes")).scopes[:MOST_LISTED]
     resources = [_scope_resource(scope) for scope in scopes]
+    told = (await work.run("list", topic=SUMMARY_TOPIC, kinds=["context"], limit=MOST_LISTED)).memories
+    summed = {memory.scope for memory in told}
     for scope in scopes:
-        if scope.kind == "project":
+        if scope.name in summed:
             resources.append(
                 types.Resource(
                     uri=f"memory://project/{quote(scope.name, safe='')}/summary",
@@ -115,7 +118,9 @@ def _scope_resource(scope: Any) -> types.Resource:
 
 async def _scope(work: Work, name: str) -> dict[str, Any]:
     scope = await work.run("show_scope", name=name)
-    page = await work.run("list", scope=name, limit=MOST_OF_A_SCOPE)
+    from recollect.operations.reading import LEAST_TRUST
+
+    page = await work.run("list", scope=name, limit=MOST_OF_A_SCOPE, minimum_trust=LEAST_TRUST)
     return {
         "scope": scope.model_dump(mode="json"),
         "total": page.total,
@@ -124,8 +129,10 @@ async def _scope(work: Work, name: str) -> dict[str, Any]:
 
 
 async def _memory(work: Work, memory_id: str) -> dict[str, Any]:
+    from recollect.operations.reading import LEAST_TRUST
+
     shown = await work.run("show", id=memory_id)
-    if shown.memory.status in ("forgotten", "quarantined"):
+    if shown.memory.status in ("forgotten", "quarantined") or shown.memory.trust < LEAST_TRUST:
         raise MemoryNotFound(memory_id)
     found: dict[str, Any] = shown.model_dump(mode="json", exclude_none=True)
     return found
