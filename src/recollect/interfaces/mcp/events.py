@@ -15,8 +15,8 @@ from typing import Any
 from mcp.server.streamable_http import EventCallback, EventId, EventMessage, EventStore, StreamId
 from mcp_types import JSONRPCMessage
 
-MOST_EVENTS = 200
-MOST_CHARACTERS = 1_000_000
+MOST_EVENTS = 50
+MOST_CHARACTERS = 200_000
 
 
 @dataclass(frozen=True, slots=True)
