@@ -519,7 +519,6 @@ class TestVisits:
             "owner": "key:1",
             "protocol_version": "2025-11-25",
             "client": {"name": "x", "capabilities": {"sampling": {}}},
-            "agent": "ada",
         }
         async with opened() as app:
             kept = await run(app, access.KEEP_VISIT, **given, ttl_minutes=5)

@@ -289,3 +289,14 @@ def test_a_home_that_can_not_be_used_is_told_and_not_a_reason_to_die(tmp_path: P
         still_works(wire)
         assert wire.close() == 0
         assert_clean(wire)
+
+
+def test_a_running_server_follows_the_settings_file(tmp_path: Path) -> None:
+    with Wire(tmp_path / "home") as wire:
+        wire.greet()
+        before = len(wire.ask("tools/list")["result"]["tools"])
+        (tmp_path / "home" / "config.toml").write_text('toolsets = "nonsense"\n', encoding="utf-8")
+        (tmp_path / "home" / "config.toml").write_text('toolsets = "all"\n', encoding="utf-8")
+        while wire.hear().get("method") != "notifications/tools/list_changed":
+            pass
+        assert len(wire.ask("tools/list")["result"]["tools"]) == 36 > before

@@ -26,7 +26,6 @@ class Visit:
     owner: str
     protocol_version: str
     client: Mapping[str, Any]
-    agent: str | None
 
 
 async def keep_visit(engine: Engine, visit_id: str, visit: Visit, *, minutes: int) -> datetime:
@@ -47,7 +46,7 @@ async def find_visit(engine: Engine, visit_id: str) -> Visit | None:
     if entry is None:
         return None
     value = entry.value
-    return Visit(value["owner"], value["protocol_version"], value["client"], value["agent"])
+    return Visit(value["owner"], value["protocol_version"], value["client"])
 
 
 async def end_visit(engine: Engine, visit_id: str) -> bool:
@@ -62,7 +61,6 @@ def _checked(visit_id: str, visit: Visit) -> dict[str, Any]:
         "owner": visit.owner,
         "protocol_version": visit.protocol_version,
         "client": dict(visit.client),
-        "agent": visit.agent,
     }
     try:
         size = len(json.dumps(value, allow_nan=False))

@@ -136,7 +136,7 @@ async def _revoke_grant(call: Call, given: RevokeGrantInput) -> RevokedGrant:
 
 
 async def _keep_visit(call: Call, given: KeepVisitInput) -> KeptVisit:
-    visit = visits.Visit(given.owner, given.protocol_version, given.client, given.agent)
+    visit = visits.Visit(given.owner, given.protocol_version, given.client)
     return KeptVisit(expires=await visits.keep_visit(call.engine, given.id, visit, minutes=given.ttl_minutes))
 
 

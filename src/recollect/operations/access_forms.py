@@ -257,7 +257,6 @@ class KeepVisitInput(VisitInput):
     owner: str
     protocol_version: str
     client: dict[str, Any] = {}
-    agent: str | None = None
     ttl_minutes: int = Field(default=1440, ge=1, le=43_200)
 
 
@@ -274,7 +273,6 @@ class FoundVisit(Output):
     owner: str = ""
     protocol_version: str = ""
     client: dict[str, Any] = {}
-    agent: str | None = None
 
 
 class EndedVisit(Output):

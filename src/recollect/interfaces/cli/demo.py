@@ -83,6 +83,9 @@ async def demo(session: Session) -> None:
     console.line("  recollect status, doctor        see how things are")
     if not told.by_meaning:
         console.line("  recollect models pull           let recall go by meaning, not by words alone")
+    console.line(
+        "  recollect mcp                   give it to an agent: claude mcp add recollect -- recollect mcp"
+    )
     console.line("  recollect --help                everything else; each command has examples")
     console.line(f"\nYour memories will live in {home} and nowhere else. This tour's database is gone again.")
 
