@@ -385,3 +385,14 @@ def test_the_folder_is_claude_codes_own_or_the_one_it_was_moved_to() -> None:
     assert load_settings(environ={}).settings.claude_dir == Path.home() / ".claude"
     moved = load_settings(environ={"CLAUDE_CONFIG_DIR": "/elsewhere"})
     assert moved.settings.claude_dir == Path("/elsewhere")
+
+
+async def test_a_remembered_conversation_is_told_by_its_reflection(app: App) -> None:
+    from recollect.operations.knowing import REFLECT
+    from recollect.operations.writing import REMEMBER
+
+    given = REMEMBER.takes(content="The kiln is fired at 900 degrees.", topic="kiln")
+    await app.run(REMEMBER, given, conversation="pottery")
+    await app.run(REFLECT, REFLECT.takes(summary="We set up the pottery."), conversation="pottery")
+    found = await app.run(SEARCH_HISTORY, SEARCH_HISTORY.takes(query="how hot is the kiln fired?"))
+    assert [(one.session_id, one.summary) for one in found.results] == [("pottery", "We set up the pottery.")]

@@ -267,6 +267,8 @@ FRAGMENTS = {
             "method",
             "time",
             "hint",
+            "fragments.score",
+            "fragments.why",
             "fragments.timestamp",
             "fragments.project",
             *_each("fragments.linked", "id relation content"),

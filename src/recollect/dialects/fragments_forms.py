@@ -177,7 +177,9 @@ class Fragment(Answer):
     topic: str
     keywords: list[str]
     importance: float
+    score: float
     similarity: float | None = None
+    why: list[str]
     timestamp: Annotated[datetime, From("occurred")]
     project: Annotated[str, From("scope")]
     linked: Annotated[list[Linked], From("links")]

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
 from recollect.engine.checks import safe_text
-from recollect.engine.core import Engine
+from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.draft import QUARANTINE_FROM
 from recollect.engine.history_apart import apart
 from recollect.engine.history_places import Place, place_of
 from recollect.engine.history_ranking import Scored, WordSearch
 from recollect.engine.messages import is_message, role_of, session_of
 from recollect.engine.recall import Hit, Question, recall
+from recollect.engine.reflect import REFLECTION
 from recollect.engine.text.noise import is_noise
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import InvalidInput
 from recollect.model.memory import Kind, Memory
-from recollect.model.query import Filter
+from recollect.model.query import Filter, Order
 from recollect.ports.transcripts import MOST_KEPT, Check, Digest, TranscriptFile, TranscriptProject
 
 MOST_BYTES = 64 << 20  # of transcripts, after which one call reads no further one
@@ -252,7 +253,17 @@ async def _remembered(
     for hit in recalled.hits:
         one = _from_memory(engine, hit)
         found.setdefault(one.session_id, one)
-    return list(found.values()), len(found)
+    shown = [await _with_reflection(engine, one, agent=agent) for one in list(found.values())[:limit]]
+    return shown, len(found)
+
+
+async def _with_reflection(engine: Engine, found: Found, *, agent: str) -> Found:
+    """Told by what somebody said of that conversation at its end, where somebody did."""
+    where = Filter(
+        viewer=agent, conversation=found.session_id, tags=(REFLECTION,), minimum_trust=LEAST_TRUST
+    )
+    said = await engine.store.find(where, order=Order.NEWEST, limit=1)
+    return replace(found, summary=_cut(said[0].content, LONGEST_SUMMARY)) if said else found
 
 
 def _from_memory(engine: Engine, hit: Hit) -> Found:

@@ -22,6 +22,7 @@ from recollect.operations.catalogue import Call, Effect, Input, Operation, Outpu
 from recollect.operations.views import LinkView, MemoryView
 
 MOST_AT_ONCE = 10_000
+ALONE = "alone:"  # how the name begins of what is no conversation, but needs an end
 OURS = "recollect."  # how the names of metadata begin that mean something to the engine
 
 
@@ -201,7 +202,8 @@ async def _note(call: Call, done: Iterable[tuple[Draft, Remembered]]) -> None:
     stored: dict[tuple[str, bool], list[str]] = {}
     for draft, answer in done:
         told, memory = draft.provenance, answer.memory
-        if answer.outcome is Outcome.STORED and memory and told.conversation and told.position is None:
+        named = told.conversation and not told.conversation.startswith(ALONE)
+        if answer.outcome is Outcome.STORED and memory and told.conversation and named and told.position is None:
             ids = stored.setdefault((told.conversation, bool(answer.parts)), [])
             ids.extend(answer.parts or (memory.id,))
     for (conversation, document), ids in stored.items():
@@ -221,7 +223,7 @@ async def _draft(call: Call, given: RememberInput) -> Draft:
     metadata = _callers(given.metadata)
     conversation = given.conversation or call.conversation
     if given.session_only and conversation is None:
-        conversation = f"alone:{call.engine.new_id()}"  # nobody will end it: a day does
+        conversation = f"{ALONE}{call.engine.new_id()}"  # nobody will end it: a day does
     return Draft(
         content=given.content,
         kind=given.kind,
