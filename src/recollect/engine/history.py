@@ -259,9 +259,7 @@ async def _remembered(
 
 async def _with_reflection(engine: Engine, found: Found, *, agent: str) -> Found:
     """Told by what somebody said of that conversation at its end, where somebody did."""
-    where = Filter(
-        viewer=agent, conversation=found.session_id, tags=(REFLECTION,), minimum_trust=LEAST_TRUST
-    )
+    where = Filter(viewer=agent, conversation=found.session_id, tags=(REFLECTION,), minimum_trust=LEAST_TRUST)
     said = await engine.store.find(where, order=Order.NEWEST, limit=1)
     return replace(found, summary=_cut(said[0].content, LONGEST_SUMMARY)) if said else found
 

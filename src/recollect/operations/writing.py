@@ -203,7 +203,13 @@ async def _note(call: Call, done: Iterable[tuple[Draft, Remembered]]) -> None:
     for draft, answer in done:
         told, memory = draft.provenance, answer.memory
         named = told.conversation and not told.conversation.startswith(ALONE)
-        if answer.outcome is Outcome.STORED and memory and told.conversation and named and told.position is None:
+        if (
+            answer.outcome is Outcome.STORED
+            and memory
+            and told.conversation
+            and named
+            and told.position is None
+        ):
             ids = stored.setdefault((told.conversation, bool(answer.parts)), [])
             ids.extend(answer.parts or (memory.id,))
     for (conversation, document), ids in stored.items():

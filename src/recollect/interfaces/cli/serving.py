@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -40,6 +41,10 @@ def mcp(session: Session, toolsets: str | None, scope: str | None) -> None:
 
     Ends when the client goes. Anything printed by accident goes to standard error, never between the messages.
     """
+    if sys.stdin is not None and sys.stdin.isatty():
+        session.console.warn(
+            "This waits for an MCP client on standard input; Ctrl-D ends it. docs/MCP.md says how to connect one."
+        )
     session.perform(session.launcher.serve_stdio(session.loaded(**_given(toolsets=toolsets, scope=scope))))
 
 
