@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
@@ -96,17 +96,22 @@ async def _engine(loaded: LoadedSettings) -> AsyncIterator[Running]:
     """The engine. Its modules are imported in a thread, so that the door answers meanwhile."""
     app = await asyncio.to_thread(import_module, "recollect.app")
     async with app.open_app(loaded) as running:
-        with suppress(RecollectError):  # said by the first call that needs it
-            await _make_scope(running)
+        await _make_scope(running)
         yield running
 
 
 async def _make_scope(running: Running) -> None:
     """A server for a project that nothing is known of yet begins it."""
     name = running.loaded.settings.scope
-    known = (await ask(running, "list_scopes")).scopes
-    if all(scope.name != name for scope in known):
-        await ask(running, "create_scope", name=name, kind="project")
+    known = [scope.name for scope in (await ask(running, "list_scopes")).scopes]
+    if name in known:
+        return
+    alike = [one for one in known if one.casefold() == name.casefold()]
+    if alike:
+        raise SettingsError(
+            f"There is no scope {name!r}, but {alike[0]!r}.", advice=f"Say --scope {alike[0]!r}."
+        )
+    await ask(running, "create_scope", name=name, kind="project")
 
 
 async def _upkeep(opening: Opening) -> None:

@@ -137,6 +137,7 @@ async def _status(client: httpx2.AsyncClient, secret: str | None, **headers: str
 @pytest.mark.parametrize("wrong", ["no", "rk_no", "ra_no", None], ids=str)
 async def test_the_refused_are_limited_and_do_not_lock_others_out(locked: Served, wrong: str | None) -> None:
     api = (await locked.run("create_key", name="api")).key
+    unseen = (await locked.run("create_key", name="unseen")).key
     async with locked.client() as client:
         assert await _status(client, api) == 200
         seen = [await _status(client, wrong) for _ in range(REFUSALS_PER_MINUTE + 100)]
@@ -146,6 +147,7 @@ async def test_the_refused_are_limited_and_do_not_lock_others_out(locked: Served
             assert await _status(client, late, **{"X-Forwarded-For": "203.0.113.9"}) in (401, 429)
         assert await _status(client, KEY) == 200
         assert await _status(client, api) == 200
+        assert await _status(client, unseen) == 200
         await locked.run("revoke_key", id="api")
         assert await _status(client, api) == 401
 

@@ -26,6 +26,8 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl
 
+from recollect.model.redirect import is_registered
+
 VERIFIER = "a-verifier-of-the-length-that-is-asked-for-by-the-standard"
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")
 BACK = "https://client.example/callback"
@@ -595,3 +597,20 @@ async def test_the_official_client_comes_in_by_itself(dance: Dance, locked: Serv
     ):
         await session.initialize()
         assert "remember" in [tool.name for tool in (await session.list_tools()).tools]
+
+
+@pytest.mark.parametrize(
+    ("registered", "asked", "fits"),
+    [
+        ("https://e.example", "https://e.example", True),
+        ("https://e.example", "https://e.example/", True),
+        ("https://e.example/", "https://e.example/other", False),
+        ("http://localhost", "http://localhost:7777", True),
+        ("http://localhost/cb", "http://localhost:7777/cb", True),
+        ("http://localhost/cb", "http://localhost:7777/other", False),
+        ("https://e.example/cb", "https://e.example:444/cb", False),
+        ("app.scheme:/cb", "app.scheme:/cb", True),
+    ],
+)
+def test_where_codes_may_be_sent(registered: str, asked: str, fits: bool) -> None:
+    assert is_registered(asked, [registered]) is fits

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx2
@@ -148,3 +150,17 @@ def test_one_credential_cannot_take_all_sessions(tmp_path: Path) -> None:
             httpx2.post(f"{server.url}/mcp", json=hello, headers=headers).status_code for _ in range(4)
         ]
         assert statuses == [200, 200, 503, 503]
+
+
+def test_a_session_in_use_is_kept_anew(tmp_path: Path) -> None:
+    with HttpServer(tmp_path / "home") as server, Poster(server.url) as poster:
+        poster.greet()
+        with closing(sqlite3.connect(tmp_path / "home" / "data" / "recollect.db")) as database:
+            database.execute("UPDATE entry SET expires = expires - 1800000000 WHERE drawer = 'visit'")
+            database.commit()
+            [(before,)] = database.execute("SELECT expires FROM entry WHERE drawer = 'visit'").fetchall()
+            assert server.stop() == 0
+            server.start()  # which has never kept it, and so does with the next call
+            poster.call("recall", text="anything")
+            [(after,)] = database.execute("SELECT expires FROM entry WHERE drawer = 'visit'").fetchall()
+    assert after > before

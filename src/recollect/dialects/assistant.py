@@ -30,7 +30,16 @@ from recollect.dialects.shape import Dialect, Tool
 
 
 def _deleting(name: str, title: str, description: str) -> Tool:
-    return Tool(name, title, description, "forget", DeleteArguments, DeleteAnswer, idempotent=True)
+    return Tool(
+        name,
+        title,
+        description,
+        "forget",
+        DeleteArguments,
+        DeleteAnswer,
+        fixed={"everywhere": False},
+        idempotent=True,
+    )
 
 
 ASSISTANT = Dialect(

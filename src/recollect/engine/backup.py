@@ -29,7 +29,7 @@ ENDING = ".jsonl.gz"
 SUM = ".sha256"
 WHOLE, SAFETY, PART = "backup-", "before-restore-", "scope-"  # how the names of our own begin
 MOST_IN_A_SECOND = 1_000
-MOST_OF_A_SCOPE, MOST_OF_SCOPES = 3, 50  # what was put aside before scopes were forgotten
+MOST_OF_A_SCOPE = 3  # of what was put aside before a scope was forgotten
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)  # no files on Windows
 _STAMP = re.compile(r"\d{8}T\d{6}Z(?:-\d+)?")
@@ -90,7 +90,8 @@ async def back_up(engine: Engine, name: str | None = None) -> Backup:
 
 async def back_up_scope(engine: Engine, scope: str, *, agent: str) -> Backup:
     """What the agent sees of one scope, put aside before it is forgotten. Raises StoreFull, StoreReadOnly."""
-    safe = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-")[:60] or "other"
+    words = re.sub(r"[^A-Za-z0-9]+", "-", scope).strip("-")[:60] or "other"
+    safe = f"{words}-{hashlib.sha256(scope.encode()).hexdigest()[:8]}"  # names that differ in signs alone
     where = Filter(viewer=agent, scopes=(scope,), statuses=ANY_STATUS)
     made = await _write(engine, f"{PART}{safe}-", where=where)
     await asyncio.to_thread(_drop_old_parts, folder_of(engine), f"{PART}{safe}-")
@@ -228,10 +229,9 @@ def _write_sum(path: Path, digest: str) -> None:
 
 
 def _drop_old_parts(folder: Path, begin: str) -> None:
-    """What was put aside of scopes is no archive: the newest few of each, and so many of all, are kept."""
-    parts = [one for one in _listed(folder) if one.path.name.startswith(PART)]
-    own = [one for one in parts if _begins(one, begin)]
-    for one in {each.path: each for each in (*own[MOST_OF_A_SCOPE:], *parts[MOST_OF_SCOPES:])}.values():
+    """What was put aside of a scope is no archive: the newest few are kept. Those of other scopes are not touched."""
+    own = [one for one in _listed(folder) if _begins(one, begin)]
+    for one in own[MOST_OF_A_SCOPE:]:
         with suppress(OSError):  # somebody reads it: the next time drops it
             one.path.unlink(missing_ok=True)
             one.path.with_name(one.path.name + SUM).unlink(missing_ok=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from recollect.engine.conversations import MOST_WAITING, called, unreflected
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.reach import reach
-from recollect.engine.reflect import OPEN_QUESTION, REFLECTION
+from recollect.engine.reflect import OPEN_QUESTION, REFLECTION, REFLECTION_OF
 from recollect.model.errors import ScopeNotFound
 from recollect.model.memory import Kind, Memory
 from recollect.model.query import Filter, Order
@@ -115,7 +115,8 @@ async def _core(engine: Engine, where: Filter, kinds: Sequence[Kind]) -> list[Me
 
 async def _working(engine: Engine, conversation: str, *, agent: str) -> list[Memory]:
     where = Filter(viewer=agent, conversation=conversation, minimum_trust=LEAST_TRUST)
-    return await engine.store.find(where, order=Order.NEWEST, limit=MOST_WORKING)
+    found = await engine.store.find(where, order=Order.NEWEST, limit=MOST_WORKING)
+    return [memory for memory in found if REFLECTION_OF not in memory.metadata]
 
 
 def _fitted(

@@ -47,7 +47,6 @@ TAGS: Mapping[str, tuple[str, ...]] = {
 }
 REFLECTION_OF = "recollect.reflection_of"  # in the metadata of what is written at the end of a conversation
 MOST_LOOKED_AT = 500
-MOST_TOPICS = 8
 SLIGHT = 0.2  # the importance of a trace, which is only there to say that there was something
 
 
@@ -256,10 +255,8 @@ async def _left(engine: Engine, conversation: Conversation) -> list[Memory]:
 
 
 def _told(engine: Engine, conversation: Conversation, left: Sequence[Memory]) -> str:
-    """Counts and topics only: words of a memory would outlive its being forgotten."""
+    """Counts only: words of a memory, or its topic, would outlive its being forgotten."""
     day = conversation.started.astimezone(engine.zone())
     kinds = Counter(memory.kind.value for memory in left)
     counted = ", ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in kinds.most_common())
-    topics = list(dict.fromkeys(memory.topic for memory in left if memory.topic))[:MOST_TOPICS]
-    about = f" About {', '.join(topics)}." if topics else ""
-    return f"A conversation of {day:%Y-%m-%d} left {len(left)} memories ({counted}).{about}"
+    return f"A conversation of {day:%Y-%m-%d %H:%M:%S} left {len(left)} memories ({counted})."

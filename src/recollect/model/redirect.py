@@ -49,7 +49,7 @@ def is_safe(uri: str) -> bool:
 
 def is_registered(asked: str, registered: Sequence[str]) -> bool:
     """To the letter; but an app on this machine listens where there is room, so its port may differ (RFC 8252)."""
-    if asked in registered:
+    if _with_path(asked) in {_with_path(one) for one in registered}:
         return True
     wanted = _without_port(asked)
     return wanted is not None and any(_without_port(one) == wanted for one in registered)
@@ -61,4 +61,14 @@ def _without_port(uri: str) -> tuple[str | None, ...] | None:
         return None
     parts = urlsplit(uri)
     here = parts.scheme == "http" and parts.hostname in LOOPBACK
-    return (parts.hostname, parts.path, parts.query) if here else None
+    return (parts.hostname, parts.path or "/", parts.query) if here else None
+
+
+def _with_path(uri: str) -> str:
+    """An address without a path is that of the root: some write it, some don't."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return uri
+    web = parts.scheme in ("http", "https") and not parts.path
+    return parts._replace(path="/").geturl() if web else uri

@@ -82,6 +82,7 @@ async def recall(
     given["links"] = given["links"] or bool(given["relations"])
     result: RecallResult = await desk.run(
         "recall",
+        minimum_trust=0.0,  # a person sees for themselves; agents don't
         query=" ".join(query),
         since=await desk.instant(since) if since else None,
         until=await desk.instant(until, end=True) if until else None,

@@ -28,6 +28,8 @@ READ, WRITE, ADMIN = "memory:read", "memory:write", "memory:admin"  # what a cli
 API_KEY, ACCESS_TOKEN = "rk_", "ra_"
 GUESSES_PER_MINUTE = 30  # at the owner's key on the consent page, from one address
 REFUSALS_PER_MINUTE = 300  # of one address; then what isn't known to hold isn't even looked up
+LENGTH_OF_OURS = 46  # three signs and 32 bytes in base64
+LOOKUPS_PER_MINUTE = 600  # of keys and tokens that may hold, from an address that sends many that don't
 MOST_KNOWN = 1_000
 PUBLIC = frozenset({"/health", "/authorize", "/token", "/register", "/revoke", "/consent"})
 WELL_KNOWN = "/.well-known/"
@@ -113,6 +115,8 @@ class Identity:
         self._door = door
         self._keys = keys
         self._refusals = Buckets(REFUSALS_PER_MINUTE)
+        self._keyless = Buckets(REFUSALS_PER_MINUTE)
+        self._lookups = Buckets(LOOKUPS_PER_MINUTE)
         self._streams: OrderedDict[str, str] = OrderedDict()  # of the older transport: session, secret
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,13 +156,19 @@ class Identity:
         if secret is None and not self._door.settings.access_key and comes_from_here(scope):
             return Visitor(local_caller(self._door.loaded))
         address = address_of(scope)
+        if secret is None:  # how a client finds out that it needs one; counted apart from those that have one
+            left = self._keyless.take(address)
+            few = self._unknown(scope, error="")
+            return few if left.allowed else too_many(left, "Too many requests without a key.")
         left = self._refusals.look(address)
-        if not left.allowed and (secret is None or not self._keys.has_held(secret)):
+        # What looks like ours is looked up however many others were refused: who shares an address isn't locked out.
+        known = self._keys.has_held(secret) or (_looks_ours(secret) and self._lookups.take(address).allowed)
+        if not left.allowed and not known:
             return too_many(left, "Too many requests without a valid key.")
-        found = None if secret is None else await self._keys.whose(secret, scope=scope)
+        found = await self._keys.whose(secret, scope=scope)
         if found is None:
             self._refusals.take(address)
-        return found or self._unknown(scope, error="" if secret is None else "invalid_token")
+        return found or self._unknown(scope, error="invalid_token")
 
     def _unknown(self, scope: Scope, *, error: str) -> Response:
         told = [f'realm="recollect", scope="{READ} {WRITE}"']
@@ -194,6 +204,10 @@ class Identity:
             await self._app(scope, receive, listening)
         finally:
             self._streams.pop(session, None)
+
+
+def _looks_ours(secret: str) -> bool:
+    return secret.startswith(("rk_", "ra_")) and len(secret) == LENGTH_OF_OURS
 
 
 def bearer(scope: Scope) -> str | None:

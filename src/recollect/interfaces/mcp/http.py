@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
@@ -33,6 +34,7 @@ log = logging.getLogger("recollect.mcp")
 RETRY_MS = 1_000
 RENEWALS = 4  # in the time that an idle session is kept
 LONGEST_CLIENT = 8_000
+LARGE_BODY = 65_536
 
 
 class McpHttp:
@@ -75,7 +77,10 @@ class McpHttp:
         if scope["method"] == "POST":
             body = await Request(scope, receive).body()
             try:
-                types.jsonrpc_message_adapter.validate_json(body, by_name=False)
+                if len(body) > LARGE_BODY:  # which may take a second or two, and others wait
+                    await asyncio.to_thread(_check, body)
+                else:
+                    _check(body)
             except ValidationError as error:  # the SDK would quote pydantic
                 told = refusal(error).model_dump_json(by_alias=True)
                 return await Response(told, status_code=400, media_type="application/json")(
@@ -102,12 +107,15 @@ class McpHttp:
 
     async def _renew_visit(self, session_id: str) -> None:
         """A session in use doesn't expire; kept anew now and then, since each time is a durable write."""
-        if (
-            time.monotonic() - self._kept.get(session_id, 0.0)
-            < self._settings.session_ttl_minutes * 60 / RENEWALS
-        ):
+        kept = self._kept.get(session_id)
+        if kept is not None and time.monotonic() - kept < self._settings.session_ttl_minutes * 60 / RENEWALS:
             return
-        if visit := await self._find_visit(session_id):
+        try:
+            visit = await self._find_visit(session_id)
+        except RecollectError as error:  # the call will say so itself if it needs the store
+            log.warning("a session could not be looked up: %s", error.code)
+            return
+        if visit is not None:
             await self._keep(
                 session_id, owner=visit.owner, protocol_version=visit.protocol_version, client=visit.client
             )
@@ -163,6 +171,10 @@ def _session_id_spelt(send: Send) -> Send:
         await send(message)
 
     return spelling
+
+
+def _check(body: bytes) -> None:
+    types.jsonrpc_message_adapter.validate_json(body, by_name=False)
 
 
 def _replaying(body: bytes, receive: Receive) -> Receive:

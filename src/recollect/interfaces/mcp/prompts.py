@@ -9,7 +9,7 @@ import mcp_types as types
 
 from recollect.dialects.neutral import NOTICE, neutral
 from recollect.interfaces.mcp.work import Work
-from recollect.model.errors import InvalidInput
+from recollect.model.errors import InvalidInput, NotFound
 
 MOST_KNOWN = 15
 
@@ -80,9 +80,11 @@ def _remember(arguments: Mapping[str, str]) -> str:
 async def _known(work: Work, arguments: Mapping[str, str]) -> str:
     subject = arguments["subject"]
     project = arguments.get("project", "").strip() or None
-    found = await work.run(
-        "recall", query=subject, scope=project, everywhere=project is None, limit=MOST_KNOWN
-    )
+    try:
+        given = {"scope": project, "everywhere": project is None, "limit": MOST_KNOWN}
+        hits = (await work.run("recall", query=subject, **given)).hits
+    except NotFound:  # a project that nothing is known of
+        hits = []
     known = [
         {
             "id": hit.id,
@@ -90,7 +92,7 @@ async def _known(work: Work, arguments: Mapping[str, str]) -> str:
             "when": hit.occurred.date().isoformat(),
             "text": neutral(hit.content),
         }
-        for hit in found.hits
+        for hit in hits
         if hit.status == "active"
     ]
     if not known:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 NO_JSON = "That is no JSON that can be read."
 NO_UNICODE = "That holds text that is no valid Unicode."
+TOO_DEEP = "That is nested too deeply."
 NO_MESSAGE = "That is no JSON-RPC message."
 NO_BATCHES = "Several messages at once are not taken: send each by itself."
 
@@ -22,8 +23,9 @@ def refusal(error: ValidationError) -> types.JSONRPCError:
         message = json.loads(given) if raw else given
     except (ValueError, RecursionError):
         return _refused(types.PARSE_ERROR, NO_JSON, None)
-    if raw:  # Python reads it, the SDK does not: half a character
-        return _refused(types.PARSE_ERROR, NO_UNICODE, _id_of(message))
+    if raw:  # Python reads it, the SDK does not: half a character, or too many levels
+        halved = any(0xD800 <= ord(sign) <= 0xDFFF for sign in json.dumps(message, ensure_ascii=False))
+        return _refused(types.PARSE_ERROR, NO_UNICODE if halved else TOO_DEEP, _id_of(message))
     words = NO_BATCHES if isinstance(message, list) else NO_MESSAGE
     return _refused(types.INVALID_REQUEST, words, _id_of(message))
 

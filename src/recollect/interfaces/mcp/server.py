@@ -6,9 +6,11 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import anyio
 import mcp_types as types
 from mcp.server.caching import CacheHint
 from mcp.server.context import CallNext, HandlerResult
@@ -321,7 +323,8 @@ async def _tell(ctx: Context, conversation: Conversation, notice: str) -> None:
         return  # without sessions a client asks for logs call by call, and none does
     conversation.told.add(notice)
     params = types.LoggingMessageNotificationParams(level="notice", logger="recollect", data=notice)
-    await ctx.session.send_notification(types.LoggingMessageNotification(params=params), ctx.request_id)
+    with suppress(MCPError, anyio.ClosedResourceError, anyio.BrokenResourceError):  # what was done stays done
+        await ctx.session.send_notification(types.LoggingMessageNotification(params=params), ctx.request_id)
 
 
 async def _without_traces(ctx: Context, call_next: CallNext) -> HandlerResult:

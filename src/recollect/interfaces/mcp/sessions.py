@@ -62,10 +62,9 @@ class Sessions(StreamableHTTPSessionManager):
         requestor = requestor_of(scope)
         if session_id is not None and session_id not in self._server_instances:
             await self._take_up(session_id, requestor)
-        if scope["method"] == "DELETE" and session_id is not None and self._is_owner(session_id, requestor):
-            await self._end(
-                session_id
-            )  # before the client hears of it: it may ask on another connection at once
+        if session_id is not None and self._is_owner(session_id, requestor):
+            # An end is kept before the client hears of it: it may ask on another connection at once.
+            await (self._end if scope["method"] == "DELETE" else self._used)(session_id)
         await super()._handle_stateful_request(scope, receive, send)
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
