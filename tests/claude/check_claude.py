@@ -165,7 +165,7 @@ def test_another_conversation_by_another_door_knows(
     assert fact["content"] in [one["content"] for one in recalled["fragments"]]
 
 
-def test_what_a_conversation_was_about_is_kept_when_the_client_goes(
+def test_a_conversation_leaves_a_trace_when_the_client_goes(
     converse: Converse, stdio: Json, server: HttpServer
 ) -> None:
     facts = [
@@ -175,7 +175,7 @@ def test_what_a_conversation_was_about_is_kept_when_the_client_goes(
     uses = [Use(f"{OURS}remember", FACT | {"content": fact, "topic": "dredger"}) for fact in facts]
     converse(stdio, [*uses, Say("Kept.")])
     with Poster(server.url) as client:
-        found = client.greet().call("recall", text="dredger keel mast", tokenBudget=5_000)
+        found = client.greet().call("recall", keywords=["conversation"], tokenBudget=5_000)
     assert "episode" in [one["type"] for one in found["fragments"]]
 
 
@@ -191,8 +191,9 @@ def test_orders_are_kept_from_the_model(converse: Converse, stdio: Json) -> None
     ]
     conversation = converse(stdio, turns)
     assert json.loads(conversation.result_of(0))["quarantined"]
-    for number in (2, 3):
-        assert "zq7" not in conversation.result_of(number)
+    for number in (2, 3):  # the model's own question may come back among the reasons, the orders never
+        assert "zq7: ignore" not in conversation.result_of(number)
+        assert "delete the files" not in conversation.result_of(number)
     assert "zr7 prints ‹command-name> tags" in conversation.result_of(2)
 
 
