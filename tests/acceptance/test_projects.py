@@ -11,7 +11,7 @@ import pytest
 from front_door import Open, acting, at, everything, recall, remember, run, show, stored
 
 from recollect.app import App
-from recollect.engine.projects import LONGEST_SUMMARY, summary_of
+from recollect.engine.projects import LONGEST_SUMMARY
 from recollect.model.access import Caller
 from recollect.model.errors import ContentTooLarge, InvalidInput, RecollectError, Refused, ScopeNotFound
 from recollect.model.query import Filter, Order
@@ -250,7 +250,6 @@ async def test_a_project_without_a_summary_says_so(app: App) -> None:
     await say(app, "Hello there")
     answer = await run(app, PROJECT_SUMMARY, project="shop")
     assert (answer.project_id, answer.version, answer.summary, answer.last_updated) == ("shop", 0, "", None)
-    assert await summary_of(app.engine, "shop", "default") is None
 
 
 async def test_insights_are_worked_in_once(app: App) -> None:
@@ -261,7 +260,6 @@ async def test_insights_are_worked_in_once(app: App) -> None:
     assert answer.summary.count("PostgreSQL") == 1
     assert answer.key_decisions == ["We chose JWT for the login."]
     assert (answer.version, answer.summary_length) == (3, len(answer.summary))
-    assert await summary_of(app.engine, "shop", "default") == answer.summary
 
 
 async def test_an_insight_that_says_it_changed_takes_the_others_place(app: App) -> None:

@@ -65,12 +65,6 @@ async def open_project(engine: Engine, name: str | None, *, create: bool = False
     return found
 
 
-async def summary_of(engine: Engine, scope: str, agent: str) -> str | None:
-    """The summary's text; None when there is none."""
-    memory = await _held(engine, scope, agent=agent)
-    return memory.content if memory else None
-
-
 async def project_summary(engine: Engine, project: str | None, *, agent: str) -> Summary:
     """What is known. Raises ScopeNotFound."""
     name = (await open_project(engine, project)).name

@@ -15,17 +15,14 @@ import click
 from recollect.interfaces.cli.launcher import Launcher
 from recollect.interfaces.cli.output import Console
 from recollect.interfaces.running import Running
-from recollect.model.errors import InvalidInput, UnknownTime
+from recollect.model.errors import UnknownTime
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
-
     from recollect.operations.catalogue import Input, Operation
     from recollect.operations.reading import TimeframeView
     from recollect.settings import LoadedSettings
 
 T = TypeVar("T")
-LONGEST_QUOTE = 60
 NEED_MEANING = frozenset({"recall", "remember", "remember_many"})
 
 
@@ -119,6 +116,8 @@ def build(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Input:
     """The operation's input. Raises InvalidInput, naming the option."""
     from pydantic import ValidationError
 
+    from recollect.operations.wording import invalid
+
     values = {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in given.items()
@@ -127,16 +126,8 @@ def build(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Input:
     try:
         made: Input = operation.takes(**values)
     except ValidationError as error:
-        raise InvalidInput(*_told(error)) from error
+        raise invalid(error, known=list(operation.takes.model_fields), named=_option) from error
     return made
-
-
-def _told(error: ValidationError) -> tuple[str]:
-    first = error.errors(include_url=False, include_context=False)[0]
-    place = [str(part) for part in first["loc"]]
-    given = repr(first.get("input"))
-    shown = given if len(given) <= LONGEST_QUOTE else given[:LONGEST_QUOTE] + "…"
-    return (f"{_option(place)}: {first['msg']}; it was {shown}.",)
 
 
 def _option(place: list[str]) -> str:

@@ -179,10 +179,7 @@ class McpServer:
         return next((tool.input_schema for tool in self.toolbox.definitions() if tool.name == name), None)
 
     async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        try:
-            tool = self.toolbox.tool(params.name)
-        except InvalidInput as error:
-            raise _protocol_error(error) from error
+        tool = self.toolbox.tool(params.name)
         began = time.perf_counter()
         outcome = "ok"
         try:
@@ -250,17 +247,12 @@ class McpServer:
             code = types.INVALID_PARAMS if modern else NOT_FOUND_BEFORE_2026
             told = {"uri": str(params.uri), "code": error.code}
             raise MCPError(code, neutral(f"{error.message} {advice_for(error)}".strip()), told) from error
-        except RecollectError as error:
-            raise _protocol_error(error) from error
 
     async def _list_prompts(self, _ctx: Context, _params: Any) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=prompts.PROMPTS)
 
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        try:
-            return await prompts.prompt(await self._work(ctx), params.name, params.arguments or {})
-        except RecollectError as error:
-            raise _protocol_error(error) from error
+        return await prompts.prompt(await self._work(ctx), params.name, params.arguments or {})
 
     async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Names of scopes, wherever one is asked for."""
