@@ -13,7 +13,9 @@ RecollectError                  code, message, advice, exit status
 ├── Refused                     understood, but not allowed as asked
 ├── SettingsError               a key or a value in a setting's source
 ├── StoreError                  the database
-│   ├── StoreBusy               another process holds it for too long
+│   ├── StoreAway               its server can't be reached
+│   ├── StoreDenied             its server refuses the name or the password
+│   ├── StoreBusy               another process holds it for too long, or it takes too long
 │   ├── StoreFull               no room on the disk
 │   ├── StoreReadOnly
 │   ├── StoreDamaged
@@ -21,7 +23,10 @@ RecollectError                  code, message, advice, exit status
 └── ModelError                  an embedding model
     ├── ModelMissing
     ├── ModelBroken
-    └── ModelPullFailed
+    ├── ModelPullFailed
+    ├── ModelAway               a service that can't be reached, or has had enough
+    ├── ModelDenied             a service that refuses the key
+    └── ModelMismatch           another model or dimension than what is stored
 """
 
 from __future__ import annotations
@@ -133,6 +138,18 @@ class StoreError(RecollectError):
     exit_status = 7
 
 
+class StoreAway(StoreError):
+    """The database's server can't be reached; what was acknowledged before is safe there."""
+
+    code = "STORE_AWAY"
+
+
+class StoreDenied(StoreError):
+    """The database's server refuses the name, the password or the right."""
+
+    code = "STORE_DENIED"
+
+
 class StoreBusy(StoreError):
     """Another process held the database for longer than the busy timeout."""
 
@@ -186,3 +203,21 @@ class ModelPullFailed(ModelError):
     """The model could not be fetched or turned into what we run."""
 
     code = "MODEL_PULL_FAILED"
+
+
+class ModelAway(ModelError):
+    """The service can't be reached, or takes no more calls for now."""
+
+    code = "MODEL_AWAY"
+
+
+class ModelDenied(ModelError):
+    """The service refuses the key."""
+
+    code = "MODEL_DENIED"
+
+
+class ModelMismatch(ModelError):
+    """The model or its dimension is another one than that of the stored vectors."""
+
+    code = "MODEL_MISMATCH"

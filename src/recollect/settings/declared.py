@@ -55,6 +55,10 @@ def _no_time_zone(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
+    mode: Literal["local", "postgres", "mongodb"] = _setting(
+        "local",
+        "Where memories live: a file here, PostgreSQL or MongoDB. A project may have another storage mode of its own.",
+    )
     path: str = _setting("", "Database file; empty means data/recollect.db in the home folder.")
     busy_timeout_ms: int = _setting(10_000, "How long to wait for another process's write.", least=0)
     durability: Literal["full", "normal"] = _setting(
@@ -63,14 +67,109 @@ class StoreSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class PostgresSettings:
+    url: str = _setting(
+        "",
+        "postgresql:// address with all parts in one; it wins over the parts below.",
+        secret=True,
+    )
+    host: str = _setting("", "Host name, or folder of the socket.", aliases=("POSTGRES_HOST", "DB_HOST"))
+    port: int = _setting(5432, "Port.", aliases=("POSTGRES_PORT", "DB_PORT"), least=1, most=65535)
+    database: str = _setting("recollect", "Name of the database.", aliases=("POSTGRES_DB", "DB_NAME"))
+    user: str = _setting("", "Who connects.", aliases=("POSTGRES_USER", "DB_USER"))
+    password: str = _setting(
+        "", "The user's password.", aliases=("POSTGRES_PASSWORD", "DB_PASSWORD"), secret=True
+    )
+    max_connections: int = _setting(
+        20, "Most connections of one process.", aliases=("DB_MAX_CONNECTIONS",), least=2, most=1_000
+    )
+    idle_timeout_ms: int = _setting(
+        30_000, "How long an unused connection is kept.", aliases=("DB_IDLE_TIMEOUT_MS",), least=100
+    )
+    connection_timeout_ms: int = _setting(
+        10_000, "How long to wait for a connection.", aliases=("DB_CONN_TIMEOUT_MS",), least=100
+    )
+    query_timeout_ms: int = _setting(
+        30_000, "How long one statement may take.", aliases=("DB_QUERY_TIMEOUT",), least=100
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MongoSettings:
+    mode: Literal["embedded", "external"] = _setting(
+        "embedded", "embedded starts a private mongod; external connects to the one at `uri`."
+    )
+    uri: str = _setting(
+        "",
+        "Address of an external MongoDB, name and password included; empty means mongodb://localhost:27017.",
+        aliases=("MONGODB_URI", "MONGODB_CONNECTION_STRING"),
+        secret=True,
+    )
+    database: str = _setting("claude_memory", "Name of the database.", aliases=("MONGODB_DATABASE",))
+    mongod: str = _setting(
+        "", "The mongod program of the embedded mode; empty looks on the PATH and for the `mongod` extra."
+    )
+    timeout_ms: int = _setting(10_000, "How long one call may wait for the server.", least=100)
+    max_connections: int = _setting(20, "Most connections of one process.", least=2, most=1_000)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    enabled: bool = _setting(
+        False, "Whether a Redis stands beside the store; it is never needed.", aliases=("REDIS_ENABLED",)
+    )
+    host: str = _setting("localhost", "Host name.", aliases=("REDIS_HOST",))
+    port: int = _setting(6379, "Port.", aliases=("REDIS_PORT",), least=1, most=65535)
+    username: str = _setting("", "Who connects, where the server has users.", aliases=("REDIS_USERNAME",))
+    password: str = _setting("", "Its password.", aliases=("REDIS_PASSWORD",), secret=True)
+    database: int = _setting(0, "Number of the database.", aliases=("REDIS_DB",), least=0)
+    tls: bool = _setting(False, "Whether the connection is encrypted.", aliases=("REDIS_TLS",))
+    sentinel: bool = _setting(
+        False, "Whether Sentinels are asked where the master is.", aliases=("REDIS_SENTINEL_ENABLED",)
+    )
+    master_name: str = _setting("mymaster", "The Sentinels' name of it.", aliases=("REDIS_MASTER_NAME",))
+    sentinels: str = _setting(
+        "localhost:26379, localhost:26380, localhost:26381",
+        "The Sentinels, host:port by commas.",
+        aliases=("REDIS_SENTINELS",),
+    )
+    timeout_ms: int = _setting(500, "How long one call may wait for it.", least=10)
+    cache: bool = _setting(True, "Whether answers are cached in it.", aliases=("CACHE_ENABLED",))
+    cache_seconds: int = _setting(
+        300, "How long a cached answer is kept.", aliases=("CACHE_DB_TTL",), least=1
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddingSettings:
-    provider: Literal["local", "hashing", "none"] = _setting(
+    provider: Literal["local", "openai", "voyage", "compatible", "hashing", "none"] = _setting(
         "local",
-        "local runs a pulled model; hashing needs no model but knows no meaning; none is full text only.",
+        "local runs a pulled model; openai, voyage and compatible (any server that speaks OpenAI's protocol) send "
+        "texts to that service; hashing needs no model but knows no meaning; none is full text only.",
     )
     model: str = _setting(
         "auto",
-        "Which pulled model; auto keeps the one that made the stored vectors, else the best one pulled.",
+        "Which model; auto keeps the local one that made the stored vectors, else the best one pulled, and takes a "
+        "service's usual one.",
+        aliases=("EMBEDDING_MODEL",),
+    )
+    dimensions: int = _setting(
+        0,
+        "Length of a service's vectors; 0 is the model's own.",
+        aliases=("EMBEDDING_DIMENSIONS",),
+        least=0,
+        most=4_000,
+    )
+    openai_key: str = _setting("", "Key to OpenAI.", aliases=("OPENAI_API_KEY",), secret=True)
+    voyage_key: str = _setting("", "Key to Voyage.", aliases=("VOYAGE_API_KEY",), secret=True)
+    compatible_key: str = _setting("", "Key to the compatible service, if it wants one.", secret=True)
+    base_url: str = _setting("", "Address of the service; empty means the provider's own.")
+    batch: int = _setting(128, "Most texts in one call of a service.", least=1, most=2_048)
+    requests_per_minute: int = _setting(0, "Most calls of a service in a minute; 0 is no limit.", least=0)
+    tokens_per_minute: int = _setting(0, "Most tokens sent to a service in a minute; 0 is no limit.", least=0)
+    wait_seconds: int = _setting(30, "How long to wait for a service.", least=1, most=600)
+    price: float = _setting(
+        -1.0, "Dollars for a million tokens of a service; -1 takes the list price known here.", least=-1
     )
     precision: Literal["auto", "int8", "float"] = _setting(
         "auto", "int8 is half again as fast and ranks alike; auto keeps what is pulled."
@@ -187,6 +286,9 @@ class Settings:
         "", "The owner's key to `recollect serve`.", aliases=("MEMENTO_ACCESS_KEY",), secret=True
     )
     store: StoreSettings = field(default_factory=StoreSettings)
+    postgres: PostgresSettings = field(default_factory=PostgresSettings)
+    mongodb: MongoSettings = field(default_factory=MongoSettings)
+    redis: RedisSettings = field(default_factory=RedisSettings)
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     intake: IntakeSettings = field(default_factory=IntakeSettings)
     recall: RecallSettings = field(default_factory=RecallSettings)
