@@ -1,22 +1,25 @@
-"""What language models were asked for: every call is written down, and a day has a budget."""
+"""What models were asked for: every call that may cost something is written down, and a day has a budget."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 
 from recollect.engine.core import Engine
 from recollect.model.entry import Entry
 from recollect.model.errors import ModelError, StoreError
 from recollect.model.tokens import count_tokens
+from recollect.ports.clock import Clock
 from recollect.ports.llm import LanguageModel
+from recollect.ports.store import Entries
 
 DRAWER = "ledger:"  # before the day
 KEPT = timedelta(days=90)
 MOST_CALLS = 100_000
 LONGEST_NAME = 100
 UNDER_WAY, OK, FAILED = "under way", "ok", "failed"
+LANGUAGE, EMBEDDING = "language", "embedding"  # kinds of lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,7 @@ class Spend:
     failed: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
+    dollars: float = 0.0
 
     @property
     def tokens(self) -> int:
@@ -97,20 +101,34 @@ def metered(engine: Engine, model: LanguageModel) -> Metered:
     return Metered(engine, model)
 
 
-async def spent_today(engine: Engine) -> Spend:
+async def spent_today(engine: Engine, kind: str = LANGUAGE) -> Spend:
     """From midnight UTC on, by everybody."""
-    lines = await engine.ledger.entries(DRAWER + _today(engine), now=engine.clock(), limit=MOST_CALLS)
+    return await spent_on_day(engine.ledger, clock=engine.clock, kind=kind)
+
+
+async def spent_on_day(ledger: Entries, *, clock: Clock, kind: str) -> Spend:
+    """On the clock's day. A line of a language model is one call; one of a service holds many."""
+    now = clock()
+    lines = [line.value for line in await ledger.entries(DRAWER + day_of(now), now=now, limit=MOST_CALLS)]
+    lines = [line for line in lines if line.get("kind", LANGUAGE) == kind]
     return Spend(
-        calls=len(lines),
-        failed=sum(line.value["outcome"] == FAILED for line in lines),
-        tokens_in=sum(line.value["tokens_in"] for line in lines),
-        tokens_out=sum(line.value["tokens_out"] for line in lines),
+        calls=sum(line.get("calls", 1) for line in lines),
+        failed=sum(line.get("failed", line["outcome"] == FAILED) for line in lines),
+        tokens_in=sum(line["tokens_in"] for line in lines),
+        tokens_out=sum(line["tokens_out"] for line in lines),
+        dollars=sum(line.get("dollars", 0.0) for line in lines),
     )
+
+
+def day_of(moment: datetime) -> str:
+    """Days change at midnight UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d}"
 
 
 async def _write(engine: Engine, line: _Line) -> None:
     now = engine.clock()
     value = {
+        "kind": LANGUAGE,
         "model": line.model,
         "tokens_in": line.tokens_in,
         "tokens_out": line.tokens_out,
@@ -120,4 +138,4 @@ async def _write(engine: Engine, line: _Line) -> None:
 
 
 def _today(engine: Engine) -> str:
-    return f"{engine.clock().astimezone(UTC):%Y-%m-%d}"
+    return day_of(engine.clock())

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from recollect.model.errors import ModelError
+from recollect.model.errors import ModelError, ModelMismatch
 from recollect.model.ranking import Cosines
 from recollect.ports.embedder import Embedder, Matrix
+from recollect.ports.services import Terms
 
 LOADING = "The embedding model is still loading."
+Gate = Callable[[], Awaitable[ModelMismatch | None]]  # why texts may not be sent yet; None when they may
 
 
 class Meaning:
-    """The embedder and the rung of the ladder that it stands on."""
+    """The embedder and the rung of the ladder that it stands on.
 
-    def __init__(self, embedder: Embedder | None, *, reason: str = "") -> None:
+    A service has `terms`, and a `gate` that keeps it from being asked before the person agreed.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder | None,
+        *,
+        reason: str = "",
+        terms: Terms | None = None,
+        gate: Gate | None = None,
+    ) -> None:
         self._embedder = embedder
         self._reason = reason
+        self._gate = gate
+        self.terms = terms
         self._warming: asyncio.Task[None] | None = None
         self._patient = True
 
@@ -61,16 +75,26 @@ class Meaning:
         if self._warming is not None:
             await self._warming
         if self._embedder is not None:
-            await asyncio.to_thread(self._embedder.close)
+            await self._embedder.close()
 
     @staticmethod
     async def _load(embedder: Embedder) -> None:
         with suppress(ModelError):
             await asyncio.to_thread(embedder.load)
 
+    async def refusal(self) -> ModelMismatch | None:
+        """Why the model may not be asked yet, with `reason` set; None once it may. Raises the store's errors."""
+        if self._gate is None:
+            return None
+        refusal = await self._gate()
+        self._reason = "" if refusal is None else str(refusal)
+        if refusal is None:
+            self._gate = None
+        return refusal
+
     async def embed(self, texts: Sequence[str]) -> Matrix | None:
         """A row a text, or None with `reason` set."""
-        if self._embedder is None:
+        if self._embedder is None or await self.refusal() is not None:
             return None
         try:
             matrix = await self._embedder.embed(texts)
@@ -82,15 +106,23 @@ class Meaning:
 
     async def embed_query(self, text: str) -> Matrix | None:
         """One row, or None with `reason` set."""
-        if self._embedder is None:
+        if self._embedder is None or await self.refusal() is not None:
             return None
         if not self._patient and self._warming is not None and not self._warming.done():
             self._reason = LOADING
             return None
         try:
-            matrix = await self._embedder.embed_query(text)
+            matrix = await self._embedder.embed_query(self._sendable(text))
         except ModelError as error:
             self._reason = str(error)
             return None
         self._reason = ""
         return matrix
+
+    def _sendable(self, question: str) -> str:
+        """What is remembered lost its secrets when it was stored; a question that leaves the machine loses them here."""
+        if self.terms is None or not self.terms.redact:
+            return question
+        from recollect.engine.text.redact import redact  # its patterns are for those who need them
+
+        return redact(question).text

@@ -14,7 +14,10 @@ Matrix = npt.NDArray[np.float32]
 
 
 class Embedder(Protocol):
-    """Texts in, unit vectors out. Contract: recollect.testing.embedder_contract."""
+    """Texts in, unit vectors out. Contract: recollect.testing.embedder_contract.
+
+    A local one raises ModelMissing and ModelBroken; a service ModelAway, ModelDenied and ModelMismatch too.
+    """
 
     @property
     def name(self) -> str:
@@ -22,23 +25,26 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """Length of every vector. May load the model; raises ModelMissing, ModelBroken."""
+        """Length of every vector. May load the model; raises ModelError."""
 
     @property
     def unrelated(self) -> Cosines:
-        """How alike two unrelated texts look to this model. May load it; raises ModelMissing, ModelBroken."""
+        """How alike two unrelated texts look to this model. May load it; raises ModelError.
+
+        Known for sure once a text was embedded.
+        """
 
     def load(self) -> None:
-        """Make ready what the first text would; blocks. Raises ModelMissing, ModelBroken."""
+        """Make ready what the first text would, without asking a network; blocks. Raises ModelError."""
 
-    def close(self) -> None:
-        """Let go of threads; idempotent."""
+    async def close(self) -> None:
+        """Let go of threads and connections; idempotent."""
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         """One unit row a text, in order. Long texts count whole, not only their beginning.
 
-        Raises ModelMissing, ModelBroken.
+        Raises ModelError.
         """
 
     async def embed_query(self, text: str) -> Matrix:
-        """One row, for a question. Raises ModelMissing, ModelBroken."""
+        """One row, for a question. Raises ModelError."""

@@ -37,8 +37,8 @@ class CachedEmbedder:
     def load(self) -> None:
         self._inner.load()
 
-    def close(self) -> None:
-        self._inner.close()
+    async def close(self) -> None:
+        await self._inner.close()
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         keys = [_key("text", text) for text in texts]
@@ -77,6 +77,11 @@ class CachedEmbedder:
                 self._rows.move_to_end(key)
             while len(self._rows) > self._size:
                 self._rows.popitem(last=False)
+
+
+def cached(embedder: Embedder, size: int) -> Embedder:
+    """The embedder with a cache of that size; by itself where that is 0."""
+    return CachedEmbedder(embedder, size=size) if size else embedder
 
 
 def _key(kind: str, text: str) -> bytes:

@@ -40,7 +40,7 @@ class HashingEmbedder:
     def load(self) -> None:
         return
 
-    def close(self) -> None:
+    async def close(self) -> None:
         return
 
     async def embed(self, texts: Sequence[str]) -> Matrix:

@@ -95,11 +95,11 @@ class OnnxEmbedder:
         """Loads the model ahead of its first use. Raises ModelMissing, ModelBroken."""
         self._ready()
 
-    def close(self) -> None:
+    async def close(self) -> None:
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
-            pool.shutdown()
+            await asyncio.to_thread(pool.shutdown)
 
     def _side_by_side(self) -> ThreadPoolExecutor:
         with self._lock:

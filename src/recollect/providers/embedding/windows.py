@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from recollect.ports.embedder import Matrix
 
 OVERLAP = 8
+T = TypeVar("T")
 
 
-def windows(ids: Sequence[int], limit: int) -> list[Sequence[int]]:
-    """The ids in windows of at most `limit`, neighbours sharing an eighth or more.
+def windows(ids: Sequence[T], limit: int) -> list[Sequence[T]]:
+    """The ids, or characters, in windows of at most `limit`, neighbours sharing an eighth or more.
 
     They are spread evenly, so that no short rest stands alone at the end.
     """
