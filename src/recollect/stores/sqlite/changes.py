@@ -14,7 +14,7 @@ from recollect.stores.codes import encode
 from recollect.stores.sqlite.filters import as_list
 from recollect.stores.sqlite.jobs import enqueue
 from recollect.stores.sqlite.rows import REVISE, UPSERT, revised, whole
-from recollect.stores.sqlite.values import list_json, mapping_json, to_micros
+from recollect.stores.values import list_json, mapping_json, to_micros
 
 # Take the next number, by which indexes in memory find what is new to them.
 NEXT_REVISION = "UPDATE counter SET value = value + 1 WHERE name = 'revision' RETURNING value"

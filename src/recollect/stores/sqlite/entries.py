@@ -8,7 +8,7 @@ from typing import Any
 
 from recollect.model.entry import Entry
 from recollect.stores.sqlite.connection import Part
-from recollect.stores.sqlite.values import (
+from recollect.stores.values import (
     from_mapping_json,
     from_micros,
     from_optional_micros,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from recollect.ports.store import Receipt
+from recollect.stores.references import beginning, entry_left, job_left, mentions, without
 from recollect.stores.sqlite.changes import ROWS_OF, next_revision
 from recollect.stores.sqlite.connection import Part
 from recollect.stores.sqlite.filters import as_list
@@ -52,15 +51,16 @@ _TEXTS = {
 }
 
 _MOST_TERMS = 32
-_WORD = re.compile(r"[\w-]+")
 
 
 class ErasePart(Part):
     """Records.erase()."""
 
-    async def erase(self, ids: Sequence[str]) -> Receipt:
+    async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
         wanted = tuple(dict.fromkeys(ids))
-        erased = await self._database.write(lambda connection: _erase(connection, wanted))
+        erased = await self._database.write(
+            lambda connection: _erase(connection, wanted, references=references)
+        )
         remaining = await self._database.read(lambda connection: _remaining(connection, erased))
         found = tuple(memory_id for memory_id in wanted if memory_id in erased.rows)
         return Receipt(ids=found, removed=erased.removed, remaining=remaining)
@@ -72,13 +72,14 @@ class _Erased:
     rows: dict[str, int]
     terms: dict[int, list[str]]  # of each row, what the full-text index knew it by
     removed: dict[str, int]
+    references: bool  # whether what names them was changed too
 
     @property
     def numbers(self) -> str:
         return json.dumps(list(self.rows.values()))
 
 
-def _erase(connection: sqlite3.Connection, ids: tuple[str, ...]) -> _Erased:
+def _erase(connection: sqlite3.Connection, ids: tuple[str, ...], *, references: bool) -> _Erased:
     rows: dict[str, int] = dict(connection.execute(ROWS_OF, (as_list(ids),)).fetchall())
     numbers = json.dumps(list(rows.values()))
     terms = _indexed_terms(connection, numbers)
@@ -90,10 +91,11 @@ def _erase(connection: sqlite3.Connection, ids: tuple[str, ...]) -> _Erased:
         removed[place] = connection.execute(
             f"DELETE FROM {table} WHERE {column} IN {_ROWS}", (numbers,)
         ).rowcount
-    removed["jobs"], removed["references"] = _drop_references(connection, ids)
+    if references:
+        removed["jobs"], removed["references"] = _drop_references(connection, ids)
     if rows:
         connection.execute(BURY, (next_revision(connection), numbers))
-    return _Erased(ids, rows, terms, removed)
+    return _Erased(ids, rows, terms, removed, references)
 
 
 def _remaining(connection: sqlite3.Connection, erased: _Erased) -> dict[str, int]:
@@ -110,6 +112,8 @@ def _remaining(connection: sqlite3.Connection, erased: _Erased) -> dict[str, int
     for place, (table, column) in PLACES.items():
         found[place] = count(f"SELECT count(*) FROM {table} WHERE {column} IN {_ROWS}", numbers)
     found["memories"] += count(f"SELECT count(*) FROM memory WHERE id IN {_ROWS}", names)
+    if not erased.references:
+        return found
     found["jobs"] = _mentions(connection, "job", erased.ids)
     found["references"] = count(f"SELECT count(*) FROM memory WHERE supersedes IN {_ROWS}", names)
     found["mentions"] = sum(_mentions(connection, table, erased.ids) for table in _TEXTS if table != "job")
@@ -121,9 +125,8 @@ def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) 
     columns = _TEXTS[table]
     likely = " OR ".join(f"instr({column}, ?1)" for column in columns)
     texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
-    rows = connection.execute(f"SELECT {texts} FROM {table} WHERE {likely}", (_beginning(ids),))
-    gone = frozenset(ids)
-    return sum(not gone.isdisjoint(_WORD.findall(text)) for (text,) in rows)
+    rows = connection.execute(f"SELECT {texts} FROM {table} WHERE {likely}", (beginning(ids),))
+    return mentions((text for (text,) in rows), frozenset(ids))
 
 
 def _indexed_terms(connection: sqlite3.Connection, numbers: str) -> dict[int, list[str]]:
@@ -145,73 +148,41 @@ def _index_rows(connection: sqlite3.Connection, indexed: dict[int, list[str]]) -
 
 def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...]) -> tuple[int, int]:
     """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
-    gone, beginning = frozenset(ids), _beginning(ids)
+    gone, start = frozenset(ids), beginning(ids)
     jobs = 0
     references = connection.execute(
         f"UPDATE memory SET supersedes = NULL WHERE supersedes IN {_ROWS}", (as_list(ids),)
     ).rowcount
-    for row, *texts in connection.execute(REFERRING, (beginning,)).fetchall():
-        (merged_from, one), (metadata, other) = (_without(json.loads(text), gone) for text in texts)
+    for row, *texts in connection.execute(REFERRING, (start,)).fetchall():
+        (merged_from, one), (metadata, other) = (without(json.loads(text), gone) for text in texts)
         if one or other:
             values = (_text(merged_from or []), _text(metadata or {}), row)
             connection.execute("UPDATE memory SET merged_from = ?, metadata = ? WHERE row = ?", values)
             references += 1
-    for job_id, payload_text, result_text in connection.execute(ABOUT, (beginning,)).fetchall():
-        before = json.loads(payload_text)
-        payload, changed = _without(before, gone)
-        result, also = _without(json.loads(result_text or "null"), gone)
-        if changed and len(payload or ()) < len(before):
+    for job_id, payload, result in connection.execute(ABOUT, (start,)).fetchall():
+        left = job_left(json.loads(payload), json.loads(result or "null"), gone)
+        if left is not None and left.dropped:
             jobs += connection.execute("DELETE FROM job WHERE id = ?", (job_id,)).rowcount
-        elif changed or also:
-            left = (_text(payload or {}), None if result is None else _text(result), job_id)
-            connection.execute("UPDATE job SET payload = ?, result = ? WHERE id = ?", left)
+        elif left is not None:
+            kept = (_text(left.payload), None if left.result is None else _text(left.result), job_id)
+            connection.execute("UPDATE job SET payload = ?, result = ? WHERE id = ?", kept)
             references += 1
-    return jobs, references + _leave_out_of_entries(connection, gone, beginning)
+    return jobs, references + _leave_out_of_entries(connection, gone, start)
 
 
-def _leave_out_of_entries(connection: sqlite3.Connection, gone: frozenset[str], beginning: str) -> int:
+def _leave_out_of_entries(connection: sqlite3.Connection, gone: frozenset[str], start: str) -> int:
     """An entry about an id goes; one that names it among others keeps its fields."""
     changes = 0
-    for row, key, text in connection.execute(NAMING, (beginning,)).fetchall():
+    for row, key, text in connection.execute(NAMING, (start,)).fetchall():
         if key in gone:
             changes += connection.execute("DELETE FROM entry WHERE rowid = ?", (row,)).rowcount
             continue
-        before = json.loads(text)
-        left, changed = _without(before, gone)
-        if changed:
-            kept = {name: (left or {}).get(name) for name in before if name not in gone}
-            emptied: dict[str, Any] = {
-                name: [] for name, value in kept.items() if value is None and isinstance(before[name], list)
-            }
-            connection.execute("UPDATE entry SET value = ? WHERE rowid = ?", (_text(kept | emptied), row))
+        left = entry_left(json.loads(text), gone)
+        if left is not None:
+            connection.execute("UPDATE entry SET value = ? WHERE rowid = ?", (_text(left), row))
             changes += 1
     return changes
 
 
-def _beginning(ids: tuple[str, ...]) -> str:
-    """What all of them begin with."""
-    if not ids:
-        return ""
-    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(ids), max(ids), strict=False))
-    return "".join(character for character, _ in pairs)
-
-
 def _text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def _without(value: Any, gone: frozenset[str]) -> tuple[Any, bool]:
-    """The JSON value without the ids, None if nothing is left of what named them; and whether it changed."""
-    if isinstance(value, str):
-        return (None, True) if value in gone else (value, False)
-    if isinstance(value, list):
-        parts = [_without(item, gone) for item in value]
-        changed = any(change for _, change in parts)
-        kept = [item for item, change in parts if not (change and item is None)]
-        return (kept if kept or not changed else None), changed
-    if isinstance(value, dict):
-        pairs = {key: _without(item, gone) for key, item in value.items() if key not in gone}
-        changed = len(pairs) < len(value) or any(change for _, change in pairs.values())
-        left = {key: item for key, (item, change) in pairs.items() if not (change and item is None)}
-        return (left if left or not changed else None), changed
-    return value, False

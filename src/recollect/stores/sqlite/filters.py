@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from recollect.model.access import visible_agents
 from recollect.model.query import Filter
-from recollect.stores.sqlite.values import to_micros
+from recollect.stores.values import to_micros
 
 Parameter = str | int | float | bytes | None
 

@@ -12,7 +12,7 @@ from recollect.model.errors import Conflict, JobNotFound
 from recollect.model.job import Job, JobState
 from recollect.stores.sqlite.connection import Part
 from recollect.stores.sqlite.filters import as_list
-from recollect.stores.sqlite.values import (
+from recollect.stores.values import (
     from_mapping_json,
     from_micros,
     from_optional_micros,

@@ -11,7 +11,7 @@ from recollect.model.memory import Kind, Tier, Version
 from recollect.model.query import Filter
 from recollect.stores.sqlite.connection import Part
 from recollect.stores.sqlite.filters import as_list, matching, visible
-from recollect.stores.sqlite.values import from_list_json, from_mapping_json, from_micros
+from recollect.stores.values import from_list_json, from_mapping_json, from_micros
 
 # The earlier versions of some records, oldest first.
 VERSIONS = """

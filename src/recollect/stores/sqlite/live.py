@@ -8,17 +8,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from recollect.model.query import Filter
 from recollect.stores.gate import Gate
 from recollect.stores.resident import EXACT_UP_TO, Batch, Reach, Resident
+from recollect.stores.searching import DRIVING, Rows
 from recollect.stores.sqlite.filters import as_list, matching
 
 T = TypeVar("T")
-Rows = npt.NDArray[np.int64]
-
-DRIVING = 50_000  # records: a word that more have chooses no candidates where rarer ones find enough
 
 _LOADED_TOGETHER = 1_000
 _MOST_POSTINGS = 2_000_000  # kept from one search to the next, 8 bytes each

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from recollect.model.errors import SchemaTooNew, StoreError
 from recollect.stores.sqlite.connection import transaction
-from recollect.stores.sqlite.values import to_micros
+from recollect.stores.values import to_micros
 
 Steps = tuple[tuple[int, str], ...]
 

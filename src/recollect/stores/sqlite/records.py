@@ -15,7 +15,7 @@ from recollect.stores.sqlite import changes as writing
 from recollect.stores.sqlite.connection import Part
 from recollect.stores.sqlite.filters import Condition, as_list, matching, visible
 from recollect.stores.sqlite.rows import SELECTED, memory_of
-from recollect.stores.sqlite.values import to_micros
+from recollect.stores.values import to_micros
 
 _LAST_CHARACTER = "\U0010ffff"
 _MOST_RESOLVED = 10

@@ -6,7 +6,7 @@ from typing import Any
 
 from recollect.model.memory import Kind, Memory, Provenance, Status, Tier
 from recollect.ports.store import Put
-from recollect.stores.sqlite.values import (
+from recollect.stores.values import (
     from_list_json,
     from_mapping_json,
     from_micros,

@@ -8,7 +8,7 @@ from typing import Any
 from recollect.model.errors import Conflict, ScopeNotFound
 from recollect.model.scope import GLOBAL, Scope
 from recollect.stores.sqlite.connection import Part
-from recollect.stores.sqlite.values import from_list_json, from_micros, list_json, to_micros
+from recollect.stores.values import from_list_json, from_micros, list_json, to_micros
 
 # All scopes with their parents' names.
 SCOPES = """

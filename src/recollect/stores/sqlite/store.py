@@ -8,13 +8,14 @@ from pathlib import Path
 from recollect.model.errors import StoreError
 from recollect.ports.clock import Clock
 from recollect.ports.store import Capability
+from recollect.stores.searching import DRIVING
 from recollect.stores.sqlite.connection import Database, Durability
 from recollect.stores.sqlite.cursors import CursorsPart
 from recollect.stores.sqlite.entries import EntriesPart
 from recollect.stores.sqlite.erase import ErasePart
 from recollect.stores.sqlite.jobs import JobsPart
 from recollect.stores.sqlite.links import LinksPart
-from recollect.stores.sqlite.live import DRIVING, LiveIndex
+from recollect.stores.sqlite.live import LiveIndex
 from recollect.stores.sqlite.migrate import migrate
 from recollect.stores.sqlite.records import RecordsPart
 from recollect.stores.sqlite.scopes import ScopesPart

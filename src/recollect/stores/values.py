@@ -1,4 +1,4 @@
-"""How values of the model look in columns."""
+"""How values of the model look where a store has no type for them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,239 @@
+"""The client, what is read in one piece, and changes one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import pymongo
+from pymongo import AsyncMongoClient, ReadPreference
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.read_concern import ReadConcern
+
+from recollect.model.errors import StoreBusy, StoreError
+from recollect.stores.mongo.driver import translated
+from recollect.stores.mongo.rows import Document
+from recollect.stores.mongo.steps import (
+    CURSORS,
+    ENTRIES,
+    JOBS,
+    LINKS,
+    MEMORIES,
+    METADATA,
+    TOMBSTONES,
+    VERSIONS,
+)
+from recollect.stores.mongo.writing import (
+    DURABLE,
+    LEASE_SECONDS,
+    LIGHT,
+    JournalWriter,
+    TransactionWriter,
+    Work,
+    Writer,
+    read_state,
+)
+
+T = TypeVar("T")
+
+LOCAL = "mongodb://localhost:27017"
+PATIENT = 6  # times the usual wait, for what touches many records
+
+_PAUSE_SECONDS = 0.002
+_TRIES_IN_PASSING = (
+    4  # of reading a state that nobody changes meanwhile, before the writers are asked to wait
+)
+
+
+class Part:
+    """What the parts of the store share: their database."""
+
+    _database: Database
+
+
+class Database:
+    """One database of one server, and whether it has transactions."""
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        name: str,
+        timeout_ms: int,
+        max_connections: int,
+        lease_seconds: float = LEASE_SECONDS,
+    ) -> None:
+        self._uri = uri or LOCAL
+        self.name = name
+        self.timeout = timeout_ms / 1000
+        self._max_connections = max_connections
+        self._lease_seconds = lease_seconds
+        self._turn = asyncio.Lock()
+        self._client: AsyncMongoClient[Document] | None = None
+        self._database: AsyncDatabase[Document] | None = None
+        self._writer: Writer | None = None
+        self.transactions = False
+        self.server: Document = {}
+
+    @property
+    def place(self) -> str:
+        """Where it is, without name and password."""
+        address = urlsplit(self._uri).netloc.rpartition("@")[2] or "an unknown address"
+        return f"{address}/{self.name}"
+
+    @property
+    def database(self) -> AsyncDatabase[Document]:
+        if self._database is None:
+            raise StoreError(f"MongoDB at {self.place} is not open.", advice="Call open() first.")
+        return self._database
+
+    @property
+    def memories(self) -> AsyncCollection[Document]:
+        return self.database[MEMORIES]
+
+    @property
+    def metadata(self) -> AsyncCollection[Document]:
+        return self.database[METADATA]
+
+    @property
+    def versions(self) -> AsyncCollection[Document]:
+        return self.database[VERSIONS]
+
+    @property
+    def links(self) -> AsyncCollection[Document]:
+        return self.database[LINKS]
+
+    @property
+    def jobs(self) -> AsyncCollection[Document]:
+        return self.database[JOBS]
+
+    @property
+    def cursors(self) -> AsyncCollection[Document]:
+        return self.database[CURSORS]
+
+    @property
+    def entries(self) -> AsyncCollection[Document]:
+        return self.database[ENTRIES]
+
+    @property
+    def tombstones(self) -> AsyncCollection[Document]:
+        return self.database[TOMBSTONES]
+
+    async def open(self, prepare: Callable[[Database], Awaitable[None]]) -> None:
+        """Connect, find out what the server is, and let `prepare` see it before anyone else does."""
+        if self._client is not None:
+            return
+        try:
+            with translated(self.place):
+                await self._connect()
+                with pymongo.timeout(PATIENT * self.timeout):
+                    await prepare(self)
+                    await self._heal_at_start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        self._database = self._writer = None
+        if client is not None:
+            await client.close()
+
+    async def _connect(self) -> None:
+        wait = int(self.timeout * 1000)
+        self._client = AsyncMongoClient(
+            self._uri,
+            appname="recollect",
+            maxPoolSize=self._max_connections,
+            serverSelectionTimeoutMS=wait,
+            connectTimeoutMS=wait,
+            waitQueueTimeoutMS=wait,
+        )
+        with pymongo.timeout(self.timeout):
+            self.server = await self._client.admin.command("hello")
+        self.transactions = "setName" in self.server or self.server.get("msg") == "isdbgrid"
+        self._database = self._client.get_database(
+            self.name,
+            write_concern=DURABLE,
+            read_concern=ReadConcern(
+                "local"
+            ),  # of the primary: all that was acknowledged, and uses counted just now
+            read_preference=ReadPreference.PRIMARY,
+        )
+        if self.transactions:
+            self._writer = TransactionWriter(self._client, self._database)
+        else:
+            light = self._database.with_options(write_concern=LIGHT)
+            self._writer = JournalWriter(light, lease_seconds=self._lease_seconds)
+
+    async def _heal_at_start(self) -> None:
+        """Also where a lone server has become a replica set since."""
+        if (await read_state(self.database)).get("pending"):
+            light = self.database.with_options(write_concern=LIGHT)
+            writer = JournalWriter(light, lease_seconds=self._lease_seconds)
+            await writer.heal(deadline=time.monotonic() + self.timeout + self._lease_seconds)
+
+    async def ask(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
+        """What one operation of the server gives, within the time that a call may take."""
+        with translated(self.place), pymongo.timeout(patience * self.timeout):
+            return await work()
+
+    async def read(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
+        """What `work` finds while no change is half made.
+
+        Transactions see to that by themselves; on a lone server the state is looked at before and after.
+        """
+        if self.transactions:
+            return await self.ask(work, patience=patience)
+        return await self.unchanged(work, patience=patience)
+
+    async def unchanged(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
+        """What `work` finds in several steps while nothing changes at all: tried again where something did."""
+
+        async def attempt() -> T:
+            for _ in range(_TRIES_IN_PASSING):
+                before = await self.settled()
+                found = await work()
+                after = await read_state(self.database)
+                if after["revision"] == before["revision"] and not after.get("pending"):
+                    return found
+            return await self._alone(lambda _step: work())
+
+        return await self.ask(attempt, patience=patience)
+
+    async def settled(self) -> Document:
+        """The state, with no change half made; within ask()."""
+        deadline = time.monotonic() + self.timeout
+        while (state := await read_state(self.database)).get("pending"):
+            if state["expired"]:  # whoever made it is gone
+                await self._alone(_nothing)
+            elif time.monotonic() > deadline:
+                raise StoreBusy(f"A change of MongoDB at {self.place} takes too long.", advice="Try again.")
+            else:
+                await asyncio.sleep(_PAUSE_SECONDS)
+        return state
+
+    async def write(self, work: Work[T], *, patience: int = 1) -> T:
+        """Run `work` and make what its step asks for, all or nothing; durable when this returns."""
+        return await self.ask(lambda: self._alone(work, patience=patience), patience=patience)
+
+    async def _alone(self, work: Work[T], *, patience: int = 1) -> T:
+        deadline = time.monotonic() + patience * self.timeout
+        try:
+            await asyncio.wait_for(self._turn.acquire(), patience * self.timeout)
+        except TimeoutError as error:
+            raise StoreBusy("Other changes take too long.", advice="Try again.") from error
+        try:
+            if self._writer is None:
+                raise StoreError(f"MongoDB at {self.place} is not open.", advice="Call open() first.")
+            return await self._writer.write(work, deadline=deadline)
+        finally:
+            self._turn.release()
+
+
+async def _nothing(_step: Any) -> None:
+    pass

@@ -1,0 +1,112 @@
+"""The driver, which is an extra, and its errors as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from recollect.model.errors import (
+    Conflict,
+    InvalidInput,
+    RecollectError,
+    SettingsError,
+    StoreAway,
+    StoreBusy,
+    StoreDenied,
+    StoreError,
+    StoreFull,
+)
+
+try:
+    from bson.errors import BSONError
+    from pymongo.errors import (
+        BulkWriteError,
+        ConfigurationError,
+        ConnectionFailure,
+        DocumentTooLarge,
+        DuplicateKeyError,
+        ExecutionTimeout,
+        InvalidOperation,
+        NetworkTimeout,
+        OperationFailure,
+        PyMongoError,
+        WaitQueueTimeoutError,
+    )
+except ImportError as error:
+    raise SettingsError("MongoDB needs a driver.", advice="`pip install 'recollect[mongodb]'`.") from error
+
+# Codes of the server.
+_DENIED = {13, 18, 8000}  # no right, wrong name or password, and what Atlas says for both
+_SLOW = {24, 50, 112, 202, 262, 290}  # locks, time limits, conflicts of writes
+_FULL = {14031}
+_AWAY = {6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436}  # stepping down or shutting down
+_TOO_LARGE = {10334, 17280}
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """The driver's errors as ours; `place` is where the server is, without secrets."""
+    try:
+        yield
+    except (PyMongoError, BSONError) as error:
+        raise ours(error, place) from error
+    except OverflowError as error:
+        raise InvalidInput(
+            f"A number is too large for the database: {error}.", advice="Give a smaller one."
+        ) from error
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            "The text has half of a surrogate pair.", advice="Send text that can be written as UTF-8."
+        ) from error
+
+
+def ours(error: Exception, place: str) -> RecollectError:
+    """What a person should be told."""
+    code = getattr(error, "code", None)
+    if isinstance(error, BulkWriteError):
+        failures = error.details.get("writeErrors") or [{}]
+        code = failures[0].get("code")
+    if code in _DENIED:
+        return StoreDenied(
+            f"MongoDB at {place} refuses the name, the password or the right ({_told(error)}).",
+            advice="Check mongodb.uri and what the user may do.",
+        )
+    if isinstance(error, (WaitQueueTimeoutError, NetworkTimeout, ExecutionTimeout)) or code in _SLOW:
+        return StoreBusy(
+            f"MongoDB at {place} took too long ({_told(error)}).",
+            advice="Try again; mongodb.timeout_ms says how long to wait, mongodb.max_connections how many may.",
+        )
+    if isinstance(error, ConnectionFailure) or code in _AWAY:
+        return StoreAway(
+            f"MongoDB at {place} can't be reached ({_told(error)}).",
+            advice="Start it, or check mongodb.uri; nothing else is needed once it is back.",
+        )
+    if code in _FULL:
+        return StoreFull(
+            f"There is no room left where MongoDB at {place} keeps its data.", advice="Free some space there."
+        )
+    if isinstance(error, (BSONError, DocumentTooLarge)) or code in _TOO_LARGE:
+        return InvalidInput(f"The database takes no such value: {_told(error)}.")
+    if isinstance(error, DuplicateKeyError) or code == 11000:
+        return Conflict(f"The database refused the change: {_told(error)}.")
+    if isinstance(error, ConfigurationError):
+        return SettingsError(f"mongodb.uri can't be used: {_told(error)}.")
+    if isinstance(error, InvalidOperation):
+        return StoreError(f"MongoDB at {place} is not open ({_told(error)}).", advice="Call open() first.")
+    return StoreError(f"MongoDB at {place} failed: {_told(error)}.")
+
+
+def is_transient(error: PyMongoError) -> bool:
+    """Whether the whole change may be tried again: the server went away or another change came between."""
+    if isinstance(error, OperationFailure) and error.code in _DENIED:
+        return False
+    return (
+        error.has_error_label("TransientTransactionError")
+        or isinstance(error, (ConnectionFailure, DuplicateKeyError))
+        or (isinstance(error, OperationFailure) and error.code in _AWAY | {112})
+    )
+
+
+def _told(error: Exception) -> str:
+    """The first sentence: what follows is the driver's own description of its servers."""
+    return str(error).split(", full error")[0].split(", Timeout:")[0].rstrip(".")[:300]

@@ -1,0 +1,231 @@
+"""What the database needs: collections, indexes, views and the first documents, made at first use.
+
+One real collection holds every record. What InfiniteMemory calls ConversationHistory, Summaries, UserProfile and
+MemoryIndex are views of it, under those field names.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from pymongo import ASCENDING, DESCENDING, IndexModel
+from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
+
+from recollect.model.errors import SchemaTooNew, StoreError
+from recollect.model.scope import GLOBAL, Scope
+from recollect.stores.mongo.connection import Database
+from recollect.stores.mongo.rows import Document
+from recollect.stores.mongo.scopes import scope_document, scope_key
+from recollect.stores.mongo.steps import (
+    CURSORS,
+    ENTRIES,
+    JOBS,
+    JOURNAL,
+    LINKS,
+    MEMORIES,
+    METADATA,
+    STATE,
+    TOMBSTONES,
+    VERSIONS,
+)
+
+SCHEMA = 1
+
+_NAMESPACE_EXISTS = 48
+
+
+def _index(*keys: str, **options: Any) -> IndexModel:
+    """A minus before a field turns its order."""
+    directed = [(key.lstrip("-"), DESCENDING if key.startswith("-") else ASCENDING) for key in keys]
+    return IndexModel(directed, **options)
+
+
+def _where(**condition: Any) -> dict[str, Any]:
+    return {"partialFilterExpression": condition}
+
+
+INDEXES = {
+    MEMORIES: [
+        _index("row", unique=True),
+        _index("revision"),
+        # Full text: one key a word of a record. It answers which rows have a word without reading a record.
+        _index("lexemes", "row"),
+        _index("content_hash", "scope", "agent", unique=True, **_where(live=True)),
+        _index("gist", "scope", "agent", **_where(gist={"$gt": ""})),
+        _index("occurred", "_id"),
+        _index("importance", "_id"),
+        _index("scope", "status", "occurred", "_id"),
+        _index("kind", "status", "occurred", "_id"),
+        _index("conversation", "position", **_where(conversation={"$gt": ""})),
+        _index("conversation", "occurred", **_where(conversation={"$gt": ""})),
+        _index("tags_folded"),
+        _index("topic_folded", **_where(topic_folded={"$gt": ""})),
+        _index("refers"),
+        _index("embedded_by", "status"),
+        _index("importance", "_id", name="anchors", **_where(anchor=True)),
+    ],
+    METADATA: [
+        _index("scope_name", unique=True, **_where(type="scope")),
+        _index("parent_scope", **_where(type="scope")),
+    ],
+    VERSIONS: [_index("memory", "number")],
+    LINKS: [_index("origin"), _index("target")],
+    JOBS: [
+        _index("key", unique=True, **_where(state="waiting", key={"$type": "string"})),
+        _index("state", "due", "_id"),
+        _index("created", "_id"),
+    ],
+    ENTRIES: [_index("drawer", "key", unique=True), _index("drawer", "created"), _index("expires")],
+    TOMBSTONES: [_index("revision")],
+    CURSORS: [],
+    JOURNAL: [],
+}
+
+_IS_TURN = {
+    "kind": "episode",
+    "conversation": {"$type": "string"},
+    "metadata.message_type": {"$exists": True},
+}
+_IS_SUMMARY = {
+    "$or": [
+        {"source": {"$in": ["end of conversation", "summary"]}},
+        {"kind": "context"},
+    ]
+}
+
+
+def _date(field: str) -> Document:
+    return {"$toDate": {"$toLong": {"$divide": [field, 1000]}}}
+
+
+def _named(kind: Document) -> Document:
+    """A topic with what was said last about it, of the records that match."""
+    pair = {"k": {"$cond": [{"$eq": ["$topic", ""]}, "$_id", "$topic"]}, "v": "$content"}
+    return {"$push": {"$cond": [kind, pair, "$$REMOVE"]}}
+
+
+VIEWS: dict[str, list[Document]] = {
+    "ConversationHistory": [
+        {"$match": _IS_TURN},
+        {
+            "$project": {
+                "conversation_id": "$conversation",
+                "timestamp": _date("$occurred"),
+                "speaker": "$metadata.message_type",
+                "text": "$content",
+                "scope": 1,
+                "tags": 1,
+                "embedding": 1,
+            }
+        },
+    ],
+    "Summaries": [
+        {"$match": _IS_SUMMARY},
+        {
+            "$project": {
+                "conversation_id": "$conversation",
+                "topic_id": "$topic",
+                "summary_text": "$content",
+                "time_range": {"from": _date("$occurred"), "to": _date("$updated")},
+                "message_refs": "$merged_from",
+                "scope": 1,
+                "tags": 1,
+                "embedding": 1,
+            }
+        },
+    ],
+    "UserProfile": [
+        {"$match": {"status": "active", "$or": [{"kind": "preference"}, {"kind": "fact", "anchor": True}]}},
+        {"$sort": {"occurred": 1}},
+        {
+            "$group": {
+                "_id": "$agent",
+                "preferences": _named({"$eq": ["$kind", "preference"]}),
+                "facts": _named({"$eq": ["$kind", "fact"]}),
+                "notes": {"$push": "$content"},
+            }
+        },
+        {
+            "$project": {
+                "user_id": "$_id",
+                "preferences": {"$arrayToObject": "$preferences"},
+                "facts": {"$arrayToObject": "$facts"},
+                "notes": 1,
+            }
+        },
+    ],
+    "MemoryIndex": [
+        {"$match": {"embedded_by": {"$type": "string"}}},
+        {
+            "$project": {
+                "embedding": 1,
+                "source_collection": MEMORIES,
+                "source_id": "$_id",
+                "scope": 1,
+                "metadata": {
+                    "timestamp": _date("$occurred"),
+                    "tags": "$tags",
+                    "kind": "$kind",
+                    "model": "$embedded_by",
+                },
+            }
+        },
+    ],
+}
+
+
+async def prepare(database: Database, *, clock: Callable[[], datetime]) -> None:
+    """Make what is missing; harmless if others do so at the same time. Raises SchemaTooNew."""
+    state = await database.metadata.find_one(STATE, {"schema": 1})
+    version = 0 if state is None else int(state["schema"])
+    if version > SCHEMA:
+        raise SchemaTooNew(
+            f"MongoDB at {database.place} has schema {version}; this Recollect knows up to {SCHEMA}.",
+            advice="Upgrade Recollect, as whoever wrote it did.",
+        )
+    if version == SCHEMA:
+        return
+    await _try_a_round_trip(database)
+    there = set(await database.database.list_collection_names())
+    for name, indexes in INDEXES.items():
+        if name not in there:
+            await _created(database, name)
+        if indexes:
+            await database.database[name].create_indexes(indexes)
+    for name, pipeline in VIEWS.items():
+        if name not in there:
+            await _created(database, name, viewOn=MEMORIES, pipeline=pipeline)
+    scope = scope_document(Scope(GLOBAL, clock()))
+    await _first(database, {"_id": scope_key(GLOBAL)}, scope)
+    first = {"type": "stats", "schema": SCHEMA, "revision": 0, "row": 0, "total_memories": 0, "recent": []}
+    await _first(database, STATE, first)
+
+
+async def _created(database: Database, name: str, **options: Any) -> None:
+    try:
+        await database.database.create_collection(name, **options)
+    except CollectionInvalid:
+        pass  # another process was quicker
+    except OperationFailure as error:
+        if error.code != _NAMESPACE_EXISTS:
+            raise
+
+
+async def _first(database: Database, key: Document, document: Document) -> None:
+    with suppress(DuplicateKeyError):  # another process was quicker
+        await database.metadata.update_one(key, {"$setOnInsert": document}, upsert=True)
+
+
+async def _try_a_round_trip(database: Database) -> None:
+    """Written, read, removed: what is refused later should be refused now."""
+    word = secrets.token_hex(8)
+    probe = {"_id": f"round trip {word}"}
+    await database.metadata.insert_one({**probe, "type": "probe", "word": word})
+    found = await database.metadata.find_one(probe)
+    await database.metadata.delete_one(probe)
+    if found is None or found["word"] != word:
+        raise StoreError(f"MongoDB at {database.place} doesn't give back what was written.")

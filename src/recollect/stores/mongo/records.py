@@ -1,0 +1,194 @@
+"""Memories: reading them, counting them, and handing changes to the writer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from pymongo import UpdateMany
+
+from recollect.model.errors import InvalidInput, MemoryNotFound
+from recollect.model.memory import Memory
+from recollect.model.query import Filter, Order
+from recollect.ports.store import Change
+from recollect.stores.mongo.connection import Database, Part
+from recollect.stores.mongo.filters import Query, all_of, matching, visible
+from recollect.stores.mongo.rows import SELECTED, memory_of
+from recollect.stores.mongo.together import Together
+from recollect.stores.mongo.writing import LIGHT
+from recollect.stores.values import to_micros
+
+_LAST_CHARACTER = "\U0010ffff"
+_MOST_RESOLVED = 10
+
+# Field and direction of each order; the id goes the same way.
+_ORDERS = {
+    Order.NEWEST: ("occurred", -1),
+    Order.OLDEST: ("occurred", 1),
+    Order.IMPORTANT: ("importance", -1),
+    Order.USED: ("uses", -1),
+}
+
+_TALLIED: dict[str, Any] = {
+    "kind": "$kind",
+    "status": "$status",
+    "scope": "$scope",
+    "tier": "$tier",
+    "topic": "$topic",
+    "agent": "$agent",
+    "tag": {"$arrayElemAt": ["$tags_folded", "$place"]},
+    "embedded_by": {"$ifNull": ["$embedded_by", ""]},
+}
+
+
+class RecordsPart(Part):
+    """The Records protocol, but for erase()."""
+
+    _together: Together
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        if changes:
+            await self._together.apply(changes)
+
+    async def get(self, memory_id: str, *, viewer: str) -> Memory:
+        found = await self.get_many([memory_id], viewer=viewer)
+        if memory_id not in found:
+            raise MemoryNotFound(memory_id)
+        return found[memory_id]
+
+    async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
+        if not ids:
+            return {}
+        where = matching(Filter(viewer=viewer, statuses=(), ids=tuple(ids)))
+        memories = await self._database.read(lambda: _select(self._database, where))
+        return {memory.id: memory for memory in memories}
+
+    async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
+        # Ids that begin with a prefix, by the range that they sort in.
+        within = all_of({"_id": {"$gte": prefix, "$lt": prefix + _LAST_CHARACTER}}, visible(viewer))
+
+        async def work() -> list[str]:
+            found = self._database.memories.find(within, {"_id": 1}).sort("_id", 1).limit(_MOST_RESOLVED)
+            return [document["_id"] async for document in found]
+
+        return await self._database.ask(work)
+
+    async def find(
+        self,
+        where: Filter,
+        *,
+        order: Order = Order.NEWEST,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> list[Memory]:
+        return await self._database.read(
+            lambda: _page(self._database, where, order=order, limit=limit, after=after)
+        )
+
+    async def count(self, where: Filter) -> int:
+        condition = matching(where)
+        return await self._database.read(lambda: self._database.memories.count_documents(condition))
+
+    async def tally(self, where: Filter, by: str) -> dict[str, int]:
+        if by not in _TALLIED:
+            raise InvalidInput(f"Can't count by {by!r}.", advice=f"Choose one of {', '.join(_TALLIED)}.")
+        # The commonest first; tags that differ in case alone count as one.
+        named = {"$first": "$tags"} if by == "tag" else {"$first": _TALLIED[by]}
+        pipeline: list[Query] = [{"$match": matching(where)}]
+        if by == "tag":
+            pipeline.append({"$unwind": {"path": "$tags", "includeArrayIndex": "place"}})
+        pipeline += [
+            {"$group": {"_id": _TALLIED[by], "name": named, "count": {"$sum": 1}}},
+            {"$sort": {"count": -1, "name": 1}},
+        ]
+
+        async def work() -> dict[str, int]:
+            cursor = await self._database.memories.aggregate(pipeline)
+            return {group["name"]: group["count"] async for group in cursor}
+
+        return await self._database.read(work)
+
+    async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
+        where = {"content_hash": {"$in": list(hashes)}, "scope": scope, "agent": agent, "live": True}
+        found = await self._database.read(lambda: _select(self._database, where))
+        return {memory.content_hash: memory for memory in found}
+
+    async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
+        wanted = {"$in": [gist for gist in gists if gist]}
+        where = {"gist": {**wanted, "$gt": ""}, "scope": scope, "agent": agent, "status": "active"}
+
+        async def work() -> dict[str, list[Memory]]:
+            found: dict[str, list[Memory]] = {}
+            async for document in self._database.memories.find(where, {**SELECTED, "gist": 1}).sort("_id", 1):
+                found.setdefault(document["gist"], []).append(memory_of(document))
+            return found
+
+        return await self._database.read(work)
+
+    async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
+        if not ids:
+            return []
+        named = {"$in": list(ids)}
+        where = {"refers": named, "merged_from": named}  # the first is indexed
+        found = await self._database.read(lambda: _select(self._database, where))
+        return sorted(found, key=lambda memory: memory.id)
+
+    async def touch(self, ids: Sequence[str], when: datetime) -> None:
+        by_times: dict[int, list[str]] = {}
+        for memory_id, times in Counter(ids).items():
+            by_times.setdefault(times, []).append(memory_id)
+        used = [
+            UpdateMany(
+                {"_id": {"$in": some}}, {"$inc": {"uses": times}, "$max": {"last_used": to_micros(when)}}
+            )
+            for times, some in by_times.items()
+        ]
+        if used:
+            light = self._database.memories.with_options(write_concern=LIGHT)
+            await self._database.ask(lambda: light.bulk_write(used, ordered=False))
+
+    async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
+        condition, last = matching(where), ""
+        while True:
+            following = all_of(condition, {"_id": {"$gt": last}})
+            memories = await self._database.read(
+                partial(_select, self._database, following, limit=batch, ordered=True)
+            )
+            if memories:
+                yield memories
+                last = memories[-1].id
+            if len(memories) < batch:
+                return
+
+
+async def _select(database: Database, where: Query, *, limit: int = 0, ordered: bool = False) -> list[Memory]:
+    cursor = database.memories.find(where, SELECTED, limit=limit)
+    if ordered:
+        cursor = cursor.sort("_id", 1)
+    return [memory_of(document) for document in await cursor.to_list()]
+
+
+async def _page(
+    database: Database, where: Filter, *, order: Order, limit: int, after: str | None
+) -> list[Memory]:
+    field, direction = _ORDERS[order]
+    condition = matching(where)
+    if after is not None:
+        # Where the page before ended.
+        mark = await database.memories.find_one(all_of({"_id": after}, visible(where.viewer)), {field: 1})
+        if mark is None:
+            raise MemoryNotFound(after)
+        beyond = "$lt" if direction < 0 else "$gt"
+        following = [{field: {beyond: mark[field]}}, {field: mark[field], "_id": {beyond: after}}]
+        condition = all_of(condition, {"$or": following})
+    if limit <= 0:
+        return []
+    cursor = (
+        database.memories.find(condition, SELECTED)
+        .sort([(field, direction), ("_id", direction)])
+        .limit(limit)
+    )
+    return [memory_of(document) for document in await cursor.to_list()]

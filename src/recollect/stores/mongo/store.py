@@ -1,0 +1,69 @@
+"""The MongoDB store, put together. Contract: recollect.testing.store_contract."""
+
+from __future__ import annotations
+
+from recollect.ports.clock import Clock
+from recollect.ports.store import Capability
+from recollect.stores.mongo.connection import Database
+from recollect.stores.mongo.cursors import CursorsPart
+from recollect.stores.mongo.entries import EntriesPart
+from recollect.stores.mongo.erase import ErasePart
+from recollect.stores.mongo.jobs import JobsPart
+from recollect.stores.mongo.links import LinksPart
+from recollect.stores.mongo.live import DRIVING, LiveIndex
+from recollect.stores.mongo.migrate import prepare
+from recollect.stores.mongo.records import RecordsPart
+from recollect.stores.mongo.scopes import ScopesPart
+from recollect.stores.mongo.search import IndexPart
+from recollect.stores.mongo.together import Together
+from recollect.stores.mongo.upkeep import UpkeepPart
+from recollect.stores.mongo.vectors import HELD
+from recollect.stores.mongo.writing import LEASE_SECONDS
+
+
+class MongoStore(
+    RecordsPart, ErasePart, IndexPart, LinksPart, ScopesPart, JobsPart, CursorsPart, EntriesPart, UpkeepPart
+):
+    """One database of a server that others may use as well. It is never shut down from here.
+
+    Each call waits for the server for `timeout_ms` at most. Whoever writes to a lone server holds a lease of
+    `lease_seconds`: for so long others wait for one that died. Where the server has vector search, the codes of the
+    newest `held_vectors` records alone are kept in memory.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        clock: Clock,
+        database: str = "claude_memory",
+        timeout_ms: int = 10_000,
+        max_connections: int = 20,
+        lease_seconds: float = LEASE_SECONDS,
+        driving: int = DRIVING,
+        held_vectors: int = HELD,
+    ) -> None:
+        self._clock = clock
+        self._driving = driving
+        self._database = Database(
+            uri,
+            name=database,
+            timeout_ms=timeout_ms,
+            max_connections=max_connections,
+            lease_seconds=lease_seconds,
+        )
+        self._together = Together(self._database)
+        self._live = LiveIndex(self._database, driving=driving, held=held_vectors)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        own = {Capability.FULL_TEXT, Capability.VECTORS}
+        return frozenset(own | ({Capability.TRANSACTIONS} if self._database.transactions else set()))
+
+    async def open(self) -> None:
+        await self._database.open(lambda database: prepare(database, clock=self._clock))
+        await self._live.open()
+
+    async def close(self) -> None:
+        self._live.close()
+        await self._database.close()
