@@ -1,0 +1,1 @@
+"""PostgreSQL, with pgvector where the server has it."""

@@ -1,0 +1,311 @@
+"""What one search asks the server, each question once, in as few journeys as may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+from psycopg import sql
+
+from recollect.model.query import Vector
+from recollect.stores.postgres.adapting import numbers_text, quoted, vector_text
+from recollect.stores.postgres.connection import Connection
+from recollect.stores.postgres.filters import Condition
+from recollect.stores.postgres.session import BREADTH_OF_SESSION
+
+Rows = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+_NO_ROWS: Rows = np.empty(0, np.int64)
+_MOST_BESIDE = 32  # at the places around one record
+_WIDEST = 1_000  # what pgvector lets a search remember at most
+_MARGIN = 1.25  # more than asked, or the last one would set the index looking on
+_MOST_OF_ALL = 0.5
+
+# The cosine with the question; what has no vector of its model has none.
+_COSINE = """
+    CASE WHEN {table}.embedded_by = %s AND vector_dims({table}.embedding) = %s
+        THEN 1 - ({table}.embedding <=> %s::halfvec) ELSE 'NaN' END
+"""
+
+# All that a filter admits, as long as they are few.
+ADMITTED = """
+    SELECT coalesce(array_agg(row), '{{}}'), coalesce(array_agg(length), '{{}}'),
+        coalesce(array_agg(cosine), '{{}}')
+    FROM (SELECT row, length, ({cosine})::float8 AS cosine FROM fragments WHERE {where} LIMIT %s) AS admitted
+"""
+
+# Where each of some lexemes is, everywhere or among some rows; the row security of `fragments` comes later.
+POSTINGS = """
+    SELECT wanted.place, array_agg(found.row), array_agg(found.length)
+    FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (query, place)
+    CROSS JOIN LATERAL (
+        SELECT row, length FROM fragment_lexemes WHERE lexemes @@ wanted.query::tsquery LIMIT %s
+    ) AS found
+    GROUP BY wanted.place
+"""
+POSTINGS_AMONG = """
+    WITH few AS MATERIALIZED (
+        SELECT row, lexemes FROM fragment_lexemes
+        WHERE row = ANY(%s::bigint[]) AND lexemes @@ (array_to_string(%s::text[], '|'))::tsquery
+    )
+    SELECT wanted.place, array_agg(few.row), '{}'::bigint[]
+    FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (query, place)
+    JOIN few ON few.lexemes @@ wanted.query::tsquery GROUP BY wanted.place
+"""
+
+# The nearest within a filter, nearest first: by the index of that dimension, or surely. What the planner chooses the
+# index by is written out, so that a plan may be kept.
+NEAREST = """
+    SELECT coalesce(array_agg(row), '{{}}') FROM (
+        SELECT row FROM fragments WHERE {where} AND embedded_by = {model} AND embedding IS NOT NULL
+        ORDER BY embedding::halfvec({dimensions}) <=> %s::halfvec({dimensions}) LIMIT {limit}
+    ) AS near
+"""
+SURELY_NEAREST = """
+    SELECT coalesce(array_agg(row), '{{}}') FROM (
+        SELECT row FROM fragments WHERE {where} AND embedded_by = %s AND vector_dims(embedding) = %s
+        ORDER BY embedding <=> %s::halfvec LIMIT %s
+    ) AS near
+"""
+
+# How far the approximate index looks, where that is further than usual.
+BREADTH = "SELECT set_config('hnsw.ef_search', %s, true)"
+
+# Everything about candidates, column by column: one row of arrays is read much quicker than many rows.
+DETAILS = """
+    SELECT array_agg(row), array_agg(importance), array_agg(trust), array_agg(uses), array_agg(occurred),
+        array_agg(length), array_agg(place), array_agg(cosine), json_agg(id), json_agg(conversation),
+        json_agg(lexemes)
+    FROM (
+        SELECT fragments.row, fragments.importance, fragments.trust, fragments.access_count::float8 AS uses,
+            extract(epoch FROM fragments.occurred_at)::float8 AS occurred, fragments.length::float8 AS length,
+            coalesce(fragments.position, -1) AS place, ({cosine})::float8 AS cosine, fragments.id,
+            fragments.conversation, fragments.lexemes
+        FROM fragments WHERE fragments.row = ANY({rows}) AND {where} ORDER BY fragments.row
+    ) AS found HAVING count(*) > 0
+"""
+
+# What stands up to two places before and after some records in their conversations.
+BESIDE = """ARRAY(
+    SELECT near.row FROM fragments AS best CROSS JOIN LATERAL (
+        SELECT row FROM fragments
+        WHERE conversation = best.conversation AND position >= 0
+            AND position BETWEEN best.position - 2 AND best.position + 2 LIMIT {most}
+    ) AS near
+    WHERE best.row = ANY(%s::bigint[]) AND best.conversation IS NOT NULL AND best.position >= 0
+)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A vector, as statements take it."""
+
+    model: str
+    dimensions: int
+    text: str
+    vector: Vector
+
+    @classmethod
+    def of(cls, vector: Vector, model: str) -> Question:
+        flat = np.asarray(vector, dtype=np.float32).ravel()
+        return cls(model, len(flat), vector_text(flat), flat)
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """Of _COSINE."""
+        return (self.model, self.dimensions, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Few enough to be known one by one, in order of row."""
+
+    rows: Rows
+    lengths: Rows
+    cosines: Reals
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """All that is told of candidates, column by column."""
+
+    rows: Rows
+    importance: Reals
+    trust: Reals
+    uses: Reals
+    occurred: Reals
+    lengths: Reals
+    positions: Rows
+    cosines: Reals
+    ids: list[str]
+    conversations: list[str | None]
+    lexemes: list[str]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def only(self, chosen: npt.NDArray[np.int64]) -> Details:
+        """Those at these places."""
+        columns: list[Any] = [getattr(self, name)[chosen] for name in _ARRAYS]
+        columns += [[getattr(self, name)[place] for place in chosen.tolist()] for name in _LISTS]
+        return Details(*columns)
+
+    def joined(self, other: Details) -> Details:
+        """These, then the others that are not among them."""
+        more = other.only(np.flatnonzero(~np.isin(other.rows, self.rows)))
+        if not len(more):
+            return self
+        columns: list[Any] = [np.concatenate([getattr(self, name), getattr(more, name)]) for name in _ARRAYS]
+        columns += [getattr(self, name) + getattr(more, name) for name in _LISTS]
+        return Details(*columns)
+
+
+_ARRAYS = ("rows", "importance", "trust", "uses", "occurred", "lengths", "positions", "cosines")
+_LISTS = ("ids", "conversations", "lexemes")
+_NO_REALS: Reals = np.empty(0)
+NOTHING = Details(
+    rows=_NO_ROWS,
+    importance=_NO_REALS,
+    trust=_NO_REALS,
+    uses=_NO_REALS,
+    occurred=_NO_REALS,
+    lengths=_NO_REALS,
+    positions=_NO_ROWS,
+    cosines=_NO_REALS,
+    ids=[],
+    conversations=[],
+    lexemes=[],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """Where a lexeme is."""
+
+    rows: Rows
+    lengths: Rows
+
+
+def cosine(question: Question | None, table: str = "fragments") -> Condition:
+    if question is None:
+        return Condition("'NaN'::float8", ())
+    return Condition(_COSINE.format(table=table), question.parameters)
+
+
+def admitted(
+    connection: Connection, where: Condition, question: Question | None, *, most: int
+) -> Admitted | None:
+    """None if there are more."""
+    measure = cosine(question)
+    rows, lengths, cosines = _planned(
+        connection,
+        ADMITTED.format(cosine=measure.sql, where=where.sql),
+        (*measure.parameters, *where.parameters, most + 1),
+    )
+    if len(rows) > most:
+        return None
+    order = np.argsort(rows)
+    return Admitted(rows[order], lengths[order], cosines[order])
+
+
+def postings(connection: Connection, queries: Sequence[str], *, most: int) -> list[Posting]:
+    """Of each query that is a lexeme or several, no more than `most` rows."""
+    if not queries:
+        return []
+    found = _binary(connection, POSTINGS, (list(queries), most))
+    return _in_places(found, len(queries))
+
+
+def postings_among(connection: Connection, lexemes: Sequence[str], rows: Rows) -> list[Posting]:
+    """The same, of some rows alone; lengths are left out."""
+    if not lexemes:
+        return []
+    queries = [quoted(lexeme) for lexeme in lexemes]
+    found = _binary(connection, POSTINGS_AMONG, (numbers_text(rows), queries, queries))
+    return _in_places(found, len(queries))
+
+
+def ask_nearest(
+    connection: Connection, where: Condition, question: Question, *, limit: int, share: float
+) -> Cursor:
+    """By the approximate index. The answer is on its way while other things are asked.
+
+    `share` says how many of all records the filter admits: where they are few, another plan may be better.
+    """
+    widen(connection, limit, share=share)
+    statement = NEAREST.format(
+        where=where.sql,
+        model=sql.Literal(question.model).as_string(connection).replace("%", "%%"),
+        dimensions=question.dimensions,
+        limit=limit,
+    )
+    narrow = False if share < _MOST_OF_ALL else None
+    values = (*where.parameters, question.text)
+    return connection.cursor(binary=True).execute(statement, values, prepare=narrow)
+
+
+def told_nearest(asked: Cursor) -> Rows:
+    """What ask_nearest() asked for, nearest first."""
+    rows: Rows = asked.fetchall()[0][0]
+    return rows
+
+
+def surely_nearest(connection: Connection, where: Condition, question: Question, *, limit: int) -> Rows:
+    """By comparing all of them, for an approximate index may give up before a filter is satisfied."""
+    values = (*where.parameters, *question.parameters, limit)
+    rows: Rows = _planned(connection, SURELY_NEAREST.format(where=where.sql), values)[0]
+    return rows
+
+
+def widen(connection: Connection, limit: int, *, share: float) -> None:
+    """For this transaction, so far that what the filter leaves of it is enough."""
+    breadth = min(_WIDEST, math.ceil(_MARGIN * limit / max(share, _MOST_OF_ALL)))
+    if breadth > BREADTH_OF_SESSION:
+        connection.execute(BREADTH, (str(breadth),))
+
+
+def details(connection: Connection, rows: Rows, where: Condition, question: Question | None) -> Details:
+    """Of those that the filter admits, in order of row."""
+    if not len(rows):
+        return NOTHING
+    return _details(connection, "%s::bigint[]", rows, where, question)
+
+
+def beside(connection: Connection, best: Rows, where: Condition, question: Question | None) -> Details:
+    """The same of what stands beside these in their conversations."""
+    if not len(best):
+        return NOTHING
+    return _details(connection, BESIDE.format(most=_MOST_BESIDE), best, where, question)
+
+
+def _details(
+    connection: Connection, source: str, rows: Rows, where: Condition, question: Question | None
+) -> Details:
+    measure = cosine(question)
+    statement = DETAILS.format(cosine=measure.sql, rows=source, where=where.sql)
+    values = (*measure.parameters, numbers_text(rows), *where.parameters)
+    found = connection.cursor(binary=True).execute(statement, values).fetchall()
+    return Details(*found[0]) if found else NOTHING
+
+
+def _in_places(found: list[tuple[Any, ...]], number: int) -> list[Posting]:
+    postings = [Posting(_NO_ROWS, _NO_ROWS)] * number
+    for place, rows, lengths in found:
+        postings[place - 1] = Posting(rows, lengths)
+    return postings
+
+
+def _binary(connection: Connection, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    return connection.cursor(binary=True).execute(statement, values).fetchall()
+
+
+def _planned(connection: Connection, statement: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One row, by a plan for these very values: most filters admit nearly everything, some very little."""
+    return connection.cursor(binary=True).execute(statement, values, prepare=False).fetchall()[0]

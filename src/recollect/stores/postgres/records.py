@@ -1,0 +1,238 @@
+"""Memories: reading them, counting them, and handing changes to the writer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from functools import partial
+
+from recollect.model.errors import InvalidInput, MemoryNotFound
+from recollect.model.memory import Memory
+from recollect.model.query import Filter, Order
+from recollect.ports.store import Change
+from recollect.stores.postgres import changes as writing
+from recollect.stores.postgres.connection import Connection, Part
+from recollect.stores.postgres.filters import Condition, matching, visible
+from recollect.stores.postgres.rows import SELECTED, memory_of
+
+_LAST_CHARACTER = "\U0010ffff"
+_MOST_RESOLVED = 10
+
+# Column, direction and comparison of each order; the id goes the same way.
+_ORDERS = {
+    Order.NEWEST: ("occurred_at", "DESC", "<"),
+    Order.OLDEST: ("occurred_at", "ASC", ">"),
+    Order.IMPORTANT: ("importance", "DESC", "<"),
+    Order.USED: ("access_count", "DESC", "<"),
+}
+
+_TALLIED = {
+    "kind": "fragments.type",
+    "status": "fragments.status",
+    "scope": "(SELECT name FROM scope WHERE scope.row = fragments.scope)",
+    "tier": "fragments.ttl_tier",
+    "topic": "fragments.topic",
+    "agent": "fragments.agent_id",
+    "tag": "min(fragment_tags.name)",
+    "embedded_by": "coalesce(fragments.embedded_by, '')",
+}
+
+# Live records of exactly one scope and agent by their content's hash.
+BY_HASH = f"""
+    SELECT {SELECTED} FROM fragments
+    WHERE content_hash = ANY(%s::text[]) AND scope = (SELECT row FROM scope WHERE name = %s) AND agent_id = %s
+        AND status IN ('active', 'quarantined')
+"""
+
+# Active records of exactly one scope and agent by their gist, with the gist.
+BY_GIST = f"""
+    SELECT {SELECTED}, fragments.gist FROM fragments
+    WHERE gist = ANY(%s::text[]) AND gist <> '' AND scope = (SELECT row FROM scope WHERE name = %s)
+        AND agent_id = %s AND status = 'active'
+    ORDER BY fragments.id
+"""
+
+# Records whose list of sources names one of some ids. The first condition is that of the partial index.
+DERIVED = f"""
+    SELECT {SELECTED} FROM fragments
+    WHERE (fragments.merged_from <> '{{}}' OR fragments.metadata::text <> '{{}}')
+        AND fragments.merged_from && %s::text[]
+    ORDER BY fragments.id
+"""
+
+# Count uses; a late report doesn't turn the clock back.
+TOUCH = """
+    UPDATE fragments SET access_count = access_count + used.times,
+        accessed_at = greatest(coalesce(accessed_at, %s), %s)
+    FROM (
+        SELECT fragments.row, wanted.times FROM unnest(%s::text[], %s::bigint[]) AS wanted (id, times)
+        JOIN fragments ON fragments.id = wanted.id ORDER BY fragments.id FOR NO KEY UPDATE OF fragments
+    ) AS used WHERE fragments.row = used.row
+"""
+
+
+class RecordsPart(Part):
+    """The Records protocol, but for erase()."""
+
+    _has_vectors: bool
+
+    async def apply(self, changes: Sequence[Change]) -> None:
+        if changes:
+            await self._database.write(
+                lambda connection: writing.apply(connection, changes, vectors=self._has_vectors)
+            )
+            self._changed(changes)
+
+    def _changed(self, changes: Sequence[Change]) -> None:
+        """To be told after each write."""
+        raise NotImplementedError
+
+    async def get(self, memory_id: str, *, viewer: str) -> Memory:
+        found = await self.get_many([memory_id], viewer=viewer)
+        if memory_id not in found:
+            raise MemoryNotFound(memory_id)
+        return found[memory_id]
+
+    async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
+        if not ids:
+            return {}
+        where = matching(Filter(viewer=viewer, statuses=(), ids=tuple(ids)))
+        memories = await self._database.read(lambda connection: _select(connection, where), viewer=viewer)
+        return {memory.id: memory for memory in memories}
+
+    async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
+        seen = visible(viewer)
+        # Ids that begin with a prefix, by the range that they sort in.
+        query = f"""
+            SELECT id FROM fragments WHERE id >= %s AND id < %s AND {seen.sql} ORDER BY id LIMIT {_MOST_RESOLVED}
+        """
+        bounds = (prefix, prefix + _LAST_CHARACTER, *seen.parameters)
+        return await self._database.read(
+            lambda connection: [row[0] for row in connection.execute(query, bounds).fetchall()],
+            viewer=viewer,
+        )
+
+    async def find(
+        self,
+        where: Filter,
+        *,
+        order: Order = Order.NEWEST,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> list[Memory]:
+        return await self._database.read(
+            lambda connection: _page(connection, where, order=order, limit=limit, after=after),
+            viewer=where.viewer,
+        )
+
+    async def count(self, where: Filter) -> int:
+        condition = matching(where)
+        query = f"SELECT count(*) FROM fragments WHERE {condition.sql}"
+        found = await self._database.read(
+            lambda connection: connection.execute(query, condition.parameters, prepare=False).fetchall(),
+            viewer=where.viewer,
+        )
+        return int(found[0][0])
+
+    async def tally(self, where: Filter, by: str) -> dict[str, int]:
+        if by not in _TALLIED:
+            raise InvalidInput(f"Can't count by {by!r}.", advice=f"Choose one of {', '.join(_TALLIED)}.")
+        condition = matching(where)
+        source = (
+            "fragments JOIN fragment_tags ON fragment_tags.row = fragments.row"
+            if by == "tag"
+            else "fragments"
+        )
+        group = "fragment_tags.folded" if by == "tag" else "1"
+        # The commonest first; tags that differ in case alone count as one.
+        query = f"""
+            SELECT {_TALLIED[by]}, count(*) FROM {source} WHERE {condition.sql}
+            GROUP BY {group} ORDER BY count(*) DESC, 1
+        """
+        found = await self._database.read(
+            lambda connection: connection.execute(query, condition.parameters, prepare=False).fetchall(),
+            viewer=where.viewer,
+        )
+        return dict(found)
+
+    async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
+        parameters = (list(hashes), scope, agent)
+        found = await self._database.read(
+            lambda connection: [memory_of(row) for row in connection.execute(BY_HASH, parameters).fetchall()]
+        )
+        return {memory.content_hash: memory for memory in found}
+
+    async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
+        parameters = (list(gists), scope, agent)
+        rows = await self._database.read(
+            lambda connection: connection.execute(BY_GIST, parameters).fetchall()
+        )
+        found: dict[str, list[Memory]] = {}
+        for row in rows:
+            found.setdefault(row[-1], []).append(memory_of(row))
+        return found
+
+    async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
+        if not ids:
+            return []
+        return await self._database.read(
+            lambda connection: [
+                memory_of(row) for row in connection.execute(DERIVED, (list(ids),)).fetchall()
+            ]
+        )
+
+    async def touch(self, ids: Sequence[str], when: datetime) -> None:
+        if ids:
+            times = Counter(ids)
+            values = (when, when, list(times), list(times.values()))
+            await self._database.write(
+                lambda connection: connection.execute(TOUCH, values).rowcount, lasting=False
+            )
+
+    async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
+        condition = matching(where)
+        last = ""
+        while True:
+            following = Condition(
+                f"{condition.sql} AND fragments.id > %s ORDER BY fragments.id LIMIT %s",
+                (*condition.parameters, last, batch),
+            )
+            memories = await self._database.read(partial(_select, condition=following), viewer=where.viewer)
+            if memories:
+                yield memories
+                last = memories[-1].id
+            if len(memories) < batch:
+                return
+
+
+def _select(connection: Connection, condition: Condition) -> list[Memory]:
+    query = f"SELECT {SELECTED} FROM fragments WHERE {condition.sql}"
+    # Not prepared: a plan that fits any filter would fit none.
+    found = connection.execute(query, condition.parameters, prepare=False).fetchall()
+    return [memory_of(row) for row in found]
+
+
+def _page(
+    connection: Connection, where: Filter, *, order: Order, limit: int, after: str | None
+) -> list[Memory]:
+    column, direction, comparison = _ORDERS[order]
+    condition = matching(where)
+    sql, parameters = condition.sql, condition.parameters
+    if after is not None:
+        seen = visible(where.viewer)
+        # Where the page before ended.
+        mark = connection.execute(
+            f"SELECT {column}, id FROM fragments WHERE id = %s AND {seen.sql}", (after, *seen.parameters)
+        ).fetchone()
+        if mark is None:
+            raise MemoryNotFound(after)
+        sql += f" AND (fragments.{column}, fragments.id) {comparison} (%s, %s)"
+        parameters = (*parameters, *mark)
+    return _select(
+        connection,
+        Condition(
+            f"{sql} ORDER BY fragments.{column} {direction}, fragments.id {direction} LIMIT %s",
+            (*parameters, limit),
+        ),
+    )

@@ -1,0 +1,128 @@
+"""What a connection is told when it is made, and as whom it works."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+
+from recollect.model.errors import SettingsError
+from recollect.stores.postgres.adapting import adapters
+
+SCHEMA = "agent_memory"
+ROLE = "recollect_app"  # a role without privileges: row security binds no superuser
+
+BREADTH_OF_SESSION = 128  # candidates that the approximate index keeps in view
+
+_GRACE_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How many connections, and how long anything may take."""
+
+    max_connections: int
+    idle_timeout_ms: int
+    connection_timeout_ms: int
+    query_timeout_ms: int
+
+    @property
+    def working(self) -> int:
+        """One more listens."""
+        return max(1, self.max_connections - 1)
+
+    @property
+    def idle_seconds(self) -> float:
+        return self.idle_timeout_ms / 1000
+
+    @property
+    def connection_seconds(self) -> float:
+        return self.connection_timeout_ms / 1000
+
+    @property
+    def total_seconds(self) -> float:
+        """For all statements of a call; the server ends each of them earlier, unless it hangs itself."""
+        return self.connection_seconds + 2 * self.query_timeout_ms / 1000 + _GRACE_SECONDS
+
+
+class Session:
+    """Makes connections."""
+
+    def __init__(self, conninfo: str, limits: Limits) -> None:
+        try:
+            known: dict[str, Any] = conninfo_to_dict(conninfo)
+        except psycopg.ProgrammingError as error:
+            raise SettingsError(
+                "postgres.url is no address of a PostgreSQL database.",
+                advice="Write postgresql://user:password@host:port/database.",
+            ) from error
+        self._conninfo = conninfo
+        self._limits = limits
+        self.place = _place(known)
+        # Found out when the store is opened.
+        self.role: str | None = None
+        self.bound = False  # whether row security holds for this login, or for the role that it takes
+        self.vectors_in: str | None = None  # the schema of the extension
+        self.vectors_version: tuple[int, ...] = ()
+
+    @property
+    def iterating(self) -> bool:
+        """Whether the approximate index can look on until a filter is satisfied."""
+        return self.vectors_version >= (0, 8)
+
+    def connect(self, *, as_login: bool = False) -> psycopg.Connection[tuple[Any, ...]]:
+        """A connection that commits by itself; `as_login` without role and time-out, for upkeep."""
+        connection = psycopg.connect(
+            self._conninfo,
+            autocommit=True,
+            context=adapters(),
+            connect_timeout=max(2, math.ceil(self._limits.connection_seconds)),
+            application_name="recollect",
+            keepalives_idle=30,
+            keepalives_interval=5,
+            keepalives_count=3,
+        )
+        try:
+            self._prepare(connection, as_login=as_login)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: psycopg.Connection[tuple[Any, ...]], *, as_login: bool) -> None:
+        timeout = 0 if as_login else self._limits.query_timeout_ms
+        path = [SCHEMA, *([self.vectors_in] if self.vectors_in else [])]
+        settings = [
+            sql.SQL("SET search_path TO {}").format(sql.SQL(", ").join(map(sql.Identifier, path))),
+            sql.SQL("SET statement_timeout = {}").format(sql.Literal(timeout)),
+            sql.SQL("SET lock_timeout = {}").format(sql.Literal(self._limits.connection_timeout_ms)),
+            sql.SQL("SET idle_in_transaction_session_timeout = {}").format(
+                sql.Literal(2 * self._limits.query_timeout_ms)
+            ),
+            # Statements are short: compiling or sharing them costs more than they do.
+            sql.SQL("SET jit = off; SET max_parallel_workers_per_gather = 0; SET TimeZone = 'UTC'"),
+            # What is searched is in memory or on a disk without arms; the default is for one with them.
+            sql.SQL("SET random_page_cost = 1.1"),
+        ]
+        if as_login:
+            settings.append(sql.SQL("SET app.current_agent_id = 'system'"))
+        else:  # who writes says so
+            settings.append(sql.SQL("SET default_transaction_isolation = 'repeatable read'"))
+            settings.append(sql.SQL("SET default_transaction_read_only = on"))
+        if self.vectors_in is not None:
+            settings.append(sql.SQL("SET hnsw.ef_search = {}").format(sql.Literal(BREADTH_OF_SESSION)))
+        if self.iterating:  # it looks on until a filter is satisfied
+            settings.append(sql.SQL("SET hnsw.iterative_scan = strict_order"))
+        if not as_login and self.role is not None:
+            settings.append(sql.SQL("SET ROLE {}").format(sql.Identifier(self.role)))
+        connection.execute(sql.SQL("; ").join(settings))
+
+
+def _place(known: dict[str, Any]) -> str:
+    """The address without name and password."""
+    host, port = known.get("host") or "localhost", known.get("port") or 5432
+    return f"{known.get('dbname') or known.get('user') or ''} at {host}:{port}"

@@ -1,0 +1,101 @@
+"""The PostgreSQL store, put together. Contract: recollect.testing.store_contract."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from recollect.ports.clock import Clock
+from recollect.ports.store import Capability, Change, Put
+from recollect.stores.postgres.connection import Connection, Database
+from recollect.stores.postgres.cursors import CursorsPart
+from recollect.stores.postgres.entries import EntriesPart
+from recollect.stores.postgres.erase import ErasePart
+from recollect.stores.postgres.estimates import EXACT_UP_TO, Estimates
+from recollect.stores.postgres.jobs import JobsPart
+from recollect.stores.postgres.links import LinksPart
+from recollect.stores.postgres.migrate import prepare
+from recollect.stores.postgres.notices import Notices
+from recollect.stores.postgres.records import RecordsPart
+from recollect.stores.postgres.scopes import ScopesPart
+from recollect.stores.postgres.search import IndexPart
+from recollect.stores.postgres.session import Limits, Session
+from recollect.stores.postgres.upkeep import UpkeepPart
+from recollect.stores.postgres.vector_indexes import VectorIndexes
+
+
+class PostgresStore(
+    RecordsPart, ErasePart, IndexPart, LinksPart, ScopesPart, JobsPart, CursorsPart, EntriesPart, UpkeepPart
+):
+    """One database of a server, in its schema `agent_memory`. Any number of processes may use it at once.
+
+    `conninfo` is a postgresql:// address or libpq's key=value words. Of `max_connections` one listens for what others
+    change. A filter that admits more than `exact_up_to` records is searched by approximate indexes and samples.
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        clock: Clock,
+        max_connections: int = 20,
+        idle_timeout_ms: int = 30_000,
+        connection_timeout_ms: int = 10_000,
+        query_timeout_ms: int = 30_000,
+        exact_up_to: int = EXACT_UP_TO,
+    ) -> None:
+        limits = Limits(max_connections, idle_timeout_ms, connection_timeout_ms, query_timeout_ms)
+        self._clock = clock
+        self._session = Session(conninfo, limits)
+        self._database = Database(self._session, limits)
+        self._estimates = Estimates(exact_up_to=exact_up_to)
+        self._notices = Notices(self._session, heard=self._estimates.changed)
+        self._vector_indexes = VectorIndexes(self._session, worth_it=exact_up_to)
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        always = {Capability.FULL_TEXT, Capability.TRANSACTIONS, Capability.CHANGE_NOTICES}
+        if self._session.bound:
+            always.add(Capability.ROW_SECURITY)
+        return frozenset(always | {Capability.VECTORS} if self._has_vectors else always)
+
+    @property
+    def _has_vectors(self) -> bool:  # type: ignore[override]
+        return self._session.vectors_in is not None
+
+    async def open(self) -> None:
+        now = self._clock()
+
+        def work(connection: Connection) -> None:
+            prepare(connection, self._session, now=now)
+            if self._has_vectors:
+                self._vector_indexes.look(connection)
+
+        await self._database.open(work)
+        self._notices.start()
+
+    async def close(self) -> None:
+        await self._notices.stop()
+        await self._vector_indexes.stop()
+        await self._database.close()
+        self._estimates.forget()
+
+    def _changed(self, changes: Sequence[Change]) -> None:
+        self._tell(len(changes))
+        if not self._has_vectors:
+            return
+        put = [change for change in changes if isinstance(change, Put) and change.vector is not None]
+        for change in put[:1]:
+            assert change.vector is not None
+            self._embedded(change.memory.embedded_by or "", len(change.vector), len(put))
+
+    def _embedded(self, model: str, dimensions: int, number: int) -> None:
+        self._tell(number)
+        self._vector_indexes.grown(model, dimensions, number)
+
+    def _erased(self, number: int) -> None:
+        self._tell(number)
+
+    def _tell(self, records: int) -> None:
+        if records:
+            self._estimates.changed(records)
+            self._notices.tell(records)

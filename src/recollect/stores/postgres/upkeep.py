@@ -1,0 +1,240 @@
+"""Health: what the database is, whether it is whole, mending what is derived, and making sure that text is gone."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from recollect.ports.store import Finding, Receipt, StoreFacts
+from recollect.stores.postgres.adapting import escaped
+from recollect.stores.postgres.connection import Connection, Part
+from recollect.stores.postgres.erase import TEXTS
+from recollect.stores.postgres.migrate import latest, version_of
+from recollect.stores.postgres.session import ROLE, SCHEMA, Session
+from recollect.stores.postgres.vector_indexes import VectorIndexes
+
+REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
+SECURED = ("fragments", "fragment_tags", "fragment_links", "fragment_versions")
+
+# What the tables and their indexes take.
+SIZE = """
+    SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+    WHERE relnamespace = 'agent_memory'::regnamespace AND relkind = 'r'
+"""
+
+# Tables whose row security is not enforced.
+UNSECURED = """
+    SELECT relname FROM pg_class
+    WHERE relnamespace = 'agent_memory'::regnamespace AND relname = ANY(%s::text[])
+        AND NOT (relrowsecurity AND relforcerowsecurity)
+"""
+
+# Indexes that were left unfinished.
+BROKEN_INDEXES = """
+    SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+    WHERE relnamespace = 'agent_memory'::regnamespace AND NOT indisvalid
+        AND NOT EXISTS (SELECT 1 FROM pg_stat_progress_create_index AS building WHERE building.index_relid = indexrelid)
+"""
+
+# Records whose full text differs from what they say, and index rows of no record.
+UNLIKE = """
+    fragments.lexemes IS NOT NULL AND (
+        found.row IS NULL OR found.length <> fragments.length OR found.lexemes <> lexemes_of(fragments.lexemes)
+    )
+"""
+TEXT_DIFFERS = f"""
+    SELECT count(*) FROM fragments LEFT JOIN fragment_lexemes AS found ON found.row = fragments.row WHERE {UNLIKE}
+"""
+REINDEX_TEXT = f"""
+    INSERT INTO fragment_lexemes (row, length, lexemes)
+    SELECT fragments.row, fragments.length, lexemes_of(fragments.lexemes)
+    FROM fragments LEFT JOIN fragment_lexemes AS found ON found.row = fragments.row WHERE {UNLIKE}
+    ON CONFLICT (row) DO UPDATE SET length = excluded.length, lexemes = excluded.lexemes
+"""
+
+# Records whose tags by name and by what they are compared by don't belong together.
+_TAGS = """
+    FROM fragments WHERE cardinality(fragments.tags) <> (
+        SELECT count(*) FROM fragment_tags
+        WHERE fragment_tags.row = fragments.row AND fragment_tags.name = ANY(fragments.tags)
+            AND fragment_tags.agent_id = fragments.agent_id
+    )
+"""
+TAGS_DIFFER = f"SELECT count(*) {_TAGS}"
+UNLIKE_TAGS = f"SELECT fragments.row, fragments.tags, fragments.agent_id {_TAGS}"
+
+# Records that name a model but have no vector, or the other way round.
+UNPAIRED = "(embedding IS NULL) <> (embedded_by IS NULL)"
+
+VACUUMED = (
+    "fragments",
+    "fragment_lexemes",
+    "fragment_tags",
+    "fragment_links",
+    "fragment_versions",
+    "job",
+    "entry",
+)
+
+
+class UpkeepPart(Part):
+    """The Upkeep protocol."""
+
+    _session: Session
+    _has_vectors: bool
+    _vector_indexes: VectorIndexes
+
+    async def facts(self) -> StoreFacts:
+        def work(connection: Connection) -> StoreFacts:
+            server = connection.info.server_version
+            return StoreFacts(
+                kind="postgres",
+                location=self._session.place,
+                schema_version=version_of(connection),
+                bytes_used=_number(connection, SIZE),
+                details={
+                    "postgres": f"{server // 10_000}.{server % 10_000}",
+                    "pgvector": ".".join(map(str, self._session.vectors_version))
+                    or "missing: full text only",
+                    "row_security": self._row_security(),
+                    "max_connections": self._database.limits.max_connections,
+                },
+            )
+
+        return await self._database.read(work)
+
+    async def check(self) -> list[Finding]:
+        found = await self._database.alone(
+            lambda connection: _findings(connection, vectors=self._has_vectors)
+        )
+        advice = "Connect as a role that is no superuser, or let the login make the role recollect_app."
+        bound = self._session.bound
+        version = ".".join(map(str, self._session.vectors_version))
+        missing = "Install pgvector 0.7 or newer, and `CREATE EXTENSION vector` in this database, to search by meaning."
+        return [
+            *found,
+            Finding("row security", bound, self._row_security(), "" if bound else advice),
+            Finding(
+                "pgvector", True, version or "missing: full text only", "" if self._has_vectors else missing
+            ),
+        ]
+
+    async def repair(self) -> list[str]:
+        return await self._database.alone(lambda connection: _mend(connection, vectors=self._has_vectors))
+
+    async def optimise(self) -> int:
+        def work(connection: Connection) -> int:
+            before = _number(connection, SIZE)
+            connection.execute("SELECT gin_clean_pending_list('fragment_lexemes_text'::regclass)").fetchall()
+            if self._has_vectors:
+                self._vector_indexes.build_missing(connection)
+            connection.execute(f"ANALYZE {', '.join(VACUUMED)}")
+            return max(0, before - _number(connection, SIZE))
+
+        return await self._database.alone(work)
+
+    async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
+        """The tables' files are written anew. The server's log of changes and backups are its keeper's."""
+        wanted = sorted({form for phrase in phrases for form in _forms(phrase)})
+
+        def work(connection: Connection) -> Receipt:
+            before = _number(connection, SIZE)
+            for table in VACUUMED:
+                connection.execute(f"VACUUM (FULL, ANALYZE) {table}")
+            after = _number(connection, SIZE)
+            return Receipt(
+                ids=(),
+                removed={"bytes": max(0, before - after)},
+                remaining={table: _occurrences(connection, table, wanted) for table in TEXTS},
+            )
+
+        return await self._database.alone(work)
+
+    def _row_security(self) -> str:
+        if not self._session.bound:
+            return "not enforced: the login is above it and can't take another role"
+        return f"enforced, as the role {ROLE}" if self._session.role else "enforced for the login itself"
+
+
+def _findings(connection: Connection, *, vectors: bool) -> list[Finding]:
+    version = version_of(connection)
+    unsecured = [row[0] for row in connection.execute(UNSECURED, (list(SECURED),)).fetchall()]
+    broken = [row[0] for row in connection.execute(BROKEN_INDEXES).fetchall()]
+    differing, tags = _number(connection, TEXT_DIFFERS), _number(connection, TAGS_DIFFER)
+    count = _number(connection, "SELECT count(*) FROM fragments")
+    findings = [
+        Finding("schema", version == latest(), f"version {version}"),
+        Finding(
+            "row security of the tables",
+            not unsecured,
+            f"off for {', '.join(unsecured)}" if unsecured else "forced on every table of memories",
+            f"ALTER TABLE {SCHEMA}.{unsecured[0]} FORCE ROW LEVEL SECURITY" if unsecured else "",
+        ),
+        Finding("indexes", not broken, ", ".join(broken) or "all are whole", REPAIR if broken else ""),
+        Finding(
+            "full text",
+            not differing,
+            f"{differing} of {count} records differ from the index"
+            if differing
+            else "the index agrees with the records",
+            REPAIR if differing else "",
+        ),
+        Finding("tags", not tags, f"{tags} of {count} records don't fit theirs", REPAIR if tags else ""),
+    ]
+    if vectors:
+        embedded = _number(connection, "SELECT count(*) FROM fragments WHERE embedded_by IS NOT NULL")
+        unpaired = _number(connection, f"SELECT count(*) FROM fragments WHERE {UNPAIRED}")
+        findings.append(
+            Finding(
+                "vectors",
+                not unpaired,
+                f"{embedded} of {count} memories have one" + (f"; {unpaired} don't fit" if unpaired else ""),
+                REPAIR if unpaired else "",
+            )
+        )
+    return findings
+
+
+def _mend(connection: Connection, *, vectors: bool) -> list[str]:
+    """Rebuild what is derived; says what was done."""
+    done = []
+    for (name,) in connection.execute(BROKEN_INDEXES).fetchall():
+        connection.execute(f'REINDEX INDEX "{name}"')
+        done.append(f"Built the index {name} anew.")
+    with connection.transaction():
+        renewed = connection.execute(REINDEX_TEXT).rowcount
+        done.append(f"Made the full text of {renewed} records anew.")
+        done.append(f"Made the tags of {_retag(connection)} records anew.")
+        if vectors:
+            query = f"UPDATE fragments SET embedded_by = NULL, embedding = NULL WHERE {UNPAIRED}"
+            done.append(f"{connection.execute(query).rowcount} records wait for a vector again.")
+    return done
+
+
+def _retag(connection: Connection) -> int:
+    unlike: list[tuple[int, list[str], str]] = connection.execute(UNLIKE_TAGS).fetchall()
+    for row, tags, agent in unlike:
+        connection.execute("DELETE FROM fragment_tags WHERE row = %s", (row,))
+        for name in tags:
+            connection.execute(
+                "INSERT INTO fragment_tags (row, folded, name, agent_id) VALUES (%s, %s, %s, %s)",
+                (row, name.casefold(), name, agent),
+            )
+    return len(unlike)
+
+
+def _number(connection: Connection, query: str, values: tuple[Any, ...] = ()) -> int:
+    return int(connection.execute(query, values).fetchall()[0][0])
+
+
+def _forms(phrase: str) -> set[str]:
+    """As it was given, and composed, if that differs."""
+    return {escaped(form) for form in (phrase, unicodedata.normalize("NFC", phrase)) if form}
+
+
+def _occurrences(connection: Connection, table: str, wanted: Sequence[str]) -> int:
+    """In how many rows a phrase stands."""
+    texts = " || ' ' || ".join(f"coalesce({column}::text, '')" for column in TEXTS[table])
+    query = f"SELECT count(*) FROM {table} WHERE EXISTS (SELECT 1 FROM unnest(%s::text[]) AS phrase WHERE position(phrase IN {texts}) > 0)"
+    return _number(connection, query, (list(wanted),)) if wanted else 0

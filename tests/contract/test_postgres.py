@@ -1,0 +1,69 @@
+"""PostgreSQL keeps the store's contract."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from recollect.ports.store import Capability, Store
+from recollect.stores.postgres.store import PostgresStore
+from recollect.testing.builders import START
+from recollect.testing.store_contract import Reopen, StoreContract
+
+EVERYTHING = frozenset(
+    {
+        Capability.FULL_TEXT,
+        Capability.VECTORS,
+        Capability.TRANSACTIONS,
+        Capability.CHANGE_NOTICES,
+        Capability.ROW_SECURITY,
+    }
+)
+
+
+async def _handles(url: str) -> AsyncIterator[Reopen]:
+    opened: list[PostgresStore] = []
+
+    async def open_another() -> Store:
+        store = PostgresStore(url, clock=lambda: START)
+        opened.append(store)
+        await store.open()
+        return store
+
+    yield open_another
+    for store in opened:
+        await store.close()
+
+
+class TestPostgres(StoreContract):
+    """As a superuser, as images for Docker have it."""
+
+    expects = EVERYTHING
+
+    @pytest.fixture
+    async def reopen(self, postgres_url: str) -> AsyncIterator[Reopen]:
+        async for handle in _handles(postgres_url):
+            yield handle
+
+
+class TestPostgresOfItsOwner(StoreContract):
+    """As a role that owns the database and may do nothing else."""
+
+    expects = EVERYTHING
+
+    @pytest.fixture
+    async def reopen(self, owned_postgres_url: str) -> AsyncIterator[Reopen]:
+        async for handle in _handles(owned_postgres_url):
+            yield handle
+
+
+class TestPostgresWithoutVectors(StoreContract):
+    """On a server that lacks pgvector: everything but meaning."""
+
+    expects = EVERYTHING - {Capability.VECTORS}
+
+    @pytest.fixture
+    async def reopen(self, plain_postgres_url: str) -> AsyncIterator[Reopen]:
+        async for handle in _handles(plain_postgres_url):
+            yield handle
