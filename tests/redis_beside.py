@@ -1,0 +1,62 @@
+"""A Redis beside a store, as the tests need it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from recollect.model.query import Filter
+from recollect.ports.store import Store
+from recollect.stores.redis.beside import RedisAside, open_aside
+from recollect.stores.redis.line import Address
+from recollect.testing.servers.redis import RedisSentinels, RedisServer
+
+TIMEOUT = 2.0  # a busy machine is no dead server
+
+
+def address(server: RedisServer, **changes: Any) -> Address:
+    given = {"host": server.host, "port": server.port, "password": server.password, "timeout": TIMEOUT}
+    return Address(**(given | changes))
+
+
+def watched(sentinels: RedisSentinels) -> Address:
+    return Address(
+        sentinels=(("127.0.0.1", sentinels.port),),
+        master_name=sentinels.master_name,
+        password=sentinels.password,
+        timeout=TIMEOUT,
+    )
+
+
+async def beside(store: Store, where: Address, *, place: str = "") -> RedisAside:
+    return await open_aside(where, store, place=place, cache_seconds=60, activity_seconds=60)
+
+
+async def whole(aside: RedisAside) -> None:
+    """Returns when the keyword sets are trusted, which a look may have to bring about."""
+
+    async def trusted() -> bool:
+        await aside.keywords.having(["anything"], Filter())
+        await aside.keywords.built()
+        return (await aside.facts()).keywords == "whole"
+
+    await eventually(trusted)
+
+
+async def eventually(holds: Callable[[], Awaitable[bool]], *, seconds: float = 30.0) -> None:
+    """Looks again and again, for what another task or server does in its own time."""
+    async with asyncio.timeout(seconds):
+        while not await holds():  # noqa: ASYNC110 - another process does it
+            await asyncio.sleep(0.02)
+
+
+def settings_of(server: RedisServer, **changes: Any) -> dict[str, Any]:
+    """For `opened`."""
+    return {
+        "redis.enabled": True,
+        "redis.host": server.host,
+        "redis.port": server.port,
+        "redis.password": server.password,
+        "redis.timeout_ms": int(TIMEOUT * 1000),
+    } | changes
