@@ -7,13 +7,18 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from recollect.app import App, open_app
 from recollect.providers.embedding.shelf import LocalShelf
 from recollect.settings import LoadedSettings, load_settings
+
+if TYPE_CHECKING:
+    from everywhere import House
+
+pytest_plugins = ("left_out", "servers", "everywhere")
 
 MODEL = "all-MiniLM-L6-v2"
 
@@ -30,7 +35,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def load(home: Path) -> Callable[..., LoadedSettings]:
+def load(home: Path, house: House) -> Callable[..., LoadedSettings]:
     """Settings of this home, in UTC and without a model unless said otherwise; the environment has no say."""
 
     def loaded(**changes: Any) -> LoadedSettings:
@@ -40,7 +45,7 @@ def load(home: Path) -> Callable[..., LoadedSettings]:
             "embedding.provider": "hashing",
             "history.claude_dir": str(home.parent / "claude"),
         }
-        return load_settings(given | changes, environ={})
+        return load_settings(given | house.settings_of(changes.get("home", home)) | changes, environ={})
 
     return loaded
 

@@ -14,25 +14,26 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from recollect.engine.core import Engine, Policy
-from recollect.engine.embed import EMBEDDER_CURSOR, follow_model
-from recollect.engine.meaning import Meaning
+from recollect.engine.embed import follow_model
 from recollect.engine.uses import UseCounter
+from recollect.housing import houses_of
+from recollect.housing_redis import company
+from recollect.meanings import meaning_of
 from recollect.model.access import Caller
-from recollect.model.errors import StoreError, StoreReadOnly
+from recollect.model.errors import Refused, SettingsError, StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
+from recollect.operations.activity import note_done
 from recollect.operations.admission import admitted, speaking
 from recollect.operations.catalogue import Call, Input, Operation, Output, no_progress
-from recollect.ports.embedder import Embedder
+from recollect.ports.cache import Aside
+from recollect.ports.houses import LOCAL, Houses
 from recollect.ports.llm import LanguageModel
 from recollect.ports.store import Finding, Store
-from recollect.providers.embedding.cache import CachedEmbedder
-from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.shelf import LocalShelf
 from recollect.providers.transcripts.claude import ClaudeTranscripts
 from recollect.settings import LoadedSettings, load_settings
 from recollect.settings.declared import Settings
-from recollect.stores.sqlite.store import SqliteStore
+from recollect.stores.routed.store import Routed
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
@@ -66,35 +67,46 @@ class App:
         """
         who = speaking(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted(self.engine, operation, who)
-        return await operation.run(Call(engine, who.agent, progress, model, conversation), given)
+        answer = await operation.run(Call(engine, who.agent, progress, model, conversation), given)
+        if conversation is not None:
+            note_done(engine, operation, answer, conversation=conversation, agent=who.agent)
+        return answer
+
+    async def await_job(self, seconds: float) -> bool:
+        """Until a job is queued, here or by another server, at most so long. Whether one was."""
+        return await self.engine.aside.bell.wait(seconds)
 
 
 @asynccontextmanager
-async def open_app(loaded: LoadedSettings | None = None) -> AsyncIterator[App]:
-    """Open the store and put the engine together; close it at the end. Raises the store's errors, SettingsError."""
+async def open_app(
+    loaded: LoadedSettings | None = None, *, houses: Houses | None = None
+) -> AsyncIterator[App]:
+    """Open the store and put the engine together; close it at the end. Raises the store's errors, SettingsError.
+
+    `houses` are those of the settings unless given.
+    """
     loaded = loaded or load_settings()
     settings = loaded.settings
     make_home(settings.home)
-    store = SqliteStore(
-        settings.database,
-        clock=utc_now,
-        busy_timeout_ms=settings.store.busy_timeout_ms,
-        durability=settings.store.durability,
-    )
+    houses = houses or houses_of(settings, clock=utc_now)
+    store = Routed(houses, clock=utc_now)
     await store.open()
     try:
-        engine = await _engine(settings, store)
-        try:
-            yield App(engine, loaded)
-        finally:
-            await engine.uses.flush()
-            await engine.meaning.close()
+        async with company(settings, store) as (followed, aside):
+            engine = await _engine(settings, followed, aside, houses)
+            try:
+                yield App(engine, loaded)
+            finally:
+                await engine.uses.flush()
+                await engine.meaning.close()
     finally:
         await store.close()
 
 
 async def diagnose_store(loaded: LoadedSettings) -> list[Finding]:
     """What can be said of a database that can't be opened."""
+    if loaded.settings.store.mode != LOCAL:
+        return [await _tried(loaded.settings)]
     from recollect.stores.sqlite.salvage import diagnose
 
     return await asyncio.to_thread(diagnose, loaded.settings.database)
@@ -103,13 +115,30 @@ async def diagnose_store(loaded: LoadedSettings) -> list[Finding]:
 async def salvage_store(loaded: LoadedSettings) -> list[str]:
     """Put what can be read of a damaged database in its place; the damaged file is kept aside. Says what it did.
 
-    Raises StoreBusy while another process uses it, StoreDamaged when nothing can be read, SchemaTooNew.
+    Raises StoreBusy while another process uses it, StoreDamaged when nothing can be read, SchemaTooNew, Refused for a
+    server's database.
     """
+    if loaded.settings.store.mode != LOCAL:
+        raise Refused(
+            f"The files of {loaded.settings.store.mode} are its server's.", advice="Restore a backup there."
+        )
     from recollect.stores.sqlite.salvage import rescue
 
     path = loaded.settings.database
     saved = await asyncio.to_thread(rescue, path, now=utc_now())
     return [f"saved {saved.memories} memories into {path}", f"kept the damaged file as {saved.aside}"]
+
+
+async def _tried(settings: Settings) -> Finding:
+    """A server says more when it is asked again than any look from outside."""
+    houses, mode = houses_of(settings, clock=utc_now), settings.store.mode
+    try:
+        await houses.house(mode)
+    except (StoreError, SettingsError) as error:
+        return Finding(mode, False, f"{error.code}: {error.message}", error.advice)
+    finally:
+        await houses.close()
+    return Finding(mode, True, "it answers now")
 
 
 def utc_now() -> datetime:
@@ -130,54 +159,26 @@ def make_home(home: Path) -> None:
         ) from error
 
 
-async def _engine(settings: Settings, store: Store) -> Engine:
+async def _engine(settings: Settings, store: Store, aside: Aside, houses: Houses) -> Engine:
     shelf = LocalShelf(settings.models_dir)
+    new_id = IdMaker(utc_now, secrets.randbits)
     engine = Engine(
         store=store,
-        meaning=await _meaning(settings, store, shelf),
+        meaning=await meaning_of(settings, store, shelf, clock=utc_now, new_id=new_id, cache=aside.cache),
         models=shelf,
         clock=utc_now,
-        new_id=IdMaker(utc_now, secrets.randbits),
+        new_id=new_id,
         zone=lambda: person_zone(settings.time_zone),
         uses=UseCounter(store, utc_now),
         policy=_policy(settings),
         transcripts=ClaudeTranscripts(settings.claude_dir),
         ledger=store,
+        houses=houses,
+        aside=aside,
     )
     with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
         await follow_model(engine)
     return engine
-
-
-async def _meaning(settings: Settings, store: Store, shelf: LocalShelf) -> Meaning:
-    chosen = settings.embedding
-    if chosen.provider == "none":
-        return Meaning(None, reason="embedding.provider is none.")
-    if chosen.provider == "hashing":
-        return Meaning(HashingEmbedder())
-    before = await store.cursor(EMBEDDER_CURSOR) or ""
-    name = chosen.model if chosen.model != "auto" else _usual_model(shelf, before)
-    if name is None:
-        return Meaning(None, reason="No model is here yet: `recollect models pull` fetches one.")
-    precision = chosen.precision if chosen.precision != "auto" else _usual_precision(shelf, name, before)
-    embedder: Embedder = OnnxEmbedder(settings.models_dir, name, threads=chosen.threads, precision=precision)
-    return Meaning(CachedEmbedder(embedder, size=chosen.cache_size) if chosen.cache_size else embedder)
-
-
-def _usual_model(shelf: LocalShelf, before: str) -> str | None:
-    """The one that made the stored vectors if it is here, else the best one that is."""
-    installed = [card.name for card in shelf.installed()]
-    name = before.rpartition("/")[0]
-    if name in installed:
-        return name
-    return installed[0] if installed else None
-
-
-def _usual_precision(shelf: LocalShelf, name: str, before: str) -> str:
-    """The one of the stored vectors if it is here, else int8 if that is, else what is."""
-    here = next((card.precision.split(", ") for card in shelf.installed() if card.name == name), ["int8"])
-    used = before.rpartition("/")[2] if before.startswith(f"{name}/") else "int8"
-    return next(precision for precision in (used, "int8", here[0]) if precision in here)
 
 
 def _policy(settings: Settings) -> Policy:

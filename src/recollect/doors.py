@@ -126,7 +126,10 @@ async def _upkeep(opening: Opening) -> None:
                 log.warning("upkeep: %s", error.code)
             except Exception:  # the outermost handler of this task, which must outlive any fault
                 log.exception("upkeep failed")
-        await asyncio.sleep(UPKEEP_SECONDS)
+        if running is None:
+            await asyncio.sleep(UPKEEP_SECONDS)
+        else:
+            await running.await_job(UPKEEP_SECONDS)
 
 
 async def _follow_settings(server: McpServer, loaded: LoadedSettings) -> None:

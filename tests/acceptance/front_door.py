@@ -74,14 +74,87 @@ def database(app: App) -> Path:
 
 @contextmanager
 def raw(app: App) -> Iterator[Connection]:
-    """The database file past the product: to look, or to do damage."""
+    """The database file past the product: to look, or to do damage. For tests that are marked `local_file`."""
     with closing(connect(database(app))) as connection, connection:
         yield connection
 
 
+def spoil(app: App, beginning: str) -> None:
+    """From now on the database itself refuses every memory whose content begins so."""
+    settings = app.loaded.settings
+    if settings.store.mode == "postgres":
+        _spoil_postgres(settings.postgres.url, beginning)
+    elif settings.store.mode == "mongodb":
+        _spoil_mongo(settings.mongodb.uri, settings.mongodb.database, beginning)
+    else:
+        with raw(app) as connection:
+            connection.execute(
+                f"CREATE TRIGGER spoilt BEFORE INSERT ON memory WHEN NEW.content LIKE '{beginning}%' "
+                "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
+            )
+
+
+def _spoil_postgres(url: str, beginning: str) -> None:
+    import psycopg
+
+    with psycopg.connect(url) as connection:
+        connection.execute(
+            b"CREATE FUNCTION spoilt() RETURNS trigger LANGUAGE plpgsql AS "
+            b"$$ BEGIN RAISE EXCEPTION 'No room.' USING ERRCODE = 'disk_full'; END $$"
+        )
+        connection.execute(
+            "CREATE TRIGGER spoilt BEFORE INSERT ON agent_memory.fragments FOR EACH ROW "
+            f"WHEN (NEW.content LIKE '{beginning}%') EXECUTE FUNCTION spoilt()".encode()
+        )
+
+
+def _spoil_mongo(uri: str, database: str, beginning: str) -> None:
+    from pymongo import MongoClient
+
+    with MongoClient[dict[str, Any]](uri) as client:
+        rule = {"content": {"$not": {"$regex": f"^{beginning}"}}}
+        client[database].command("collMod", "conversation_memory", validator=rule)
+
+
 def on_disk(app: App, phrase: str) -> list[str]:
-    """Names of the files of the home, models aside, in whose bytes the phrase stands."""
-    home = app.loaded.settings.home
-    files = [path for path in home.rglob("*") if path.is_file() and "models" not in path.parts]
+    """Names of the files of the home, models aside, in whose bytes the phrase stands; on a server, of tables too."""
+    settings = app.loaded.settings
+    files = [path for path in settings.home.rglob("*") if path.is_file() and "models" not in path.parts]
     wanted = phrase.encode()
-    return sorted(path.name for path in files if wanted in path.read_bytes())
+    found = [path.name for path in files if wanted in path.read_bytes()]
+    if settings.store.mode == "postgres":
+        found += _in_tables(settings.postgres.url, phrase)
+    elif settings.store.mode == "mongodb":
+        found += _in_collections(settings.mongodb.uri, settings.mongodb.database, wanted)
+    return sorted(found)
+
+
+def _in_tables(url: str, phrase: str) -> list[str]:
+    import psycopg
+    from psycopg.sql import SQL, Identifier
+
+    with psycopg.connect(url) as connection:
+        tables = connection.execute(
+            "SELECT schemaname, tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+        ).fetchall()
+        assert tables
+        query = SQL("SELECT EXISTS (SELECT FROM {} AS line WHERE strpos(line::text, %s) > 0)")
+        return [
+            name
+            for schema, name in tables
+            if connection.execute(query.format(Identifier(schema, name)), [phrase]).fetchone() == (True,)
+        ]
+
+
+def _in_collections(uri: str, database: str, phrase: bytes) -> list[str]:
+    from bson.raw_bson import RawBSONDocument
+    from pymongo import MongoClient
+
+    with MongoClient[RawBSONDocument](uri, document_class=RawBSONDocument) as client:
+        names = client[database].list_collection_names(filter={"type": "collection"})
+        assert names
+        return [
+            name
+            for name in names
+            if any(phrase in document.raw for document in client[database][name].find())
+        ]

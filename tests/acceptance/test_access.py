@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front_door import Open, at, on_disk, raw, run, stored
+from front_door import Open, at, on_disk, run, stored
 
 from recollect.app import App
 from recollect.engine import clients, grants
@@ -106,8 +106,8 @@ class TestKeys:
 
     async def test_nothing_else_opens(self, app: App) -> None:
         made = await made_key(app)
-        with raw(app) as database:
-            (hashed,) = database.execute("SELECT key FROM entry WHERE drawer = 'key'").fetchone()
+        [entry] = await app.engine.store.entries("key", now=now())
+        hashed = entry.key
         for wrong in (
             "",
             "rk_",

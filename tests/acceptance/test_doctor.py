@@ -67,6 +67,7 @@ DAMAGE = {
 }
 
 
+@pytest.mark.local_file
 @pytest.mark.parametrize("damage", DAMAGE)
 async def test_damage_to_what_is_derived_is_found_and_mended(opened: Open, damage: str) -> None:
     async with opened() as app:
@@ -86,6 +87,7 @@ async def test_damage_to_what_is_derived_is_found_and_mended(opened: Open, damag
         assert (await recall(app, QUESTION, count_use=False)).hits == before
 
 
+@pytest.mark.local_file
 async def test_codes_that_are_wrong_are_mended(opened: Open) -> None:
     async with opened() as app:
         await furnish(app)
@@ -97,6 +99,7 @@ async def test_codes_that_are_wrong_are_mended(opened: Open) -> None:
         assert await found(app, QUESTION) == before
 
 
+@pytest.mark.local_file
 async def test_a_second_process_sees_what_was_mended(opened: Open) -> None:
     async with opened() as app, opened() as second:
         await furnish(app)
@@ -107,6 +110,7 @@ async def test_a_second_process_sees_what_was_mended(opened: Open) -> None:
         assert (await recall(second, QUESTION, count_use=False)).hits == before
 
 
+@pytest.mark.local_file
 async def test_a_damaged_file_is_named(opened: Open, home: Path) -> None:
     async with opened() as app:
         await furnish(app)
@@ -117,6 +121,7 @@ async def test_a_damaged_file_is_named(opened: Open, home: Path) -> None:
             pass
 
 
+@pytest.mark.local_file
 async def test_a_newer_schema_is_refused_with_advice_and_left_alone(opened: Open, home: Path) -> None:
     async with opened() as app:
         await furnish(app)
@@ -139,6 +144,7 @@ async def test_a_home_that_others_may_read_is_told(app: App, home: Path) -> None
     assert any("chmod 700" in finding.advice for finding in answer.findings) is HAS_MODES
 
 
+@pytest.mark.local_file
 async def test_a_database_that_others_may_read_is_told(app: App, home: Path) -> None:
     (home / "data" / "recollect.db").chmod(0o644)
     assert unhealthy(await run(app, DOCTOR)) == ({"permissions"} if HAS_MODES else set())
@@ -151,7 +157,8 @@ async def test_status_counts_what_is_there(app: App) -> None:
     assert status.by_status == {"active": 10, "forgotten": 1}
     assert (status.by_scope, status.by_kind, status.embedded) == ({"Global": 10}, {"note": 10}, 10)
     assert (status.model, status.rung, status.notice) == ("hashing-256", "full text + hashing-256", "")
-    assert status.store["kind"] == "sqlite"
+    mode = app.loaded.settings.store.mode
+    assert status.store["kind"] == ("sqlite" if mode == "local" else mode)
 
 
 async def test_the_doctor_finds_nothing_of_what_was_never_there(app: App) -> None:

@@ -8,13 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from front_door import Open, acting, at, everything, found, raw, recall, remember, run, show, stored
+from front_door import Open, acting, at, everything, found, recall, remember, run, show, spoil, stored
 
 from recollect.app import App
 from recollect.engine import conversations
 from recollect.engine import reflect as reflecting
 from recollect.model.access import Caller
 from recollect.model.errors import InvalidInput, MemoryNotFound, ModelError, RecollectError, ScopeNotFound
+from recollect.model.query import Filter
 from recollect.model.tokens import count_tokens
 from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import CREATE_SCOPE
@@ -254,11 +255,7 @@ class TestReflect:
     ) -> None:
         old = await stored(app, "We use PostgreSQL for the store.", kind="decision")
         monkeypatch.setattr(reflecting, "BATCH", 2)
-        with raw(app) as database:
-            database.execute(
-                "CREATE TRIGGER full BEFORE INSERT ON memory WHEN NEW.content LIKE 'The third%' "
-                "BEGIN SELECT RAISE(ABORT, 'database or disk is full'); END"
-            )
+        spoil(app, "The third")
         with pytest.raises(RecollectError):
             await self.reflected(app, decisions=["we use PostgreSQL for the store", "The third point."])
         assert [memory.id for memory in await everything(app)] == [old]
@@ -268,10 +265,8 @@ class TestReflect:
         await said(app, "talk", "We chose PostgreSQL for the archive.")
         points = [f"Crane number {number} lifts {number * 7} tons of steel." for number in range(30)]
         under_way = asyncio.create_task(self.reflected(app, conversation="talk", decisions=points))
-        with raw(app) as database:
-            count = "SELECT count(*) FROM memory"
-            while database.execute(count).fetchone() == (1,):  # noqa: ASYNC110 - it is about this very moment
-                await asyncio.sleep(0)
+        while await app.engine.store.count(Filter(statuses=())) == 1:  # noqa: ASYNC110 - it is about this very moment
+            await asyncio.sleep(0)
         under_way.cancel()
         with pytest.raises(asyncio.CancelledError):
             await under_way

@@ -6,10 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from front_door import Open, everything, found, raw, recall, remember, run, show, stored
+from front_door import Open, everything, found, recall, remember, run, show, stored
 from test_duplicates import DIFFERENT
 
 from recollect.app import App
+from recollect.model.query import Filter
 from recollect.operations.upkeep import (
     DOCTOR,
     LIST_JOBS,
@@ -151,9 +152,10 @@ async def test_a_changed_model_embeds_anew_and_never_mixes(opened: Open, models_
         ]
         await run(app, RUN_JOBS)
         assert await found(app, "what food must my child avoid?") == [ids[3]]
-        with raw(app) as database:
-            models = database.execute("SELECT DISTINCT model FROM vector").fetchall()
-        assert models == [(MODEL,)]
+        store = app.engine.store
+        assert await store.tally(Filter(), "embedded_by") == {MODEL: 6}
+        assert await store.vector_of(ids, model="hashing-256") == {}
+        assert set(await store.vector_of(ids, model=MODEL)) == set(ids)
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a model", None])

@@ -72,7 +72,8 @@ async def test_no_word_of_a_caller_means_something_to_us(app: App) -> None:
 
 async def test_a_first_message_makes_its_project(app: App) -> None:
     saved = await say(app, "How do we log in?", task_id=42, metadata={"session_id": "s1", "context": "login"})
-    assert (saved.status, saved.project, saved.storage_backend) == ("saved", "shop", "local")
+    mode = app.loaded.settings.store.mode
+    assert (saved.status, saved.project, saved.storage_backend) == ("saved", "shop", mode)
     assert saved.indexed
     assert saved.embedding_model == app.engine.meaning.model
     assert (await run(app, SHOW_SCOPE, name="shop")).kind == "project"
@@ -301,7 +302,8 @@ async def test_replacing_leaves_nothing_of_the_old_and_keeps_its_version(app: Ap
         patterns=["Repository pattern"],
         gotchas=["Always check storage_mode before logging", ""],
     )
-    assert (answer.success, answer.version, answer.storage_mode) == (True, 2, "local")
+    mode = app.loaded.settings.store.mode
+    assert (answer.success, answer.version, answer.storage_mode) == (True, 2, mode)
     assert answer.summary == "A web shop.\n\nIt sells tea."
     assert (answer.key_decisions, answer.gotchas) == (
         ["PostgreSQL for orders"],

@@ -142,6 +142,7 @@ async def test_instructions_beside_the_content_are_quarantined(app: App, fields:
     assert await found(app, "pump") == []
 
 
+@pytest.mark.local_file
 async def test_an_answer_is_not_lost_because_its_use_could_not_be_counted(opened: Open) -> None:
     async with opened(**{"store.busy_timeout_ms": 50}) as app:
         await stored(app, "The pump is broken.")

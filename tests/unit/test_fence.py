@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from recollect.engine.fence import Fenced
+from recollect.engine.fence import Fenced, FencedHouses
 from recollect.model.entry import Entry
 from recollect.model.errors import JobNotFound, MemoryNotFound, RecollectError, Refused
 from recollect.model.job import Job, JobState
@@ -18,6 +18,7 @@ from recollect.model.link import Relation
 from recollect.model.memory import Memory, Status
 from recollect.model.query import Filter, Order, Search
 from recollect.model.scope import GLOBAL
+from recollect.ports.houses import Houses, Place
 from recollect.ports.store import (
     Change,
     Connect,
@@ -30,6 +31,7 @@ from recollect.ports.store import (
     Revise,
     Store,
 )
+from recollect.stores.houses import OpenHouses, kept_open
 from recollect.stores.sqlite.store import SqliteStore
 from recollect.testing.builders import MODEL, START, Builder, unit
 
@@ -276,10 +278,11 @@ async def attack_scan(world: World) -> list[Any]:
 
 
 async def attack_erase(world: World) -> list[Any]:
-    receipt = await world.fence.erase(world.outside_ids)
-    assert receipt.ids == ()
-    assert set(receipt.removed.values()) == {0}
-    return [receipt]
+    receipts = [await world.fence.erase(world.outside_ids, references=whole) for whole in (True, False)]
+    for receipt in receipts:
+        assert receipt.ids == ()
+        assert set(receipt.removed.values()) == {0}
+    return receipts
 
 
 async def attack_search(world: World) -> list[Any]:
@@ -527,6 +530,23 @@ ATTACKS: dict[str, Attack] = {
     for name, value in dict(globals()).items()
     if name.startswith("attack_")
 }
+
+
+async def test_the_registry_is_told_as_far_as_the_scopes_go(world: World) -> None:
+    houses = OpenHouses("local", {"local": lambda: kept_open(world.store)})
+    away = {"mine": Place("postgres"), "theirs": Place("mongodb"), MARK: Place("postgres")}
+    await houses.settle(lambda _places: away)
+    fenced = FencedHouses(houses, ["mine", "ours"])
+    for fresh in (True, False):
+        assert await fenced.places(fresh=fresh) == {"mine": Place("postgres")}
+    for mode in ("local", "postgres"):
+        assert isinstance(await tried(fenced.house(mode)), Refused)
+    assert isinstance(await tried(fenced.settle(lambda _places: {})), Refused)
+    await fenced.close()
+    assert await houses.places(fresh=True) == away
+    assert (fenced.home, fenced.modes) == ("local", ("local",))
+    names = {name for name in vars(Houses) if not name.startswith("_")}
+    assert names <= set(vars(FencedHouses)), "none is handed on unseen"
 
 
 def promised() -> set[str]:

@@ -13,7 +13,9 @@ from recollect.engine.meaning import Meaning
 from recollect.engine.uses import UseCounter
 from recollect.model.access import DEFAULT_AGENT
 from recollect.model.scope import GLOBAL
+from recollect.ports.cache import ALONE, Aside
 from recollect.ports.clock import Clock, NewId
+from recollect.ports.houses import Houses
 from recollect.ports.models import ModelShelf
 from recollect.ports.store import Entries, Store
 from recollect.ports.transcripts import Transcripts
@@ -60,6 +62,8 @@ class Engine:
     policy: Policy
     transcripts: Transcripts
     ledger: Entries  # of the whole store, whoever calls: a fence has drawers of its own
+    houses: Houses  # the stores that projects live in; `store` is one over all of them
+    aside: Aside = ALONE  # what stands beside the store
 
 
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:

@@ -7,7 +7,7 @@ missing here, not open.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -20,6 +20,7 @@ from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Version
 from recollect.model.query import Candidates, Filter, Neighbour, Order, Search, Vector
 from recollect.model.scope import Scope
+from recollect.ports.houses import Houses, Places
 from recollect.ports.store import (
     Capability,
     Change,
@@ -124,8 +125,8 @@ class Fenced:
     def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         return self._store.scan(self._narrowed(where), batch=batch)
 
-    async def erase(self, ids: Sequence[str]) -> Receipt:
-        return await self._store.erase(await self._inside(ids))
+    async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
+        return await self._store.erase(await self._inside(ids), references=references)
 
     # Index
 
@@ -307,6 +308,35 @@ class Fenced:
             raise _outside(f"the scope {memory.scope!r}")
         if memory.id in outside:
             raise MemoryNotFound(memory.id)
+
+
+class FencedHouses:
+    """The registry as far as a caller's scopes go. The stores themselves are not theirs."""
+
+    def __init__(self, houses: Houses, scopes: Iterable[str]) -> None:
+        self._houses = houses
+        self._scopes = frozenset(scopes)
+
+    @property
+    def home(self) -> str:
+        return self._houses.home
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return self._houses.modes
+
+    async def house(self, mode: str) -> Store:
+        raise _whole_store()
+
+    async def places(self, *, fresh: bool = False) -> Places:
+        found = await self._houses.places(fresh=fresh)
+        return {name: place for name, place in found.items() if name in self._scopes}
+
+    async def settle(self, change: Callable[[Places], Places]) -> Places:
+        raise _whole_store()
+
+    async def close(self) -> None:
+        """Others use it still."""
 
 
 def _named_by(change: Change) -> Iterable[str]:

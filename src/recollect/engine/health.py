@@ -6,15 +6,18 @@ import asyncio
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from recollect.engine.core import Engine
 from recollect.engine.embed import embed_missing
+from recollect.engine.ledger import EMBEDDING, Spend, spent_today
+from recollect.engine.storage import Storage, storages, within_reach
 from recollect.model.job import JobState
 from recollect.model.memory import ANY_STATUS, Status
 from recollect.model.query import Filter
+from recollect.ports.cache import Active, AsideFacts
 from recollect.ports.models import ModelCard
 from recollect.ports.store import Finding, StoreFacts
 
@@ -37,14 +40,19 @@ class StatusReport:
     models: tuple[ModelCard, ...]
     rung: str
     notice: str
+    services: Spend  # what embedding services were asked for today
+    beside: AsideFacts  # what stands beside the store
+    activity: tuple[Active, ...]  # conversations that it knows of
+    storage: tuple[Storage, ...]  # the stores in use; what is in one that doesn't answer is not counted
 
 
 async def status(engine: Engine, *, agent: str) -> StatusReport:
     """Counts, the rung that recall stands on, and jobs that wait or died."""
     store = engine.store
-    everything = Filter(viewer=agent, statuses=ANY_STATUS)
-    by_status = await store.tally(everything, "status")
-    vectors = await store.tally(Filter(viewer=agent), "embedded_by")
+    storage = await storages(engine)
+    active = Filter(viewer=agent, scopes=await within_reach(engine, storage))
+    by_status = await store.tally(replace(active, statuses=ANY_STATUS), "status")
+    vectors = await store.tally(active, "embedded_by")
     dead = await store.jobs(states=(JobState.DEAD,), limit=10)
     model = engine.meaning.model
     missing = await asyncio.to_thread(_model_notice, engine)
@@ -52,8 +60,8 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         store=await store.facts(),
         memories=by_status.get(Status.ACTIVE, 0),
         by_status=by_status,
-        by_kind=await store.tally(Filter(viewer=agent), "kind"),
-        by_scope=await store.tally(Filter(viewer=agent), "scope"),
+        by_kind=await store.tally(active, "kind"),
+        by_scope=await store.tally(active, "scope"),
         embedded=vectors.get(model, 0) if model else 0,
         jobs=await store.tally_jobs(),
         dead_jobs=tuple(f"{job.name} {job.id}: {job.error}" for job in dead),
@@ -61,6 +69,10 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         models=tuple(await asyncio.to_thread(engine.models.installed)),
         rung="full text" if missing else engine.meaning.rung,
         notice=missing,
+        services=await spent_today(engine, EMBEDDING),
+        beside=await engine.aside.facts(),
+        activity=tuple(await engine.aside.activity.recent(viewer=agent)),
+        storage=tuple(storage),
     )
 
 
@@ -82,6 +94,7 @@ async def examine(engine: Engine) -> list[Finding]:
     findings.append(_folder(engine.policy.home))
     findings.append(_disk(engine.policy.home))
     findings.append(await _vectors(engine))
+    findings.extend(await _beside(engine))
     tally = await engine.store.tally_jobs()
     dead = tally.get(JobState.DEAD, 0)
     findings.append(
@@ -131,18 +144,29 @@ def _models(engine: Engine) -> list[Finding]:
     return findings
 
 
+async def _beside(engine: Engine) -> list[Finding]:
+    facts = await engine.aside.facts()
+    if facts.kind == "none":
+        return []
+    told = f"{facts.location}: {facts.state}, keyword sets {facts.keywords}"
+    return [Finding(facts.kind, facts.state == "ok" and not facts.detail, told, advice=facts.detail)]
+
+
 async def _vectors(engine: Engine) -> Finding:
     model = engine.meaning.model
-    counts: dict[str, Any] = await engine.store.tally(Filter(viewer="system"), "embedded_by")
+    reached = await within_reach(engine, await storages(engine))
+    where = Filter(viewer="system", scopes=reached)
+    counts: dict[str, Any] = await engine.store.tally(where, "embedded_by")
     total = sum(counts.values())
     with_vector = counts.get(model, 0) if model else 0
+    whole = model is None or with_vector == total
+    refused = await engine.meaning.refusal()
+    advice = refused.advice if refused else "`recollect jobs run` makes the missing ones."
     return Finding(
         "vectors",
-        model is None or with_vector == total,
+        whole,
         f"{with_vector} of {total} active memories have a vector of {model or 'no model'}",
-        advice=""
-        if model is None or with_vector == total
-        else "`recollect jobs run` makes the missing ones.",
+        advice="" if whole else advice,
     )
 
 

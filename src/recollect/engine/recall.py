@@ -10,6 +10,7 @@ from datetime import datetime
 from recollect.engine.beside import beside
 from recollect.engine.checks import checked_moment
 from recollect.engine.core import LEAST_TRUST, Engine
+from recollect.engine.keyed import by_keywords, spoken_for
 from recollect.engine.ranked import Evidence, Ranked, Ranking
 from recollect.engine.reach import reach
 from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked, shortened
@@ -22,6 +23,7 @@ from recollect.model.link import DEFAULT_FOLLOWED, Relation
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Filter, Order, Search
 from recollect.model.tokens import count_tokens, truncate_to_tokens
+from recollect.ports.cache import ALONE
 from recollect.ports.embedder import Matrix
 from recollect.ports.store import Capability
 
@@ -108,6 +110,8 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
     _check(question, text, asked)
     if not asked:
         return await _listed(engine, question, agent=agent)
+    if not text and (known := await _keyed(engine, question, agent=agent)) is not None:
+        return known
     vectors = Capability.VECTORS in engine.store.capabilities
     limit = question.limit or engine.policy.limit
     async with beside(_embedded(engine, asked, vectors=vectors)) as embedding:
@@ -159,6 +163,31 @@ async def _listed(engine: Engine, question: Question, *, agent: str) -> Recalled
         considered=await engine.store.count(where),
         tokens=sum(_tokens(hit) for hit in hits),
         rung="filter",
+        timeframe=timeframe,
+        time_filters=timeframe is not None,
+        scopes=where.scopes,
+    )
+
+
+async def _keyed(engine: Engine, question: Question, *, agent: str) -> Recalled | None:
+    """Keywords alone, from what stands beside the store; None when that isn't enough."""
+    if engine.aside is ALONE or question.floor is not None:
+        return None
+    where, timeframe = await _filter(engine, question, agent=agent)
+    limit = question.limit or engine.policy.limit
+    found = await by_keywords(engine, question.keywords, where=where, limit=limit)
+    distinct = _distinct(found, limit) if found is not None else []
+    if found is None or len(distinct) < limit:
+        return None
+    evidence = spoken_for(question.keywords)
+    fitted = _fitted(engine, distinct, lambda _row: evidence, budget=question.token_budget)
+    hits = await _expanded(engine, question, fitted, where=where)
+    await _count_use(engine, question, hits)
+    return Recalled(
+        hits=hits,
+        considered=len(found),
+        tokens=sum(_tokens(hit) for hit in hits),
+        rung="keyword sets",
         timeframe=timeframe,
         time_filters=timeframe is not None,
         scopes=where.scopes,

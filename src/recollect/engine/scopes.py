@@ -17,6 +17,8 @@ from recollect.model.query import Filter
 from recollect.model.scope import GLOBAL, Scope, lineage
 from recollect.ports.store import Receipt
 
+PATHS = "projects"  # the drawer with the projects' folders
+
 
 @dataclass(frozen=True, slots=True)
 class ScopeReport:
@@ -53,7 +55,7 @@ async def create_scope(
         engine,
         Scope(name, engine.clock(), description=description, kind=kind, keywords=tuple(keywords)),
     )
-    await _refuse_clash(engine, scope.name)
+    await refuse_clash(engine, scope.name)
     if parent is not None:
         await find_scope(engine, parent)
         scope = replace(scope, parent=None if parent == GLOBAL else parent)
@@ -95,9 +97,10 @@ async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
     if old == GLOBAL:
         raise Refused("Global can't be renamed.")
     cleaned = checked_scope_name(engine, new)
-    await _refuse_clash(engine, cleaned, besides=old)
+    await refuse_clash(engine, cleaned, besides=old)
     await engine.store.rename_scope(old, cleaned)
     await follow_scope(engine, old, cleaned)
+    await _follow_path(engine, old, cleaned)
     return await find_scope(engine, cleaned)
 
 
@@ -156,11 +159,19 @@ async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | 
     receipt = await engine.store.erase(ids) if ids else None
     await follow_scope(engine, name, None)
     await engine.store.drop_scope(name)
+    await _follow_path(engine, name, None)
     return DroppedScope(name, target, len(ids), receipt)
 
 
-async def _refuse_clash(engine: Engine, name: str, *, besides: str | None = None) -> None:
-    """Two names that differ in case only would be mistaken for each other."""
+async def _follow_path(engine: Engine, old: str, new: str | None) -> None:
+    """What is noted of a project's folder goes with its name."""
+    noted = await engine.store.take_entry(PATHS, old, now=engine.clock())
+    if noted is not None and new is not None:
+        await engine.store.put_entry(replace(noted, key=new))
+
+
+async def refuse_clash(engine: Engine, name: str, *, besides: str | None = None) -> None:
+    """Two names that differ in case only would be mistaken for each other. Raises Conflict."""
     for known in await engine.store.scopes():
         if known.name != besides and known.name.casefold() == name.casefold():
             raise Conflict(

@@ -40,6 +40,9 @@ class Running(Protocol):
     ) -> O:
         """One operation. Raises RecollectError."""
 
+    async def await_job(self, seconds: float) -> bool:
+        """Until a job is queued, here or by another server, at most so long. Whether one was."""
+
 
 def local_caller(loaded: LoadedSettings) -> Caller:
     """The person at this machine. An agent that was configured binds; the default one may speak for others."""

@@ -19,7 +19,7 @@ TIDY = "tidy-jobs"
 
 
 async def _embed(engine: Engine, job: Job) -> Mapping[str, Any]:
-    if engine.meaning.model is None:
+    if engine.meaning.model is None or await engine.meaning.refusal() is not None:
         return {"embedded": 0}
     embedded = await embed_missing(engine)
     if engine.meaning.reason:

@@ -46,11 +46,15 @@ def _fenced(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> E
         raise Refused(
             f"{operation.name} concerns more than the scopes of this key.", advice="Use the owner's key."
         )
-    from recollect.engine.fence import Fenced  # most callers have none, and a start is quick or it is nothing
+    from recollect.engine.fence import (
+        Fenced,
+        FencedHouses,
+    )  # most callers have none, and a start is quick or it is nothing
 
     scope = engine.policy.scope if engine.policy.scope in caller.scopes else caller.scopes[0]
     return replace(
         engine,
         store=Fenced(engine.store, caller.scopes),
+        houses=FencedHouses(engine.houses, caller.scopes),
         policy=replace(engine.policy, scope=scope),
     )

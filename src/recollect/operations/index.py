@@ -33,6 +33,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "update_summary",
         "replace_summary",
     ),
+    "housing": ("create_project", "list_projects", "show_project", "migrate_project"),
     "history": ("search_history", "history_timeline", "history_projects"),
     "safekeeping": ("stats", "consolidate", "backup", "list_backups", "restore"),
     "access": (
@@ -68,6 +69,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "remove_model",
         "embed_missing",
     ),
+    "adopting": ("adopt_model",),
 }
 
 

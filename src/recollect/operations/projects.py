@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from recollect.engine.checks import LARGEST_NUMBER
+from recollect.engine.housing import mode_of
 from recollect.engine.insights import SECTIONS, Knowledge
 from recollect.engine.messages import (
     SESSION,
@@ -17,7 +18,7 @@ from recollect.engine.messages import (
     save_message,
     search_project,
 )
-from recollect.engine.projects import Summary, project_summary, replace_summary, update_summary
+from recollect.engine.projects import Summary, open_project, project_summary, replace_summary, update_summary
 from recollect.model.tokens import count_tokens
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 from recollect.operations.project_views import FoundView, MessageView
@@ -45,7 +46,7 @@ class SaveMessageResult(Output):
     status: str = "saved"
     indexed: bool
     embedding_model: str | None = None
-    storage_backend: str = "local"
+    storage_backend: str
     project: str
     quarantined: bool = False  # kept, but never given to anybody: it reads like instructions to its reader
 
@@ -64,7 +65,7 @@ class RecentMessagesResult(Output):
 
     messages: list[MessageView]
     count: int
-    storage_backend: str = "local"
+    storage_backend: str
 
 
 class SearchMessagesInput(Input):
@@ -83,7 +84,7 @@ class SearchMessagesResult(Output):
     query_embedding_model: str | None = None
     search_method: str
     count: int
-    storage_backend: str = "local"
+    storage_backend: str
 
 
 class ProjectContextInput(Input):
@@ -104,7 +105,7 @@ class ProjectContextResult(Output):
     recent_messages: list[MessageView]
     rag_results: list[FoundView]
     tokens: int
-    storage_backend: str = "local"
+    storage_backend: str
 
 
 class ProjectSummaryInput(Input):
@@ -126,7 +127,7 @@ class ProjectSummaryResult(Output):
     last_updated: datetime | None = None
     summary_length: int
     last_summarized_message_id: str | None = None
-    storage_backend: str = "local"
+    storage_backend: str
 
 
 class UpdateSummaryInput(Input):
@@ -146,7 +147,7 @@ class UpdateSummaryResult(Output):
     summary_version: int
     summary_length: int
     last_updated: datetime
-    storage_backend: str = "local"
+    storage_backend: str
     project: str
 
 
@@ -174,7 +175,7 @@ class ReplaceSummaryResult(Output):
     gotchas: list[str]
     last_updated: datetime
     version: int
-    storage_mode: str = "local"
+    storage_mode: str
 
 
 async def _save(call: Call, given: SaveMessageInput) -> SaveMessageResult:
@@ -194,6 +195,7 @@ async def _save(call: Call, given: SaveMessageInput) -> SaveMessageResult:
         message_id=kept.memory.id,
         indexed=kept.embedded,
         embedding_model=call.engine.meaning.model if kept.embedded else None,
+        storage_backend=await mode_of(call.engine, kept.memory.scope),
         project=kept.memory.scope,
         quarantined=bool(kept.suspicious),
     )
@@ -208,7 +210,11 @@ async def _recent(call: Call, given: RecentMessagesInput) -> RecentMessagesResul
         conversation=given.conversation,
         task=given.task_id,
     )
-    return RecentMessagesResult(messages=[MessageView.of(one) for one in messages], count=len(messages))
+    return RecentMessagesResult(
+        messages=[MessageView.of(one) for one in messages],
+        count=len(messages),
+        storage_backend=await _backend(call, given.project),
+    )
 
 
 async def _search(call: Call, given: SearchMessagesInput) -> SearchMessagesResult:
@@ -227,6 +233,7 @@ async def _search(call: Call, given: SearchMessagesInput) -> SearchMessagesResul
         query_embedding_model=meaning.model if by_meaning else None,
         search_method="hybrid" if by_meaning else "full_text",
         count=len(found.hits),
+        storage_backend=await _backend(call, given.project),
     )
 
 
@@ -251,6 +258,7 @@ async def _context(call: Call, given: ProjectContextInput) -> ProjectContextResu
         recent_messages=[MessageView.of(one) for one in known.recent],
         rag_results=[FoundView.of(hit) for hit in known.related],
         tokens=sum(count_tokens(text) for text in texts),
+        storage_backend=await mode_of(call.engine, known.summary.project),
     )
 
 
@@ -264,6 +272,7 @@ async def _summary(call: Call, given: ProjectSummaryInput) -> ProjectSummaryResu
         last_updated=known.updated,
         summary_length=len(known.text),
         last_summarized_message_id=known.last_message,
+        storage_backend=await mode_of(call.engine, known.project),
     )
 
 
@@ -281,6 +290,7 @@ async def _update(call: Call, given: UpdateSummaryInput) -> UpdateSummaryResult:
         summary_version=known.version,
         summary_length=len(known.text),
         last_updated=known.updated or call.engine.clock(),
+        storage_backend=await mode_of(call.engine, known.project),
         project=known.project,
     )
 
@@ -302,7 +312,12 @@ async def _replace(call: Call, given: ReplaceSummaryInput) -> ReplaceSummaryResu
         **_sections(known),
         last_updated=known.updated or call.engine.clock(),
         version=known.version,
+        storage_mode=await mode_of(call.engine, known.project),
     )
+
+
+async def _backend(call: Call, project: str | None) -> str:
+    return await mode_of(call.engine, (await open_project(call.engine, project)).name)
 
 
 def _sections(known: Summary) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from recollect.engine.consolidate import STEPS, Stage, last_consolidated, note_c
 from recollect.engine.conversations import count_conversations
 from recollect.engine.feedback import tally_verdicts
 from recollect.engine.health import status
-from recollect.engine.ledger import spent_today
+from recollect.engine.ledger import EMBEDDING, spent_today
 from recollect.jobs.handlers import HANDLERS
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due
@@ -44,6 +44,16 @@ class SpendView(Output):
     daily_tokens: int
 
 
+class ServiceSpendView(Output):
+    """What embedding services were asked for today (UTC), by everybody; no cap where `daily_tokens` is 0."""
+
+    calls: int
+    failed: int
+    tokens: int
+    dollars: float
+    daily_tokens: int
+
+
 class StatsResult(Output):
     """Counts of active memories unless they say otherwise."""
 
@@ -66,6 +76,7 @@ class StatsResult(Output):
     rung: str
     jobs: dict[str, int]
     models_today: SpendView
+    services_today: ServiceSpendView
 
 
 class ConsolidateInput(Input):
@@ -153,7 +164,7 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
     report = await status(engine, agent=call.agent)
     whole = [one for one in await backups(engine) if one.whole]
     tallies = await tally_verdicts(engine, agent=call.agent)
-    spent = await spent_today(engine)
+    spent, sent = await spent_today(engine), await spent_today(engine, EMBEDDING)
     return StatsResult(
         total=report.memories,
         by_status=dict(report.by_status),
@@ -182,6 +193,13 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
             tokens_in=spent.tokens_in,
             tokens_out=spent.tokens_out,
             daily_tokens=engine.policy.daily_tokens,
+        ),
+        services_today=ServiceSpendView(
+            calls=sent.calls,
+            failed=sent.failed,
+            tokens=sent.tokens,
+            dollars=round(sent.dollars, 9),
+            daily_tokens=engine.meaning.terms.daily_tokens if engine.meaning.terms else 0,
         ),
     )
 

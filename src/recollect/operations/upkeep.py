@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 from pydantic import Field
 
 from recollect.engine.embed import embed_missing, follow_model, queue_embedding
-from recollect.engine.health import examine, mend, status
+from recollect.engine.health import StatusReport, examine, mend, status
 from recollect.jobs.handlers import HANDLERS
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due, next_runs
@@ -40,6 +41,13 @@ class StatusResult(Output):
     jobs: dict[str, int]
     dead_jobs: list[str]
     notice: str
+    service_calls: int = 0  # of embedding services, today
+    service_tokens: int = 0
+    service_dollars: float = 0.0
+    beside: dict[str, str] = {}  # what stands beside the store, if anything does
+    conversations: int = 0  # that something was done in lately, as far as that is known
+    activity: dict[str, int] = {}  # in all of them
+    storage: dict[str, dict[str, Any]] = {}  # by mode, the stores in use: state, detail, projects, copies
 
 
 class DoctorInput(Input):
@@ -181,7 +189,30 @@ async def _status(call: Call, _given: StatusInput) -> StatusResult:
         jobs=dict(report.jobs),
         dead_jobs=list(report.dead_jobs),
         notice=report.notice,
+        service_calls=report.services.calls,
+        service_tokens=report.services.tokens,
+        service_dollars=round(report.services.dollars, 9),
+        beside=_beside(report),
+        conversations=len(report.activity),
+        activity=dict(sum((Counter(one.counts) for one in report.activity), Counter())),
+        storage={
+            one.mode: {
+                "state": one.state,
+                "detail": one.detail,
+                "projects": list(one.projects),
+                "copies": one.copies,
+            }
+            for one in report.storage
+        },
     )
+
+
+def _beside(report: StatusReport) -> dict[str, str]:
+    facts = report.beside
+    if facts.kind == "none":
+        return {}
+    told = {"kind": facts.kind, "state": facts.state, "keywords": facts.keywords, "detail": facts.detail}
+    return told | {"location": facts.location} if report.store.location else told | {"detail": ""}
 
 
 async def _doctor(call: Call, given: DoctorInput) -> DoctorResult:

@@ -190,10 +190,11 @@ class Records(Protocol):
     def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         """Everything that matches, in order of id, in bounded memory."""
 
-    async def erase(self, ids: Sequence[str]) -> Receipt:
+    async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
         """Remove records, versions, links, vectors, index rows and waiting jobs about them, then look again.
 
-        What else names them, records, jobs and entries, names them no more.
+        What else names them, records, jobs and entries, names them no more. Without `references` all that stays as it is:
+        for copies of what lives on in another store.
         """
 
 

@@ -133,6 +133,9 @@ class RedisSettings:
         "The Sentinels, host:port by commas.",
         aliases=("REDIS_SENTINELS",),
     )
+    sentinel_password: str = _setting(
+        "", "The Sentinels' own password, if they have one.", aliases=("REDIS_SENTINEL_PASSWORD",), secret=True
+    )
     timeout_ms: int = _setting(500, "How long one call may wait for it.", least=10)
     cache: bool = _setting(True, "Whether answers are cached in it.", aliases=("CACHE_ENABLED",))
     cache_seconds: int = _setting(
@@ -170,6 +173,18 @@ class EmbeddingSettings:
     wait_seconds: int = _setting(30, "How long to wait for a service.", least=1, most=600)
     price: float = _setting(
         -1.0, "Dollars for a million tokens of a service; -1 takes the list price known here.", least=-1
+    )
+    daily_tokens: int = _setting(
+        0, "Most tokens that a service may be sent in a day (UTC); 0 is no limit.", least=0
+    )
+    window_tokens: int = _setting(
+        0,
+        "Longer texts go to a service in windows of so many tokens; 0 suits the model.",
+        least=0,
+        most=100_000,
+    )
+    plain_http: bool = _setting(
+        False, "Whether texts and key may go to a service on another machine by http, readable on the way."
     )
     precision: Literal["auto", "int8", "float"] = _setting(
         "auto", "int8 is half again as fast and ranks alike; auto keeps what is pulled."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numkong
@@ -60,7 +60,10 @@ class Found:
     mean: float
     deviation: float
     exact: bool  # False where sketches chose
+    elsewhere: int = 0  # of `embedded`, those whose codes are not held here: they were not compared
 
+
+ELSEWHERE = b""  # instead of a code: the store has the vector, and an index of its own to find it by
 
 _NOTHING = Found(np.empty(0, np.int64), np.empty(0, np.float32), 0, 0.0, 0.0, exact=True)
 
@@ -74,6 +77,7 @@ class Codes:
         self._codes: npt.NDArray[np.int8] | None = None  # made when the first code tells its width
         self._scales = np.zeros(capacity, dtype=np.float32)
         self._has = np.zeros(capacity, dtype=np.bool_)
+        self._elsewhere: Mask | None = None  # made when the first one is met
         self._sketches: Sketches | None = None
 
     def grow(self, capacity: int) -> None:
@@ -81,15 +85,21 @@ class Codes:
         self._capacity = capacity
         self._scales = _longer(self._scales, capacity)
         self._has = _longer(self._has, capacity)
+        if self._elsewhere is not None:
+            self._elsewhere = _longer(self._elsewhere, capacity)
         if self._codes is not None:
             self._codes = _longer(self._codes, capacity)
         if self._sketches is not None:
             self._sketches.grow(capacity)
 
     def put(self, slots: Slots, codes: Sequence[bytes | None]) -> None:
-        """Set what encode() gave for each slot; None where there is no vector."""
+        """Set what encode() gave for each slot; None where there is no vector, ELSEWHERE where it is not held here."""
+        if self._elsewhere is not None or ELSEWHERE in codes:
+            if self._elsewhere is None:
+                self._elsewhere = np.zeros(self._capacity, dtype=np.bool_)
+            self._elsewhere[slots] = [code == ELSEWHERE for code in codes]
         if self._codes is None:
-            width = next((len(code) - _SCALE.itemsize for code in codes if code is not None), 0)
+            width = next((len(code) - _SCALE.itemsize for code in codes if code), 0)
             if not width:
                 return
             self._codes = np.zeros((self._capacity, width), dtype=np.int8)
@@ -110,11 +120,15 @@ class Codes:
     def drop(self, slots: Slots) -> None:
         """These slots have no vector any more."""
         self._has[slots] = False
+        if self._elsewhere is not None:
+            self._elsewhere[slots] = False
 
     def keep(self, slots: Slots) -> None:
         """Move these slots, in order, to the front and forget the others."""
         size = len(slots)
         self._has[:size], self._has[size:] = self._has[slots], False
+        if self._elsewhere is not None:
+            self._elsewhere[:size], self._elsewhere[size:] = self._elsewhere[slots], False
         self._scales[:size] = self._scales[slots]
         if self._codes is not None:
             self._codes[:size] = self._codes[slots]
@@ -122,6 +136,21 @@ class Codes:
 
     def nearest(self, vector: Vector, mask: Mask, limit: int) -> Found:
         """At most `limit` slots within the mask. Compares all of them unless there are very many."""
+        found = self._nearest(vector, mask, limit)
+        if self._elsewhere is None:
+            return found
+        elsewhere = int(np.count_nonzero(mask & self._elsewhere[: len(mask)]))
+        return replace(found, embedded=found.embedded + elsewhere, elsewhere=elsewhere)
+
+    def elsewhere(self, mask: Mask) -> Slots:
+        """Those within the mask whose codes are not held here."""
+        return (
+            np.flatnonzero(mask & self._elsewhere[: len(mask)])
+            if self._elsewhere is not None
+            else _NOTHING.slots
+        )
+
+    def _nearest(self, vector: Vector, mask: Mask, limit: int) -> Found:
         chosen = mask & self._has[: len(mask)]
         embedded = int(np.count_nonzero(chosen))
         if not embedded or self._codes is None or len(vector) != self._codes.shape[1]:
@@ -138,7 +167,7 @@ class Codes:
         """For many vectors at once. Sketches choose where that is cheaper: what is very near, they never miss."""
         chosen = mask & self._has[: len(mask)]
         embedded = int(np.count_nonzero(chosen))
-        if len(vectors) == 1 or embedded < 8 * _SAMPLE:
+        if len(vectors) == 1 or embedded < 8 * _SAMPLE or self._elsewhere is not None:
             return [self.nearest(vector, mask, limit) for vector in vectors]
         return [self._by_sketch(vector, chosen, limit, embedded, spread=False) for vector in vectors]
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 from recollect.model.access import visible_agents
 from recollect.model.query import Filter, Vector
 from recollect.stores.adjacency import NO_KEY, Adjacency
-from recollect.stores.codes import Codes, Found, Mask, decode, encode, exact_cosines
+from recollect.stores.codes import ELSEWHERE, Codes, Found, Mask, decode, encode, exact_cosines
 from recollect.stores.sketch import Slots
 
-__all__ = ["Batch", "Found", "Reach", "Resident", "decode", "encode", "exact_cosines"]
+__all__ = ["ELSEWHERE", "Batch", "Found", "Reach", "Resident", "decode", "encode", "exact_cosines"]
 
 EXACT_UP_TO = 200_000  # vectors within reach: beyond it sketches choose which ones are compared
 
@@ -29,7 +29,10 @@ _MOST_ADMISSIONS = 64
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Changed records, column by column. A code is what encode() gave, None without a vector of the model."""
+    """Changed records, column by column.
+
+    A code is what encode() gave, None without a vector of the model, ELSEWHERE where it is not to be held.
+    """
 
     rows: Sequence[int]
     scopes: Sequence[Hashable]
@@ -175,6 +178,10 @@ class Resident:
     def nearest(self, vector: Vector, reach: Reach, limit: int) -> Found:
         """The nearest by code; the caller rescores them with the exact vectors."""
         return self._codes.nearest(vector, reach.mask, limit)
+
+    def elsewhere(self, reach: Reach) -> Slots:
+        """Those within reach whose vectors are not held here."""
+        return self._codes.elsewhere(reach.mask)
 
     def nearest_each(self, vectors: Sequence[Vector], reach: Reach, limit: int) -> list[Found]:
         """The same for many vectors."""

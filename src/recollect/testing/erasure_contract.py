@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from recollect.model.entry import Entry
 from recollect.model.link import Relation
 from recollect.model.memory import Status
 from recollect.model.query import Filter
-from recollect.ports.store import Connect, Enqueue, Keep, Store
-from recollect.testing.builders import MODEL, Builder, unit
+from recollect.ports.store import Capability, Connect, Enqueue, Keep, Store
+from recollect.testing.builders import MODEL, START, Builder, unit
+from recollect.testing.needs import needs
 
 
 class ErasureContract:
     """Erase, and prove it."""
 
+    @needs(Capability.VECTORS)
     async def test_nothing_of_it_is_left(self, store: Store, build: Builder) -> None:
         gone = build.put("a secret word", tags=("t",), vector=unit(1), status=Status.FORGOTTEN)
         kept = build.put("another", supersedes=gone.memory.id, merged_from=(gone.memory.id, "x"))
@@ -46,6 +49,27 @@ class ErasureContract:
         assert left.supersedes is None
         assert left.merged_from == ("x",)
         assert [job.payload for job in await store.jobs()] == [{"ids": [kept.memory.id]}]
+
+    async def test_a_copy_goes_and_what_names_it_stays(self, store: Store, build: Builder) -> None:
+        gone = build.put("a copy", tags=("t",), vector=unit(1))
+        kept = build.put("another", supersedes=gone.memory.id, merged_from=(gone.memory.id,))
+        about = build.job(payload={"id": gone.memory.id})
+        entry = Entry("conversation", "c", {"memories": [gone.memory.id]}, START)
+        link = Connect(build.link(gone.memory, kept.memory))
+        await store.apply([gone, kept, link, Keep(build.version(gone.memory, 1, "before")), Enqueue(about)])
+        await store.put_entry(entry)
+        receipt = await store.erase([gone.memory.id], references=False)
+        assert receipt.ids == (gone.memory.id,)
+        assert (receipt.removed["memories"], receipt.removed["links"], receipt.removed["versions"]) == (
+            1,
+            1,
+            1,
+        )
+        assert set(receipt.remaining.values()) == {0}
+        assert await store.get_many([gone.memory.id], viewer="admin") == {}
+        assert await store.get(kept.memory.id, viewer="admin") == kept.memory
+        assert await store.jobs() == [about]
+        assert await store.entries("conversation", now=START) == [entry]
 
     async def test_the_content_can_be_put_again(self, store: Store, build: Builder) -> None:
         first = build.put("once more")

@@ -6,8 +6,9 @@ import pytest
 
 from recollect.model.errors import MemoryNotFound
 from recollect.model.query import Filter, Order, Search
-from recollect.ports.store import Connect, Put, Store
+from recollect.ports.store import Capability, Connect, Put, Store
 from recollect.testing.builders import MODEL, Builder, unit
+from recollect.testing.needs import needs
 
 OUTSIDERS = (
     "mallory",
@@ -74,6 +75,7 @@ class IsolationContract:
         assert await store.tally(everything, "topic") == {"": 1}
 
     @pytest.mark.parametrize("viewer", OUTSIDERS)
+    @needs(Capability.VECTORS)
     async def test_no_search_finds_it(self, store: Store, private: Put, shared: Put, viewer: str) -> None:
         where = Filter(viewer=viewer)
         question = Search(where, lexemes=("zanzibar", "private"), vector=unit(1), model=MODEL)

@@ -10,8 +10,9 @@ import pytest
 from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
 from recollect.model.memory import Kind, Memory, Provenance, Status, Tier
 from recollect.model.query import Filter, Order
-from recollect.ports.store import Change, Connect, Enqueue, Keep, Mark, Put, Revise, Store
+from recollect.ports.store import Capability, Change, Connect, Enqueue, Keep, Mark, Put, Revise, Store
 from recollect.testing.builders import MODEL, START, Builder, unit
+from recollect.testing.needs import needs
 
 
 async def stored(store: Store, *puts: Put) -> list[Memory]:
@@ -78,6 +79,7 @@ class RecordsContract:
         await store.apply([put, Put(last, ["last"])])
         assert await store.get(last.id, viewer="default") == last
 
+    @needs(Capability.VECTORS)
     async def test_a_vector_says_which_model_made_it(self, store: Store, build: Builder) -> None:
         (memory,) = await stored(store, build.put(vector=unit(1, 2)))
         assert (await store.get(memory.id, viewer="default")).embedded_by == MODEL
@@ -109,6 +111,7 @@ class RecordsContract:
         assert await store.get(put.memory.id, viewer="default") == retired
         assert len(await store.links_of([put.memory.id], viewer="default")) == 1
 
+    @needs(Capability.VECTORS)
     async def test_many_at_once(self, store: Store, build: Builder) -> None:
         puts = [build.put(tags=("t", f"t{n}"), vector=unit(n, 1)) for n in range(500)]
         await store.apply(puts)
@@ -117,6 +120,7 @@ class RecordsContract:
         assert list(found.values()) != []
         assert all(found[put.memory.id] == put.memory for put in puts)
 
+    @needs(Capability.VECTORS)
     async def test_revise_leaves_content_and_vector(self, store: Store, build: Builder) -> None:
         await store.put_scope(build.scope("work"))
         (memory,) = await stored(store, build.put("kept words", vector=unit(1), tags=("a", "b")))
@@ -226,6 +230,7 @@ class RecordsContract:
         assert await store.resolve("%", viewer="default") == []
         assert await store.resolve("m_", viewer="default") == []
 
+    @needs(Capability.VECTORS)
     async def test_tally(self, store: Store, build: Builder) -> None:
         await store.put_scope(build.scope("work"))
         await store.apply(

@@ -12,8 +12,9 @@ import pytest
 from recollect.model.lexemes import query_lexemes
 from recollect.model.memory import Provenance, Status
 from recollect.model.query import Filter, Search
-from recollect.ports.store import Put, Revise, Store
+from recollect.ports.store import Capability, Put, Revise, Store
 from recollect.testing.builders import MODEL, START, Builder, unit
+from recollect.testing.needs import needs
 from recollect.testing.search_filter_contract import FilteredContract, NeighboursContract
 from recollect.testing.searching import by_text, by_vector, clustered, indexed
 
@@ -30,6 +31,7 @@ class CandidatesContract:
         assert (found.total, found.embedded, found.average_length) == (0, 0, 0.0)
         assert await store.nearest([unit(1)], model=MODEL, where=Filter(), limit=3) == [[]]
 
+    @needs(Capability.VECTORS)
     async def test_found_by_text_by_vector_and_by_both(self, store: Store, build: Builder) -> None:
         said = build.put("the harbour at dawn", vector=unit(0, 1))
         meant = build.put("boats in the morning", vector=unit(1, 0.1))
@@ -118,6 +120,7 @@ class CandidatesContract:
         assert len(found.ids) == 5
         assert both.memory.id in found.ids
 
+    @needs(Capability.VECTORS)
     async def test_what_a_ranking_is_told_of_a_record(self, store: Store, build: Builder) -> None:
         put = build.put(
             "told",
@@ -145,6 +148,7 @@ class CandidatesContract:
 class VectorContract:
     """Vectors are compared exactly, within one model, and follow every change."""
 
+    @needs(Capability.VECTORS)
     async def test_the_nearest_are_those_of_brute_force(self, store: Store, build: Builder) -> None:
         vectors = clustered(3_000, seed=2)
         puts = [build.put(vector=vector) for vector in vectors]
@@ -166,6 +170,7 @@ class VectorContract:
             assert {neighbour.id for neighbour in near[0]} == best
             assert [n.cosine for n in near[0]] == sorted((n.cosine for n in near[0]), reverse=True)
 
+    @needs(Capability.VECTORS)
     async def test_many_vectors_at_once(self, store: Store, build: Builder) -> None:
         puts = [build.put(vector=vector) for vector in clustered(300, seed=4)]
         await store.apply(puts)
@@ -175,6 +180,7 @@ class VectorContract:
         assert all(answer[0].cosine == pytest.approx(1.0, abs=2e-3) for answer in answers)
         assert await store.nearest([], model=MODEL, where=Filter(), limit=2) == []
 
+    @needs(Capability.VECTORS)
     async def test_text_candidates_have_their_cosines_too(self, store: Store, build: Builder) -> None:
         far = build.put("marked", vector=unit(-1, 0.5))
         await store.apply([far, *(build.put(vector=unit(1, i / 100)) for i in range(50))])
@@ -182,6 +188,7 @@ class VectorContract:
         place = found.ids.index(far.memory.id)
         assert found.cosines[place] == pytest.approx(-1 / np.sqrt(1.25), abs=2e-3)
 
+    @needs(Capability.VECTORS)
     async def test_vectors_of_another_model_are_not_compared(self, store: Store, build: Builder) -> None:
         ours = build.put("ours", vector=unit(0.5, 1))
         theirs = build.put("theirs", vector=unit(1, dimensions=48), embedded_by=OTHER_MODEL)
@@ -196,6 +203,7 @@ class VectorContract:
         assert [neighbour.id for neighbour in other[0]] == [theirs.memory.id]
         assert (await by_vector(store, unit(1))).ids == [ours.memory.id]
 
+    @needs(Capability.VECTORS)
     async def test_vectors_are_set_later_and_replace_those_of_other_models(
         self, store: Store, build: Builder
     ) -> None:
@@ -227,6 +235,7 @@ class VectorContract:
 class FollowingContract:
     """A search sees every write that was acknowledged before it, whoever made it."""
 
+    @needs(Capability.VECTORS)
     async def test_changed_content_is_found_by_its_new_words_and_vector_at_once(
         self, store: Store, build: Builder
     ) -> None:
@@ -242,6 +251,7 @@ class FollowingContract:
         await store.apply([Put(replace(memory, embedded_by=None), ["after"])])
         assert (await by_vector(store, unit(0, 1))).embedded == 0
 
+    @needs(Capability.VECTORS)
     async def test_a_forgotten_record_leaves_at_once_and_comes_back_when_undone(
         self, store: Store, build: Builder
     ) -> None:
@@ -256,6 +266,7 @@ class FollowingContract:
         assert (await by_text(store, "plan")).ids == [put.memory.id]
         assert (await by_vector(store, unit(1))).ids == [put.memory.id]
 
+    @needs(Capability.VECTORS)
     async def test_another_handle_sees_writes_at_its_next_call(
         self, store: Store, other: Store, build: Builder
     ) -> None:
@@ -274,6 +285,7 @@ class FollowingContract:
         assert (await by_text(other, "second")).ids == []
         assert (await by_text(other, "first", statuses=())).ids == [first.memory.id]
 
+    @needs(Capability.VECTORS)
     async def test_a_search_never_sees_half_of_a_change(
         self, store: Store, other: Store, build: Builder
     ) -> None:
@@ -298,6 +310,7 @@ class FollowingContract:
         done = True
         assert min(await asyncio.gather(*looking)) > 0
 
+    @needs(Capability.VECTORS)
     async def test_many_changes_and_erasures(self, store: Store, other: Store, build: Builder) -> None:
         vectors = clustered(600, seed=5)
         puts = [build.put(f"number{i} all", vector=vector) for i, vector in enumerate(vectors)]

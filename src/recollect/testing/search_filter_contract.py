@@ -11,8 +11,9 @@ import pytest
 
 from recollect.model.memory import Kind, Provenance, Status, Tier
 from recollect.model.query import Filter, Search
-from recollect.ports.store import Revise, Store
+from recollect.ports.store import Capability, Revise, Store
 from recollect.testing.builders import DIMENSIONS, MODEL, START, Builder, unit
+from recollect.testing.needs import needs
 from recollect.testing.searching import at, by_text, by_vector
 
 _CROWD = 2_000
@@ -44,6 +45,7 @@ _CASES: list[
 class FilteredContract:
     """Filtered first: one record that matches is found among thousands that are nearer but don't."""
 
+    @needs(Capability.VECTORS)
     async def test_the_one_that_matches_is_found(self, store: Store, build: Builder) -> None:
         await store.put_scope(build.scope("crowded"))
         wobble = 0.01 * np.random.default_rng(6).normal(size=(_CROWD, DIMENSIONS))
@@ -72,6 +74,7 @@ class FilteredContract:
         assert (await by_text(store, "thing", minimum_trust=0.5)).ids == [sure.memory.id]
         assert (await by_vector(store, unit(1), minimum_trust=0.3)).ids == []
 
+    @needs(Capability.VECTORS)
     async def test_a_part_of_a_conversation(self, store: Store, build: Builder) -> None:
         turns = [build.put(f"turn t{i}", vector=unit(1), provenance=at("talk", i)) for i in range(9)]
         elsewhere = build.put("turn elsewhere", vector=unit(1), provenance=at("other talk", 4))
@@ -87,6 +90,7 @@ class FilteredContract:
             near = await store.nearest([unit(1)], model=MODEL, where=where, limit=20)
             assert {neighbour.id for neighbour in near[0]} == set(wanted)
 
+    @needs(Capability.VECTORS)
     async def test_nobody_finds_another_agents_records(self, store: Store, build: Builder) -> None:
         talk = {"scope": "Global"}
         mine = build.put("shared word", vector=unit(1), agent="me", provenance=at("talk", 1), **talk)
@@ -110,6 +114,7 @@ class FilteredContract:
 class NeighboursContract:
     """The two records before and the two after a leading candidate in its conversation come with it."""
 
+    @needs(Capability.VECTORS)
     async def test_they_are_added_with_all_that_a_ranking_needs(self, store: Store, build: Builder) -> None:
         turns = [
             build.put(f"turn t{i} lamp lamp", vector=unit(1, i), provenance=at("talk", i)) for i in range(9)

@@ -23,6 +23,7 @@ from recollect.testing.erasure_contract import ErasureContract
 from recollect.testing.isolation_contract import IsolationContract
 from recollect.testing.jobs_contract import CursorsContract, JobsContract
 from recollect.testing.links_contract import LinksContract
+from recollect.testing.needs import leave_out
 from recollect.testing.records_contract import FindContract, RecordsContract
 from recollect.testing.scopes_contract import ScopesContract
 from recollect.testing.search_contract import SearchContract
@@ -48,6 +49,10 @@ class StoreContract(
     """Subclass it with `expects` and a `reopen` fixture that closes what it opened."""
 
     expects: frozenset[Capability]
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        leave_out(cls, expects=getattr(cls, "expects", frozenset(Capability)))
 
     @pytest.fixture
     async def store(self, reopen: Reopen) -> Store:

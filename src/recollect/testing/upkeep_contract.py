@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from recollect.model.query import Filter
-from recollect.ports.store import Connect, Keep, Store
+from recollect.ports.store import Capability, Connect, Keep, Store
 from recollect.testing.builders import Builder, unit
+from recollect.testing.needs import needs
 
 
 class UpkeepContract:
@@ -26,6 +27,7 @@ class UpkeepContract:
         assert findings
         assert [finding for finding in findings if not finding.healthy] == []
 
+    @needs(Capability.VECTORS)
     async def test_repairing_what_is_healthy_changes_no_record(self, store: Store, build: Builder) -> None:
         put = build.put("one two", vector=unit(1), tags=("t",))
         await store.apply([put])

@@ -28,6 +28,8 @@ COMMANDS = {
     "amend": f"{_HERE}.amending:amend",
     "link": f"{_HERE}.amending:link",
     "scopes": f"{_HERE}.scopes:scopes",
+    "projects": f"{_HERE}.projects:projects",
+    "migrate": f"{_HERE}.projects:migrate",
     "tags": f"{_HERE}.listing:tags",
     "timeline": f"{_HERE}.listing:timeline",
     "status": f"{_HERE}.upkeep:status",

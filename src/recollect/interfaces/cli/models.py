@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from recollect.interfaces.cli.command import Group, with_desk, with_session
-from recollect.interfaces.cli.output import neutral, plural
+from recollect.interfaces.cli.forgetting import confirm
+from recollect.interfaces.cli.output import neutral, plural, price
 from recollect.interfaces.cli.session import Desk, Session
 from recollect.model.errors import ModelMissing
 
 if TYPE_CHECKING:
+    from recollect.operations.adopting import AdoptResult
     from recollect.operations.upkeep import (
         EmbedResult,
         ListModelsResult,
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group("models", cls=Group, examples=["recollect models pull", "recollect models list"])
 def models() -> None:
-    """Local embedding models.
+    """Embedding models: local ones, and the service that the settings name.
 
     Without one, recall goes by words alone.
     """
@@ -41,6 +43,8 @@ async def list_models(desk: Desk) -> None:
         ["model", "state", "dimensions", "size", "what it is"],
         [[one.name, _state(one), one.dimensions, _size(one), one.description] for one in result.models],
     )
+    if result.active and not any(one.active for one in result.models):
+        desk.console.note(f"Recall goes by {result.active}.")
 
 
 @models.command(
@@ -110,6 +114,37 @@ async def use_model(session: Session, /, *, name: str, no_jobs: bool) -> None:
         return
     session.console.line(f"embedding.model = {neutral(name)} in {path}")
     _told(session, embedded)
+
+
+@models.command("adopt", examples=["recollect models adopt", "recollect models adopt --yes"])
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; the job that waits does it.")
+@with_session
+async def adopt_model(session: Session, /, *, yes: bool, no_jobs: bool) -> None:
+    """Let the model of the settings make every vector anew.
+
+    A local model does so by itself. A service is sent every memory, and paid: this shows how much that is, and asks.
+    """
+    async with session.open() as desk:
+        told: AdoptResult = await desk.run("adopt_model", preview=True)
+        if told.memories and not yes:
+            _quoted(session, told)
+            confirm(session.console, f"Let {told.model} embed {plural(told.memories, 'memory')}?")
+        told = await desk.run("adopt_model")
+    embedded = None if no_jobs else await _embed(session)
+    if session.console.json:
+        answer = told.model_dump(mode="json")
+        session.console.document({**answer, "embedded": embedded.embedded if embedded else None})
+        return
+    session.console.line(f"Recall goes by {neutral(told.model)} from now on.")
+    _told(session, embedded)
+
+
+def _quoted(session: Session, told: AdoptResult) -> None:
+    unknown = "at a price unknown here (embedding.price tells it)"
+    cost = unknown if told.dollars is None else price(told.dollars)
+    before = f"; the vectors that are there are of {told.before}" if told.before else ""
+    session.console.note(f"{plural(told.memories, 'memory')}, about {told.tokens:,} tokens, {cost}{before}.")
 
 
 async def _embed(session: Session) -> EmbedResult:

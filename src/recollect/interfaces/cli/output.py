@@ -209,6 +209,11 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
 
 
+def price(dollars: float) -> str:
+    """`$1.20`, or that it is next to nothing."""
+    return f"${dollars:,.2f}" if dollars >= 0.01 else "less than a cent" if dollars else "free of charge"
+
+
 def make_streams_safe() -> None:
     """A character that the terminal can't show becomes a question mark instead of a failure."""
     for stream in (sys.stdout, sys.stderr):

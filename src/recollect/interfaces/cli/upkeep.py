@@ -10,7 +10,7 @@ import click
 from recollect.interfaces.cli.command import command, with_desk, with_session
 from recollect.interfaces.cli.forgetting import print_receipt
 from recollect.interfaces.cli.launcher import Finding
-from recollect.interfaces.cli.output import Console, neutral, one_line
+from recollect.interfaces.cli.output import Console, neutral, one_line, plural, price
 from recollect.interfaces.cli.session import Desk, Session
 from recollect.model.errors import StoreBusy, StoreDamaged, StoreError
 
@@ -122,6 +122,7 @@ def _facts(desk: Desk, result: StatusResult) -> list[tuple[str, str]]:
         ("version", result.version),
         ("home", str(desk.running.loaded.settings.home)),
         ("store", f"{result.store.get('kind')}, {result.store.get('location')}, {size / 1e6:.1f} MB"),
+        ("storage", _storage(result)),
         ("memories", f"{result.memories:,} active, {result.embedded:,} of them with a vector"),
         ("status", _tally(result.by_status)),
         ("kinds", _tally(result.by_kind)),
@@ -129,7 +130,43 @@ def _facts(desk: Desk, result: StatusResult) -> list[tuple[str, str]]:
         ("recall by", result.rung),
         ("models", ", ".join(result.models) or "none; `recollect models pull` fetches one"),
         ("jobs", _tally(result.jobs) or "none"),
+        ("today", _spent(result)),
+        ("beside", _beside(result)),
+        ("lately", _lately(result)),
     ]
+
+
+def _storage(result: StatusResult) -> str:
+    """Nothing where all is in one store."""
+    told = []
+    for mode, one in result.storage.items():
+        names = f" ({', '.join(one['projects'][:5])})" if one["projects"] else ""
+        told.append(f"{mode} {one['state']}{names}" + (f": {one['detail']}" if one["detail"] else ""))
+    return "; ".join(told) if len(told) > 1 else ""
+
+
+def _beside(result: StatusResult) -> str:
+    told = result.beside
+    if not told:
+        return ""
+    where = ", ".join(filter(None, (told["kind"], told.get("location"), told["state"])))
+    return f"{where}; keyword sets {told['keywords']}" + (f". {told['detail']}" if told["detail"] else "")
+
+
+def _lately(result: StatusResult) -> str:
+    """What was done in conversations, over all servers."""
+    if not result.conversations:
+        return ""
+    return f"{plural(result.conversations, 'conversation')}: {_tally(result.activity)}"
+
+
+def _spent(result: StatusResult) -> str:
+    """What embedding services were asked for; nothing where none was."""
+    if not result.service_calls:
+        return ""
+    calls = plural(result.service_calls, "call")
+    cost = f", {price(result.service_dollars)}" if result.service_dollars else ""
+    return f"{calls} of embedding services, {result.service_tokens:,} tokens{cost}"
 
 
 def _tally(counts: dict[str, int]) -> str:

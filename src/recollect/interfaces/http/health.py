@@ -31,6 +31,7 @@ class Health:
         self._keys = keys
         self._metrics = metrics
         self._looking: asyncio.Task[Any] | None = None
+        self._fault: RecollectError | None = None  # of the last look that came to an end
 
     def routes(self) -> list[Route]:
         return [
@@ -66,30 +67,36 @@ class Health:
         """Raises RecollectError, also when the store takes too long to answer."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
-            self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._looking.add_done_callback(self._note)
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
                 return await asyncio.shield(self._looking)
         except TimeoutError as error:
-            raise StoreError(
+            raise self._fault or StoreError(
                 "The store does not answer.", advice="`recollect doctor` looks closer."
             ) from error
 
+    def _note(self, looked: asyncio.Task[Any]) -> None:
+        fault = None if looked.cancelled() else looked.exception()
+        self._fault = fault if isinstance(fault, RecollectError) else None
+
     async def _look(self) -> Any:
         found = await self._door.ask("status")
-        path = self._door.settings.database
-        if not await asyncio.to_thread(path.exists):
+        settings = self._door.settings
+        if settings.store.mode == "local" and not await asyncio.to_thread(settings.database.exists):
             raise StoreError("The database file is gone.", advice="Stop the server and restore a backup.")
         return found
 
     def _up(self, found: Any) -> dict[str, Any]:
         dead = found.jobs.get("dead", 0)
         lowered = bool(found.notice)
+        away = any(one["state"] != "ok" for one in found.storage.values())
         return {
-            "status": "degraded" if dead else "ok",  # a lower rung is no fault
+            "status": "degraded" if dead or away else "ok",  # a lower rung is no fault
             "version": __version__,
             "store": {"state": "ok", "rung": found.store["kind"], "schema": found.store["schema"]},
-            "cache": {**NO_CACHE, "embeddings": self._embeddings(found)},
+            "storage": {mode: {"state": one["state"]} for mode, one in found.storage.items()},
+            "cache": {**_cache(found), "embeddings": self._embeddings(found)},
             "model": {
                 "state": "lower rung" if lowered else "ok",
                 "rung": found.rung,
@@ -104,6 +111,19 @@ class Health:
         chosen = self._door.settings.embedding
         kept = chosen.cache_size if found.model and chosen.provider not in UNCACHED else 0
         return {"state": "on" if kept else "off", "rung": "memory" if kept else "none", "size": kept}
+
+
+def _cache(found: Any) -> dict[str, Any]:
+    """One that is lost is no fault: nothing needs it."""
+    told = found.beside
+    if not told:
+        return NO_CACHE
+    return {
+        "state": told["state"],
+        "rung": told["kind"],
+        "keywords": told["keywords"],
+        "detail": told["detail"],
+    }
 
 
 def _down(error: RecollectError) -> dict[str, Any]:

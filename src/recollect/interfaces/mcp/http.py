@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -33,8 +34,18 @@ if TYPE_CHECKING:
 log = logging.getLogger("recollect.mcp")
 RETRY_MS = 1_000
 RENEWALS = 4  # in the time that an idle session is kept
+LOOK_AFTER = 1.0  # seconds: how long an end at another server may go unnoticed here
 LONGEST_CLIENT = 8_000
 LARGE_BODY = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is known of a session's place in the store; times are monotonic."""
+
+    renewed: float
+    looked: float
+    surely: bool  # False while the store couldn't be written: then its absence there means nothing
 
 
 class McpHttp:
@@ -55,7 +66,7 @@ class McpHttp:
             max_request_body_size=settings.largest_body,
         )
         self._sse = SseServerTransport("/message", max_request_body_size=settings.largest_body)
-        self._kept: dict[str, float] = {}  # session -> when it was last kept
+        self._kept: dict[str, _Kept] = {}
         server.on_initialize = self._keep_visit
         server.goes_on = self._goes_on
 
@@ -105,33 +116,43 @@ class McpHttp:
         owner = owner_name(requestor_of(request.scope)) if request is not None else ""
         await self._keep(session_id, owner=owner, protocol_version=version, client=_essentials(client))
 
-    async def _renew_visit(self, session_id: str) -> None:
-        """A session in use doesn't expire; kept anew now and then, since each time is a durable write."""
-        kept = self._kept.get(session_id)
-        if kept is not None and time.monotonic() - kept < self._settings.session_ttl_minutes * 60 / RENEWALS:
-            return
+    async def _renew_visit(self, session_id: str) -> bool:
+        """Whether the session goes on: another server may have ended it.
+
+        One in use doesn't expire; it is kept anew now and then, since each time is a durable write.
+        """
+        kept, now = self._kept.get(session_id), time.monotonic()
+        if kept is not None and now - kept.looked < LOOK_AFTER:
+            return True
         try:
             visit = await self._find_visit(session_id)
         except RecollectError as error:  # the call will say so itself if it needs the store
             log.warning("a session could not be looked up: %s", error.code)
-            return
-        if visit is not None:
+            return True
+        if visit is None:
+            return kept is None or not kept.surely
+        if kept is not None and now - kept.renewed < self._settings.session_ttl_minutes * 60 / RENEWALS:
+            self._kept[session_id] = replace(kept, looked=now)
+        else:
             await self._keep(
                 session_id, owner=visit.owner, protocol_version=visit.protocol_version, client=visit.client
             )
+        return True
 
     async def _keep(self, session_id: str, **visit: Any) -> None:
+        surely = True
         try:
             await self._ask(
                 "keep_visit", id=session_id, ttl_minutes=self._settings.session_ttl_minutes, **visit
             )
         except RecollectError as error:  # the session works all the same, as long as this server does
             log.warning("a session could not be kept: %s", error.code)
+            surely = False
         now = time.monotonic()
-        self._kept[session_id] = now
+        self._kept[session_id] = _Kept(renewed=now, looked=now, surely=surely)
         if len(self._kept) > 2 * self._settings.most_sessions:
             oldest = now - self._settings.session_ttl_minutes * 60
-            self._kept = {one: when for one, when in self._kept.items() if when > oldest}
+            self._kept = {one: kept for one, kept in self._kept.items() if kept.renewed > oldest}
 
     async def _find_visit(self, session_id: str) -> FoundVisit | None:
         found: FoundVisit = await self._ask("find_visit", id=session_id)

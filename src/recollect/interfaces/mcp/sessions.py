@@ -38,13 +38,14 @@ log = logging.getLogger("recollect.mcp")
 
 Find = Callable[[str], Awaitable["FoundVisit | None"]]
 Tell = Callable[[str], Awaitable[None]]
+GoesOn = Callable[[str], Awaitable[bool]]
 SHARE_OF_ONE = 10  # a credential may hold at most this part of all sessions
 
 
 class Sessions(StreamableHTTPSessionManager):
     """Takes up sessions that it did not open itself."""
 
-    def __init__(self, *args: Any, find: Find, used: Tell, end: Tell, **given: Any) -> None:
+    def __init__(self, *args: Any, find: Find, used: GoesOn, end: Tell, **given: Any) -> None:
         super().__init__(*args, **given)
         self._find = find
         self._used = used
@@ -63,8 +64,11 @@ class Sessions(StreamableHTTPSessionManager):
         if session_id is not None and session_id not in self._server_instances:
             await self._take_up(session_id, requestor)
         if session_id is not None and self._is_owner(session_id, requestor):
-            # An end is kept before the client hears of it: it may ask on another connection at once.
-            await (self._end if scope["method"] == "DELETE" else self._used)(session_id)
+            if scope["method"] == "DELETE":
+                # An end is kept before the client hears of it: it may ask on another connection at once.
+                await self._end(session_id)
+            elif not await self._used(session_id):  # it was ended at another server
+                await self._server_instances[session_id].terminate()
         await super()._handle_stateful_request(scope, receive, send)
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:

@@ -1,0 +1,181 @@
+"""Projects and where they live: made in a store of their own choice, told with their paths."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from recollect.engine.core import Engine
+from recollect.engine.projects import PROJECT, open_project
+from recollect.engine.scopes import PATHS, create_scope, refuse_clash
+from recollect.model.entry import Entry
+from recollect.model.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    RecollectError,
+    Refused,
+    SettingsError,
+    StoreError,
+)
+from recollect.model.memory import ANY_STATUS
+from recollect.model.query import Filter
+from recollect.model.scope import GLOBAL, Scope, checked_name
+from recollect.ports.houses import MODES, Place, Places
+
+MOST_PROJECTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A scope with a storage mode. `copies` are stores in which hidden copies are, `moving` where it is on its way to."""
+
+    scope: Scope
+    mode: str
+    memories: int | None  # None where its store doesn't answer
+    path: str | None = None
+    identity: str | None = None
+    copies: tuple[str, ...] = ()
+    moving: str | None = None
+
+
+async def create_project(
+    engine: Engine, name: str, *, mode: str | None = None, path: str | None = None, description: str = ""
+) -> Project:
+    """Where it lives is chosen now, and changed by migrating only. One that others have there already is joined.
+
+    Raises InvalidInput, Conflict when the name or the path is taken, SettingsError, and the store's errors.
+    """
+    cleaned = checked_name(name)
+    chosen = checked_mode(engine, mode or engine.houses.home)
+    known = await _paths(engine)
+    identity = None if path is None else identity_of(path)
+    for other, value in known.items():
+        if identity is not None and value.get("identity") == identity:
+            raise Conflict(f"{path} is the project {other!r} already.", advice="Use that one.")
+    await refuse_clash(engine, cleaned)
+    there = {scope.name: scope for scope in await (await engine.houses.house(chosen)).scopes()}
+    joined = there.get(cleaned) if chosen != engine.houses.home else None
+
+    def placed(places: Places) -> Places:
+        return {**places, cleaned: Place(chosen)}
+
+    def unplaced(places: Places) -> Places:
+        return {other: place for other, place in places.items() if other != cleaned}
+
+    await engine.houses.settle(placed)  # first, so that nobody writes into it anywhere else
+    try:
+        await create_scope(
+            engine,
+            cleaned,
+            description=description or (joined.description if joined else ""),
+            kind=PROJECT,
+            keywords=joined.keywords if joined else (),
+        )
+    except RecollectError:
+        if cleaned not in {scope.name for scope in await engine.store.scopes()}:
+            await engine.houses.settle(unplaced)
+        raise
+    if path is not None:
+        value = {"path": str(Path(path).expanduser().resolve()), "identity": identity}
+        await engine.store.put_entry(Entry(PATHS, cleaned, value, engine.clock()))
+    return await show_project(engine, cleaned, agent="system")
+
+
+async def list_projects(engine: Engine, *, agent: str) -> list[Project]:
+    """Scopes of that kind, and others that live elsewhere."""
+    places = await engine.houses.places(fresh=True)
+    chosen = [scope for scope in await engine.store.scopes() if scope.kind == PROJECT or scope.name in places]
+    return await _projects(engine, chosen, places, agent=agent)
+
+
+async def show_project(engine: Engine, name: str, *, agent: str) -> Project:
+    """Raises ScopeNotFound."""
+    scope = await open_project(engine, name)
+    places = await engine.houses.places(fresh=True)
+    return (await _projects(engine, [scope], places, agent=agent))[0]
+
+
+async def mode_of(engine: Engine, scope: str) -> str:
+    """The storage mode of a scope."""
+    place = (await engine.houses.places()).get(scope)
+    return engine.houses.home if place is None else place.mode
+
+
+def checked_mode(engine: Engine, mode: str) -> str:
+    """Raises InvalidInput."""
+    if mode not in MODES:
+        raise InvalidInput(f"There is no storage mode {mode!r}.", advice=f"Choose one of {', '.join(MODES)}.")
+    return mode
+
+
+async def movable(engine: Engine, name: str) -> Scope:
+    """The scope that is to be moved. Raises ScopeNotFound, Refused for Global."""
+    scope = await open_project(engine, name)
+    if scope.name == GLOBAL:
+        raise Refused("Global lives in the home store, always.", advice="`store.mode` says which that is.")
+    return scope
+
+
+def identity_of(path: str) -> str:
+    """The git common directory, which worktrees share; where there is none, the real path. Raises NotFound."""
+    real = Path(path).expanduser().resolve()
+    if not real.is_dir():
+        raise NotFound(f"There is no folder {path}.", advice="Give the project's folder.")
+    for folder in (real, *real.parents):
+        marker = folder / ".git"
+        if marker.is_dir():
+            return str(marker)
+        with suppress(OSError, UnicodeDecodeError):
+            kind, _, named = marker.read_text(encoding="utf-8").strip().partition(": ")
+            if kind == "gitdir":
+                return _common(Path(os.path.normpath(folder / named)))
+    return str(real)
+
+
+def _common(git: Path) -> str:
+    with suppress(OSError, UnicodeDecodeError):
+        shared = (git / "commondir").read_text(encoding="utf-8").strip()
+        return str((git / shared).resolve())
+    return str(git.resolve())
+
+
+async def _projects(engine: Engine, scopes: Sequence[Scope], places: Places, *, agent: str) -> list[Project]:
+    paths = await _paths(engine)
+    counts: dict[str, int | None] = {}
+    for mode in {places.get(scope.name, Place(engine.houses.home)).mode for scope in scopes}:
+        names = [one.name for one in scopes if places.get(one.name, Place(engine.houses.home)).mode == mode]
+        counts |= await _counts(engine, names, agent=agent)
+    projects = []
+    for scope in scopes:
+        place = places.get(scope.name, Place(engine.houses.home))
+        noted = paths.get(scope.name, {})
+        projects.append(
+            Project(
+                scope,
+                mode=place.mode,
+                memories=counts[scope.name],
+                path=noted.get("path"),
+                identity=noted.get("identity"),
+                copies=tuple(mode for mode in place.copies if place.move is None or mode != place.move.to),
+                moving=None if place.move is None else place.move.to,
+            )
+        )
+    return projects
+
+
+async def _counts(engine: Engine, names: Sequence[str], *, agent: str) -> dict[str, int | None]:
+    where = Filter(viewer=agent, scopes=tuple(names), statuses=ANY_STATUS)
+    try:
+        counts = await engine.store.tally(where, "scope")
+    except (StoreError, SettingsError):
+        return dict.fromkeys(names)
+    return {name: counts.get(name, 0) for name in names}
+
+
+async def _paths(engine: Engine) -> dict[str, dict[str, str | None]]:
+    entries = await engine.store.entries(PATHS, now=engine.clock(), limit=MOST_PROJECTS)
+    return {entry.key: dict(entry.value) for entry in entries}

@@ -1,0 +1,99 @@
+"""Which store each storage mode stands for: settings in, stores out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from urllib.parse import quote
+
+from recollect.model.errors import SettingsError
+from recollect.ports.clock import Clock
+from recollect.ports.houses import LOCAL, MONGODB, POSTGRES
+from recollect.ports.store import Store
+from recollect.settings.declared import PostgresSettings, Settings
+from recollect.stores.houses import Make, OpenHouses, kept_open
+from recollect.stores.sqlite.store import SqliteStore
+
+
+def houses_of(settings: Settings, *, clock: Clock) -> OpenHouses:
+    """Nothing is opened, and no driver imported, before a project needs it."""
+    makers: dict[str, Make] = {
+        LOCAL: lambda: kept_open(local_store(settings, clock=clock)),
+        POSTGRES: lambda: kept_open(postgres_store(settings.postgres, clock=clock)),
+        MONGODB: lambda: mongo_store(settings, clock=clock),
+    }
+    return OpenHouses(settings.store.mode, makers)
+
+
+def local_store(settings: Settings, *, clock: Clock) -> Store:
+    """A file of this machine."""
+    return SqliteStore(
+        settings.database,
+        clock=clock,
+        busy_timeout_ms=settings.store.busy_timeout_ms,
+        durability=settings.store.durability,
+    )
+
+
+def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> Store:
+    """A database of a PostgreSQL server. Raises SettingsError."""
+    if not chosen.url and not chosen.host:
+        raise SettingsError(
+            "No PostgreSQL is configured.",
+            advice="Set postgres.url, or POSTGRES_HOST, POSTGRES_DB, POSTGRES_USER and POSTGRES_PASSWORD.",
+        )
+    with _driver("PostgreSQL", "psycopg", extra="postgres"):
+        from recollect.stores.postgres.store import PostgresStore
+    return PostgresStore(
+        chosen.url or _address(chosen),
+        clock=clock,
+        max_connections=chosen.max_connections,
+        idle_timeout_ms=chosen.idle_timeout_ms,
+        connection_timeout_ms=chosen.connection_timeout_ms,
+        query_timeout_ms=chosen.query_timeout_ms,
+    )
+
+
+@asynccontextmanager
+async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Store]:
+    """A MongoDB: at an address, or one that is started here and stopped when nobody needs it. Raises SettingsError."""
+    chosen = settings.mongodb
+    with _driver("MongoDB", "pymongo", extra="mongodb"):
+        from recollect.stores.mongo.store import MongoStore
+    async with AsyncExitStack() as beside:
+        uri = chosen.uri
+        if chosen.mode == "embedded":
+            from recollect.stores.mongo.embedded import EmbeddedMongo
+
+            server = EmbeddedMongo(settings.home, program=chosen.mongod)
+            uri = (await beside.enter_async_context(server)).uri
+        store = MongoStore(
+            uri,
+            clock=clock,
+            database=chosen.database,
+            timeout_ms=chosen.timeout_ms,
+            max_connections=chosen.max_connections,
+        )
+        yield await beside.enter_async_context(kept_open(store))
+
+
+def _address(chosen: PostgresSettings) -> str:
+    """The parts as one address. A host may be the folder of a socket."""
+    user = quote(chosen.user, safe="")
+    secret = f":{quote(chosen.password, safe='')}" if chosen.password else ""
+    login = f"{user}{secret}@" if chosen.user else ""
+    return (
+        f"postgresql://{login}{quote(chosen.host, safe='')}:{chosen.port}/{quote(chosen.database, safe='')}"
+    )
+
+
+@contextmanager
+def _driver(what: str, package: str, *, extra: str) -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != package:
+            raise
+        raise SettingsError(
+            f"{what} needs a driver.", advice=f"`pip install 'recollect[{extra}]'` brings it."
+        ) from error

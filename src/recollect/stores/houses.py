@@ -1,0 +1,140 @@
+"""Stores by mode, each opened when it is first needed, and the registry in the home store."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+from recollect.model.errors import SettingsError, StoreBusy
+from recollect.ports.houses import Move, Place, Places
+from recollect.ports.store import Store
+
+REGISTRY = "places"  # the cursor that holds it: one value, so that one swap changes it
+FRESH_SECONDS = 1.0
+MOST_TRIES = 100
+
+Make = Callable[
+    [], AbstractAsyncContextManager[Store]
+]  # entered open, left closed; raises as Houses.house() does
+
+
+@asynccontextmanager
+async def kept_open(store: Store) -> AsyncIterator[Store]:
+    """A store that needs nothing beside it."""
+    try:
+        await store.open()
+        yield store
+    finally:
+        await store.close()
+
+
+class OpenHouses:
+    """Keeps the Houses contract. `makers` has a maker for each mode that the settings allow."""
+
+    def __init__(
+        self, home: str, makers: Mapping[str, Make], *, seconds: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._home = home
+        self._makers = dict(makers)
+        self._seconds = seconds
+        self._open: dict[str, Store] = {}
+        self._leaving: list[AbstractAsyncContextManager[Store]] = []
+        self._opening = {mode: asyncio.Lock() for mode in makers}
+        self._text: str | None = None
+        self._places: Places = {}
+        self._read = -FRESH_SECONDS
+
+    @property
+    def home(self) -> str:
+        return self._home
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        return (self._home, *(mode for mode in self._makers if mode != self._home))
+
+    async def house(self, mode: str) -> Store:
+        found = self._open.get(mode)
+        if found is not None:
+            return found
+        if mode not in self._makers:
+            raise SettingsError(
+                f"There is no storage mode {mode!r}.", advice=f"Choose one of {', '.join(self.modes)}."
+            )
+        async with self._opening[mode]:
+            if mode not in self._open:
+                entered = self._makers[mode]()
+                self._open[mode] = await entered.__aenter__()
+                self._leaving.append(entered)
+            return self._open[mode]
+
+    async def places(self, *, fresh: bool = False) -> Places:
+        now = self._seconds()
+        if fresh or now - self._read >= FRESH_SECONDS:
+            self._know(await (await self.house(self._home)).cursor(REGISTRY))
+            self._read = now  # from before it was read
+        return self._places
+
+    def _know(self, text: str | None) -> None:
+        if text != self._text:
+            self._text, self._places = text, _places(text)
+
+    async def settle(self, change: Callable[[Places], Places]) -> Places:
+        home = await self.house(self._home)
+        for _ in range(MOST_TRIES):
+            before = await home.cursor(REGISTRY)
+            places = {
+                name: place
+                for name, place in change(_places(before)).items()
+                if place != Place(self._home)  # what has never been elsewhere isn't named
+            }
+            after = _value(places)
+            if before == after or await home.swap_cursor(REGISTRY, old=before, new=after):
+                self._know(after)
+                return places
+        raise StoreBusy("The registry of projects changes too often.", advice="Try again in a moment.")
+
+    async def close(self) -> None:
+        self._read = -FRESH_SECONDS
+        self._open.clear()
+        while self._leaving:  # home last
+            await self._leaving.pop().__aexit__(None, None, None)
+
+
+def _places(text: str | None) -> Places:
+    return {name: _place(value) for name, value in json.loads(text).items()} if text else {}
+
+
+def _place(value: Mapping[str, Any]) -> Place:
+    move = value.get("move")
+    return Place(
+        mode=value["mode"],
+        moves=value.get("moves", 0),
+        copies=tuple(value.get("copies", ())),
+        move=None
+        if move is None
+        else Move(move["to"], move["by"], datetime.fromisoformat(move["until"]), frozen=move["frozen"]),
+        renaming=value.get("renaming"),
+    )
+
+
+def _value(places: Places) -> str | None:
+    written = {name: _written(place) for name, place in places.items()}
+    return json.dumps(written, ensure_ascii=False, sort_keys=True) if written else None
+
+
+def _written(place: Place) -> dict[str, Any]:
+    move = place.move
+    return {
+        "mode": place.mode,
+        "moves": place.moves,
+        "copies": list(place.copies),
+        "move": None
+        if move is None
+        else {"to": move.to, "by": move.by, "until": move.until.isoformat(), "frozen": move.frozen},
+        "renaming": place.renaming,
+    }

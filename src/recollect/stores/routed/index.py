@@ -1,0 +1,102 @@
+"""Search, vectors, links and versions over several stores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from recollect.model.errors import StoreAway
+from recollect.model.link import Link, Relation
+from recollect.model.memory import Memory, Status, Version
+from recollect.model.query import Candidates, Filter, Neighbour, Search, Vector
+from recollect.stores.routed.merging import merged_candidates, merged_neighbours
+from recollect.stores.routed.routing import EVERYONE, Routes, Routing
+
+_EMBEDDED = tuple(status for status in Status if status is not Status.FORGOTTEN)
+
+
+class IndexPart(Routing):
+    """The Index and Links protocols, but for what writes."""
+
+    async def search(self, search: Search) -> Candidates:
+        found = await self._of_each(
+            search.filter, lambda store, where: store.search(replace(search, filter=where))
+        )
+        return found[0] if len(found) == 1 else merged_candidates(found, search)
+
+    async def nearest(
+        self, vectors: Sequence[Vector], *, model: str, where: Filter, limit: int
+    ) -> list[list[Neighbour]]:
+        answers = await self._of_each(
+            where, lambda store, own: store.nearest(vectors, model=model, where=own, limit=limit)
+        )
+        return answers[0] if len(answers) == 1 else merged_neighbours(answers, limit=limit)
+
+    async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
+        routes = await self._routes()
+        if not routes.away:
+            return await (await self._home()).unembedded(model, limit=limit)
+        found: list[Memory] = []
+        for mode in routes.modes:
+            if len(found) < limit:
+                with suppress(*(() if mode == routes.home else (StoreAway,))):  # another time will do
+                    found += await self._unembedded(mode, model, routes, limit=limit - len(found))
+        return found
+
+    async def _unembedded(self, mode: str, model: str, routes: Routes, *, limit: int) -> list[Memory]:
+        """Of the scopes that live there: others, and what was left behind, may be many."""
+        store = await self._houses.house(mode)
+        names = [scope.name for scope in await store.scopes() if routes.mode(scope.name) == mode]
+        where = Filter(viewer=EVERYONE, scopes=tuple(names), statuses=_EMBEDDED)
+        by_model = await store.tally(where, "embedded_by") if names else {}
+        missing = min(limit, sum(count for name, count in by_model.items() if name != model))
+        asked = limit
+        while missing:
+            found = await store.unembedded(model, limit=asked)
+            own = [memory for memory in found if routes.mode(memory.scope) == mode]
+            if len(own) >= missing or len(found) < asked:
+                return own[:limit]
+            asked *= 4
+        return []
+
+    async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
+        routes = await self._routes()
+        if not routes.away:
+            return await (await self._home()).vector_of(ids, model=model)
+        found: dict[str, Vector] = {}
+        for mode, own in (await self._by_mode(ids, routes)).items():
+            found |= await (await self._houses.house(mode)).vector_of(own, model=model)
+        return found
+
+    async def links_of(
+        self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
+    ) -> list[Link]:
+        routes = await self._routes()
+        if not routes.away:
+            return await (await self._home()).links_of(ids, relations=relations, viewer=viewer)
+        links: list[Link] = []
+        for mode, own in (await self._by_mode(dict.fromkeys(ids), routes)).items():
+            store = await self._houses.house(mode)
+            there = await store.links_of(own, relations=relations, viewer=viewer)
+            ends = await store.get_many(
+                list({end for link in there for end in (link.origin, link.target)}), viewer=viewer
+            )
+            here = {one for one, memory in ends.items() if routes.mode(memory.scope) == mode}
+            links += [link for link in there if link.origin in here and link.target in here]
+        return sorted(links, key=lambda link: (link.origin, link.target, link.relation))
+
+    async def count_links(self, where: Filter) -> int:
+        return sum(await self._of_each(where, lambda store, own: store.count_links(own)))
+
+    async def versions_of(self, memory_id: str) -> list[Version]:
+        return (await self.versions_among([memory_id])).get(memory_id, [])
+
+    async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
+        routes = await self._routes()
+        if not routes.away:
+            return await (await self._home()).versions_among(ids)
+        found: dict[str, list[Version]] = {}
+        for mode, own in (await self._by_mode(ids, routes)).items():
+            found |= await (await self._houses.house(mode)).versions_among(own)
+        return found

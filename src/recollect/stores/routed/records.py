@@ -1,0 +1,119 @@
+"""Reading records over several stores."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from recollect.model.errors import MemoryNotFound
+from recollect.model.memory import Memory
+from recollect.model.query import Filter, Order
+from recollect.ports.store import Store
+from recollect.stores.routed.merging import merged_pages, merged_scans, merged_tallies, place_in
+from recollect.stores.routed.routing import Routing
+
+MOST_RESOLVED = 10
+_PAGE = 200
+_TICK = timedelta(microseconds=1)
+
+
+class ReadingPart(Routing):
+    """The Records protocol, but for what writes."""
+
+    async def get(self, memory_id: str, *, viewer: str) -> Memory:
+        found = await self.get_many([memory_id], viewer=viewer)
+        if memory_id not in found:
+            raise MemoryNotFound(memory_id)
+        return found[memory_id]
+
+    async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
+        routes = await self._routes()
+        found = await self._found(ids, routes, viewer=viewer)
+        if all(memory_id in found for memory_id in ids):
+            return found
+        now = await self._routes(fresh=True)  # it may be in a project that was made a moment ago
+        return found if now is routes else await self._found(ids, now, viewer=viewer)
+
+    async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
+        routes, home = await self._routes(), await self._home()
+        ids = await home.resolve(prefix, viewer=viewer)
+        if not routes.away:
+            return ids
+        if prefix in await self._found([prefix] if prefix in ids else [], routes, viewer=viewer):
+            return [prefix]
+        for mode in routes.modes[1:]:
+            ids += await (await self._houses.house(mode)).resolve(prefix, viewer=viewer)
+        known = await self._found(list(dict.fromkeys(ids)), routes, viewer=viewer)
+        return sorted(known)[:MOST_RESOLVED]
+
+    async def find(
+        self,
+        where: Filter,
+        *,
+        order: Order = Order.NEWEST,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> list[Memory]:
+        asked = await self._asked(where)
+        if len(asked) == 1 and not (await self._routes()).away:
+            return await asked[0][0].find(where, order=order, limit=limit, after=after)
+        mark = None if after is None else await self.get(after, viewer=where.viewer)
+        pages = [
+            await _page(store, narrowed, order=order, limit=limit, mark=mark) for store, narrowed in asked
+        ]
+        return merged_pages(pages, order=order, limit=limit)
+
+    async def count(self, where: Filter) -> int:
+        return sum(await self._of_each(where, lambda store, own: store.count(own)))
+
+    async def tally(self, where: Filter, by: str) -> dict[str, int]:
+        tallies = await self._of_each(where, lambda store, own: store.tally(own, by))
+        return tallies[0] if len(tallies) == 1 else merged_tallies(tallies, by)
+
+    async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
+        store = await self._houses.house((await self._routes()).mode(scope))
+        return await store.by_hash(hashes, scope=scope, agent=agent)
+
+    async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
+        store = await self._houses.house((await self._routes()).mode(scope))
+        return await store.by_gist(gists, scope=scope, agent=agent)
+
+    async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
+        routes = await self._routes()
+        found: list[Memory] = []
+        for mode in routes.modes:
+            there = await (await self._houses.house(mode)).derived_from(ids)
+            found += [memory for memory in there if routes.mode(memory.scope) == mode]
+        return sorted(found, key=lambda memory: memory.id) if routes.away else found
+
+    async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
+        scans = [store.scan(narrowed, batch=batch) for store, narrowed in await self._asked(where)]
+        async for memories in scans[0] if len(scans) == 1 else merged_scans(scans, batch=batch):
+            yield memories
+
+
+async def _page(
+    store: Store, where: Filter, *, order: Order, limit: int, mark: Memory | None
+) -> list[Memory]:
+    """What comes after the mark, which needn't be in that store."""
+    if mark is None:
+        return await store.find(where, order=order, limit=limit)
+    if order is Order.NEWEST:
+        where = replace(where, until=min(filter(None, (where.until, mark.occurred + _TICK))))
+    elif order is Order.OLDEST:
+        where = replace(where, since=max(filter(None, (where.since, mark.occurred))))
+    begin = place_in(order, mark)
+    kept: list[Memory] = []
+    size, after = max(limit, _PAGE), None
+    while len(kept) < limit:
+        page = await store.find(where, order=order, limit=size, after=after)
+        kept += [
+            memory
+            for memory in page
+            if (place_in(order, memory) > begin if order is Order.OLDEST else place_in(order, memory) < begin)
+        ]
+        if len(page) < size:
+            break
+        after = page[-1].id
+    return kept[:limit]

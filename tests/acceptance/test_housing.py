@@ -1,0 +1,251 @@
+"""A storage mode for each project: chosen when it is made, told truthfully, and one engine over all of them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+from dwellings import Addresses, houses_at, opened_at, store_at
+from front_door import Open, everything, found, recall, run, stored
+
+from recollect.app import App, open_app
+from recollect.model.access import Caller
+from recollect.model.errors import Conflict, NotFound, RecollectError, Refused, SettingsError, StoreAway
+from recollect.model.query import Filter
+from recollect.operations.forgetting import FORGET
+from recollect.operations.housing import CREATE_PROJECT, LIST_PROJECTS, MIGRATE_PROJECT, SHOW_PROJECT
+from recollect.operations.keeping import DELETE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, RENAME_SCOPE
+from recollect.operations.projects import (
+    PROJECT_CONTEXT,
+    RECENT_MESSAGES,
+    REPLACE_SUMMARY,
+    SAVE_MESSAGE,
+    SEARCH_MESSAGES,
+)
+from recollect.operations.reading import RECALL
+from recollect.operations.safekeeping import BACKUP
+from recollect.operations.upkeep import DOCTOR, STATUS
+from recollect.operations.writing import LINK
+from recollect.ports.store import Store
+from recollect.settings import LoadedSettings
+from recollect.stores.houses import OpenHouses, kept_open
+
+MODES = ("local", "postgres", "mongodb")
+
+
+@pytest.fixture
+def addresses(tmp_path: Path) -> Addresses:
+    return {mode: str(tmp_path / f"{mode}.db") for mode in MODES}
+
+
+@pytest.fixture
+async def app(tmp_path: Path, addresses: Addresses) -> AsyncIterator[App]:
+    async with opened_at(tmp_path / "home", addresses) as app:
+        yield app
+
+
+async def test_a_project_lives_where_it_was_made(app: App) -> None:
+    made = await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres", description="What we sell")
+    assert (made.name, made.storage_mode, made.memories) == ("shop", "postgres", 0)
+    saved = await run(app, SAVE_MESSAGE, project="shop", message_type="user", content="We sell blue lamps.")
+    assert saved.storage_backend == "postgres"
+    home, postgres = [await app.engine.houses.house(mode) for mode in ("local", "postgres")]
+    assert await home.get_many([saved.message_id], viewer="system") == {}
+    assert (await postgres.get(saved.message_id, viewer="system")).content == "We sell blue lamps."
+    for operation, fields in (
+        (RECENT_MESSAGES, {}),
+        (SEARCH_MESSAGES, {"query": "lamps"}),
+        (PROJECT_CONTEXT, {}),
+    ):
+        answer = await run(app, operation, project="shop", **fields)  # type: ignore[type-var]
+        assert answer.storage_backend == "postgres"
+    written = await run(app, REPLACE_SUMMARY, project="shop", summary="A shop of lamps.")
+    assert written.storage_mode == "postgres"
+    assert (
+        await run(app, SAVE_MESSAGE, project="zoo", message_type="user", content="Hi")
+    ).storage_backend == "local"
+    listed = (await run(app, LIST_PROJECTS)).projects
+    assert [(one.name, one.storage_mode, one.memories) for one in listed] == [
+        ("shop", "postgres", 2),
+        ("zoo", "local", 1),
+    ]
+
+
+async def test_one_answer_from_several_stores(app: App) -> None:
+    await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+    await run(app, CREATE_PROJECT, name="zoo", storage_mode="mongodb")
+    lamp = await stored(app, "The lamp supplier is Lumen in Lyon.", scope="shop")
+    lion = await stored(app, "The lion eats at noon in Lyon's zoo.", scope="zoo")
+    everyone = await stored(app, "Lyon is two hours away by train.")
+    assert set(await found(app, "Lyon", scope="shop")) == {lamp, everyone}
+    assert set(await found(app, "Lyon", everywhere=True)) == {lamp, lion, everyone}
+    assert {one.id for one in await everything(app)} == {lamp, lion, everyone}
+    assert (await recall(app, "lion noon", scope="zoo")).hits[0].id == lion
+    with pytest.raises(Refused, match="different stores"):
+        await run(app, LINK, origin=lamp, target=lion)
+    assert (
+        await run(app, LINK, origin=lamp, target=await stored(app, "A lamp.", scope="shop"))
+    ).link.origin == lamp
+
+
+async def test_exports_and_backups_have_all_of_them(app: App, tmp_path: Path, opened: Open) -> None:
+    await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+    await stored(app, "The lamp supplier is Lumen.", scope="shop")
+    await stored(app, "Lyon is two hours away.")
+    written = await run(app, EXPORT, path=str(tmp_path / "all.jsonl"))
+    assert written.memories == 2
+    assert (await run(app, BACKUP)).memories == 2
+    async with opened() as other:
+        assert (await run(other, IMPORT, path=str(tmp_path / "all.jsonl"))).memories == 2
+
+
+async def test_a_name_or_a_folder_is_one_project(app: App, tmp_path: Path) -> None:
+    repository = tmp_path / "repository"
+    (repository / ".git" / "worktrees" / "fix").mkdir(parents=True)
+    (repository / ".git" / "worktrees" / "fix" / "commondir").write_text("../..\n", encoding="utf-8")
+    worktree = tmp_path / "fix"
+    (worktree / "src").mkdir(parents=True)
+    git = repository / ".git" / "worktrees" / "fix"
+    (worktree / ".git").write_text(f"gitdir: {git}\n", encoding="utf-8")
+    made = await run(app, CREATE_PROJECT, name="shop", path=str(repository))
+    assert (made.path, made.identity) == (str(repository), str(repository / ".git"))
+    with pytest.raises(Conflict, match="shop"):
+        await run(app, CREATE_PROJECT, name="fix", path=str(worktree / "src"))
+    with pytest.raises(Conflict):
+        await run(app, CREATE_PROJECT, name="Shop", storage_mode="postgres")
+    assert (await run(app, SHOW_PROJECT, name="shop")).storage_mode == "local", "it is fixed"
+    with pytest.raises(NotFound):
+        await run(app, CREATE_PROJECT, name="gone", path=str(tmp_path / "gone"))
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    assert (await run(app, CREATE_PROJECT, name="plain", path=str(plain))).identity == str(plain)
+    await run(app, RENAME_SCOPE, name="shop", new_name="store")
+    assert (await run(app, SHOW_PROJECT, name="store")).path == str(repository)
+    await run(app, DELETE_SCOPE, name="store")
+    await run(app, CREATE_PROJECT, name="fix", path=str(worktree / "src"))
+
+
+async def test_a_project_that_others_have_there_is_joined(tmp_path: Path, addresses: Addresses) -> None:
+    async with opened_at(tmp_path / "one", addresses) as one:
+        await run(one, CREATE_PROJECT, name="shop", storage_mode="postgres", description="Lamps")
+        lamp = await stored(one, "The lamp supplier is Lumen.", scope="shop")
+        theirs = {**addresses, "local": str(tmp_path / "their own.db")}
+        async with opened_at(tmp_path / "two", theirs) as two:
+            made = await run(two, CREATE_PROJECT, name="shop", storage_mode="postgres")
+            assert (made.memories, made.description) == (1, "Lamps")
+            assert await found(two, "lamp supplier", scope="shop") == [lamp]
+            new = await stored(two, "Lumen delivers on Fridays.", scope="shop")
+        assert new in await found(one, "Lumen Fridays", scope="shop")
+
+
+async def test_a_project_elsewhere_is_renamed_and_deleted_like_any_other(app: App, tmp_path: Path) -> None:
+    await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+    lamp = await stored(app, "The lamp supplier is Lumen.", scope="shop")
+    await run(app, RENAME_SCOPE, name="shop", new_name="store")
+    assert await found(app, "lamp", scope="store") == [lamp]
+    assert (await run(app, SHOW_PROJECT, name="store")).storage_mode == "postgres"
+    gone = await run(app, DELETE_SCOPE, name="store", export=str(tmp_path / "store.jsonl"))
+    assert gone.memories == 1
+    assert "Lumen" in (tmp_path / "store.jsonl").read_text(encoding="utf-8")
+    assert [scope.name for scope in (await run(app, LIST_SCOPES)).scopes] == ["Global"]
+    postgres = await app.engine.houses.house("postgres")
+    assert await postgres.count(Filter(viewer="system", statuses=())) == 0
+    assert await app.engine.houses.places(fresh=True) == {}
+
+
+async def test_who_is_bound_to_scopes_is_told_of_those_only(app: App) -> None:
+    await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+    await run(app, CREATE_PROJECT, name="zoo", storage_mode="mongodb")
+    await stored(app, "The lion eats at noon.", scope="zoo")
+    bound = Caller("ci", bound=True, scopes=("shop",), owner=False)
+    listed = await app.run(LIST_PROJECTS, LIST_PROJECTS.takes(), caller=bound)
+    assert [one.name for one in listed.projects] == ["shop"]
+    with pytest.raises(RecollectError):
+        await app.run(SHOW_PROJECT, SHOW_PROJECT.takes(name="zoo"), caller=bound)
+    for operation, fields in (
+        (CREATE_PROJECT, {"name": "mine"}),
+        (MIGRATE_PROJECT, {"project": "shop", "to": "local"}),
+    ):
+        with pytest.raises(Refused):
+            await app.run(operation, operation.takes(**fields), caller=bound)  # type: ignore[type-var]
+    answer = await app.run(RECALL, RECALL.takes(query="lion noon", everywhere=True), caller=bound)
+    assert answer.hits == []
+    told = await app.run(STATUS, STATUS.takes(), caller=bound)
+    assert told.storage == {
+        "local": {"state": "ok", "detail": "", "projects": [], "copies": 0},
+        "postgres": {"state": "unknown", "detail": "", "projects": ["shop"], "copies": 0},
+    }
+
+
+def away() -> AbstractAsyncContextManager[Store]:
+    raise StoreAway("The server at nowhere can't be reached.", advice="Start it.")
+
+
+async def test_a_store_that_is_away_takes_only_its_projects_along(
+    tmp_path: Path, addresses: Addresses, settings: LoadedSettings
+) -> None:
+    async with opened_at(settings.settings.home, addresses) as app:
+        await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+        lamp = await stored(app, "The lamp supplier is Lumen.", scope="shop")
+        train = await stored(app, "Lyon is two hours away by train.")
+    houses = OpenHouses("local", {"local": lambda: kept_open(store_at(addresses["local"])), "postgres": away})
+    async with open_app(settings, houses=houses) as app:
+        assert await found(app, "Lyon train") == [train]
+        await stored(app, "Paris is further.")
+        for work in (
+            found(app, "lamp", scope="shop"),
+            stored(app, "It delivers.", scope="shop"),
+            everything(app),
+            run(app, FORGET, ids=[lamp], hard=True),
+            run(app, BACKUP),
+        ):
+            with pytest.raises(StoreAway):
+                await work
+        told = await run(app, STATUS)
+        assert (told.memories, told.by_scope) == (2, {"Global": 2})
+        assert told.storage["postgres"]["state"] == "STORE_AWAY"
+        assert told.storage["local"]["state"] == "ok"
+        listed = (await run(app, LIST_PROJECTS)).projects
+        assert [(one.name, one.memories) for one in listed] == [("shop", None)]
+        looked = await run(app, DOCTOR, repair=True)
+        assert [(one.name, one.healthy) for one in looked.findings if one.name == "postgres"] == [
+            ("postgres", False)
+        ]
+
+
+async def test_doctor_looks_at_every_store_in_use(app: App) -> None:
+    await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+    names = {finding.name for finding in (await run(app, DOCTOR)).findings}
+    assert "postgres: file" in names
+    assert not [name for name in names if name.startswith("mongodb")]
+    status = await run(app, STATUS)
+    assert {mode: one["projects"] for mode, one in status.storage.items()} == {
+        "local": [],
+        "postgres": ["shop"],
+    }
+
+
+@pytest.mark.parametrize("home", ["postgres", "mongodb"])
+async def test_the_home_store_may_be_any(tmp_path: Path, addresses: Addresses, home: str) -> None:
+    async with opened_at(tmp_path / "home", addresses, home=home) as app:
+        plain = await stored(app, "Tea is hot.")
+        await run(app, CREATE_PROJECT, name="shop", storage_mode="local")
+        lamp = await stored(app, "Lamps are hot.", scope="shop")
+        assert set(await found(app, "hot", scope="shop")) == {plain, lamp}
+        done = await run(app, MIGRATE_PROJECT, project="shop", to=home, drop_source=True)
+        assert (done.moved, done.dropped) == (True, 1)
+        assert set(await found(app, "hot", scope="shop")) == {plain, lamp}
+        assert await app.engine.store.count(Filter(viewer="system")) == 2
+
+
+async def test_what_is_missing_is_told_with_what_to_do(app: App, opened: Open) -> None:
+    async with opened() as plain:
+        with pytest.raises(SettingsError, match=r"No PostgreSQL is configured.*postgres\.url"):
+            await run(plain, CREATE_PROJECT, name="shop", storage_mode="postgres")
+        assert (await run(plain, LIST_PROJECTS)).projects == []
+        assert [scope.name for scope in (await run(plain, LIST_SCOPES)).scopes] == ["Global"]
+    other = houses_at({"local": "unused"})
+    with pytest.raises(SettingsError, match="no storage mode"):
+        await other.house("attic")
