@@ -15,7 +15,7 @@ PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
 LOCKED = --require-hashes --no-deps -r
 
-.PHONY: help install run test check lint types unit docs bench bench-quality lock clean
+.PHONY: help install run test check lint types unit docs bench bench-stores bench-quality bench-load bench-start lock clean
 
 help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -93,7 +93,10 @@ test-claude: $(VENV)/dev .cache/claude/made ## A real Claude Code, from npm, wit
 bench: $(VENV)/dev ## Speed, side by side with peers and the floor. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.speed $(if $(QUICK),--quick,) $(ARGS)
 
-bench-quality: $(VENV)/dev ## Retrieval quality on conversations, side by side with dense search.
+bench-stores: $(VENV)/dev ## The same on every store: storing, recall, migration, two servers. QUICK=1 for the small sizes.
+	$(PY) -m benchmarks.stores $(if $(QUICK),--quick,) $(ARGS)
+
+bench-quality: $(VENV)/dev ## Retrieval quality on conversations, on every store, side by side with dense search.
 	$(PY) -m benchmarks.quality $(ARGS)
 
 bench-load: $(VENV)/dev ## 200 MCP clients at once, a minute without rest and one with pauses. QUICK=1 for ten seconds.

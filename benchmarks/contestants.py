@@ -7,8 +7,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from benchmarks.environment import CHROMA, HERE, MEMORY_SERVICE, Peer, PeerMissi
 class Entry:
     """One row of the table: a module of `peers`, in an environment, asked in a mode.
 
-    Entries of the same `data` share one folder; the one that `fills` it loads it for all.
+    Entries of the same `data` share one folder; the one that `fills` it loads it for all. `options` are told to it alone; `servers`
+    are processes that work for it.
     """
 
     key: str
@@ -32,6 +33,8 @@ class Entry:
     bulk: bool = False
     shares_process: str = ""
     exact: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    servers: tuple[int, ...] = ()
 
 
 FLOOR = Entry("floor", "floor: embed + exact product", "floor", "floor", fills=True, bulk=True, exact=True)
@@ -108,7 +111,7 @@ class Contestant:
                 "benchmarks.peers.serve",
                 entry.module,
                 str(folder),
-                json.dumps(options),
+                json.dumps({**options, **entry.options}),
             ],
             cwd=HERE.parent,
             stdin=subprocess.PIPE,

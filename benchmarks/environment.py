@@ -8,6 +8,7 @@ import platform
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,7 @@ def _passes(interpreter: str, test: str) -> bool:
 def surroundings() -> dict[str, str]:
     """Environment variables for contestants: this machine's, with a home folder of the benchmark's own."""
     # Without byte code on disk every start would compile everything anew, which nobody's does.
-    left_out = ("RECOLLECT_", "MCP_", "PYTHONDONTWRITEBYTECODE")
+    left_out = ("RECOLLECT_", "MCP_", "POSTGRES_", "DB_", "REDIS_", "MONGODB_", "PYTHONDONTWRITEBYTECODE")
     own = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     own.update(HOME=str(HOME), USERPROFILE=str(HOME), HF_HUB_OFFLINE="1", ANONYMIZED_TELEMETRY="False")
     return own
@@ -135,6 +136,16 @@ def processor_time(process: int) -> float:
     """Milliseconds of processor time that a process has used: what remains steady when the machine is busy."""
     used = psutil.Process(process).cpu_times()
     return float(used.user + used.system) * 1e3
+
+
+def family_time(process: int) -> float:
+    """The same of a server with all that it has started and that still runs."""
+    parent = psutil.Process(process)
+    used = 0.0
+    for one in (parent, *parent.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            used += processor_time(one.pid)
+    return used
 
 
 def size_on_disk(folder: Path) -> int:

@@ -15,7 +15,14 @@ from typing import Any
 
 import numpy as np
 from benchmarks.contestants import Contestant, Entry, Field
-from benchmarks.environment import PeerMissing, processor_time, resident, size_on_disk, surroundings
+from benchmarks.environment import (
+    PeerMissing,
+    family_time,
+    processor_time,
+    resident,
+    size_on_disk,
+    surroundings,
+)
 from benchmarks.report import spread
 from benchmarks.vectors import Matrix, agreement
 
@@ -123,14 +130,18 @@ def _take_turns(stage: Field, questions: Sequence[str]) -> dict[str, list[_Turn]
             time.sleep(_PAUSE)
             try:
                 contestant = stage.open(entry)
-                before = processor_time(contestant.process)
+                before = _used(contestant, entry)
                 answer = contestant.recall(question, entry.mode)
-                used = processor_time(contestant.process) - before
+                used = _used(contestant, entry) - before
             except PeerMissing as reason:
                 stage.drop(entry, reason)
                 break
             taken[entry.key].append(_Turn(answer.milliseconds, used, answer.value))
     return taken
+
+
+def _used(contestant: Contestant, entry: Entry) -> float:
+    return processor_time(contestant.process) + sum(map(family_time, entry.servers))
 
 
 def store_one(stage: Field, material: Material, *, stores: int) -> Figures:

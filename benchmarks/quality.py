@@ -1,4 +1,4 @@
-"""Retrieval quality on conversations: full text alone, vectors alone, the hybrid, and ChromaDB on the same vectors.
+"""Retrieval quality on conversations, on every store: full text alone, vectors alone, the hybrid, and ChromaDB on the same vectors.
 
 Each turn is remembered as a memory with its date, through the front door; gold is the evidence of each question. The
 file is `locomo/dev.json` under RECOLLECT_BENCH_DATA (default ../shared/data), or any other of the same shape.
@@ -12,8 +12,9 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,13 @@ from typing import Any
 import numpy as np
 from benchmarks.contestants import ENTRIES, Contestant
 from benchmarks.environment import RESULTS, PeerMissing, machine
-from benchmarks.peers.door import OWN_HOME, door_options, place_models
+from benchmarks.peers.door import OWN_HOME, door_options, place_models, uncached_embedder
+from benchmarks.peers.known import KnownTexts
 from benchmarks.report import Aim, Table, aims_table, text, write
+from benchmarks.sites import LOCAL, NAMES, STORES, Sites, site_folder
 
 from recollect.app import App, open_app
+from recollect.engine.meaning import Meaning
 from recollect.model.query import Filter
 from recollect.operations.keeping import CREATE_SCOPE, CreateScopeInput
 from recollect.operations.reading import RECALL, RecallInput
@@ -33,7 +37,10 @@ from recollect.settings import load_settings
 
 CHROMA = next(entry for entry in ENTRIES if entry.key == "chroma")
 ADVERSARIAL = "adversarial"
+OVERALL = "all but adversarial"
 MEASURES = ("any@5", "any@10", "all@5", "all@10", "MRR")
+OWN = ("full text alone", "vectors alone", "hybrid")
+MOST_APART = 0.01  # a store's figures from SQLite's
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,10 @@ class Method:
     name: str
     asked: list[Asked] = field(default_factory=list)
     missing: str = ""
+
+    def add(self, question: dict[str, Any], found: Sequence[str]) -> None:
+        """What it found for one more question."""
+        self.asked.append(Asked(question["category"], frozenset(question["evidence"]), found))
 
 
 def conversations(path: Path) -> list[dict[str, Any]]:
@@ -121,43 +132,75 @@ async def nearest(app: App, question: str, *, scope: str, turns: dict[str, str])
     return [turns[hit.id] for hit in found if hit.id in turns]
 
 
-async def measure(path: Path, model: str) -> list[Method]:
-    words, vectors, hybrid, chroma = (
-        Method("full text alone"),
-        Method("vectors alone"),
-        Method("hybrid"),
-        Method("ChromaDB, same vectors"),
-    )
-    for conversation in conversations(path):
-        with tempfile.TemporaryDirectory() as folder:
-            await _one(conversation, Path(folder), model=model, methods=(words, vectors, hybrid, chroma))
+class Found:
+    """What every method found on every store; ChromaDB has no store of ours."""
+
+    def __init__(self, stores: Sequence[str]) -> None:
+        self.stores = {store: [Method(name) for name in OWN] for store in stores}
+        self.chroma = Method("ChromaDB, same vectors")
+
+    @property
+    def methods(self) -> list[Method]:
+        """Those of the first store, and ChromaDB."""
+        return [*next(iter(self.stores.values())), self.chroma]
+
+
+async def measure(path: Path, model: str, sites: Sites) -> Found:
+    """Every conversation on every store, in a database of its own; each text is embedded once for all of them."""
+    found = Found(sites.stores)
+    embedder = KnownTexts(uncached_embedder(door_options(model)))
+    for number, conversation in enumerate(conversations(path)):
+        for store in sites.stores:
+            place = sites.settings(store, f"quality_{number}_{re.sub('[^a-z0-9]', '_', model.lower())}")
+            with tempfile.TemporaryDirectory() as folder:
+                asking = Asking(conversation, place | {"embedding.model": model}, embedder, Path(folder))
+                await _one(asking, found.stores[store], found.chroma if store == sites.stores[0] else None)
         print(f"  {conversation['conversation']}: {len(conversation['questions'])} questions", flush=True)
-    return [words, vectors, hybrid, chroma]
+    return found
 
 
-async def _one(conversation: dict[str, Any], folder: Path, *, model: str, methods: Sequence[Method]) -> None:
-    words, vectors, hybrid, chroma = methods
-    scope = conversation["conversation"]
-    arguments = {"home": str(OWN_HOME), "store.path": str(folder / "quality.db"), "embedding.model": model}
-    questions = [
-        question for question in conversation["questions"] if set(question["evidence"]) <= _ids(conversation)
-    ]
-    async with open_app(load_settings(arguments, environ={})) as app:
-        turns = await fill(app, conversation)
-        for question in questions:
-            asked = {"category": question["category"], "evidence": frozenset(question["evidence"])}
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """One conversation on one store."""
+
+    conversation: dict[str, Any]
+    settings: dict[str, Any]
+    embedder: KnownTexts
+    folder: Path
+
+    @property
+    def questions(self) -> list[dict[str, Any]]:
+        """Those whose evidence is in the conversation."""
+        known = _ids(self.conversation)
+        return [one for one in self.conversation["questions"] if set(one["evidence"]) <= known]
+
+    @asynccontextmanager
+    async def app(self, **further: Any) -> AsyncIterator[App]:
+        """Recollect on that store."""
+        arguments = {"home": str(OWN_HOME), **self.settings, **further}
+        async with open_app(load_settings(arguments, environ={})) as app:
+            yield app
+
+
+async def _one(asking: Asking, methods: Sequence[Method], chroma: Method | None) -> None:
+    words, vectors, hybrid = methods
+    scope = asking.conversation["conversation"]
+    dense: list[list[str]] = []
+    async with asking.app() as opened:
+        app = replace(opened, engine=replace(opened.engine, meaning=Meaning(asking.embedder)))
+        turns = await fill(app, asking.conversation)
+        for question in asking.questions:
             ask = question["question"]
-            hybrid.asked.append(Asked(found=await recalled(app, ask, scope=scope, turns=turns), **asked))
-            vectors.asked.append(Asked(found=await nearest(app, ask, scope=scope, turns=turns), **asked))
-        dense = await _by_chroma(app, turns, questions, folder, chroma)
-    async with open_app(load_settings({**arguments, "embedding.provider": "none"}, environ={})) as app:
-        for question, found in zip(questions, dense, strict=True):
-            asked = {"category": question["category"], "evidence": frozenset(question["evidence"])}
-            words.asked.append(
-                Asked(found=await recalled(app, question["question"], scope=scope, turns=turns), **asked)
-            )
-            if not chroma.missing:
-                chroma.asked.append(Asked(found=found, **asked))
+            hybrid.add(question, await recalled(app, ask, scope=scope, turns=turns))
+            vectors.add(question, await nearest(app, ask, scope=scope, turns=turns))
+        if chroma is not None:
+            dense = await _by_chroma(app, turns, asking.questions, asking.folder, chroma)
+    async with asking.app(**{"embedding.provider": "none"}) as app:
+        for question in asking.questions:
+            words.add(question, await recalled(app, question["question"], scope=scope, turns=turns))
+    if chroma is not None and not chroma.missing:
+        for question, hits in zip(asking.questions, dense, strict=True):
+            chroma.add(question, hits)
 
 
 def _ids(conversation: dict[str, Any]) -> set[str]:
@@ -192,7 +235,7 @@ async def _by_chroma(
 
 def tables(methods: Sequence[Method], *, model: str) -> list[Table]:
     categories = sorted({one.category for method in methods for one in method.asked})
-    groups = ["all but adversarial", *(name for name in categories if name != ADVERSARIAL)]
+    groups = [OVERALL, *(name for name in categories if name != ADVERSARIAL)]
     groups += [ADVERSARIAL] if ADVERSARIAL in categories else []
     made = []
     for group in groups:
@@ -210,14 +253,14 @@ def tables(methods: Sequence[Method], *, model: str) -> list[Table]:
 
 
 def _chosen(method: Method, group: str) -> list[Asked]:
-    if group == "all but adversarial":
+    if group == OVERALL:
         return [one for one in method.asked if one.category != ADVERSARIAL]
     return [one for one in method.asked if one.category == group]
 
 
 def aims(methods: Sequence[Method], *, model: str) -> list[Aim]:
     hybrid = next(method for method in methods if method.name == "hybrid")
-    overall = scores(_chosen(hybrid, "all but adversarial"))
+    overall = scores(_chosen(hybrid, OVERALL))
     found = [
         Aim(f"hybrid any@10 at least 0.80 ({model})", f"{overall['any@10']:.3f}", overall["any@10"] >= 0.80),
         Aim(f"hybrid all@10 at least 0.66 ({model})", f"{overall['all@10']:.3f}", overall["all@10"] >= 0.66),
@@ -241,6 +284,39 @@ def aims(methods: Sequence[Method], *, model: str) -> list[Aim]:
     return found
 
 
+def by_store(found: Found, *, model: str) -> Table:
+    """A column a store."""
+    rows = [
+        (
+            f"{name}, {measure}",
+            *(
+                f"{scores(_chosen(methods[place], OVERALL))[measure]:.3f}"
+                for methods in found.stores.values()
+            ),
+        )
+        for place, name in enumerate(OWN)
+        for measure in MEASURES
+    ]
+    return Table(f"{model}: {OVERALL}, by store", ("", *(NAMES[store] for store in found.stores)), rows)
+
+
+def store_aims(found: Found, *, model: str) -> list[Aim]:
+    """Every other store against SQLite, by the hybrid."""
+    hybrid = {store: scores(_chosen(methods[-1], OVERALL)) for store, methods in found.stores.items()}
+    made = []
+    for store in (one for one in hybrid if one != LOCAL):
+        promise = f"{NAMES[store]} within {MOST_APART * 100:.0f} point of SQLite in every figure ({model})"
+        if LOCAL not in hybrid:
+            made.append(Aim(promise, "-", None))
+            continue
+        apart = {name: hybrid[store][name] - hybrid[LOCAL][name] for name in MEASURES}
+        worst = max(apart, key=lambda name: abs(apart[name]))
+        made.append(
+            Aim(promise, f"{apart[worst]:+.3f} at most ({worst})", abs(apart[worst]) <= MOST_APART + 1e-9)
+        )
+    return made
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -249,26 +325,42 @@ def main() -> None:
         "--file", type=Path, default=data if data.suffix == ".json" else data / "locomo" / "dev.json"
     )
     parser.add_argument("--model", action="append", help="which model; repeat for several")
+    parser.add_argument(
+        "--store", action="append", choices=STORES, help="which store; repeat for several, all by default"
+    )
     chosen = parser.parse_args()
     if not chosen.file.is_file():
         raise SystemExit(f"There are no conversations at {chosen.file}: set RECOLLECT_BENCH_DATA.")
+    with site_folder("quality") as folder, Sites(folder, chosen.store or STORES) as sites:
+        _measured(chosen.file, chosen.model or ["all-MiniLM-L6-v2", "gte-small"], sites)
+
+
+def _measured(file: Path, models: Sequence[str], sites: Sites) -> None:
     printed: list[Table] = []
-    facts: dict[str, Any] = {"machine": machine(), "file": chosen.file.name, "models": {}}
-    for model in chosen.model or ["all-MiniLM-L6-v2", "gte-small"]:
+    facts: dict[str, Any] = {"machine": machine(), "file": file.name, "models": {}, "stores": {}}
+    for model in models:
         place_models(door_options(model))
-        methods = asyncio.run(measure(chosen.file, model))
-        made = [*tables(methods, model=model), aims_table(aims(methods, model=model))]
+        found = asyncio.run(measure(file, model, sites))
+        checked = aims(found.methods, model=model) + store_aims(found, model=model)
+        made = [*tables(found.methods, model=model), by_store(found, model=model), aims_table(checked)]
         for table in made:
             print("\n" + text(table), flush=True)
         printed += made
-        facts["models"][model] = {
-            method.name: {
-                "overall": scores(_chosen(method, "all but adversarial")),
-                **{name: scores(_chosen(method, name)) for name in {one.category for one in method.asked}},
-            }
-            for method in methods
-        }
+        facts["models"][model] = _figures(found.methods)
+        facts["stores"][model] = {store: _figures(methods) for store, methods in found.stores.items()}
     print(f"\nwritten to {write(RESULTS, 'quality', facts, printed).name}")
+    if sites.missing:
+        raise SystemExit(f"Not every store took part: {sites.missing}")
+
+
+def _figures(methods: Sequence[Method]) -> dict[str, Any]:
+    return {
+        method.name: {
+            "overall": scores(_chosen(method, OVERALL)),
+            **{name: scores(_chosen(method, name)) for name in {one.category for one in method.asked}},
+        }
+        for method in methods
+    }
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterator
-from itertools import count
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import count, cycle, islice
 from pathlib import Path
 
 VERSION = 2
@@ -230,6 +231,19 @@ def memories(amount: int, *, data: Path | None = None) -> list[str]:
         seen[text if text is not None else sentence(number)] = None
         number += 1
     return list(seen)
+
+
+def keywords_in(text: str) -> tuple[str, ...]:
+    """Technologies and parts that a sentence names."""
+    return tuple(word for kind in ("tech", "part") for word in WORDS[kind] if word in text)
+
+
+def keyword_questions(rows: Sequence[str], amount: int) -> list[str]:
+    """`amount` keywords that neither few nor very many of these texts have; some come again when there are fewer."""
+    counts = Counter(word for row in rows for word in keywords_in(row))
+    known = sorted(word for word, many in counts.items() if 10 <= many <= 1_000)
+    random.Random(f"keywords {VERSION}").shuffle(known)
+    return list(islice(cycle(known), amount))
 
 
 def fresh() -> Iterator[str]:

@@ -81,6 +81,7 @@ def _arguments(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
         "home": str(OWN_HOME),
         "store.path": str(folder / "recollect.db"),
         "embedding.model": options["model"],
+        **options.get("settings", {}),
     }
 
 

@@ -5,65 +5,65 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from benchmarks.peers.door import settings_for, uncached_embedder
+from benchmarks.peers.known import KnownTexts
 
 from recollect.app import App, open_app
-from recollect.engine.draft import Draft, Outcome, content_hash
+from recollect.engine.draft import Draft, Outcome, content_hash, labels_of
 from recollect.engine.intake import remember, remember_many
 from recollect.engine.meaning import Meaning
 from recollect.engine.recall import Question, recall
 from recollect.model.lexemes import lexemes
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Filter
-from recollect.model.ranking import Cosines
 from recollect.model.scope import GLOBAL
-from recollect.ports.embedder import Embedder, Matrix
+from recollect.ports.embedder import Matrix
 from recollect.ports.store import Put
+
+T = TypeVar("T")
 
 BATCH = 5_000
 
 
-class _Prepared:
-    """Vectors that are known already; what intake changed (a redaction) is embedded anew."""
-
-    def __init__(self, live: Embedder, texts: Sequence[str], rows: Matrix) -> None:
-        self._live = live
-        self._rows = rows
-        self._places = {text: place for place, text in enumerate(texts)}
-
-    @property
-    def name(self) -> str:
-        return self._live.name
-
-    @property
-    def dimensions(self) -> int:
-        return self._live.dimensions
-
-    @property
-    def unrelated(self) -> Cosines:
-        return self._live.unrelated
-
-    def load(self) -> None:
-        self._live.load()
-
-    def close(self) -> None:
-        self._live.close()
-
-    async def embed(self, texts: Sequence[str]) -> Matrix:
-        unknown = [text for text in texts if text not in self._places]
-        made = iter(await self._live.embed(unknown)) if unknown else iter(())
-        rows = [self._rows[self._places[t]] if t in self._places else next(made) for t in texts]
-        return np.asarray(rows, dtype=np.float32)
-
-    async def embed_query(self, text: str) -> Matrix:
-        return await self._live.embed_query(text)
+def plain_puts(
+    app: App,
+    texts: Sequence[str],
+    rows: Matrix,
+    *,
+    scope: str = GLOBAL,
+    keywords: Callable[[str], tuple[str, ...]] = lambda _text: (),
+) -> list[Put]:
+    """Memories as intake would make them of such texts, with vectors that are known."""
+    engine = app.engine
+    now = engine.clock()
+    memories = [
+        Memory(
+            id=engine.new_id(),
+            content=text,
+            keywords=keywords(text),
+            kind=Kind.NOTE,
+            scope=scope,
+            agent=app.loaded.settings.agent,
+            created=now,
+            updated=now,
+            occurred=now,
+            content_hash=content_hash(text),
+            tokens=len(text) // 4,
+            embedded_by=engine.meaning.model,
+        )
+        for text in texts
+    ]
+    return [
+        Put(memory, lexemes(memory.content), labels=labels_of(engine, memory), vector=row)
+        for memory, row in zip(memories, rows, strict=True)
+    ]
 
 
 class FrontDoor:
@@ -73,10 +73,13 @@ class FrontDoor:
         # Not Runner.run: it sets signal handlers at every call, which costs as much as a small query.
         self._loop = asyncio.new_event_loop()
         self._stack = AsyncExitStack()
-        self._app = self._loop.run_until_complete(self._open(folder, options))
+        self._app = self._run(self._open(folder, options))
         # Which row of the benchmark an id is; beside the folder, so that it isn't counted as ours.
         self._names = folder.with_name(f"{folder.name}-rows.json")
         self._agent = self._app.loaded.settings.agent
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
 
     async def _open(self, folder: Path, options: dict[str, Any]) -> App:
         return await self._stack.enter_async_context(open_app(settings_for(folder, options)))
@@ -94,11 +97,9 @@ class FrontDoor:
 
     def _remember(self, texts: Sequence[str], rows: Matrix) -> list[str]:
         """All of intake, but for the embedding."""
-        known = Meaning(_Prepared(uncached_embedder(self._options), texts, rows))
+        known = Meaning(KnownTexts(uncached_embedder(self._options), dict(zip(texts, rows, strict=True))))
         drafts = [Draft(content=text) for text in texts]
-        answers = self._loop.run_until_complete(
-            remember_many(replace(self._app.engine, meaning=known), drafts)
-        )
+        answers = self._run(remember_many(replace(self._app.engine, meaning=known), drafts))
         ids = [answer.memory.id for answer in answers if answer.memory is not None]
         if len(ids) < len(texts):
             raise SystemExit(f"it passed over {len(texts) - len(ids)} texts")
@@ -106,44 +107,24 @@ class FrontDoor:
 
     def _put(self, texts: Sequence[str], rows: Matrix) -> list[str]:
         """Straight into the store and its index: for a million, where intake would take long and measure nothing new."""
-        engine = self._app.engine
-        model, now = engine.meaning.model, engine.clock()
-        memories = [
-            Memory(
-                id=engine.new_id(),
-                content=text,
-                kind=Kind.NOTE,
-                scope=GLOBAL,
-                agent=self._agent,
-                created=now,
-                updated=now,
-                occurred=now,
-                content_hash=content_hash(text),
-                tokens=len(text) // 4,
-                embedded_by=model,
-            )
-            for text in texts
-        ]
-        puts = [
-            Put(memory, lexemes(memory.content), vector=row)
-            for memory, row in zip(memories, rows, strict=True)
-        ]
-        self._loop.run_until_complete(engine.store.apply(puts))
-        return [memory.id for memory in memories]
+        puts = self._puts(texts, rows)
+        self._run(self._app.engine.store.apply(puts))
+        return [put.memory.id for put in puts]
+
+    def _puts(self, texts: Sequence[str], rows: Matrix) -> list[Put]:
+        return plain_puts(self._app, texts, rows)
 
     def store(self, text: str) -> bool:
-        answer = self._loop.run_until_complete(remember(self._app.engine, Draft(content=text)))
+        answer = self._run(remember(self._app.engine, Draft(content=text)))
         return answer.outcome is Outcome.STORED
 
     def store_many(self, texts: Sequence[str]) -> int:
         drafts = [Draft(content=text) for text in texts]
-        answers = self._loop.run_until_complete(remember_many(self._app.engine, drafts))
+        answers = self._run(remember_many(self._app.engine, drafts))
         return sum(answer.outcome is Outcome.STORED for answer in answers)
 
     def recall(self, text: str, mode: str) -> int:
-        answer = self._loop.run_until_complete(
-            recall(self._app.engine, Question(text=text, limit=10), agent=self._agent)
-        )
+        answer = self._run(recall(self._app.engine, Question(text=text, limit=10), agent=self._agent))
         return len(answer.hits)
 
     def nearest(self, vectors: str) -> list[list[int]]:
@@ -151,7 +132,7 @@ class FrontDoor:
         engine = self._app.engine
         model = engine.meaning.model
         assert model is not None
-        found = self._loop.run_until_complete(
+        found = self._run(
             engine.store.nearest(
                 list(np.load(vectors)),
                 model=model,
@@ -168,7 +149,7 @@ class FrontDoor:
         return os.getpid()
 
     def close(self) -> None:
-        self._loop.run_until_complete(self._stack.aclose())
+        self._run(self._stack.aclose())
         self._loop.close()
 
 
