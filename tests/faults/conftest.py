@@ -1,4 +1,4 @@
-"""Other processes, started and ended with the test."""
+"""Other processes and database servers, started and ended with the test."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from fault_sites import EVERY_SITE, Site
 from store_process import Process, Start
 
 from recollect.stores.sqlite.store import SqliteStore
 from recollect.testing.builders import START
+from servers import server_folder
 
 
 @pytest.fixture
@@ -33,3 +35,20 @@ def start(path: Path) -> Iterator[Start]:
 @pytest.fixture
 def new_store(path: Path) -> Callable[[], SqliteStore]:
     return lambda: SqliteStore(path, clock=lambda: START)
+
+
+@pytest.fixture(scope="module", params=EVERY_SITE)
+def site_server(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """One server for the module, of each kind in turn."""
+    with server_folder(request.param) as folder:
+        site = Site(request.param, folder)
+        with site.server:
+            yield site
+
+
+@pytest.fixture
+def site(site_server: Site) -> Iterator[Site]:
+    """The server, running, whatever the test before did to it."""
+    site_server.server.start()
+    yield site_server
+    site_server.server.start()

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import mcp_clients
 import pytest
 from cli_shell import Shell
 
+from everywhere import as_environment
+
+if TYPE_CHECKING:
+    from everywhere import House
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _housed(house: House) -> Iterator[None]:
+    """Servers that tests start have their memories where this run has them."""
+    before = mcp_clients.housed
+    mcp_clients.housed = lambda home: as_environment(house.settings_of(home))
+    yield
+    mcp_clients.housed = before
+
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, house: House) -> Shell:
     for name in ("NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "home"
@@ -18,12 +35,14 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
     monkeypatch.setenv("RECOLLECT_EMBEDDING_PROVIDER", "hashing")
     monkeypatch.setenv("RECOLLECT_STORE_DURABILITY", "normal")
     monkeypatch.setenv("RECOLLECT_TIME_ZONE", "Europe/Berlin")
+    for name, value in as_environment(house.settings_of(home)).items():
+        monkeypatch.setenv(name, value)
     return Shell(home, monkeypatch)
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
+def environment(tmp_path: Path, house: House) -> dict[str, str]:
     """What a real process is started with."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
     own = {"RECOLLECT_HOME": str(tmp_path / "home"), "RECOLLECT_EMBEDDING_PROVIDER": "hashing"}
-    return {**kept, **own, "PYTHONUTF8": "1"}
+    return {**kept, **own, **as_environment(house.settings_of(tmp_path / "home")), "PYTHONUTF8": "1"}

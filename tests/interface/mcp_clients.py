@@ -35,6 +35,14 @@ Json = dict[str, Any]
 Connect = Callable[[str], AbstractAsyncContextManager[ClientSession]]
 
 
+def in_files(_home: Path) -> dict[str, str]:
+    return {}
+
+
+# What tells a process where the memories of its home live; tests on other stores have it say more.
+housed: Callable[[Path], Mapping[str, str]] = in_files
+
+
 def surroundings(home: Path, **more: str) -> dict[str, str]:
     """What a server is started with: nothing of this machine's own settings."""
     # Without byte code on disk every start would compile everything anew.
@@ -48,7 +56,8 @@ def surroundings(home: Path, **more: str) -> dict[str, str]:
         "RECOLLECT_HISTORY_CLAUDE_DIR": str(home / "claude"),
         "PYTHONUTF8": "1",
     }
-    return {**kept, **own, **more}
+    where = {} if "RECOLLECT_STORE_MODE" in more else housed(home)
+    return {**kept, **own, **where, **more}
 
 
 def command(*argv: str) -> list[str]:

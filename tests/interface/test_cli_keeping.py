@@ -122,6 +122,7 @@ def test_a_setting_that_the_environment_overrides_is_told(shell: Shell) -> None:
     assert "RECOLLECT_EMBEDDING_PROVIDER" in answer.err
 
 
+@pytest.mark.local_file
 def test_home_by_option_wins_over_the_environment(shell: Shell, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shell.fine("--home", str(other), "remember", "Kept elsewhere, in another home")
@@ -151,6 +152,7 @@ def test_status_and_doctor(shell: Shell) -> None:
     assert shell("doctor", "--phrase", "x").status == 2
 
 
+@pytest.mark.local_file
 def test_doctor_looks_at_a_database_that_cannot_be_opened(shell: Shell) -> None:
     shell.remember("The harbour closes at nine")
     database = shell.home / "data" / "recollect.db"
@@ -165,6 +167,7 @@ def test_doctor_looks_at_a_database_that_cannot_be_opened(shell: Shell) -> None:
     assert "could not be used" in shell("doctor").err
 
 
+@pytest.mark.local_file
 def test_doctor_repair_saves_what_a_damaged_database_holds(shell: Shell) -> None:
     shell.remember("The harbour closes at nine")
     database = shell.home / "data" / "recollect.db"
@@ -183,6 +186,7 @@ def test_doctor_repair_saves_what_a_damaged_database_holds(shell: Shell) -> None
     assert sorted(name.partition("-")[0] for name in names) == ["recollect.damaged", "recollect.db"]
 
 
+@pytest.mark.local_file
 def test_doctor_repair_mends_a_broken_index_page(shell: Shell) -> None:
     shell.remember("The harbour closes at nine")
     database = shell.home / "data" / "recollect.db"
@@ -199,6 +203,7 @@ def test_doctor_repair_mends_a_broken_index_page(shell: Shell) -> None:
     assert shell.fine("list", "--json").json["total"] == 1
 
 
+@pytest.mark.local_file
 @pytest.mark.parametrize(
     ("tampering", "code"),
     [
@@ -222,6 +227,7 @@ def test_doctor_repair_leaves_alone_what_is_not_damaged(
     assert [file.name for file in database.parent.iterdir()] == ["recollect.db"]
 
 
+@pytest.mark.local_file
 def test_doctor_repair_moves_nothing_while_others_have_the_file(shell: Shell) -> None:
     shell.remember("The harbour closes at nine")
     database = shell.home / "data" / "recollect.db"
@@ -276,6 +282,7 @@ def test_models_without_any(shell: Shell) -> None:
     assert shell("models", "pull", "./no-such-folder").status == 8
 
 
+@pytest.mark.local_file
 def test_export_and_import_lose_nothing(shell: Shell, tmp_path: Path) -> None:
     shell.fine("scopes", "create", "work")
     one = shell.remember("The lift is out of order", "--scope", "work", "--tag", "lift", "--meta", "floor=3")

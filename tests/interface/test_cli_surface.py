@@ -151,6 +151,7 @@ def test_near_misses_are_suggested(shell: Shell) -> None:
     assert "--when" in shell("recall", "x", "--whn", "y").err
 
 
+@pytest.mark.local_file
 def test_a_fault_of_ours_is_one_line_unless_verbose(shell: Shell) -> None:
     (shell.home / "data").mkdir(parents=True)
     quiet = shell("status", "-o", "store.path=bad\0path")

@@ -56,6 +56,7 @@ async def test_health_says_how_each_part_is(served: Served, home: Path) -> None:
     assert str(home) not in answer.text
 
 
+@pytest.mark.local_file
 async def test_strangers_are_told_only_whether_it_is_up(served: Served, home: Path) -> None:
     elsewhere = {"Via": "1.1 proxy"}
     async with served.client() as client:
@@ -69,6 +70,7 @@ async def test_strangers_are_told_only_whether_it_is_up(served: Served, home: Pa
         assert (down.status_code, down.json()) == (503, {"status": "down"})
 
 
+@pytest.mark.local_file
 async def test_health_says_so_when_the_file_is_gone(served: Served, home: Path) -> None:
     (home / "data" / "recollect.db").rename(home / "data" / "elsewhere.db")
     async with served.client(KEY) as client:
@@ -79,6 +81,7 @@ async def test_health_says_so_when_the_file_is_gone(served: Served, home: Path) 
     assert "recollect_store_up 0.0" in metrics
 
 
+@pytest.mark.local_file
 async def test_a_store_that_can_not_be_opened_is_told_to_everybody(load: Load, home: Path) -> None:
     (home / "data" / "recollect.db").mkdir(parents=True)
     async with door(load(**{"serve.port": 0})) as served, served.client() as client:

@@ -152,6 +152,7 @@ def test_one_credential_cannot_take_all_sessions(tmp_path: Path) -> None:
         assert statuses == [200, 200, 503, 503]
 
 
+@pytest.mark.local_file
 def test_a_session_in_use_is_kept_anew(tmp_path: Path) -> None:
     with HttpServer(tmp_path / "home") as server, Poster(server.url) as poster:
         poster.greet()
