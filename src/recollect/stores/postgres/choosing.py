@@ -140,8 +140,8 @@ class Searching:
             return [Posting(few.rows, few.rows)] * len(self._lexemes)
         if few.rows[-1] > 2 * self._estimates.exact_up_to:
             return looking.postings_among(self._connection, self._lexemes, few.rows)
-        queries = [quoted(lexeme) for lexeme in self._lexemes]
-        found = looking.postings(self._connection, queries, most=4 * self._estimates.exact_up_to)
+        most = 4 * self._estimates.exact_up_to  # more than there are rows
+        found = looking.postings(self._connection, {quoted(lexeme): most for lexeme in self._lexemes})
         inside = [np.isin(one.rows, few.rows) for one in found]
         return [
             Posting(one.rows[within], one.lengths[within]) for one, within in zip(found, inside, strict=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,9 +44,9 @@ ADMITTED = """
 # Where each of some lexemes is, everywhere or among some rows; the row security of `fragments` comes later.
 POSTINGS = """
     SELECT wanted.place, array_agg(found.row), array_agg(found.length)
-    FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (query, place)
+    FROM unnest(%s::text[], %s::bigint[]) WITH ORDINALITY AS wanted (query, most, place)
     CROSS JOIN LATERAL (
-        SELECT row, length FROM fragment_lexemes WHERE lexemes @@ wanted.query::tsquery LIMIT %s
+        SELECT row, length FROM fragment_lexemes WHERE lexemes @@ wanted.query::tsquery LIMIT wanted.most
     ) AS found
     GROUP BY wanted.place
 """
@@ -215,11 +215,11 @@ def admitted(
     return Admitted(rows[order], lengths[order], cosines[order])
 
 
-def postings(connection: Connection, queries: Sequence[str], *, most: int) -> list[Posting]:
-    """Of each query that is a lexeme or several, no more than `most` rows."""
+def postings(connection: Connection, queries: Mapping[str, int]) -> list[Posting]:
+    """Of each query, which is a lexeme or several, no more rows than it says."""
     if not queries:
         return []
-    found = _binary(connection, POSTINGS, (list(queries), most))
+    found = _binary(connection, POSTINGS, (list(queries), list(queries.values())))
     return _in_places(found, len(queries))
 
 

@@ -18,11 +18,14 @@ from recollect.stores.postgres.estimates import Estimate
 from recollect.stores.postgres.looking import Posting, Rows
 from recollect.stores.sketch import distinct
 
-_LOOKED_UP = 4_000  # places of rare words that choose candidates; those of all words would be too many
-_MOST_OF_ONE = 8_000
-_PAIRED = 4  # common words, the rarest of them, choose candidates where two stand together
+_LOOKED_UP = 1_500  # places of words that choose candidates, the rarest words first; all would be too many
+_LEAST_OF_ONE = 100
+_MOST_OF_ONE = 8_000  # where a question has no other
+_MARGIN = 1.5
+_PAIRED = 6  # words, the rarest, choose candidates where two of them stand together as well
+_MOST_OF_PAIR = 200
 _MOST_LEXEMES = 64  # the rarest of a long question
-_CHECKED = 2  # so many times the pool are measured by all words
+_CHECKED = 1.5  # so many times the pool are measured by all words
 _TELLING = 20  # records of a sample that must have a word for the sample to tell how common it is
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 
@@ -46,20 +49,28 @@ class ByText:
         self._share = min(1.0, within.total / max(everywhere.total, 1))
 
     def promising(self, lexemes: Sequence[str], *, limit: int) -> Wording:
-        """What rare words, and pairs of common ones, choose; about so many of them are within the filter."""
+        """What rare words choose, and where some words are too common, pairs of words.
+
+        A record that has several words of a question is among those of its rarest pair; of those that have one alone
+        and are many, some are as good as others.
+        """
         ordered = sorted(lexemes, key=self._everywhere.frequency)[:_MOST_LEXEMES]
-        rare = ordered[: self._number_of_rare(ordered)]
-        common = ordered[len(rare) :][:_PAIRED]
-        pairs = list(combinations(common, 2))
-        queries = [*map(quoted, rare), *(f"{quoted(one)} & {quoted(two)}" for one, two in pairs)]
-        found = looking.postings(self._connection, queries, most=_MOST_OF_ONE)
-        known = {lexeme: len(one.rows) for lexeme, one in zip(rare, found, strict=False)}
+        single = self._shared_out(ordered)
+        paired: list[tuple[str, str]] = []
+        if any(self._everywhere.frequency(lexeme) > most for lexeme, most in single.items()):
+            paired = list(combinations(ordered[:_PAIRED], 2))
+        queries = {quoted(lexeme): most for lexeme, most in single.items()}
+        queries |= {f"{quoted(one)} & {quoted(two)}": _MOST_OF_PAIR for one, two in paired}
+        found = looking.postings(self._connection, queries)
+        known = {
+            lexeme: len(posting.rows)
+            for (lexeme, most), posting in zip(single.items(), found, strict=False)
+            if len(posting.rows) < most
+        }
         frequencies = {lexeme: self._frequency(lexeme, known.get(lexeme)) for lexeme in lexemes}
         worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
-        rows, promise = self._gathered(
-            [(found[place], worth[lexeme]) for place, lexeme in enumerate(rare)],
-            [(found[len(rare) + place], worth[one] + worth[two]) for place, (one, two) in enumerate(pairs)],
-        )
+        values = [*map(worth.__getitem__, single), *(worth[one] + worth[two] for one, two in paired)]
+        rows, promise = self._gathered(list(zip(found, values, strict=True)))
         wanted = math.ceil(_CHECKED * limit / max(self._share, 0.05))
         best = rows[np.argsort(-promise, kind="stable")[:wanted]]
         return Wording(best, worth, {lexeme: self._told(many) for lexeme, many in frequencies.items()})
@@ -73,27 +84,27 @@ class ByText:
         said: Numbers = (counts > 0) @ worth
         return said * self._by_length(lengths)
 
-    def _number_of_rare(self, ordered: Sequence[str]) -> int:
-        """As far as their places are few together; one at least."""
-        places = np.cumsum([self._everywhere.frequency(lexeme) for lexeme in ordered])
-        return max(1, int(np.count_nonzero(places <= _LOOKED_UP)))
+    def _shared_out(self, ordered: Sequence[str]) -> dict[str, int]:
+        """How many places of each word are looked up."""
+        left = _LOOKED_UP
+        shares = {}
+        for lexeme in ordered:
+            about = math.ceil(_MARGIN * self._everywhere.frequency(lexeme)) + _LEAST_OF_ONE
+            shares[lexeme] = max(_LEAST_OF_ONE, min(about, left))
+            left -= shares[lexeme]
+        if len(shares) == 1:
+            shares = dict.fromkeys(shares, _MOST_OF_ONE)
+        return shares
 
-    def _gathered(
-        self, own: Sequence[tuple[Posting, float]], paired: Sequence[tuple[Posting, float]]
-    ) -> tuple[Rows, Numbers]:
-        """Every row that was found, and what it promises to be worth."""
-        everything = [posting for posting, _ in (*own, *paired)]
-        rows = distinct(np.concatenate([np.empty(0, np.int64), *(one.rows for one in everything)]))
-        lengths, words, together = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros(len(rows))
-        for posting, worth in own:
+    def _gathered(self, found: Sequence[tuple[Posting, float]]) -> tuple[Rows, Numbers]:
+        """Every row that was found, and what it promises: the more words and pairs found it, the more."""
+        rows = distinct(np.concatenate([np.empty(0, np.int64), *(posting.rows for posting, _ in found)]))
+        lengths, promise = np.zeros(len(rows)), np.zeros(len(rows))
+        for posting, worth in found:
             place = np.searchsorted(rows, posting.rows)
             lengths[place] = posting.lengths
-            words[place] += worth
-        for posting, worth in paired:
-            place = np.searchsorted(rows, posting.rows)
-            lengths[place] = posting.lengths
-            together[place] = np.maximum(together[place], worth)
-        return rows, (words + together) * self._by_length(lengths)
+            promise[place] += worth
+        return rows, promise * self._by_length(lengths)
 
     def _by_length(self, lengths: Numbers) -> Numbers:
         relative = lengths / max(self._within.average_length, 1.0)
@@ -105,7 +116,7 @@ class ByText:
     def _frequency(self, lexeme: str, known: int | None) -> float:
         """Within the filter, about. `known` is how many have it anywhere."""
         within = self._within
-        if known is None or known >= _MOST_OF_ONE or within.saying.get(lexeme, 0) >= _TELLING:
+        if known is None or within.saying.get(lexeme, 0) >= _TELLING:
             return within.frequency(lexeme)
         return known * self._share
 
