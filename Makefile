@@ -65,8 +65,20 @@ types: $(VENV)/dev
 unit: $(VENV)/dev
 	$(PY) -m pytest -n 2 tests/architecture tests/unit
 
-test: $(VENV)/dev ## Everything: contract, interface, acceptance and fault tests too.
-	$(PY) -m pytest -n 2 --dist loadfile tests
+# FEWER=postgres,mongodb,redis leaves out what needs these servers, and says so.
+FEWER ?=
+WITHOUT = $(if $(FEWER),--without $(FEWER),)
+PYTEST = $(PY) -m pytest -n 2 --dist loadfile $(WITHOUT)
+# What goes through a store, whichever it is; the two left out start their own stores or none.
+ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
+	$(addprefix tests/interface/test_,$(addsuffix .py,cli_keys cli_memories http_identity http_oauth http_running mcp_http mcp_server mcp_sessions))
+
+test: $(VENV)/dev ## Everything, on real servers: about ten minutes. FEWER=postgres,mongodb,redis does without some.
+	$(PYTEST) tests
+	@for store in postgres mongodb; do case ",$(FEWER)," in \
+	*,$$store,*) echo "NOT RUN: acceptance and doors on $$store (FEWER=$(FEWER))";; \
+	*) echo "On $$store:"; $(PYTEST) --store $$store $(ON_EVERY_STORE) || exit 1;; \
+	esac; done
 
 docs: $(VENV)/runtime ## Make docs/TOOLS.md anew from the dialects.
 	$(PY) -m recollect.dialects.reference

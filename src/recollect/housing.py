@@ -61,8 +61,8 @@ async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Stor
     with _driver("MongoDB", "pymongo", extra="mongodb"):
         from recollect.stores.mongo.store import MongoStore
     async with AsyncExitStack() as beside:
-        uri = chosen.uri
-        if chosen.mode == "embedded":
+        uri = chosen.uri or "mongodb://localhost:27017"
+        if chosen.mode == "embedded" or (chosen.mode == "auto" and not chosen.uri):
             from recollect.stores.mongo.embedded import EmbeddedMongo
 
             server = EmbeddedMongo(settings.home, program=chosen.mongod)

@@ -96,8 +96,9 @@ class PostgresSettings:
 
 @dataclass(frozen=True, slots=True)
 class MongoSettings:
-    mode: Literal["embedded", "external"] = _setting(
-        "embedded", "embedded starts a private mongod; external connects to the one at `uri`."
+    mode: Literal["auto", "embedded", "external"] = _setting(
+        "auto",
+        "embedded starts a private mongod; external connects to `uri`; auto goes by whether there is one.",
     )
     uri: str = _setting(
         "",
@@ -134,7 +135,10 @@ class RedisSettings:
         aliases=("REDIS_SENTINELS",),
     )
     sentinel_password: str = _setting(
-        "", "The Sentinels' own password, if they have one.", aliases=("REDIS_SENTINEL_PASSWORD",), secret=True
+        "",
+        "The Sentinels' own password, if they have one.",
+        aliases=("REDIS_SENTINEL_PASSWORD",),
+        secret=True,
     )
     timeout_ms: int = _setting(500, "How long one call may wait for it.", least=10)
     cache: bool = _setting(True, "Whether answers are cached in it.", aliases=("CACHE_ENABLED",))

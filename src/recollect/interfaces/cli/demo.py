@@ -65,6 +65,7 @@ async def demo(session: Session) -> None:
     with tempfile.TemporaryDirectory(prefix="recollect-demo-", ignore_cleanup_errors=True) as folder:
         own = {"store.path": str(Path(folder) / "demo.db"), "scope": "Global", "agent": "default"}
         own |= {"intake.redact": "true", "intake.noise_gate": "true"}
+        own |= {"store.mode": "local", "redis.enabled": "false"}  # what is asked of a server stays there
         async with session.open(**own) as desk:
             told = Tour(desk)
             await told.remember()
@@ -75,7 +76,8 @@ async def demo(session: Session) -> None:
         if console.json:
             console.document({"steps": told.steps})
             return
-    home = session.loaded().settings.home
+    settings = session.loaded().settings
+    place = f"{settings.home} and nowhere else" if settings.store.mode == "local" else settings.store.mode
     _heading(console, "Now yours")
     console.line('  recollect remember "..."        store something of your own')
     console.line('  recollect recall "..."          ask for it in other words')
@@ -87,7 +89,7 @@ async def demo(session: Session) -> None:
         "  recollect mcp                   give it to an agent: claude mcp add recollect -- recollect mcp"
     )
     console.line("  recollect --help                everything else; each command has examples")
-    console.line(f"\nYour memories will live in {home} and nowhere else. This tour's database is gone again.")
+    console.line(f"\nYour memories will live in {place}. This tour's database is gone again.")
 
 
 class Tour:

@@ -82,7 +82,9 @@ def serve(session: Session, host: str | None, port: int | None, toolsets: str | 
 
 async def _warn_of_open_door(session: Session, loaded: LoadedSettings) -> None:
     """Who made keys means to restrict somebody."""
-    if loaded.settings.access_key or not loaded.settings.database.exists():
+    settings = loaded.settings
+    nothing_yet = settings.store.mode == "local" and not settings.database.exists()
+    if settings.access_key or nothing_yet:
         return
     with suppress(RecollectError):  # the server tells its clients
         async with session.launcher.open(loaded) as running:

@@ -21,8 +21,11 @@ from recollect.stores.values import mapping_json
 # The rows of scopes by their names. Nobody drops them meanwhile.
 SCOPE_ROWS = "SELECT name, row FROM scope WHERE name = ANY(%s::text[]) FOR KEY SHARE"
 
-# The rows of records by their ids. Nobody erases them meanwhile; in order, so that no two wait for each other.
+# The rows of records by their ids. Nobody erases them meanwhile.
 ROWS_OF = "SELECT id, row FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id FOR KEY SHARE"
+
+# Let nobody change records meanwhile; in order, so that no two wait for each other.
+HOLD = "SELECT row FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id FOR NO KEY UPDATE"
 
 # When records were last changed. Nobody changes them meanwhile.
 UPDATED = "SELECT id, verified_at FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id FOR UPDATE"
@@ -80,6 +83,7 @@ KEPT = "SELECT content, amended_at FROM fragment_versions WHERE fragment_id = %s
 def apply(connection: Connection, changes: Sequence[Change], *, vectors: bool) -> None:
     """Within the caller's transaction. Without `vectors` those of the changes are passed over."""
     writing = _Writing(connection, vectors=vectors)
+    writing.hold(changes)
     for kind, run in groupby(changes, key=type):
         writing.run(kind, list(run))
 
@@ -91,6 +95,17 @@ class _Writing:
         self._connection = connection
         self._vectors = vectors
         self._scopes: dict[str, int] = {}
+
+    def hold(self, changes: Sequence[Change]) -> None:
+        """Lock what is to be changed step by step, or two writers with other steps would wait for each other."""
+        ids = set()
+        for change in changes:
+            if isinstance(change, Revise) or (isinstance(change, Put) and change.expected is not None):
+                ids.add(change.memory.id)
+            elif isinstance(change, (Mark, Inherit)):
+                ids.add(change.memory_id)
+        if len(ids) > 1:
+            self._connection.execute(HOLD, (sorted(ids),))
 
     def run(self, kind: type[Change], run: list[Any]) -> None:
         if kind is Put:

@@ -22,6 +22,13 @@ OLDEST_VECTORS = (0, 7)  # the first with halfvec
 # One process at a time; the number is arbitrary, but nobody else's.
 _LOCK = f"SELECT pg_advisory_xact_lock({0x7265636F6C6C6563})"
 
+# Whether there is a schema of ours. Looked up as rows: what a session remembers of names may be older than what another
+# has made while it waited.
+VERSIONED = """
+    SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname = 'agent_memory' AND relname = 'schema_version'
+"""
+
 # Whether the login's own rights put it above row security.
 ABOVE = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
 
@@ -34,7 +41,7 @@ EXTENSION = """
 # Whether records can have vectors yet.
 VECTOR_COLUMN = """
     SELECT count(*) FROM pg_attribute
-    WHERE attrelid = to_regclass('agent_memory.fragments') AND attname = 'embedding' AND NOT attisdropped
+    WHERE attrelid = 'agent_memory.fragments'::regclass AND attname = 'embedding' AND NOT attisdropped
 """
 
 # What the role may do: everything with the rows, nothing with the tables.
@@ -59,7 +66,7 @@ def latest() -> int:
 
 def version_of(connection: Connection) -> int:
     """0 where there is no schema yet."""
-    if connection.execute("SELECT to_regclass('agent_memory.schema_version')").fetchone() == (None,):
+    if connection.execute(VERSIONED).fetchone() is None:
         return 0
     found = connection.execute(f"SELECT max(version) FROM {SCHEMA}.schema_version").fetchone()
     return int(found[0] or 0) if found else 0

@@ -99,7 +99,7 @@ class Session:
         settings = [
             sql.SQL("SET search_path TO {}").format(sql.SQL(", ").join(map(sql.Identifier, path))),
             sql.SQL("SET statement_timeout = {}").format(sql.Literal(timeout)),
-            sql.SQL("SET lock_timeout = {}").format(sql.Literal(self._limits.connection_timeout_ms)),
+            sql.SQL("SET lock_timeout = {}").format(sql.Literal(self._limits.query_timeout_ms)),
             sql.SQL("SET idle_in_transaction_session_timeout = {}").format(
                 sql.Literal(2 * self._limits.query_timeout_ms)
             ),

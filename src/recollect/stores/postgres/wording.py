@@ -18,12 +18,11 @@ from recollect.stores.postgres.estimates import Estimate
 from recollect.stores.postgres.looking import Posting, Rows
 from recollect.stores.sketch import distinct
 
-_LOOKED_UP = 1_500  # places of words that choose candidates, the rarest words first; all would be too many
-_LEAST_OF_ONE = 100
-_MOST_OF_ONE = 8_000  # where a question has no other
-_MARGIN = 1.5
-_PAIRED = 6  # words, the rarest, choose candidates where two of them stand together as well
-_MOST_OF_PAIR = 200
+_LOOKED_UP = 1_000  # places of words that choose candidates, the rarest words first; all would be too many
+_MOST_OF_ONE = 8_000  # where a question has one word alone
+_MARGIN, _SPARE = 1.5, 100  # for words that are more common than they seemed
+_PAIRED, _IN_THREES = 4, 5  # the rarest words choose candidates where some of them stand together as well
+_MOST_TOGETHER = 150
 _MOST_LEXEMES = 64  # the rarest of a long question
 _CHECKED = 1.5  # so many times the pool are measured by all words
 _TELLING = 20  # records of a sample that must have a word for the sample to tell how common it is
@@ -56,11 +55,11 @@ class ByText:
         """
         ordered = sorted(lexemes, key=self._everywhere.frequency)[:_MOST_LEXEMES]
         single = self._shared_out(ordered)
-        paired: list[tuple[str, str]] = []
-        if any(self._everywhere.frequency(lexeme) > most for lexeme, most in single.items()):
-            paired = list(combinations(ordered[:_PAIRED], 2))
+        together: list[tuple[str, ...]] = []
+        if len(single) < len(ordered) or sum(single.values()) > _LOOKED_UP:
+            together = [*combinations(ordered[:_PAIRED], 2), *combinations(ordered[:_IN_THREES], 3)]
         queries = {quoted(lexeme): most for lexeme, most in single.items()}
-        queries |= {f"{quoted(one)} & {quoted(two)}": _MOST_OF_PAIR for one, two in paired}
+        queries |= {" & ".join(map(quoted, words)): _MOST_TOGETHER for words in together}
         found = looking.postings(self._connection, queries)
         known = {
             lexeme: len(posting.rows)
@@ -69,8 +68,8 @@ class ByText:
         }
         frequencies = {lexeme: self._frequency(lexeme, known.get(lexeme)) for lexeme in lexemes}
         worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
-        values = [*map(worth.__getitem__, single), *(worth[one] + worth[two] for one, two in paired)]
-        rows, promise = self._gathered(list(zip(found, values, strict=True)))
+        asked = [*((lexeme,) for lexeme in single), *together]
+        rows, promise = self._gathered(list(zip(asked, found, strict=True)), worth)
         wanted = math.ceil(_CHECKED * limit / max(self._share, 0.05))
         best = rows[np.argsort(-promise, kind="stable")[:wanted]]
         return Wording(best, worth, {lexeme: self._told(many) for lexeme, many in frequencies.items()})
@@ -85,25 +84,34 @@ class ByText:
         return said * self._by_length(lengths)
 
     def _shared_out(self, ordered: Sequence[str]) -> dict[str, int]:
-        """How many places of each word are looked up."""
+        """How many places of which words are looked up: a common word alone chooses nothing."""
+        if len(ordered) == 1:
+            return {ordered[0]: _MOST_OF_ONE}
+        shares: dict[str, int] = {}
         left = _LOOKED_UP
-        shares = {}
         for lexeme in ordered:
-            about = math.ceil(_MARGIN * self._everywhere.frequency(lexeme)) + _LEAST_OF_ONE
-            shares[lexeme] = max(_LEAST_OF_ONE, min(about, left))
-            left -= shares[lexeme]
-        if len(shares) == 1:
-            shares = dict.fromkeys(shares, _MOST_OF_ONE)
+            about = math.ceil(_MARGIN * self._everywhere.frequency(lexeme))
+            if shares and about > left:
+                break
+            shares[lexeme] = min(about, left) + _SPARE
+            left -= about
         return shares
 
-    def _gathered(self, found: Sequence[tuple[Posting, float]]) -> tuple[Rows, Numbers]:
-        """Every row that was found, and what it promises: the more words and pairs found it, the more."""
-        rows = distinct(np.concatenate([np.empty(0, np.int64), *(posting.rows for posting, _ in found)]))
-        lengths, promise = np.zeros(len(rows)), np.zeros(len(rows))
-        for posting, worth in found:
+    def _gathered(
+        self, found: Sequence[tuple[tuple[str, ...], Posting]], worth: dict[str, float]
+    ) -> tuple[Rows, Numbers]:
+        """Every row that was found, and what the words that it was found by promise."""
+        rows = distinct(np.concatenate([np.empty(0, np.int64), *(posting.rows for _, posting in found)]))
+        lengths = np.zeros(len(rows))
+        has = {lexeme: np.zeros(len(rows), dtype=np.bool_) for words, _ in found for lexeme in words}
+        for words, posting in found:
             place = np.searchsorted(rows, posting.rows)
             lengths[place] = posting.lengths
-            promise[place] += worth
+            for lexeme in words:
+                has[lexeme][place] = True
+        promise = np.zeros(len(rows))
+        for lexeme, here in has.items():
+            promise += worth[lexeme] * here
         return rows, promise * self._by_length(lengths)
 
     def _by_length(self, lengths: Numbers) -> Numbers:

@@ -26,7 +26,7 @@ from recollect.testing.servers.programs import (
 )
 
 _INSTALLED = {16: "pginstall", 18: "pginstall18"}
-_QUICK = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+_QUICK = {"fsync": "off", "full_page_writes": "off"}
 
 
 class PostgresServer:

@@ -142,7 +142,7 @@ CREATE TABLE fragment_links (
 
 CREATE INDEX fragment_links_target ON fragment_links (to_id);
 
--- `SELECT f.linked_to FROM fragments AS f` reads as if it were a column.
+-- With the schema in the search path, `SELECT f.linked_to FROM fragments AS f` reads as if it were a column.
 CREATE FUNCTION linked_to(fragment fragments) RETURNS text[] LANGUAGE sql STABLE AS $$
     SELECT coalesce(array_agg(DISTINCT link.to_id), '{}') FROM agent_memory.fragment_links AS link
     WHERE link.from_id = fragment.id
