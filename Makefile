@@ -69,8 +69,8 @@ unit: $(VENV)/dev
 FEWER ?=
 WITHOUT = $(if $(FEWER),--without $(FEWER),)
 PYTEST = $(PY) -m pytest -n 2 --dist loadfile $(WITHOUT)
-# What goes through a store, whichever it is; the two left out start their own stores or none.
-ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
+# What goes through a store, whichever it is; those left out choose their stores themselves, or have none.
+ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
 	$(addprefix tests/interface/test_,$(addsuffix .py,cli_keys cli_memories http_identity http_oauth http_running mcp_http mcp_server mcp_sessions))
 
 test: $(VENV)/dev ## Everything, on real servers: about ten minutes. FEWER=postgres,mongodb,redis does without some.

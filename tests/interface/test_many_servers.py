@@ -79,8 +79,8 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     url = server.create_database(name, template="with_vectors")
     settings: dict[str, Any] = {"store.mode": "postgres", "postgres.url": url}
     if request.param == "beside":
-        redis = request.getfixturevalue("redis_server")
-        redis.flush()
+        redis = request.getfixturevalue("shared_redis")
+        redis.restore()
         settings |= {
             "redis.enabled": True,
             "redis.host": "127.0.0.1",

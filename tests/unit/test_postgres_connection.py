@@ -159,7 +159,7 @@ async def test_it_recovers_from_a_restart_without_being_opened_again(
 
 
 async def test_idle_connections_are_given_back(postgres_server: PostgresServer, postgres_url: str) -> None:
-    store = made(postgres_url, idle_timeout_ms=100, max_connections=9)
+    store = made(postgres_url, idle_timeout_ms=1, max_connections=9)
     await store.open()
     build = Builder()
     await asyncio.gather(*(store.apply([build.put()]) for _ in range(8)))
@@ -171,7 +171,6 @@ async def test_idle_connections_are_given_back(postgres_server: PostgresServer, 
     async def few() -> None:
         while postgres_server.execute(used)[0][0] > 2:  # one to work with and one that listens
             await store.count(Filter())
-            await asyncio.sleep(0.01)
 
     await asyncio.wait_for(few(), 30)
     await store.close()

@@ -79,7 +79,7 @@ def explain(many: PostgresStore) -> Iterator[Explain]:
 
 
 def test_words_are_found_by_the_index(explain: Explain) -> None:
-    plan = explain(looking.POSTINGS, ([quoted("w7"), quoted("n77")], 100))
+    plan = explain(looking.POSTINGS, ([quoted("w7"), quoted("n77")], [100, 100]))
     assert "fragment_lexemes_text" in plan
     assert "Seq Scan" not in plan
 

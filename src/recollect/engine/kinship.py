@@ -30,12 +30,18 @@ def kin_of(new: Memory, others: Iterable[tuple[Memory, float]], policy: Policy) 
     superseded: list[Memory] = []
     related: list[tuple[str, float]] = []
     for other, similarity in sorted(others, key=lambda pair: -pair[1]):
+        if _same_record(new, other):  # stored by somebody else a moment ago: a repetition, as the store will say
+            continue
         kept = other.anchor or other.tier is Tier.PERMANENT or TURN in other.metadata
         if not kept and _stands_in_for(new, other, similarity=similarity, policy=policy):
             superseded.append(other)
         elif similarity >= policy.link_threshold and _same_topic(new, other):
             related.append((other.id, round(similarity, 4)))
     return Kin(tuple(superseded), tuple(related[: policy.most_links]))
+
+
+def _same_record(new: Memory, other: Memory) -> bool:
+    return (new.content_hash, new.scope, new.agent) == (other.content_hash, other.scope, other.agent)
 
 
 def _stands_in_for(new: Memory, old: Memory, *, similarity: float, policy: Policy) -> bool:

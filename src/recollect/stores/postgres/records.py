@@ -98,7 +98,9 @@ class RecordsPart(Part):
         if not ids:
             return {}
         where = matching(Filter(viewer=viewer, statuses=(), ids=tuple(ids)))
-        memories = await self._database.read(lambda connection: _select(connection, where), viewer=viewer)
+        memories = await self._database.read(
+            lambda connection: _select(connection, where, planned=False), viewer=viewer
+        )
         return {memory.id: memory for memory in memories}
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
@@ -206,10 +208,10 @@ class RecordsPart(Part):
                 return
 
 
-def _select(connection: Connection, condition: Condition) -> list[Memory]:
+def _select(connection: Connection, condition: Condition, *, planned: bool = True) -> list[Memory]:
+    """With `planned` by a plan for these very values: one that fits any filter would fit none."""
     query = f"SELECT {SELECTED} FROM fragments WHERE {condition.sql}"
-    # Not prepared: a plan that fits any filter would fit none.
-    found = connection.execute(query, condition.parameters, prepare=False).fetchall()
+    found = connection.execute(query, condition.parameters, prepare=False if planned else None).fetchall()
     return [memory_of(row) for row in found]
 
 

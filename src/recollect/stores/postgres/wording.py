@@ -18,7 +18,7 @@ from recollect.stores.postgres.estimates import Estimate
 from recollect.stores.postgres.looking import Posting, Rows
 from recollect.stores.sketch import distinct
 
-_LOOKED_UP = 1_000  # places of words that choose candidates, the rarest words first; all would be too many
+_LOOKED_UP = 800  # places of words that choose candidates, the rarest words first; all would be too many
 _MOST_OF_ONE = 8_000  # where a question has one word alone
 _MARGIN, _SPARE = 1.5, 100  # for words that are more common than they seemed
 _PAIRED, _IN_THREES = 4, 5  # the rarest words choose candidates where some of them stand together as well
