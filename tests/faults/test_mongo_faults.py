@@ -14,6 +14,7 @@ import pytest
 from fault_sites import (
     MONGO,
     REPLICA,
+    SOCKETS_LEFT,
     TIMEOUT_MS,
     Site,
     app_on,
@@ -32,7 +33,7 @@ from recollect.testing.builders import Builder
 from recollect.testing.servers.mongo import MongoServer
 from servers import server_folder
 
-pytestmark = pytest.mark.needs("mongodb")
+pytestmark = [pytest.mark.needs("mongodb"), SOCKETS_LEFT]
 
 both = pytest.mark.parametrize("site_server", [MONGO, REPLICA], indirect=True)
 replica = pytest.mark.parametrize("site_server", [REPLICA], indirect=True)

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-from fault_sites import BOUND, Site, app_on, code_of, found, remember, remembers_again, until
+from fault_sites import BOUND, SOCKETS_LEFT, Site, app_on, code_of, found, remember, remembers_again, until
 from mcp_clients import HttpServer, Poster
 
 from everywhere import as_environment
 from recollect.operations.reading import LIST
 from recollect.operations.upkeep import STATUS
 from recollect.operations.writing import REMEMBER_MANY
+
+pytestmark = SOCKETS_LEFT
 
 
 async def test_calls_fail_soon_and_recover_by_themselves(site: Site, tmp_path: Path) -> None:

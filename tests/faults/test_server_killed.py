@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from fault_sites import Site, app_on, until
+from fault_sites import SOCKETS_LEFT, Site, app_on, until
 
 from recollect.app import App
 from recollect.model.errors import StoreError
@@ -15,6 +15,8 @@ from recollect.testing.builders import MODEL, Builder, unit
 ROUNDS = 3
 WRITERS = 6
 STEP = 3  # records in one change
+
+pytestmark = SOCKETS_LEFT
 
 
 class Writers:

@@ -30,7 +30,9 @@ def kin_of(new: Memory, others: Iterable[tuple[Memory, float]], policy: Policy) 
     superseded: list[Memory] = []
     related: list[tuple[str, float]] = []
     for other, similarity in sorted(others, key=lambda pair: -pair[1]):
-        if _same_record(new, other):  # stored by somebody else a moment ago: a repetition, as the store will say
+        if _same_record(
+            new, other
+        ):  # stored by somebody else a moment ago: a repetition, as the store will say
             continue
         kept = other.anchor or other.tier is Tier.PERMANENT or TURN in other.metadata
         if not kept and _stands_in_for(new, other, similarity=similarity, policy=policy):

@@ -48,11 +48,15 @@ _MEANINGS: dict[str, tuple[type[RecollectError], str]] = {
     "23": (Conflict, ""),
 }
 
+_GROWING = frozenset({"mdextend", "mdzeroextend"})  # where the server makes a file longer
+
 
 def ours(error: psycopg.Error, place: str) -> RecollectError:
     """`place` says which database, without its password."""
     said = " ".join(str(error).split()) or type(error).__name__
     state = error.sqlstate or ""
+    if error.diag.source_function in _GROWING:  # a quota or a limit, which has no code of its own
+        state = "53100"
     for length in (5, 3, 2):
         if state[:length] in _MEANINGS and len(state) >= length:
             kind, advice = _MEANINGS[state[:length]]

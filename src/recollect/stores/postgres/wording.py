@@ -26,6 +26,7 @@ _MOST_TOGETHER = 150
 _MOST_LEXEMES = 64  # the rarest of a long question
 _CHECKED = 1.5  # so many times the pool are measured by all words
 _TELLING = 20  # records of a sample that must have a word for the sample to tell how common it is
+_NEARLY_ALL = 0.8
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 
 
@@ -124,9 +125,8 @@ class ByText:
     def _frequency(self, lexeme: str, known: int | None) -> float:
         """Within the filter, about. `known` is how many have it anywhere."""
         within = self._within
-        if known is None or within.saying.get(lexeme, 0) >= _TELLING:
-            return within.frequency(lexeme)
-        return known * self._share
+        told = within.saying.get(lexeme, 0) >= _TELLING and self._share < _NEARLY_ALL
+        return within.frequency(lexeme) if known is None or told else known * self._share
 
     def _told(self, frequency: float) -> int:
         return min(self._within.total, math.ceil(frequency))
