@@ -258,3 +258,16 @@ def test_toolsets_are_those_that_there_are() -> None:
         with pytest.raises(SettingsError, match="no list of toolsets"):
             parsed_value("toolsets", wrong)
     assert parsed_value("toolsets", "core, Assistant") == "core, Assistant"
+
+
+def test_of_a_setting_s_other_names_the_first_wins_and_its_own_beats_them(tmp_path: Path) -> None:
+    named = {"DB_HOST": "theirs", "POSTGRES_HOST": "ours"}
+    assert told(load(tmp_path, environ=named), "postgres.host") == ("ours", "POSTGRES_HOST")
+    assert told(load(tmp_path, environ={"DB_HOST": "only"}), "postgres.host") == ("only", "DB_HOST")
+    own = {**named, "RECOLLECT_POSTGRES_HOST": "first"}
+    assert told(load(tmp_path, environ=own), "postgres.host") == ("first", "RECOLLECT_POSTGRES_HOST")
+
+
+def test_a_wrong_value_names_the_variable_that_was_read(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"postgres\.port in DB_PORT is 'abc'"):
+        load(tmp_path, environ={"DB_PORT": "abc"})

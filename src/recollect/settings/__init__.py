@@ -72,14 +72,13 @@ def load_settings(
     settings = Settings(home=home.expanduser().absolute())
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for source, found in (
-        (str(settings.config_file), _from_file(settings.config_file)),
-        ("environment", _from_environment(environment)),
-        ("argument", given),
-    ):
-        for key, raw in found.items():
-            values[key] = _checked(key, raw, source=source)
-            sources[key] = variable_of(key) if source == "environment" else source
+    file = str(settings.config_file)
+    found = [(key, raw, file) for key, raw in _from_file(settings.config_file).items()]
+    found += _from_environment(environment)
+    found += [(key, raw, "argument") for key, raw in given.items()]
+    for key, raw, source in found:
+        values[key] = _checked(key, raw, source=source)
+        sources[key] = source
     return LoadedSettings(_filled(settings, values), sources)
 
 
@@ -129,22 +128,21 @@ def _from_file(path: Path) -> dict[str, Any]:
     return flat
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Key, value and variable; of the names that a setting has, ours wins, then the first of the others."""
     by_variable = {variable_of(key): key for key in _declared()}
-    found: dict[str, Any] = {}
-    for key, (_, spec) in _declared().items():
-        for alias in spec.metadata["aliases"]:
-            if alias in environ:
-                found[key] = environ[alias]
-    for name, value in environ.items():
-        if not name.startswith(PREFIX) or name in NOT_SETTINGS:
-            continue
-        if name not in by_variable:
+    for name in environ:
+        if name.startswith(PREFIX) and name not in NOT_SETTINGS and name not in by_variable:
             raise SettingsError(
                 f"The environment variable {name} is no setting.{_nearest(name, by_variable)}",
                 advice="`recollect config show` lists them all.",
             )
-        found[by_variable[name]] = value
+    found = []
+    for key, (_, spec) in _declared().items():
+        names = (variable_of(key), *spec.metadata["aliases"])
+        spoken = next((name for name in names if name in environ), None)
+        if spoken is not None:
+            found.append((key, environ[spoken], spoken))
     return found
 
 
@@ -155,7 +153,7 @@ def _checked(key: str, raw: Any, *, source: str) -> Any:
             f"{key!r} in {source} is no setting.{_nearest(key, declared)}",
             advice="`recollect config show` lists them all.",
         )
-    where = f"{key} ({variable_of(key)})" if source == "environment" else f"{key} in {source}"
+    where = f"{key} in {source}"
     shown = "hidden" if declared[key][1].metadata["secret"] else repr(raw)
     kind = _type_of(key)
     value = _converted(raw, kind)

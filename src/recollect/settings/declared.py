@@ -23,6 +23,7 @@ def _setting(
     """A `secret` is never shown. `doubt` says what is wrong with a value of the right type; nothing when it will do."""
     return field(
         default=default,
+        repr=not secret,
         metadata={
             "description": description,
             "aliases": aliases,

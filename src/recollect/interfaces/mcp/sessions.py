@@ -68,7 +68,9 @@ class Sessions(StreamableHTTPSessionManager):
                 # An end is kept before the client hears of it: it may ask on another connection at once.
                 await self._end(session_id)
             elif not await self._used(session_id):  # it was ended at another server
-                await self._server_instances[session_id].terminate()
+                ended = self._server_instances.get(session_id)  # another request may have been quicker
+                if ended is not None:
+                    await ended.terminate()
         await super()._handle_stateful_request(scope, receive, send)
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
