@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from recollect.app import App, open_app
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 pytest_plugins = ("left_out", "servers", "everywhere")
 
 MODEL = "all-MiniLM-L6-v2"
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # speed is measured by benchmarks
+hypothesis.settings.load_profile("untimed")
 
 Open = Callable[..., AbstractAsyncContextManager[App]]
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from recollect.interfaces.cli.main import run
 
 if TYPE_CHECKING:
-    from recollect.interfaces.cli.launcher import Finding
+    from recollect.interfaces.cli.launcher import Finding, Leftover, Start
     from recollect.interfaces.running import Running
     from recollect.settings import LoadedSettings
 
@@ -23,6 +23,12 @@ class AppLauncher:
         from recollect.app import open_app
 
         return open_app(loaded)
+
+    def leftover(self, loaded: LoadedSettings) -> Leftover:
+        """What is in the local file."""
+        from recollect.app import left_in_file
+
+        return left_in_file(loaded)
 
     async def diagnose(self, loaded: LoadedSettings) -> Sequence[Finding]:
         """What is wrong with a database that can't be opened."""
@@ -42,11 +48,11 @@ class AppLauncher:
 
         await run_stdio(loaded)
 
-    async def serve_http(self, loaded: LoadedSettings, *, ready: Callable[[str], None]) -> None:
+    async def serve_http(self, loaded: LoadedSettings, *, start: Start) -> None:
         """Everything on one port, until told to stop."""
         from recollect.doors import run_http
 
-        await run_http(loaded, ready=ready)
+        await run_http(loaded, start=start)
 
 
 def main() -> None:

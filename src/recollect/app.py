@@ -17,7 +17,7 @@ from recollect.engine.core import Engine, Policy
 from recollect.engine.embed import follow_model
 from recollect.engine.uses import UseCounter
 from recollect.housing import houses_of
-from recollect.housing_redis import company
+from recollect.housing_redis import address_of, company
 from recollect.meanings import meaning_of
 from recollect.model.access import Caller
 from recollect.model.errors import Refused, SettingsError, StoreError, StoreReadOnly
@@ -34,6 +34,7 @@ from recollect.providers.transcripts.claude import ClaudeTranscripts
 from recollect.settings import LoadedSettings, load_settings
 from recollect.settings.declared import Settings
 from recollect.stores.routed.store import Routed
+from recollect.stores.sqlite.leftover import Leftover, leftover
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
@@ -103,13 +104,20 @@ async def open_app(
         await store.close()
 
 
+def left_in_file(loaded: LoadedSettings) -> Leftover:
+    """What the local file holds of the agent's, whatever the store is now."""
+    return leftover(loaded.settings.database, agent=loaded.settings.agent)
+
+
 async def diagnose_store(loaded: LoadedSettings) -> list[Finding]:
-    """What can be said of a database that can't be opened."""
-    if loaded.settings.store.mode != LOCAL:
-        return [await _tried(loaded.settings)]
+    """What can be said of a database that can't be opened, and of what stands beside it."""
+    settings = loaded.settings
+    beside = [await _tried_beside(settings)] if settings.redis.enabled else []
+    if settings.store.mode != LOCAL:
+        return [await _tried(settings), *beside]
     from recollect.stores.sqlite.salvage import diagnose
 
-    return await asyncio.to_thread(diagnose, loaded.settings.database)
+    return [*await asyncio.to_thread(diagnose, settings.database), *beside]
 
 
 async def salvage_store(loaded: LoadedSettings) -> list[str]:
@@ -139,6 +147,20 @@ async def _tried(settings: Settings) -> Finding:
     finally:
         await houses.close()
     return Finding(mode, True, "it answers now")
+
+
+async def _tried_beside(settings: Settings) -> Finding:
+    from recollect.stores.redis.line import Line  # for those who have one
+
+    try:
+        line = Line(address_of(settings.redis))
+        await line.open()
+        await line.close()
+    except (StoreError, SettingsError) as error:
+        return Finding("redis", False, f"{error.code}: {error.message}", error.advice)
+    if line.fault is not None:
+        return Finding("redis", False, f"{line.fault.code}: {line.fault.message}", line.fault.advice)
+    return Finding("redis", True, "it answers")
 
 
 def utc_now() -> datetime:

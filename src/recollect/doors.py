@@ -6,19 +6,28 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any
 
+from recollect.interfaces.cli.launcher import Start
 from recollect.interfaces.http.logs import logging_to
 from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.server import McpServer
 from recollect.interfaces.running import Running, ask, local_caller
-from recollect.model.errors import InvalidInput, RecollectError, SettingsError
+from recollect.model.errors import (
+    InvalidInput,
+    RecollectError,
+    SettingsError,
+    StoreAway,
+    StoreBusy,
+    StoreFull,
+)
 from recollect.settings import LoadedSettings, load_settings
 
 log = logging.getLogger("recollect.doors")
+FIRST_LOOK_SECONDS = 20.0
 FIRST_UPKEEP_SECONDS = 5.0
 UPKEEP_SECONDS = 30.0
 WATCH_SECONDS = 2.0
@@ -51,8 +60,8 @@ async def _serve_stdio(
     await serving
 
 
-async def run_http(loaded: LoadedSettings, *, ready: Callable[[str], None]) -> None:
-    """Serve everything on one port until told to stop; `ready` is told the address. Raises SettingsError."""
+async def run_http(loaded: LoadedSettings, *, start: Start) -> None:
+    """Serve everything on one port until told to stop. Raises SettingsError, and StoreError for what waiting won't mend."""
     from recollect.interfaces.http.app import http_app
     from recollect.interfaces.http.metrics import Metrics
     from recollect.interfaces.http.serving import bind, http_server, shown_address
@@ -81,14 +90,30 @@ async def run_http(loaded: LoadedSettings, *, ready: Callable[[str], None]) -> N
     )
     sockets = bind(settings.serve)
     door = http_server(
-        app, settings=settings.serve, stopping=stopping, ready=lambda: ready(shown_address(sockets))
+        app, settings=settings.serve, stopping=stopping, ready=lambda: start.ready(shown_address(sockets))
     )
     try:
         with logging_to(settings):
+            await _first_look(opening, start)
             async with _background(_upkeep(opening), _follow_settings(server, loaded)):
                 await door.serve(sockets)
     finally:
+        for one in sockets:
+            one.close()
         await opening.close()
+
+
+async def _first_look(opening: Opening, start: Start) -> None:
+    """A server that is away may come back, and each request tries again; what waiting won't mend ends the start."""
+    try:
+        async with asyncio.timeout(FIRST_LOOK_SECONDS):
+            running = await opening.running()
+    except (StoreAway, StoreBusy, StoreFull) as error:
+        start.away(error)
+    except TimeoutError:
+        start.away(StoreBusy("The store takes long to open."))
+    else:
+        await start.opened(running)
 
 
 @asynccontextmanager
@@ -96,14 +121,14 @@ async def _engine(loaded: LoadedSettings) -> AsyncIterator[Running]:
     """The engine. Its modules are imported in a thread, so that the door answers meanwhile."""
     app = await asyncio.to_thread(import_module, "recollect.app")
     async with app.open_app(loaded) as running:
-        await _make_scope(running)
+        known = [scope.name for scope in await running.engine.store.scopes()]  # home has them all
+        await _make_scope(running, known)
         yield running
 
 
-async def _make_scope(running: Running) -> None:
+async def _make_scope(running: Running, known: Sequence[str]) -> None:
     """A server for a project that nothing is known of yet begins it."""
     name = running.loaded.settings.scope
-    known = [scope.name for scope in (await ask(running, "list_scopes")).scopes]
     if name in known:
         return
     alike = [one for one in known if one.casefold() == name.casefold()]

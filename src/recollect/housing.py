@@ -62,7 +62,8 @@ async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Stor
         from recollect.stores.mongo.store import MongoStore
     async with AsyncExitStack() as beside:
         uri = chosen.uri or "mongodb://localhost:27017"
-        if chosen.mode == "embedded" or (chosen.mode == "auto" and not chosen.uri):
+        embedded = chosen.mode == "embedded" or (chosen.mode == "auto" and not chosen.uri)
+        if embedded:
             from recollect.stores.mongo.embedded import EmbeddedMongo
 
             server = EmbeddedMongo(settings.home, program=chosen.mongod)
@@ -71,6 +72,7 @@ async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Stor
             uri,
             clock=clock,
             database=chosen.database,
+            embedded=embedded,
             timeout_ms=chosen.timeout_ms,
             max_connections=chosen.max_connections,
         )

@@ -36,7 +36,9 @@ async def by_service(
     embedder = ServiceEmbedder(service, book, bounds=_bounds(chosen, service))
     await embedder.recollect()
     return Meaning(
-        cached(shared(embedder, cache), chosen.cache_size), terms=terms, gate=adoption(store, service.name)
+        cached(shared(embedder, cache), chosen.cache_size),
+        terms=terms,
+        gate=adoption(store, service.name, clock=clock),
     )
 
 

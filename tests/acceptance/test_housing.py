@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ from recollect.operations.safekeeping import BACKUP
 from recollect.operations.upkeep import DOCTOR, STATUS
 from recollect.operations.writing import LINK
 from recollect.ports.store import Store
-from recollect.settings import LoadedSettings
+from recollect.settings import LoadedSettings, load_settings
 from recollect.stores.houses import OpenHouses, kept_open
 
 MODES = ("local", "postgres", "mongodb")
@@ -175,7 +176,7 @@ async def test_who_is_bound_to_scopes_is_told_of_those_only(app: App) -> None:
     told = await app.run(STATUS, STATUS.takes(), caller=bound)
     assert told.storage == {
         "local": {"state": "ok", "detail": "", "projects": [], "copies": 0},
-        "postgres": {"state": "unknown", "detail": "", "projects": ["shop"], "copies": 0},
+        "postgres": {"state": "ok", "detail": "", "projects": ["shop"], "copies": 0},
     }
 
 
@@ -197,7 +198,6 @@ async def test_a_store_that_is_away_takes_only_its_projects_along(
         for work in (
             found(app, "lamp", scope="shop"),
             stored(app, "It delivers.", scope="shop"),
-            everything(app),
             run(app, FORGET, ids=[lamp], hard=True),
             run(app, BACKUP),
         ):
@@ -249,3 +249,79 @@ async def test_what_is_missing_is_told_with_what_to_do(app: App, opened: Open) -
     other = houses_at({"local": "unused"})
     with pytest.raises(SettingsError, match="no storage mode"):
         await other.house("attic")
+
+
+async def test_homes_that_share_a_project_do_not_take_it_from_each_other(
+    tmp_path: Path, addresses: Addresses
+) -> None:
+    theirs = {**addresses, "local": str(tmp_path / "theirs.db")}
+    async with opened_at(tmp_path / "ours", addresses) as us, opened_at(tmp_path / "they", theirs) as them:
+        await run(us, CREATE_PROJECT, name="shop", storage_mode="postgres")
+        await stored(us, "The lamp supplier is Lumen.", scope="shop")
+        assert (await run(them, CREATE_PROJECT, name="shop", storage_mode="postgres")).memories == 1
+        lion = await stored(them, "The lamps of the lion house are green.", scope="shop")
+        assert lion in await found(us, "lion lamps", scope="shop")
+        for app in (us, them):
+            for work in (
+                run(app, MIGRATE_PROJECT, project="shop", to="local"),
+                run(app, RENAME_SCOPE, name="shop", new_name="store"),
+                run(app, DELETE_SCOPE, name="shop"),
+            ):
+                with pytest.raises(Refused, match=r"Another home uses.*--forget-copy postgres"):
+                    await work
+        with pytest.raises(Refused, match="the home store"):
+            await run(us, MIGRATE_PROJECT, project="Global", forget_copy="postgres")
+        await run(them, MIGRATE_PROJECT, project="shop", forget_copy="postgres")  # they leave it to us
+        assert (await run(them, LIST_PROJECTS)).projects == []
+        with pytest.raises(Refused, match="nobody else uses it"):
+            await run(us, MIGRATE_PROJECT, project="shop", forget_copy="postgres")
+        assert (await run(us, MIGRATE_PROJECT, project="shop", to="local")).memories == 2
+        with pytest.raises(Refused, match="a copy that another home has left"):
+            await run(them, CREATE_PROJECT, name="shop", storage_mode="postgres")
+        assert (await run(us, MIGRATE_PROJECT, project="shop", drop_source=True)).dropped == 2
+        assert (await run(them, CREATE_PROJECT, name="shop", storage_mode="postgres")).memories == 0
+        with pytest.raises(Refused, match="another project"):
+            await run(us, MIGRATE_PROJECT, project="shop", to="postgres")
+
+
+async def test_what_a_home_in_the_same_database_has_is_not_taken_from_it(
+    tmp_path: Path, addresses: Addresses
+) -> None:
+    async with (
+        opened_at(tmp_path / "server", addresses, home="postgres") as server,
+        opened_at(tmp_path / "laptop", addresses) as laptop,
+    ):
+        await run(server, CREATE_PROJECT, name="shop")
+        lamp = await stored(server, "The lamp supplier is Lumen.", scope="shop")
+        assert (await run(laptop, CREATE_PROJECT, name="shop", storage_mode="postgres")).memories == 1
+        for app, to in ((laptop, "local"), (server, "mongodb")):
+            with pytest.raises(Refused, match="too, so it can't be moved"):
+                await run(app, MIGRATE_PROJECT, project="shop", to=to)
+        assert await found(server, "lamp", scope="shop") == [lamp]
+
+
+@pytest.mark.parametrize("first", ["postgres", "local"])
+async def test_who_is_slower_in_making_a_project_takes_nothing_from_who_was_faster(
+    tmp_path: Path, addresses: Addresses, app: App, first: str
+) -> None:
+    opening, go = asyncio.Event(), asyncio.Event()
+
+    @asynccontextmanager
+    async def slow() -> AsyncIterator[Store]:
+        opening.set()
+        await go.wait()
+        async with kept_open(store_at(addresses["mongodb"])) as store:
+            yield store
+
+    houses = OpenHouses("local", {"local": lambda: kept_open(store_at(addresses["local"])), "mongodb": slow})
+    settings = load_settings({"home": tmp_path / "home", "embedding.provider": "hashing"}, environ={})
+    async with open_app(settings, houses=houses) as other:
+        making = asyncio.create_task(run(other, CREATE_PROJECT, name="shop", storage_mode="mongodb"))
+        await opening.wait()
+        await run(app, CREATE_PROJECT, name="shop", storage_mode=first)
+        lamp = await stored(app, "The lamp supplier is Lumen.", scope="shop")
+        go.set()
+        with pytest.raises(Conflict):
+            await making
+        assert (await run(app, SHOW_PROJECT, name="shop")).storage_mode == first
+        assert await found(app, "lamp", scope="shop") == [lamp]

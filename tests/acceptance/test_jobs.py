@@ -227,6 +227,29 @@ async def test_running_by_hand_runs_what_is_due_and_says_what(app: App) -> None:
     assert (await run(app, RUN_JOBS)).ran == []
 
 
+async def test_running_by_hand_waits_for_no_next_attempt(app: App) -> None:
+    await run(app, RUN_JOBS)
+    later = app.engine.clock() + timedelta(hours=1)
+    job = Job(id=app.engine.new_id(), name="relate", created=NOON, due=later, attempts=1, payload={"ids": []})
+    await app.engine.store.apply([Enqueue(job)])
+    assert (await run(app, RUN_JOBS)).ran == []
+    assert [one.id for one in (await run(app, RUN_JOBS, waiting=True)).ran] == [job.id]
+
+
+async def test_running_by_hand_makes_the_vectors_that_are_missing(opened: Open) -> None:
+    async with opened(**{"embedding.provider": "none"}) as app:
+        await stored(app, "The crane squeaks")
+    async with opened() as app:
+        for job in (await run(app, LIST_JOBS)).jobs:
+            await run(app, CANCEL_JOB, id=job.id)
+        await enqueue_due(app.engine)
+        for job in (await run(app, LIST_JOBS, states=["waiting"])).jobs:
+            await run(app, CANCEL_JOB, id=job.id)
+        assert "`recollect jobs run` makes them" in (await recall(app, "crane")).notice
+        assert len((await run(app, RUN_JOBS, waiting=True)).ran) == 1
+        assert (await recall(app, "crane")).notice == ""
+
+
 async def test_old_jobs_are_tidied_away(app: App) -> None:
     await run(at(app, NOON), RUN_JOBS)
     await run(at(app, NOON + timedelta(days=30)), RUN_JOBS)

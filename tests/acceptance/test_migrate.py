@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,7 @@ from dwellings import Addresses, Child, contents, houses_at, opened_at, vectors
 from front_door import acting, found, recall, run, stored
 
 from recollect.app import App
-from recollect.engine.hold import LEASE
-from recollect.model.errors import Conflict, InvalidInput, Refused, ScopeNotFound
+from recollect.model.errors import Conflict, InvalidInput, Refused, ScopeNotFound, StoreAway
 from recollect.model.memory import ANY_STATUS, Status
 from recollect.model.query import Filter
 from recollect.operations.forgetting import FORGET
@@ -28,10 +27,10 @@ from recollect.operations.housing import (
     SHOW_PROJECT,
     MigrateProjectResult,
 )
-from recollect.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE, EXPORT, RENAME_SCOPE
+from recollect.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE, DELETE_SCOPE, EXPORT, RENAME_SCOPE
 from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
-from recollect.ports.houses import Move, Place, Places
-from recollect.ports.store import Put
+from recollect.ports.houses import LEASE, Move, Place, Places, Watch
+from recollect.ports.store import Change, Put, Receipt
 from recollect.testing.servers.mongo import MongoServer
 
 MODES = ("local", "postgres", "mongodb")
@@ -317,19 +316,18 @@ async def test_only_one_moves_a_project_at_a_time(app: App) -> None:
     await asyncio.gather(renewing, return_exceptions=True)
     with pytest.raises(Conflict):
         await run(app, RENAME_SCOPE, name="shop", new_name="store")
-    await houses.settle(held(now - timedelta(seconds=1)))  # it died
+    await houses.settle(held(now - timedelta(minutes=1)))  # it died
     assert (await moved(app, "postgres")).moved
 
 
 async def test_writers_wait_for_the_last_look_and_go_on_when_the_mover_is_dead(app: App) -> None:
     await filled(app, "local")
-    soon = app.engine.clock() + timedelta(seconds=0.3)
-    frozen = Place("local", copies=("postgres",), move=Move("postgres", "dead", soon, frozen=True))
+    ended = app.engine.clock() - timedelta(minutes=1)
+    frozen = Place("local", copies=("postgres",), move=Move("postgres", "dead", ended, frozen=True))
     await app.engine.houses.settle(lambda places: {**places, "shop": frozen})
     await stored(app, "Elsewhere nobody waits.")
     assert (await app.engine.houses.places(fresh=True))["shop"] == frozen
     written = await stored(app, "The lamp shop has a new door.", scope="shop")
-    assert app.engine.clock() >= soon
     assert (await app.engine.houses.places(fresh=True))["shop"].move is None
     assert (await app.engine.store.get(written, viewer="system")).scope == "shop"
 
@@ -364,3 +362,127 @@ async def test_a_project_that_moved_is_nested_described_exported_and_recalled(
     written = await run(app, EXPORT, path=str(tmp_path / "all.jsonl"))
     assert (written.memories, written.scopes) == (6, 4)
     assert "opens at nine" in (tmp_path / "all.jsonl").read_text(encoding="utf-8")
+
+
+async def test_a_copy_is_dropped_under_a_hold(tmp_path: Path, app: App, addresses: Addresses) -> None:
+    """However long that takes: another who moves the project to where it is being dropped would lose all of it."""
+    await filled(app, "postgres")
+    before = await contents(app.engine.store, "shop")
+    await moved(app, "local")
+    store = await app.engine.houses.house("postgres")
+    erase, begun, go = store.erase, asyncio.Event(), asyncio.Event()
+
+    async def slow(ids: Sequence[str], *, references: bool = True) -> Receipt:
+        begun.set()
+        await go.wait()
+        return await erase(ids, references=references)
+
+    store.erase = slow  # type: ignore[method-assign]
+    dropping = asyncio.create_task(run(app, MIGRATE_PROJECT, project="shop", drop_source=True))
+    await begun.wait()
+    async with opened_at(tmp_path / "home", addresses) as other:
+        with pytest.raises(Conflict, match="another process"):
+            await moved(other, "postgres", drop_source=True)
+        go.set()
+        done = await dropping
+        assert (done.dropped, done.spared, done.kept_in) == (5, 0, [])
+        assert await contents(other.engine.store, "shop") == before
+        assert (await moved(other, "postgres", drop_source=True)).dropped == 5
+        assert await contents(other.engine.store, "shop") == before
+
+
+async def test_what_only_the_copy_has_is_not_dropped(app: App) -> None:
+    ids = await filled(app, "postgres")
+    await moved(app, "local")
+    store = await app.engine.houses.house("postgres")
+    some = await store.get(ids["plain"], viewer="system")
+    await store.apply([Put(replace(some, id="theirs", agent="ada", embedded_by=None), ["theirs"])])
+    done = await run(app, MIGRATE_PROJECT, project="shop", drop_source=True)
+    assert (done.dropped, done.spared, done.kept_in) == (5, 1, ["postgres"])
+    assert "--forget-copy" in done.notice
+    assert (await run(app, MIGRATE_PROJECT, project="shop", forget_copy="postgres")).kept_in == []
+    assert await store.count(Filter(viewer="system")) == 1
+
+
+@pytest.mark.parametrize("there", [False, True])
+async def test_an_empty_database_does_not_replace_the_kept_copy(
+    tmp_path: Path, addresses: Addresses, there: bool
+) -> None:
+    async with opened_at(tmp_path / "home", addresses) as app:
+        await filled(app, "local")
+        await moved(app, "postgres")
+        [scope] = [one for one in await app.engine.store.scopes() if one.name == "shop"]
+    another = str(tmp_path / "another.db")  # a lost volume, or another address in the settings
+    async with opened_at(tmp_path / "home", {**addresses, "postgres": another}) as app:
+        if there:
+            await (await app.engine.houses.house("postgres")).put_scope(scope)
+        with pytest.raises(Refused, match=r"another\.db"):
+            await moved(app, "local")
+        assert len((await contents(await app.engine.houses.house("local"), "shop"))["memories"]) == 5
+
+
+async def test_what_is_erased_during_a_move_is_nowhere_when_the_mover_dies(
+    tmp_path: Path, app: App, addresses: Addresses
+) -> None:
+    ids = await filled(app, "local")
+    source, target = [await app.engine.houses.house(mode) for mode in ("local", "mongodb")]
+    apply, forgetting = target.apply, list[asyncio.Task[Any]]()
+    async with opened_at(tmp_path / "home", addresses) as other:
+
+        async def late(changes: Sequence[Change]) -> None:
+            forget = run(other, FORGET, ids=[ids["plain"]], hard=True)
+            forgetting.append(asyncio.create_task(forget))
+            while await source.get_many([ids["plain"]], viewer="system"):
+                pass
+            await apply(changes)
+            raise StoreAway("It went away, after it had written.")
+
+        target.apply = late  # type: ignore[method-assign]
+        with pytest.raises(StoreAway):
+            await moved(app, "mongodb")
+        receipt = (await forgetting[0]).receipt
+    assert receipt is not None
+    assert set(receipt.remaining.values()) == {0}
+    assert ids["plain"] not in await target.get_many(list(ids.values()), viewer="system")
+
+
+async def test_a_copy_whose_store_is_gone_is_told_of_and_can_be_forgotten(
+    tmp_path: Path, addresses: Addresses
+) -> None:
+    async with opened_at(tmp_path / "home", addresses) as app:
+        ids = await filled(app, "postgres")
+        everyone = await stored(app, "The door code is on the blue note.")
+        await moved(app, "local")
+    left = {mode: address for mode, address in addresses.items() if mode != "postgres"}
+    async with opened_at(tmp_path / "home", left) as app:
+        await run(app, FORGET, ids=[everyone], hard=True)
+        for work in (
+            run(app, FORGET, ids=[ids["plain"]], hard=True),
+            run(app, RENAME_SCOPE, name="shop", new_name="store"),
+            run(app, DELETE_SCOPE, name="shop"),
+            run(app, MIGRATE_PROJECT, project="shop", drop_source=True),
+        ):
+            with pytest.raises(Refused, match=r"copy of 'shop' is in postgres.*--forget-copy postgres"):
+                await work
+        assert (await app.engine.store.get(ids["plain"], viewer="system")).scope == "shop"
+        await run(app, MIGRATE_PROJECT, project="shop", forget_copy="postgres")
+        await run(app, FORGET, ids=[ids["plain"]], hard=True)
+        await run(app, RENAME_SCOPE, name="shop", new_name="store")
+
+
+def test_a_mover_is_taken_for_dead_when_it_stands_still_whatever_the_clocks_say() -> None:
+    seconds = [0.0]
+    watch = Watch(lambda: seconds[0])
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+    for until in (now - timedelta(seconds=5), now + timedelta(hours=1)):
+        move = Move("postgres", "them", until)
+        assert not watch.gone(move, now=now)
+        seconds[0] += 9
+        assert not watch.gone(move, now=now)
+        renewed = replace(move, until=until + timedelta(seconds=9))
+        assert not watch.gone(renewed, now=now)
+        seconds[0] += 9
+        assert not watch.gone(renewed, now=now)
+        seconds[0] += 1
+        assert watch.gone(renewed, now=now)
+    assert watch.gone(Move("postgres", "others", now - timedelta(minutes=1)), now=now)

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from dwellings import houses_at, opened_at
 from front_door import Open, everything, recall, run, stored
 
-from recollect.app import App
+from recollect.app import App, open_app
 from recollect.engine.embed import queue_embedding
 from recollect.model.access import Caller
 from recollect.model.errors import SettingsError, StoreDenied
 from recollect.operations.forgetting import FORGET
+from recollect.operations.housing import CREATE_PROJECT
 from recollect.operations.keeping import CREATE_SCOPE
 from recollect.operations.reading import RECALL
 from recollect.operations.upkeep import DOCTOR, EMBED_MISSING, STATUS
 from recollect.operations.writing import AMEND, REMEMBER
 from recollect.providers.embedding.hashing import HashingEmbedder
+from recollect.settings import load_settings
 from recollect.testing.servers.embeddings import EmbeddingServer
 from recollect.testing.servers.redis import RedisServer
 from redis_beside import eventually, settings_of
@@ -142,6 +146,30 @@ async def test_a_server_without_it_is_not_missed(beside: App, opened: Open) -> N
     await built(beside)
     answer = await recall(beside, keywords=["backup"], limit=2)
     assert (answer.rung, answer.hits[0].id) == (SETS, late)
+
+
+async def test_a_project_that_others_write_to_is_asked_of_its_store(
+    tmp_path: Path, redis_server: RedisServer
+) -> None:
+    ours = {mode: str(tmp_path / f"{mode}.db") for mode in ("local", "postgres")}
+    given = {"home": tmp_path / "ours", "time_zone": "UTC", "embedding.provider": "hashing"}
+    loaded = load_settings(given | settings_of(redis_server), environ={})
+    async with (
+        open_app(loaded, houses=houses_at(ours)) as app,
+        opened_at(tmp_path / "theirs", {**ours, "local": str(tmp_path / "theirs.db")}) as other,
+    ):
+        for each in (app, other):
+            await run(each, CREATE_PROJECT, name="shop", storage_mode="postgres")
+        await five(app, scope="shop")
+        await five(app)
+        await built(app)
+        theirs = await stored(
+            other, "Backups are sold as well", keywords=["backup"], scope="shop", importance=1.0
+        )
+        answer = await recall(app, keywords=["backup"], scope="shop", limit=3)
+        assert answer.rung != SETS
+        assert theirs in {hit.id for hit in answer.hits}
+        assert (await recall(app, keywords=["backup"], limit=3)).rung == SETS
 
 
 async def test_a_wrong_password_is_an_error_at_start(opened: Open, redis_server: RedisServer) -> None:

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from dwellings import houses_at, opened_at, store_at
 from front_door import Open, at, everything, found, recall, remember, run, stored
 
-from recollect.app import App
+from recollect.app import App, open_app
 from recollect.engine.embed import EMBEDDER_CURSOR
 from recollect.engine.ledger import DRAWER
-from recollect.model.errors import SettingsError
+from recollect.model.errors import SettingsError, StoreAway
 from recollect.model.tokens import count_tokens
 from recollect.operations.adopting import ADOPT_MODEL
+from recollect.operations.housing import CREATE_PROJECT
 from recollect.operations.safekeeping import STATS
 from recollect.operations.upkeep import DOCTOR, EMBED_MISSING, RUN_JOBS, STATUS
 from recollect.ports.embedder import Matrix
+from recollect.ports.houses import Houses
 from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.settings import load_settings
+from recollect.settings import LoadedSettings, load_settings
+from recollect.stores.houses import OpenHouses, kept_open
 from recollect.testing.servers.embeddings import HANG, EmbeddingServer, Fault, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
@@ -268,6 +273,73 @@ class TestAdoption:
             await run(app, RUN_JOBS)
             assert (await run(app, STATUS)).embedded == 1
 
+    async def test_a_model_that_takes_over_meanwhile_shuts_it_out_again(
+        self, opened: Open, served: Open, server: EmbeddingServer
+    ) -> None:
+        async with served(**{"embedding.cache_size": 0}) as process:
+            await stored(process, FERRY)
+            async with opened() as other:  # with other settings
+                await run(other, RUN_JOBS)
+            count = len(server.asked)
+            assert "recollect models adopt" in (await run(process, EMBED_MISSING)).notice
+            assert "recollect models adopt" in (await recall(process, "ferry to Oslo")).notice
+            assert len(server.asked) == count
+            assert await adopted(process) == 1
+
+
+class TestOtherStores:
+    """Projects that live elsewhere: what is there is not sent unasked either."""
+
+    @pytest.fixture
+    def addresses(self, tmp_path: Path) -> dict[str, str]:
+        return {mode: str(tmp_path / f"{mode}.db") for mode in ("local", "postgres")}
+
+    @pytest.fixture
+    def settings(self, home: Path, server: EmbeddingServer) -> LoadedSettings:
+        given = {
+            "home": home,
+            "time_zone": "UTC",
+            "embedding.provider": "openai",
+            "embedding.openai_key": KEY,
+            "embedding.base_url": server.url,
+            "embedding.wait_seconds": 1,
+        }
+        return load_settings(given, environ={})
+
+    async def test_a_store_that_is_away_keeps_the_gate_closed(
+        self, home: Path, addresses: dict[str, str], settings: LoadedSettings, server: EmbeddingServer
+    ) -> None:
+        async with opened_at(home, addresses) as app:
+            await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+            await stored(app, FERRY, scope="shop")
+        async with open_app(settings, houses=_without_postgres(addresses)) as app:
+            assert "can't be told" in (await remember(app, "The kettle is in the cupboard.")).notice
+            with pytest.raises(StoreAway):
+                await run(app, ADOPT_MODEL)
+        async with open_app(settings, houses=houses_at(addresses)) as app:
+            await run(app, RUN_JOBS)
+            assert server.asked == []
+            assert await adopted(app) == 2
+
+    async def test_a_shared_project_that_is_joined_is_not_sent(
+        self, home: Path, addresses: dict[str, str], settings: LoadedSettings, server: EmbeddingServer
+    ) -> None:
+        theirs = {**addresses, "local": str(home.parent / "theirs.db")}
+        async with opened_at(home.parent / "theirs", theirs) as app:
+            await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+            for number in range(70):  # more than a batch
+                await stored(app, f"Crate {number} holds {number * 7} bolts.", scope="shop")
+        async with open_app(settings, houses=houses_at(addresses)) as app:
+            await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+            server.meet(failing(401))
+            assert (await remember(app, FERRY, scope="shop")).notice
+        async with open_app(settings, houses=houses_at(addresses)) as app:
+            await run(app, RUN_JOBS)
+            assert FERRY in server.texts, "what was stored here is"
+            assert not [text for text in server.texts if "Crate" in text]
+            assert (await run(app, ADOPT_MODEL, preview=True)).memories == 70
+            assert await adopted(app) == 71
+
 
 class TestAway:
     """The service fails; Recollect doesn't."""
@@ -299,6 +371,25 @@ class TestAway:
             await run(app, RUN_JOBS)
             assert (await run(app, STATUS)).embedded == 2
             assert (await recall(app, "ferry to Oslo")).notice == ""
+
+    @pytest.mark.parametrize(
+        ("variable", "value"),
+        [
+            ("ALL_PROXY", "socks9://someone:swordfish@127.0.0.1:9"),
+            ("SSL_CERT_FILE", "no such file.pem"),
+        ],
+    )
+    async def test_what_the_environment_says_about_networks_may_be_wrong(
+        self, served: Open, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+    ) -> None:
+        monkeypatch.setenv(variable, value)
+        async with served(**{"embedding.base_url": "https://localhost.example/v1"}) as app:
+            app.warm()
+            answer = await remember(app, FERRY)
+            assert answer.created
+            assert variable in answer.notice
+            assert "swordfish" not in answer.notice
+            assert [hit.id for hit in (await recall(app, "ferry to Oslo")).hits] == [answer.id]
 
     async def test_a_service_with_other_vectors_than_it_should_have(
         self, served: Open, server: EmbeddingServer
@@ -333,6 +424,7 @@ class TestSettings:
         [
             ({"embedding.base_url": "http://10.0.0.5/v1"}, "plain http"),
             ({"embedding.base_url": "nowhere"}, "no address"),
+            ({"embedding.base_url": "https://exam\u200bple.com/v1"}, "no address has"),
             ({"embedding.dimensions": 3072}, "at most 1,536"),
             ({"embedding.openai_key": "sk-\u200bcopied"}, "characters that no key has"),
         ],
@@ -356,3 +448,10 @@ class TestSettings:
                 assert (await run(app, STATUS)).embedded == 1
                 assert (await run(app, STATS)).services_today.dollars == 0
             assert {asked.key for asked in server.asked} == {""}
+
+
+def _without_postgres(addresses: dict[str, str]) -> Houses:
+    def away() -> Any:
+        raise StoreAway("It is away.")
+
+    return OpenHouses("local", {"local": lambda: kept_open(store_at(addresses["local"])), "postgres": away})

@@ -135,6 +135,7 @@ class HttpServer:
         self._settings = settings
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
+        self.said: list[str] = []  # until it was ready
 
     @property
     def url(self) -> str:
@@ -155,9 +156,9 @@ class HttpServer:
             encoding="utf-8",
         )
         assert self._process.stderr is not None
-        said = []
+        self.said = []
         for line in self._process.stderr:
-            said.append(line)
+            self.said.append(line)
             if found := ADDRESS.search(line):
                 self.port = int(found[1])
                 self._drain = threading.Thread(target=self._process.stderr.read, daemon=True)
@@ -165,7 +166,7 @@ class HttpServer:
                 return
         self._process.wait(WAIT)
         self._process.stderr.close()
-        raise AssertionError(f"it did not start: {''.join(said)}")
+        raise AssertionError(f"it did not start: {''.join(self.said)}")
 
     def stop(self) -> int:
         """Asked kindly."""

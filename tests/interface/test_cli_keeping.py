@@ -54,6 +54,35 @@ def test_config_show_names_values_and_sources(shell: Shell) -> None:
     assert "How many memories a recall returns" in shell.fine("config", "show").out
 
 
+def test_config_show_can_be_narrowed(shell: Shell) -> None:
+    shell.fine("config", "set", "recall.limit", "5")
+    keys = [one["key"] for one in shell.fine("config", "show", "mongodb", "--json").json["settings"]]
+    assert keys
+    assert all(key.startswith("mongodb.") for key in keys)
+    changed = [
+        one["key"] for one in shell.fine("config", "show", "recall", "--changed", "--json").json["settings"]
+    ]
+    assert changed == ["recall.limit"]
+    assert "recall.limit = 5  (config.toml)" in shell.fine("config", "show", "--changed").out
+    assert shell("config", "show", "nothing.such").status == 6
+
+
+def test_changing_the_store_tells_what_the_file_keeps(shell: Shell) -> None:
+    assert "export" not in shell.fine("config", "set", "store.mode", "postgres").err  # nothing is there
+    shell.fine("config", "set", "store.mode", "local")
+    shell.remember("The ferry leaves at nine.")
+    told = shell.fine("config", "set", "store.mode", "mongodb").err
+    assert "keeps its 1 memory" in told
+    assert "recollect -o store.mode=local export FILE" in told
+
+
+def test_importing_plain_lines_points_to_the_batch(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "lines.jsonl").write_text('{"content": "The ferry leaves at nine."}\n')
+    refused = shell("import", str(tmp_path / "lines.jsonl"))
+    assert refused.status == 2
+    assert "remember --batch" in refused.err
+
+
 def test_config_set_keeps_what_else_is_in_the_file(shell: Shell) -> None:
     path = shell.home / "config.toml"
     assert shell.fine("config", "path").out.strip() == str(path)
@@ -90,6 +119,16 @@ def test_config_set_refuses_what_is_wrong(shell: Shell, key: str, value: str, to
     assert answer.status == 6
     assert told in answer.err
     assert not (shell.home / "config.toml").exists()
+
+
+def test_a_secret_needs_not_stand_in_the_command(shell: Shell) -> None:
+    answer = shell.fine("config", "set", "embedding.openai_key", "-", stdin="swordfish\n")
+    assert "swordfish" not in answer.out + answer.err
+    assert 'openai_key = "swordfish"' in (shell.home / "config.toml").read_text(encoding="utf-8")
+    assert "hidden" in shell.fine("config", "get", "embedding.openai_key").out
+    for key, told in (("embedding.openai_key", "reads it from stdin"), ("recall.limit", "needs a value")):
+        refused = shell("config", "set", key)
+        assert (refused.status, told in refused.err) == (2, True), refused.err
 
 
 def test_wrong_settings_name_key_and_place(shell: Shell) -> None:
@@ -164,7 +203,7 @@ def test_doctor_looks_at_a_database_that_cannot_be_opened(shell: Shell) -> None:
     assert seen.status == 1
     assert seen.json["healthy"] is False
     assert seen.json["opening"]["code"] == "STORE_DAMAGED"
-    assert "could not be used" in shell("doctor").err
+    assert "WRONG opening: STORE_DAMAGED" in shell("doctor").out
 
 
 @pytest.mark.local_file

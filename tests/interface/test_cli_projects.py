@@ -32,8 +32,9 @@ def test_a_project_is_made_listed_moved_and_found(shop: Shell) -> None:
     shown = shop.fine("projects", "show", "shop", "--json").json
     assert (shown["storage_mode"], shown["copies"], shown["memories"]) == ("local", ["postgres"], 2)
     assert "a hidden copy in postgres" in shop.fine("projects", "show", "shop").out
-    assert shop("migrate", "shop", "--to", "local", "--drop-source").status == 5, "asked, and nobody answers"
-    dropped = shop.fine("migrate", "shop", "--to", "local", "--drop-source", "--yes")
+    assert shop("migrate", "shop", "--drop-source").status == 5, "asked, and nobody answers"
+    assert shop("migrate", "shop", "--forget-copy", "mongodb", "--yes").status == 2, "there is none"
+    dropped = shop.fine("migrate", "shop", "--drop-source", "--yes")
     assert "Erased the copy that was left behind: 2 memories." in dropped.out
     assert shop.found("when does the shop open", "--scope", "shop")[0] == "The shop opens at nine"
 

@@ -54,14 +54,32 @@ def test_adopting_embeds_and_is_paid(known: Shell, server: EmbeddingServer) -> N
     assert adopted["model"] == "openai:text-embedding-3-small/1536"
     assert "openai:text-embedding-3-small/1536" in known.fine("models", "list").err
     status = known.fine("status").out
-    assert "2 calls of embedding services" in status
+    assert "3 calls of embedding services" in status  # one of them to see that it works
     assert "recall by  full text + openai:text-embedding-3-small/1536" in status
     assert known.fine("recall", "ferry to Oslo").err == ""
 
 
+def test_a_service_that_fails_is_not_adopted(known: Shell, server: EmbeddingServer) -> None:
+    known.patch.setenv("RECOLLECT_EMBEDDING_OPENAI_KEY", "sk-wrong")
+    refused = known("models", "adopt", "--yes")
+    assert refused.status == 8
+    assert "from now on" not in refused.out
+    assert "The stored vectors are of hashing-256" in known.fine("recall", "ferry to Oslo").err
+
+
+def test_an_unknown_price_is_told_as_unknown(known: Shell, server: EmbeddingServer) -> None:
+    for name, value in {"PROVIDER": "compatible", "MODEL": "small", "COMPATIBLE_KEY": KEY}.items():
+        known.patch.setenv(f"RECOLLECT_EMBEDDING_{name}", value)
+    declined = known("models", "adopt", stdin="n\n", terminal=True)
+    assert "price unknown" in declined.err
+    assert "free" not in declined.err
+
+
 def test_the_key_is_never_shown(known: Shell, server: EmbeddingServer) -> None:
     known.patch.setenv("RECOLLECT_EMBEDDING_OPENAI_KEY", "sk-wrong-but-still-secret")
-    known.fine("models", "adopt", "--yes", "--no-jobs")
+    refused = known("models", "adopt", "--yes", "--no-jobs", "--verbose")
+    assert "refuses the key" in refused.err
+    assert "sk-wrong" not in refused.out + refused.err
     for words in (
         ("recall", "ferry to Oslo", "--verbose"),
         ("jobs", "run"),
@@ -72,6 +90,5 @@ def test_the_key_is_never_shown(known: Shell, server: EmbeddingServer) -> None:
     ):
         answer = known(*words)
         assert "sk-wrong" not in answer.out + answer.err
-    assert "refuses the key" in known("recall", "ferry to Oslo").err
     logs = known.home / "logs"
     assert not any(b"sk-wrong" in path.read_bytes() for path in logs.rglob("*") if path.is_file())

@@ -324,6 +324,21 @@ class TestFaults:
             await embedder.embed_query("a question")
         assert len(server.asked) == 2
 
+    async def test_a_question_has_one_deadline_for_all_that_it_takes(self, hours: Hours) -> None:
+        def slow(texts: Sequence[str], length: int) -> Matrix:
+            hours.now += 3
+            return hashed(texts, length)
+
+        with EmbeddingServer(slow, key=KEY) as server:
+            made = ServiceEmbedder(
+                service(server.url, "voyage", dimensions=1536), Notebook(), timing=hours.timing
+            )
+            with pytest.raises(ModelAway, match="too long"):
+                await made.embed_query("a question")
+            assert len(server.asked) == 2, "the model is measured by then"
+            assert (await made.embed_query("a question")).shape == (1, 1536)
+            await made.close()
+
     async def test_a_dead_service_costs_a_bounded_wait_once(
         self, server: EmbeddingServer, book: Notebook, hours: Hours
     ) -> None:
@@ -399,6 +414,9 @@ class TestFaults:
             (Fault(302, headers={"Location": NO_ONE}), ModelBroken),
             (failing(400, message=f"bad parameter with {KEY}"), ModelBroken),
             (Fault(200, body=b"<html>"), ModelBroken),
+            (Fault(200, body=b"[" * 200_000), ModelBroken),
+            (Fault(400, body=b"[" * 200_000), ModelBroken),
+            (Fault(200, body=b'{"data": [{"embedding": [1' + b"0" * 400 + b"]}]}"), ModelBroken),
             (Fault(200, body=b'{"data": [], "x": "' + KEY.encode() + b'"}'), ModelBroken),
         ],
     )

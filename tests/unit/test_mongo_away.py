@@ -10,6 +10,7 @@ import pytest
 
 from recollect.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreFull
 from recollect.model.query import Filter
+from recollect.stores.mongo.connection import Database
 from recollect.stores.mongo.store import MongoStore
 from recollect.testing.builders import START, Builder
 from recollect.testing.servers.mongo import MongoServer
@@ -41,9 +42,53 @@ async def test_nobody_there() -> None:
         await bounded(store_at(f"mongodb://127.0.0.1:{free_port()}/").open())
 
 
-async def test_an_address_that_is_none() -> None:
-    with pytest.raises(SettingsError):
-        await store_at("http://somewhere").open()
+async def test_who_is_refused_does_not_wait_as_for_an_election(new_mongo_server: Make) -> None:
+    patient = {"timeout_ms": 600_000}  # far beyond what this test waits for
+    with pytest.raises(StoreAway, match="nobody listens"):
+        await bounded(store_at(f"mongodb://127.0.0.1:{free_port()}/", **patient).open())
+    server = new_mongo_server()
+    store, build = store_at(server.url, **patient), Builder()
+    await store.open()
+    server.kill()
+    for asked in (store.count(Filter()), store.apply([build.put("lost")]), store.facts()):
+        with pytest.raises(StoreAway, match="nobody listens"):
+            await bounded(asked)
+    await asyncio.to_thread(server.start)
+    assert await bounded(until_back(store)) == []
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "name"),
+    [
+        ("mine", "", "mine"),
+        ("mine", "chosen", "chosen"),
+        ("", "", "claude_memory"),
+        ("admin", "", "claude_memory"),
+    ],
+)
+def test_the_database_is_the_one_that_the_address_names(path: str, given: str, name: str) -> None:
+    database = Database(
+        f"mongodb://me:a%2Fb@one,two:1/{path}?authSource=admin", name=given, timeout_ms=1, max_connections=2
+    )
+    assert database.place == f"one,two:1/{name}"
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://somewhere",
+        "mongodb://ann:kingfisher@host:port/",
+        "mongodb://ann:king/fisher@host/",
+        "mongodb://ann:king%fisher@host/",
+        "mongodb://ann:kingfisher@[host/",
+    ],
+)
+async def test_an_address_that_is_none(uri: str) -> None:
+    with pytest.raises(SettingsError, match=r"mongodb\.uri") as caught:
+        await store_at(uri).open()
+    assert "king" not in str(caught.value)
+    assert "fisher" not in str(caught.value)
 
 
 async def test_a_wrong_password_is_denied_and_not_told(new_mongo_server: Make) -> None:
@@ -101,7 +146,7 @@ async def until_back(store: MongoStore) -> Any:
 @pytest.mark.parametrize("replica", [False, True], ids=["lone", "replica set"])
 async def test_a_short_absence_is_not_noticed(new_mongo_server: Make, replica: bool) -> None:
     server = new_mongo_server(replica=replica)
-    store, build = store_at(server.url, timeout_ms=20_000), Builder()
+    store, build = store_at(server.url, timeout_ms=20_000, refused_seconds=20.0), Builder()
     await store.open()
     await store.apply([build.put("before")])
     server.kill()

@@ -85,7 +85,7 @@ def leave(process: subprocess.Popen[str]) -> None:
 
 
 def store_at(uri: str) -> MongoStore:
-    return MongoStore(uri, clock=lambda: START, timeout_ms=20_000)
+    return MongoStore(uri, clock=lambda: START, timeout_ms=20_000, embedded=True)
 
 
 async def test_it_starts_keeps_and_stops(home: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import random
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
@@ -11,7 +14,15 @@ from functools import partial
 import psycopg
 import pytest
 
-from recollect.model.errors import Conflict, RecollectError, StoreAway, StoreBusy, StoreDenied, StoreError
+from recollect.model.errors import (
+    Conflict,
+    RecollectError,
+    SettingsError,
+    StoreAway,
+    StoreBusy,
+    StoreDenied,
+    StoreError,
+)
 from recollect.model.query import Filter
 from recollect.ports.store import Enqueue, Put, Revise
 from recollect.stores.postgres.connection import Connection
@@ -44,21 +55,32 @@ def holding(url: str) -> psycopg.Connection[tuple[object, ...]]:
     return connection
 
 
+def many_files() -> list[int]:
+    """So many that the next one's number is beyond 1,024, where files have such numbers."""
+    if sys.platform != "win32":
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(4_096, hard)), hard))
+    return [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+
+
 async def test_a_store_that_is_not_open(postgres_url: str) -> None:
     with pytest.raises(StoreError, match="not open"):
         await made(postgres_url).count(Filter())
 
 
 async def test_a_wrong_password_or_name_is_denied(postgres_server: PostgresServer, postgres_url: str) -> None:
-    for url in (
-        postgres_url.replace(postgres_server.password, "wrong"),
-        postgres_url.replace("//postgres:", "//nobody-of-that-name:"),
-        postgres_url.rpartition("/")[0] + "/no_such_database",
+    for url, advice in (
+        (postgres_url.replace(postgres_server.password, "wrong"), "postgres.url"),
+        (postgres_url.replace("//postgres:", "//nobody-of-that-name:"), "postgres.url"),
+        (postgres_url.rpartition("/")[0] + "/no_such_database", "CREATE DATABASE"),
     ):
         with pytest.raises(StoreDenied) as caught:
             await made(url).open()
         assert postgres_server.password not in str(caught.value)
-        assert caught.value.advice
+        assert "connection to server" not in caught.value.message
+        assert advice in caught.value.advice
 
 
 async def test_a_server_that_is_not_there(postgres_server: PostgresServer) -> None:
@@ -69,6 +91,7 @@ async def test_a_server_that_is_not_there(postgres_server: PostgresServer) -> No
         with pytest.raises(StoreAway) as caught:
             await made(url).open()
         assert caught.value.advice
+        assert "?" not in caught.value.message
 
 
 async def test_a_role_without_the_right(postgres_server: PostgresServer, postgres_url: str) -> None:
@@ -76,6 +99,38 @@ async def test_a_role_without_the_right(postgres_server: PostgresServer, postgre
     url = postgres_server.url_of(postgres_url.rpartition("/")[2], user="stranger", password="stranger")
     with pytest.raises(StoreDenied):
         await made(url).open()
+
+
+async def test_a_schema_that_an_administrator_made_is_enough(postgres_server: PostgresServer) -> None:
+    postgres_server.create_role("guest")
+    postgres_server.create_database("prepared", template="with_vectors")
+    postgres_server.execute(
+        "REVOKE CREATE ON DATABASE prepared FROM PUBLIC",
+        "CREATE SCHEMA agent_memory AUTHORIZATION guest",
+        database="prepared",
+    )
+    store = made(postgres_server.url_of("prepared", user="guest", password="guest"))
+    await store.open()
+    await store.apply([Builder().put()])
+    assert await store.count(Filter()) == 1
+    await store.close()
+    postgres_server.drop_database("prepared")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ada:very@secret@localhost/x",
+        "postgresql://ada:very/secret@localhost/x",
+        "postgresql://ada:12/secret@localhost/x",
+    ],
+)
+def test_a_password_that_is_not_escaped_is_said_without_any_of_it(url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        made(url)
+    assert "%40" in caught.value.advice
+    assert "secret" not in str(caught.value)
+    assert caught.value.__cause__ is None
 
 
 async def test_all_connections_in_use_is_said_in_bounded_time(
@@ -177,6 +232,54 @@ async def test_idle_connections_are_given_back(postgres_server: PostgresServer, 
     assert postgres_server.execute(used) == [(0,)]
 
 
+async def test_idle_connections_are_given_back_also_where_nobody_asks_for_more(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    store = made(postgres_url, idle_timeout_ms=100)
+    await store.open()
+    await store.count(Filter())
+    assert store._database._idle
+
+    async def none() -> None:
+        while store._database._idle:
+            await asyncio.to_thread(postgres_server.execute, "SELECT 1")
+
+    await asyncio.wait_for(none(), 30)
+    await store.close()
+
+
+async def test_upkeep_takes_the_place_of_an_idle_connection(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    store = made(postgres_url, max_connections=4)
+    await store.open()
+    assert await asyncio.to_thread(store._notices.listening.wait, 30)
+    build = Builder()
+    await asyncio.gather(*(store.apply([build.put()]) for _ in range(20)))
+    name = postgres_url.rpartition("/")[2]
+    used = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'"
+    assert await store._database.alone(lambda connection: run(connection, used)) <= [(4,)]
+    await store.close()
+
+
+async def test_others_changes_are_heard_with_very_many_files_open(postgres_url: str) -> None:
+    """select() can't wait for a file whose number is 1,024 or more."""
+    files = many_files()
+    try:
+        store, heard = made(postgres_url), threading.Event()
+        store._notices._heard = lambda records: heard.set() if records else None
+        await store.open()
+        assert await asyncio.to_thread(store._notices.listening.wait, 30)
+        with psycopg.connect(postgres_url, autocommit=True) as other:
+            other.execute("""NOTIFY recollect_changes, '{"who": "another", "records": 1}'""")
+        assert await asyncio.to_thread(heard.wait, 30)
+        assert store._notices.listening.is_set()
+        await store.close()
+    finally:
+        for file in files:
+            os.close(file)
+
+
 async def test_no_error_of_the_driver_leaves_the_store(store: PostgresStore) -> None:
     for statement in (
         "SELECT 1/0",
@@ -206,6 +309,23 @@ async def test_writers_that_meet_in_other_orders_all_succeed(store: PostgresStor
     await asyncio.gather(write(store, puts), write(other, puts[::-1]), write(store, puts[5:] + puts[:5]))
     assert await store.count(Filter()) == 10
     await other.close()
+
+
+async def test_puts_of_the_same_records_in_other_orders_wait_for_nobody_in_turn(
+    postgres_server: PostgresServer, store: PostgresStore, postgres_url: str
+) -> None:
+    build, draw = Builder(), random.Random(1)
+    puts = [build.put() for _ in range(60)]
+    await store.apply(puts)
+
+    async def write() -> None:
+        for _ in range(3):
+            await store.apply(draw.sample(puts, 40))
+
+    await asyncio.gather(*(write() for _ in range(6)))
+    deadlocks = "SELECT pg_stat_force_next_flush(), deadlocks FROM pg_stat_database WHERE datname = '{name}'"
+    query = deadlocks.format(name=postgres_url.rpartition("/")[2])
+    assert postgres_server.execute(query)[0][1] == 0
 
 
 async def test_a_conflict_leaves_the_connection_in_order(store: PostgresStore) -> None:

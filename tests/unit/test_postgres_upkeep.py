@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
+import numpy as np
 import psycopg
 import pytest
 
+from recollect.model.errors import InvalidInput, StoreBusy
 from recollect.model.query import Filter, Search
 from recollect.stores.postgres.store import PostgresStore
 from recollect.stores.postgres.vector_indexes import name_of
@@ -40,7 +43,7 @@ def execute(url: str, *statements: str) -> list[tuple[object, ...]]:
         ("DELETE FROM fragment_lexemes WHERE row = 1", "full text"),
         ("UPDATE fragment_lexemes SET lexemes = ''::tsvector", "full text"),
         ("DELETE FROM fragment_tags", "tags"),
-        ("UPDATE fragments SET embedded_by = NULL", "vectors"),
+        ("UPDATE fragments SET embedded_by = NULL", "stored vectors"),
     ],
 )
 async def test_what_is_derived_is_made_anew(
@@ -117,6 +120,70 @@ async def test_a_model_of_another_dimension_has_an_index_of_its_own(store: Postg
         found = await store.search(Search(Filter(), (), vector, model, pool=5))
         assert len(found.ids) == 5
         assert found.embedded == 80
+
+
+async def test_vectors_of_two_dimensions_have_no_index_but_other_models_have(
+    store: PostgresStore, owned_postgres_url: str
+) -> None:
+    build = Builder()
+    await store.apply([build.put(vector=unit(1, one), embedded_by="mixed") for one in range(40)])
+    await store.apply(
+        [build.put(vector=unit(1, one, dimensions=64), embedded_by="mixed") for one in range(40)]
+    )
+    await store.apply([build.put(vector=vector) for vector in clustered(80, seed=1)])
+    await store.optimise()
+    assert execute(owned_postgres_url, WHOLE.format(name=name_of((MODEL, DIMENSIONS)))) == [(True,)]
+    assert all(finding.healthy for finding in await store.check())
+    for dimensions in (DIMENSIONS, 64):
+        await store.apply([build.put(vector=unit(1, 50, dimensions=dimensions), embedded_by="mixed")])
+        search = Search(Filter(), (), unit(1, dimensions=dimensions), "mixed", pool=5)
+        assert len((await store.search(search)).ids) == 5
+
+
+async def test_a_vector_without_numbers_is_refused(store: PostgresStore) -> None:
+    empty = np.empty(0, np.float32)
+    with pytest.raises(InvalidInput):
+        await store.apply([Builder().put(vector=empty)])
+    with pytest.raises(InvalidInput):
+        await store.search(Search(Filter(), (), empty, MODEL))
+
+
+@pytest.mark.parametrize("alike", [True, False])
+async def test_erasing_finds_what_names_few_or_many_ids(store: PostgresStore, alike: bool) -> None:
+    build = Builder()
+    drawn = [build.put() for _ in range(26)]
+    names = [f"{'same-beginning' if alike else chr(97 + number)}{number}_%" for number in range(26)]
+    puts = [replace(put, memory=replace(put.memory, id=name)) for name, put in zip(names, drawn, strict=True)]
+    naming = build.put(metadata={"about": names})
+    await store.apply([*puts, naming])
+    assert (await store.erase([])).ids == ()
+    for some in (names[:3], names[3:]):
+        receipt = await store.erase(some)
+        assert receipt.ids == tuple(some)
+        assert receipt.removed["references"] == 1
+        assert not any(receipt.remaining.values())
+    left = await store.get(naming.memory.id, viewer="default")
+    assert left is not None
+    assert not left.metadata
+
+
+async def test_an_erasure_that_nobody_could_look_at_again_says_that_it_was_made(
+    store: PostgresStore, owned_postgres_url: str
+) -> None:
+    put = Builder().put()
+    await store.apply([put])
+    execute(
+        owned_postgres_url,
+        "CREATE FUNCTION refuse() RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN RAISE SQLSTATE '57014'; END $$",
+        "ALTER TABLE scope ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
+        "CREATE POLICY refusing ON scope USING (refuse())",
+    )
+    with pytest.raises(StoreBusy, match="1 records are erased"):
+        await store.erase([put.memory.id])
+    execute(
+        owned_postgres_url, "DROP POLICY refusing ON scope", "ALTER TABLE scope DISABLE ROW LEVEL SECURITY"
+    )
+    assert await store.count(Filter()) == 0
 
 
 async def test_facts_name_no_secret(store: PostgresStore, owned_postgres_url: str) -> None:

@@ -108,7 +108,7 @@ async def test_one_that_is_not_there_is_said_and_done_without(
 ) -> None:
     redis_server.stop()
     line = await opened(address(redis_server))
-    assert "goes on without it" in caplog.text
+    assert "left out until it answers" in caplog.text
     with pytest.raises(StoreAway):
         await ping(line)
     redis_server.start()

@@ -122,3 +122,17 @@ async def test_a_store_that_fails_is_no_reason_to_fail(day: Day) -> None:
     await day.store.open()
     await book.settle(Usage(1, 0, 10), reserved=0)
     assert (await day.spent()).tokens == 30
+
+
+async def test_an_hour_whose_last_page_could_not_be_written_is_not_lost(day: Day) -> None:
+    book = day.book()
+    await book.settle(Usage(1, 0, 10), reserved=0)
+    await day.store.close()
+    await book.settle(Usage(1, 0, 10), reserved=0)
+    for _ in range(2):
+        day.now += timedelta(minutes=30)
+        await book.settle(Usage(1, 0, 10), reserved=0)
+    await day.store.open()
+    await book.settle(Usage(1, 0, 10), reserved=0)
+    day.now = day.now.replace(hour=23)
+    assert (await day.spent()).tokens == 50

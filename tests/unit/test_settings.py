@@ -271,3 +271,12 @@ def test_of_a_setting_s_other_names_the_first_wins_and_its_own_beats_them(tmp_pa
 def test_a_wrong_value_names_the_variable_that_was_read(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"postgres\.port in DB_PORT is 'abc'"):
         load(tmp_path, environ={"DB_PORT": "abc"})
+
+
+def test_no_repr_has_a_secret(tmp_path: Path) -> None:
+    plain = load(tmp_path)
+    secrets: dict[str, object] = {info.key: "swordfish" for info in plain if info.secret}
+    assert {"postgres.url", "mongodb.uri", "redis.password", "embedding.openai_key"} <= secrets.keys()
+    loaded = load(tmp_path, arguments=secrets)
+    assert loaded.settings.redis.password == "swordfish"
+    assert "swordfish" not in repr(loaded)

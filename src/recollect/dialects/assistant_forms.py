@@ -280,7 +280,7 @@ class ScopeView(Answer):
 
     name: str
     description: str
-    memories: int
+    memories: int | None  # none where its store doesn't answer
     active: bool
     parent: str | None = None
 

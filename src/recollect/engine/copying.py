@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 
 from recollect.engine.core import Engine
 from recollect.engine.draft import gist_of, labels_of
-from recollect.model.errors import Conflict, MemoryNotFound
+from recollect.model.access import EVERYONE
+from recollect.model.errors import Conflict, MemoryNotFound, RecollectError
 from recollect.model.lexemes import lexemes
 from recollect.model.link import Link, Relation
 from recollect.model.memory import ANY_STATUS, Memory, Version
@@ -22,7 +23,6 @@ from recollect.model.query import Filter, Vector
 from recollect.ports.store import Capability, Change, Connect, Disconnect, Keep, Put, Revise, Store
 
 BATCH = 500
-EVERYONE = "system"
 Told = Callable[[str, int, int | None], None]
 Edge = tuple[str, str, Relation]
 Kept = Mapping[str, Sequence[Version]]
@@ -108,7 +108,7 @@ class Copying:
         """The last one reads what it copied at once. Raises Conflict where a record is in another scope there."""
         done, ids = Round(), list[str]()
         if self._there is None:
-            self._there = {one.id async for batch in self._target.scan(self._where) for one in batch}
+            self._there = await self._found_there()
         total = await self._source.count(self._where)
         async for batch in self._source.scan(self._where, batch=BATCH):
             ids += [memory.id for memory in batch]
@@ -126,6 +126,13 @@ class Copying:
             self._there = None  # look again
             done.target.memories = -1
         return done
+
+    async def _found_there(self) -> set[str]:
+        found: set[str] = set()
+        async for batch in self._target.scan(self._where, batch=BATCH):
+            found.update(memory.id for memory in batch)
+            await self._between()
+        return found
 
     async def _batch(self, batch: Sequence[Memory], done: Round, *, again: bool) -> None:
         ours = await self._source.versions_among([memory.id for memory in batch])
@@ -216,7 +223,17 @@ class Copying:
         known = there.keys() - set(strange)
         counted = [Revise(put.memory) for put in puts if put.memory.id in known]  # a Put leaves the uses
         kept = [Keep(version) for memory in stale for version in ours.get(memory.id, ())]
-        await self._apply([*puts, *counted, *kept], stale)
+        try:
+            await self._apply([*puts, *counted, *kept], stale)
+        except RecollectError:
+            await self._take_back([memory.id for memory in stale])
+            raise
+
+    async def _take_back(self, ids: Sequence[str]) -> None:
+        """What was erased since it was read: whoever erased it may not have waited for us that long."""
+        with suppress(RecollectError):  # nobody is there to be told; the one at hand is raised
+            kept = await self._source.get_many(ids, viewer=EVERYONE)
+            await self._target.erase([one for one in ids if one not in kept], references=False)
 
     async def _apply(self, changes: Sequence[Change], stale: Sequence[Memory]) -> None:
         """A record that said the same before, and doesn't any more, is made way of: the next round copies it."""

@@ -1,41 +1,84 @@
 """Vectors for records that have none: stored before a model was there, or embedded by another one.
 
-A local model takes over by itself. A service would be sent everything, and paid: it waits until it is adopted.
+A local model takes over by itself. A service would be sent everything, and paid: it waits until it is adopted, and what
+joins later in another way than by being stored here, as a shared project does, waits for the next adoption.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from recollect.engine.core import Engine
 from recollect.engine.meaning import Gate
-from recollect.model.errors import ModelMismatch, Refused
+from recollect.model.errors import ModelMismatch, Refused, SettingsError, StoreError
 from recollect.model.job import Job
-from recollect.model.memory import ANY_STATUS, Status
+from recollect.model.memory import ANY_STATUS, Memory, Status
 from recollect.model.query import Filter
+from recollect.ports.clock import Clock
 from recollect.ports.store import Enqueue, Store
 
 EMBED = "embed"
 EMBEDDER_CURSOR = "embedder"
+ADOPTED = "embedder.adopted:"  # before a service's model: since when it may be sent what is here
 BATCH = 64
+MOST_LOOKED_AT = 65_536
+_ALIVE = Filter(
+    viewer="system", statuses=tuple(status for status in ANY_STATUS if status is not Status.FORGOTTEN)
+)
 
 
 async def embed_missing(engine: Engine, *, progress: Callable[[int], None] = lambda _: None) -> int:
-    """Embed until nothing lacks a vector of the present model; stops early when the model fails."""
+    """Embed until nothing lacks a vector of the present model; stops early when the model fails.
+
+    A service is sent what was stored here since it was adopted, and what was counted then; the rest stays without.
+    """
     model = engine.meaning.model
     done = 0
     while model is not None:
-        memories = await engine.store.unembedded(model, limit=BATCH)
+        memories = await _missing(engine, model)
         matrix = await engine.meaning.embed([memory.content for memory in memories]) if memories else None
         if matrix is None:
             break
         vectors = {
             memory.id: (memory.content_hash, row) for memory, row in zip(memories, matrix, strict=True)
         }
-        done += await engine.store.put_vectors(vectors, model=model)
+        put = await engine.store.put_vectors(vectors, model=model)
+        if not put:  # all of them changed meanwhile, or it takes none: another time
+            break
+        done += put
         progress(done)
     return done
+
+
+async def _missing(engine: Engine, model: str) -> Sequence[Memory]:
+    """The next batch; for a service, of what it may be sent."""
+    if engine.meaning.terms is None:
+        return await engine.store.unembedded(model, limit=BATCH)
+    noted = await engine.store.cursor(ADOPTED + model)
+    adopted = datetime.fromisoformat(noted) if noted else datetime.min.replace(tzinfo=UTC)
+    born = {scope.name: scope.created for scope in await engine.store.scopes()}
+    asked = BATCH
+    while True:
+        found = await engine.store.unembedded(model, limit=asked)
+        own = [
+            memory
+            for memory in found
+            if memory.scope in born and _sendable(memory, adopted=adopted, born=born[memory.scope])
+        ]
+        if own or len(found) < asked or asked >= MOST_LOOKED_AT:
+            return own[:BATCH]
+        asked *= 4
+
+
+def _sendable(memory: Memory, *, adopted: datetime, born: datetime) -> bool:
+    """Whether it was counted by the adoption, or stored since without getting a vector. `born` is its scope, here.
+
+    What others embedded, or wrote before this home joined their project, is neither.
+    """
+    counted = max(memory.created, born) <= adopted
+    return counted or (memory.embedded_by is None and memory.updated >= max(adopted, born))
 
 
 async def follow_model(engine: Engine) -> bool:
@@ -73,24 +116,43 @@ class Quote:
     dollars: float | None
 
 
-def adoption(store: Store, model: str) -> Gate:
-    """The gate of a service: open when it made the stored vectors, or when there is nothing to embed anew."""
+def adoption(store: Store, model: str, *, clock: Clock) -> Gate:
+    """The gate of a service: open while it is the one adopted last, or when there is nothing to embed anew.
+
+    It is asked each time: another process may have let another model take over. A store that can't be asked, a
+    project's too, may hold anything: then it stays closed.
+    """
 
     async def refusal() -> ModelMismatch | None:
+        try:
+            return await asked()
+        except (StoreError, SettingsError) as error:
+            return ModelMismatch(
+                f"Whether every memory has a vector of {model} can't be told, so nothing is sent to it: {error.message}",
+                advice=error.advice,
+            )
+
+    async def asked() -> ModelMismatch | None:
         before = await store.cursor(EMBEDDER_CURSOR)
         if before == model:
             return None
-        if await store.unembedded(model, limit=1):
+        if await store.unembedded(model, limit=1) or await _without_vector(store, model):
             known = f"The stored vectors are of {before}" if before else "The stored memories have no vectors"
             return ModelMismatch(
                 f"{known}, and the model is {model}: every memory would be sent to it.",
                 advice="`recollect models adopt` shows the cost and does it; or set embedding.provider, "
                 "embedding.model and embedding.dimensions back.",
             )
+        await store.set_cursor(ADOPTED + model, clock().isoformat())
         await store.swap_cursor(EMBEDDER_CURSOR, old=before, new=model)
         return None
 
     return refusal
+
+
+async def _without_vector(store: Store, model: str) -> bool:
+    """In any store; unlike `unembedded`, which passes over those that are away."""
+    return any(count for name, count in (await store.tally(_ALIVE, "embedded_by")).items() if name != model)
 
 
 async def quote(engine: Engine) -> Quote:
@@ -98,9 +160,8 @@ async def quote(engine: Engine) -> Quote:
     model = engine.meaning.model
     if model is None:
         raise Refused(engine.meaning.reason or "There is no model.", advice="Set embedding.provider.")
-    alive = tuple(status for status in ANY_STATUS if status is not Status.FORGOTTEN)
     memories = tokens = 0
-    async for batch in engine.store.scan(Filter(viewer="system", statuses=alive)):
+    async for batch in engine.store.scan(_ALIVE):
         for memory in batch:
             if memory.embedded_by != model:
                 memories += 1
@@ -116,10 +177,15 @@ async def quote(engine: Engine) -> Quote:
 
 
 async def adopt(engine: Engine) -> None:
-    """Let the present model make every vector: by a job, which is queued. Raises Refused where there is none."""
+    """Let the present model make every vector: by a job, which is queued. Raises Refused where there is none.
+
+    It is tried before anything changes. Raises ModelError.
+    """
     model = engine.meaning.model
     if model is None:
         raise Refused(engine.meaning.reason or "There is no model.", advice="Set embedding.provider.")
+    await engine.meaning.probe()
+    await engine.store.set_cursor(ADOPTED + model, engine.clock().isoformat())
     await engine.store.set_cursor(EMBEDDER_CURSOR, model)
     await engine.meaning.refusal()
     await queue_embedding(engine)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from recollect.engine.keys import fingerprint
-from recollect.model.access import ALL_SEEING
+from recollect.model.access import EVERYONE
 from recollect.model.entry import Entry
 from recollect.model.errors import JobNotFound, MemoryNotFound, Refused
 from recollect.model.job import Job, JobState
@@ -40,7 +40,6 @@ from recollect.ports.store import (
 
 NOWHERE = "\n"  # no scope can be called so: a filter that is left with none must not match all
 MOST_RESOLVED = 10
-_EVERYONE = min(ALL_SEEING)
 
 
 class Fenced:
@@ -138,9 +137,9 @@ class Fenced:
     ) -> list[list[Neighbour]]:
         return await self._store.nearest(vectors, model=model, where=self._narrowed(where), limit=limit)
 
-    async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
-        found = await self._store.unembedded(model, limit=limit)
-        return [memory for memory in found if memory.scope in self._scopes]
+    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
+        inside = [name for name in scopes or self._scopes if name in self._scopes]
+        return await self._store.unembedded(model, limit=limit, scopes=inside) if inside else []
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
         inside = await self._inside(vectors)
@@ -258,7 +257,13 @@ class Fenced:
     async def facts(self) -> StoreFacts:
         """Of the whole store only what kind it is."""
         facts = await self._store.facts()
-        return StoreFacts(facts.kind, location="", schema_version=facts.schema_version, bytes_used=0)
+        return StoreFacts(
+            facts.kind,
+            location="",
+            schema_version=facts.schema_version,
+            bytes_used=0,
+            without_vectors=facts.without_vectors,
+        )
 
     async def check(self) -> list[Finding]:
         raise _whole_store()
@@ -281,13 +286,13 @@ class Fenced:
 
     async def _inside(self, ids: Iterable[str]) -> list[str]:
         """Those that are within the fence, whoever's they are."""
-        return list(await self.get_many(list(dict.fromkeys(ids)), viewer=_EVERYONE))
+        return list(await self.get_many(list(dict.fromkeys(ids)), viewer=EVERYONE))
 
     async def _allowed(self, changes: Sequence[Change]) -> list[Change]:
         """Raises Refused for what would be written outside, MemoryNotFound for what names a memory there."""
         written = {change.memory.id for change in changes if isinstance(change, Put | Revise)}
         named = {each for change in changes for each in _named_by(change)}
-        there = await self._store.get_many(list(written | named), viewer=_EVERYONE)
+        there = await self._store.get_many(list(written | named), viewer=EVERYONE)
         inside = {memory_id for memory_id, memory in there.items() if memory.scope in self._scopes}
         outside = there.keys() - inside
         for change in changes:

@@ -13,13 +13,13 @@ from typing import Any
 from recollect.engine.core import Engine
 from recollect.engine.embed import embed_missing
 from recollect.engine.ledger import EMBEDDING, Spend, spent_today
-from recollect.engine.storage import Storage, storages, within_reach
+from recollect.engine.storage import OK, Storage, storages, within_reach, without_vectors
 from recollect.model.job import JobState
 from recollect.model.memory import ANY_STATUS, Status
 from recollect.model.query import Filter
 from recollect.ports.cache import Active, AsideFacts
 from recollect.ports.models import ModelCard
-from recollect.ports.store import Finding, StoreFacts
+from recollect.ports.store import Capability, Finding, StoreFacts
 
 LITTLE_ROOM = 200 * 1024 * 1024
 
@@ -44,18 +44,21 @@ class StatusReport:
     beside: AsideFacts  # what stands beside the store
     activity: tuple[Active, ...]  # conversations that it knows of
     storage: tuple[Storage, ...]  # the stores in use; what is in one that doesn't answer is not counted
+    reached: tuple[str, ...]  # the scopes that are counted; empty when all are
 
 
 async def status(engine: Engine, *, agent: str) -> StatusReport:
     """Counts, the rung that recall stands on, and jobs that wait or died."""
     store = engine.store
     storage = await storages(engine)
-    active = Filter(viewer=agent, scopes=await within_reach(engine, storage))
+    reached = await within_reach(engine, storage)
+    active = Filter(viewer=agent, scopes=reached)
     by_status = await store.tally(replace(active, statuses=ANY_STATUS), "status")
     vectors = await store.tally(active, "embedded_by")
     dead = await store.jobs(states=(JobState.DEAD,), limit=10)
     model = engine.meaning.model
-    missing = await asyncio.to_thread(_model_notice, engine)
+    bare = await without_vectors(engine, [one.mode for one in storage if one.state == OK])
+    missing = bare.pop(engine.houses.home, "") or await asyncio.to_thread(_model_notice, engine)
     return StatusReport(
         store=await store.facts(),
         memories=by_status.get(Status.ACTIVE, 0),
@@ -68,11 +71,12 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         model=model,
         models=tuple(await asyncio.to_thread(engine.models.installed)),
         rung="full text" if missing else engine.meaning.rung,
-        notice=missing,
+        notice=" ".join(filter(None, (missing, *(f"{mode}: {why}" for mode, why in bare.items())))),
         services=await spent_today(engine, EMBEDDING),
         beside=await engine.aside.facts(),
         activity=tuple(await engine.aside.activity.recent(viewer=agent)),
         storage=tuple(storage),
+        reached=reached,
     )
 
 
@@ -90,10 +94,11 @@ def _model_notice(engine: Engine) -> str:
 async def examine(engine: Engine) -> list[Finding]:
     """Everything that can be looked at: database, models, folders, disk, jobs."""
     findings = list(await engine.store.check())
-    findings.extend(await asyncio.to_thread(_models, engine))
+    if Capability.VECTORS in engine.store.capabilities:  # else no model helps; the store says why
+        findings.extend(await asyncio.to_thread(_models, engine))
     findings.append(_folder(engine.policy.home))
     findings.append(_disk(engine.policy.home))
-    findings.append(await _vectors(engine))
+    findings.extend(await _vectors(engine))
     findings.extend(await _beside(engine))
     tally = await engine.store.tally_jobs()
     dead = tally.get(JobState.DEAD, 0)
@@ -152,9 +157,19 @@ async def _beside(engine: Engine) -> list[Finding]:
     return [Finding(facts.kind, facts.state == "ok" and not facts.detail, told, advice=facts.detail)]
 
 
-async def _vectors(engine: Engine) -> Finding:
-    model = engine.meaning.model
-    reached = await within_reach(engine, await storages(engine))
+async def _vectors(engine: Engine) -> list[Finding]:
+    """Of the stores that can keep them."""
+    model, home = engine.meaning.model, engine.houses.home
+    storage = await storages(engine)
+    bare = await without_vectors(engine, [one.mode for one in storage if one.state == OK])
+    reached = await within_reach(engine, storage)
+    if bare:
+        places = await engine.houses.places()
+        known = reached or [scope.name for scope in await engine.store.scopes()]
+        mode_of = {name: places[name].mode if name in places else home for name in known}
+        reached = tuple(name for name, mode in mode_of.items() if mode not in bare)
+        if not reached:
+            return []
     where = Filter(viewer="system", scopes=reached)
     counts: dict[str, Any] = await engine.store.tally(where, "embedded_by")
     total = sum(counts.values())
@@ -162,12 +177,8 @@ async def _vectors(engine: Engine) -> Finding:
     whole = model is None or with_vector == total
     refused = await engine.meaning.refusal()
     advice = refused.advice if refused else "`recollect jobs run` makes the missing ones."
-    return Finding(
-        "vectors",
-        whole,
-        f"{with_vector} of {total} active memories have a vector of {model or 'no model'}",
-        advice="" if whole else advice,
-    )
+    told = f"{with_vector} of {total} active memories have a vector of {model or 'no model'}"
+    return [Finding("vectors", whole, told, advice="" if whole else advice)]
 
 
 def _folder(home: Path) -> Finding:

@@ -11,6 +11,7 @@ from pathlib import Path
 from recollect.engine.core import Engine
 from recollect.engine.projects import PROJECT, open_project
 from recollect.engine.scopes import PATHS, create_scope, refuse_clash
+from recollect.engine.tenants import move_in
 from recollect.model.entry import Entry
 from recollect.model.errors import (
     Conflict,
@@ -57,32 +58,58 @@ async def create_project(
         if identity is not None and value.get("identity") == identity:
             raise Conflict(f"{path} is the project {other!r} already.", advice="Use that one.")
     await refuse_clash(engine, cleaned)
-    there = {scope.name: scope for scope in await (await engine.houses.house(chosen)).scopes()}
-    joined = there.get(cleaned) if chosen != engine.houses.home else None
-
-    def placed(places: Places) -> Places:
-        return {**places, cleaned: Place(chosen)}
-
-    def unplaced(places: Places) -> Places:
-        return {other: place for other, place in places.items() if other != cleaned}
-
-    await engine.houses.settle(placed)  # first, so that nobody writes into it anywhere else
-    try:
-        await create_scope(
-            engine,
-            cleaned,
-            description=description or (joined.description if joined else ""),
-            kind=PROJECT,
-            keywords=joined.keywords if joined else (),
-        )
-    except RecollectError:
-        if cleaned not in {scope.name for scope in await engine.store.scopes()}:
-            await engine.houses.settle(unplaced)
-        raise
+    house = await engine.houses.house(chosen)  # which may take a while
+    joined = None
+    if chosen != engine.houses.home:
+        joined = {scope.name: scope for scope in await house.scopes()}.get(cleaned)
+        await move_in(engine, cleaned, mode=chosen)
+    await _place_and_make(engine, cleaned, Place(chosen), description=description, joined=joined)
     if path is not None:
         value = {"path": str(Path(path).expanduser().resolve()), "identity": identity}
         await engine.store.put_entry(Entry(PATHS, cleaned, value, engine.clock()))
     return await show_project(engine, cleaned, agent="system")
+
+
+async def _place_and_make(
+    engine: Engine, name: str, place: Place, *, description: str, joined: Scope | None
+) -> None:
+    """The place first, so that nobody writes into it anywhere else. Raises Conflict for a name that is taken by now."""
+    ours: list[bool] = []
+
+    def placed(places: Places) -> Places:
+        if places.get(name, place) != place:
+            raise Conflict(
+                f"The project {name!r} is in {places[name].mode} already, or being made there.",
+                advice="Use it, or choose another name.",
+            )
+        ours[:] = [name not in places]
+        return {**places, name: place}
+
+    def unplaced(places: Places) -> Places:
+        if places.get(name) != place:
+            return places
+        return {other: one for other, one in places.items() if other != name}
+
+    await refuse_clash(engine, name)
+    await engine.houses.settle(placed)
+    try:
+        await create_scope(
+            engine,
+            name,
+            description=description or (joined.description if joined else ""),
+            kind=PROJECT,
+            keywords=joined.keywords if joined else (),
+        )
+    except RecollectError as error:
+        if ours[0] and not (isinstance(error, Conflict) and await _made_there(engine, name, place, joined)):
+            await engine.houses.settle(unplaced)
+        raise
+
+
+async def _made_there(engine: Engine, name: str, place: Place, joined: Scope | None) -> bool:
+    """Whether another process made it meanwhile, after it had its place."""
+    store = await engine.houses.house(place.mode)
+    return joined is None and name in {scope.name for scope in await store.scopes()}
 
 
 async def list_projects(engine: Engine, *, agent: str) -> list[Project]:
@@ -161,7 +188,7 @@ async def _projects(engine: Engine, scopes: Sequence[Scope], places: Places, *, 
                 path=noted.get("path"),
                 identity=noted.get("identity"),
                 copies=tuple(mode for mode in place.copies if place.move is None or mode != place.move.to),
-                moving=None if place.move is None else place.move.to,
+                moving=None if place.move is None or place.move.to == place.mode else place.move.to,
             )
         )
     return projects

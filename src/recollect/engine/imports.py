@@ -116,7 +116,10 @@ def _parsed(lines: Iterable[str], checked: Callable[[_Item], _Item]) -> Iterator
 
 def _check_head(document: Any) -> None:
     if not isinstance(document, dict) or document.get("recollect") != "export":
-        raise ValueError("the first line must be the head of a Recollect export")
+        raise InvalidInput(
+            "the first line must be the head of a Recollect export.",
+            advice="Plain JSON lines, one memory each, are read by `recollect remember --batch --file FILE`.",
+        )
     if document.get("format") != FORMAT:
         raise ValueError(f"format {document.get('format')} is not known; this Recollect reads {FORMAT}")
 

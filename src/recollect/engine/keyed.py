@@ -23,8 +23,12 @@ async def by_keywords(
 ) -> list[tuple[Ranked, Memory]] | None:
     """The best of the memories that have every one of the keywords; None when the store has to be asked.
 
-    So it is when there are fewer than the limit: the deeper layers know of more.
+    So it is when there are fewer than the limit: the deeper layers know of more; and for scopes that are or were in
+    another store, where others write without telling these sets.
     """
+    placed = await engine.houses.places()
+    if placed and not (where.scopes and placed.keys().isdisjoint(where.scopes)):
+        return None
     forms = keyword_forms(keywords)
     ids = await engine.aside.keywords.having(forms, where)
     if ids is None or len(ids) < limit:

@@ -11,6 +11,7 @@ from recollect.model.ranking import Cosines
 from recollect.ports.embedder import Embedder, Matrix
 from recollect.ports.services import Terms
 
+PROBE = "memory"
 LOADING = "The embedding model is still loading."
 Gate = Callable[[], Awaitable[ModelMismatch | None]]  # why texts may not be sent yet; None when they may
 
@@ -18,7 +19,7 @@ Gate = Callable[[], Awaitable[ModelMismatch | None]]  # why texts may not be sen
 class Meaning:
     """The embedder and the rung of the ladder that it stands on.
 
-    A service has `terms`, and a `gate` that keeps it from being asked before the person agreed.
+    A service has `terms`, and a `gate` that is asked before each text whether the person agreed.
     """
 
     def __init__(
@@ -32,6 +33,7 @@ class Meaning:
         self._embedder = embedder
         self._reason = reason
         self._gate = gate
+        self._refused = ""
         self.terms = terms
         self._warming: asyncio.Task[None] | None = None
         self._patient = True
@@ -83,14 +85,20 @@ class Meaning:
             await asyncio.to_thread(embedder.load)
 
     async def refusal(self) -> ModelMismatch | None:
-        """Why the model may not be asked yet, with `reason` set; None once it may. Raises the store's errors."""
+        """Why the model may not be asked now, with `reason` set; None while it may."""
         if self._gate is None:
             return None
         refusal = await self._gate()
-        self._reason = "" if refusal is None else str(refusal)
-        if refusal is None:
-            self._gate = None
+        if refusal is not None:
+            self._reason = self._refused = str(refusal)
+        elif self._reason == self._refused:  # and not for what the service itself said
+            self._reason = self._refused = ""
         return refusal
+
+    async def probe(self) -> None:
+        """Have one word embedded, whatever the gate says. Raises ModelError."""
+        if self._embedder is not None:
+            await self._embedder.embed([PROBE])  # patiently: a question wouldn't wait for long
 
     async def embed(self, texts: Sequence[str]) -> Matrix | None:
         """A row a text, or None with `reason` set."""

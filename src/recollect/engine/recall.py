@@ -13,6 +13,7 @@ from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.keyed import by_keywords, spoken_for
 from recollect.engine.ranked import Evidence, Ranked, Ranking
 from recollect.engine.reach import reach
+from recollect.engine.storage import without_vectors
 from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked, shortened
 from recollect.engine.text.clean import clean
 from recollect.engine.timeframe import Timeframe, find_timeframe
@@ -21,7 +22,7 @@ from recollect.model.errors import InvalidInput
 from recollect.model.lexemes import query_lexemes
 from recollect.model.link import DEFAULT_FOLLOWED, Relation
 from recollect.model.memory import Kind, Memory, Status
-from recollect.model.query import Filter, Order, Search
+from recollect.model.query import Candidates, Filter, Order, Search
 from recollect.model.tokens import count_tokens, truncate_to_tokens
 from recollect.ports.cache import ALONE
 from recollect.ports.embedder import Matrix
@@ -48,6 +49,7 @@ class Question:
     keywords: tuple[str, ...] = ()
     scope: str | None = None
     everywhere: bool = False
+    among: tuple[str, ...] = ()  # which scopes everywhere means; all when none is named
     conversation: str | None = None
     scope_only: bool = False
     tags: tuple[str, ...] = ()
@@ -143,7 +145,7 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
         considered=found.total,
         tokens=sum(_tokens(hit) for hit in hits),
         rung=engine.meaning.rung if vectors else "full text",
-        notice=_notice(engine, matrix is not None, found.embedded, found.total),
+        notice=await _notice(engine, where, matrix is not None, found),
         timeframe=timeframe or preferred,
         time_filters=timeframe is not None,
         scopes=where.scopes,
@@ -235,8 +237,8 @@ async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Fi
     ends = [
         checked_moment(engine, moment) for moment in (question.until, timeframe and timeframe.end) if moment
     ]
-    scopes = () if question.everywhere else await reach(engine, question.scope)
-    if question.scope_only:
+    scopes = question.among if question.everywhere else await reach(engine, question.scope)
+    if question.scope_only and not question.everywhere:
         scopes = scopes[:1]
     where = Filter(
         viewer=agent,
@@ -373,9 +375,15 @@ def _tokens(hit: Hit) -> int:
     return hit.tokens + sum(memory.tokens for memory in around_it)
 
 
-def _notice(engine: Engine, embedded: bool, vectors: int, total: int) -> str:
+async def _notice(engine: Engine, where: Filter, embedded: bool, found: Candidates) -> str:
+    if embedded and found.embedded >= found.total:
+        return ""
+    places, home = await engine.houses.places(), engine.houses.home
+    modes = [home, *(one.mode for name, one in places.items() if not where.scopes or name in where.scopes)]
+    bare = await without_vectors(engine, modes)
     if not embedded:
-        return f"Recalled by full text only. {engine.meaning.reason}".strip()
-    if vectors < total:
-        return f"{total - vectors} of {total} memories have no vector yet: `recollect jobs run` makes them."
-    return ""
+        return f"Recalled by full text only. {bare.get(home) or engine.meaning.reason}".strip()
+    lacking = f"{found.total - found.embedded} of {found.total} memories have no vector"
+    if bare:
+        return f"{lacking}. {' '.join(f'{mode}: {why}' for mode, why in bare.items())}"
+    return f"{lacking} yet: `recollect jobs run` makes them."

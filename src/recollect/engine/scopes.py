@@ -10,11 +10,14 @@ from recollect.engine.checks import checked_description, checked_scope, checked_
 from recollect.engine.core import Engine
 from recollect.engine.keys import follow_scope
 from recollect.engine.reach import find_scope
+from recollect.engine.storage import as_far_as_it_goes
+from recollect.engine.tenants import follow_name, refuse_shared
 from recollect.engine.transfer import export_to
-from recollect.model.errors import Conflict, Refused, ScopeNotFound
+from recollect.model.errors import Conflict, Refused
 from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
 from recollect.model.scope import GLOBAL, Scope, lineage
+from recollect.ports.houses import Watch
 from recollect.ports.store import Receipt
 
 PATHS = "projects"  # the drawer with the projects' folders
@@ -25,7 +28,7 @@ class ScopeReport:
     """A scope, what is in it and what a call in it sees."""
 
     scope: Scope
-    memories: int
+    memories: int | None  # None where its store doesn't answer
     sees: tuple[str, ...]
     children: tuple[str, ...]
     kinds: dict[str, int]
@@ -98,36 +101,42 @@ async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
         raise Refused("Global can't be renamed.")
     cleaned = checked_scope_name(engine, new)
     await refuse_clash(engine, cleaned, besides=old)
+    await refuse_shared(engine, old, what="renamed")
     await engine.store.rename_scope(old, cleaned)
+    await follow_name(engine, old, cleaned)
     await follow_scope(engine, old, cleaned)
     await _follow_path(engine, old, cleaned)
     return await find_scope(engine, cleaned)
 
 
-async def report_scopes(engine: Engine, *, agent: str) -> list[ScopeReport]:
-    """Every scope with its counts."""
+async def report_scopes(engine: Engine, *, agent: str) -> tuple[list[ScopeReport], str]:
+    """Every scope with its counts, and words about stores that don't answer."""
     scopes = await engine.store.scopes()
-    counts = await engine.store.tally(Filter(viewer=agent), "scope")
-    return [
-        ScopeReport(
-            scope=scope,
-            memories=counts.get(scope.name, 0),
-            sees=lineage(scope.name, scopes),
-            children=tuple(child.name for child in scopes if child.parent == scope.name),
-            kinds={},
-        )
-        for scope in scopes
-    ]
+
+    async def counted(names: tuple[str, ...]) -> dict[str, int]:
+        counts = await engine.store.tally(Filter(viewer=agent, scopes=names), "scope")
+        return {name: counts.get(name, 0) for name in names or [scope.name for scope in scopes]}
+
+    counts, notice = await as_far_as_it_goes(engine, counted)
+    return [_report(scope, scopes, memories=counts.get(scope.name)) for scope in scopes], notice
 
 
 async def report_scope(engine: Engine, name: str, *, agent: str) -> ScopeReport:
     """One scope, with its kinds. Raises ScopeNotFound."""
-    await find_scope(engine, name)
+    scope = await find_scope(engine, name)
     kinds = await engine.store.tally(Filter(viewer=agent, scopes=(name,)), "kind")
-    for report in await report_scopes(engine, agent=agent):
-        if report.scope.name == name:
-            return replace(report, kinds=kinds)
-    raise ScopeNotFound(name)
+    report = _report(scope, await engine.store.scopes(), memories=sum(kinds.values()))
+    return replace(report, kinds=kinds)
+
+
+def _report(scope: Scope, scopes: Sequence[Scope], *, memories: int | None) -> ScopeReport:
+    return ScopeReport(
+        scope=scope,
+        memories=memories,
+        sees=lineage(scope.name, scopes),
+        children=tuple(child.name for child in scopes if child.parent == scope.name),
+        kinds={},
+    )
 
 
 async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | None = None) -> DroppedScope:
@@ -143,6 +152,8 @@ async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | 
         raise Conflict(
             f"{name!r} still holds the scopes {', '.join(children)}.", advice="Delete or move them first."
         )
+    await refuse_shared(engine, name, what="deleted")
+    await _refuse_tied(engine, name)
     where = Filter(viewer=agent, scopes=(name,), statuses=ANY_STATUS)
     ids = [memory.id async for batch in engine.store.scan(where) for memory in batch]
     if await engine.store.count(replace(where, viewer="system")) > len(ids):
@@ -161,6 +172,19 @@ async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | 
     await engine.store.drop_scope(name)
     await _follow_path(engine, name, None)
     return DroppedScope(name, target, len(ids), receipt)
+
+
+async def _refuse_tied(engine: Engine, name: str) -> None:
+    """Before anything is erased. Raises Conflict for one that is being moved, the errors of a store that is away."""
+    place = (await engine.houses.places(fresh=True)).get(name)
+    if place is None:
+        return
+    if place.move is not None and not Watch().gone(place.move, now=engine.clock()):
+        raise Conflict(
+            f"The project {name!r} is being moved to another store.", advice="Wait until that is done."
+        )
+    for mode in place.modes():
+        await (await engine.houses.house(mode)).scopes()
 
 
 async def _follow_path(engine: Engine, old: str, new: str | None) -> None:

@@ -44,6 +44,7 @@ class StoreBook:
         self._model = model
         self._terms = terms
         self._page: _Page | None = None
+        self._unwritten: list[_Page] = []  # of hours that are over
         self._reserved = 0
         self._writing = asyncio.Lock()
 
@@ -88,20 +89,23 @@ class StoreBook:
                 await self._write(used)
 
     async def _write(self, more: Usage) -> None:
-        page = await self._current()
+        page = self._current()
         used = page.used
         used = Usage(used.calls + more.calls, used.failed + more.failed, used.tokens + more.tokens)
         dollars = page.dollars + (self._terms.dollars(more.tokens) or 0.0)
         self._page = replace(page, used=used, dollars=dollars)
+        while self._unwritten:
+            await self._put(self._unwritten[0], reserved=0)
+            del self._unwritten[0]
         await self._put(self._page, reserved=self._reserved)
 
-    async def _current(self) -> _Page:
+    def _current(self) -> _Page:
         now = self._clock()
         hour = f"{day_of(now)} {now.hour:02}"
         page = self._page
         if page is None or page.hour != hour:
             if page is not None:  # what is under way is settled on the new one
-                await self._put(page, reserved=0)
+                self._unwritten.append(page)
             page = self._page = _Page(hour, day_of(now), self._new_id())
         return page
 

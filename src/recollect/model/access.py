@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 DEFAULT_AGENT = "default"
-ALL_SEEING = frozenset({"system", "admin"})
+EVERYONE = "system"  # who sees the records of all
+ALL_SEEING = frozenset({EVERYONE, "admin"})
 
 
 def visible_agents(viewer: str) -> frozenset[str] | None:

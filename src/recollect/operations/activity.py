@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from recollect.engine.core import Engine
 from recollect.operations.catalogue import Operation, Output
-from recollect.ports.cache import ALONE
+from recollect.ports.cache import ALONE, Active, Activity, Aside, AsideFacts, Bell, Cache, KeywordSets
 
 STORED, RECALLED = "memories stored", "memories recalled"
 
@@ -35,3 +36,35 @@ def _memories(answer: Output) -> dict[str, int]:
             return {STORED: answer.created}
         case _:
             return {}
+
+
+class FencedAside:
+    """What stands beside the store, but for what others do: of a conversation it isn't known in which scope it is."""
+
+    def __init__(self, aside: Aside) -> None:
+        self._aside = aside
+
+    @property
+    def keywords(self) -> KeywordSets:
+        return self._aside.keywords
+
+    @property
+    def cache(self) -> Cache:
+        return self._aside.cache
+
+    @property
+    def activity(self) -> Activity:
+        return self
+
+    @property
+    def bell(self) -> Bell:
+        return self._aside.bell
+
+    async def facts(self) -> AsideFacts:
+        return await self._aside.facts()
+
+    def note(self, conversation: str, *, agent: str, counts: Mapping[str, int]) -> None:
+        self._aside.activity.note(conversation, agent=agent, counts=counts)
+
+    async def recent(self, *, viewer: str) -> list[Active]:
+        return []

@@ -10,7 +10,9 @@ from recollect.engine.keys import checked_agent
 from recollect.engine.uses import Uncounted
 from recollect.model.access import ALL_SEEING, Caller
 from recollect.model.errors import Refused
+from recollect.operations.activity import FencedAside
 from recollect.operations.catalogue import Effect, Operation
+from recollect.ports.cache import ALONE
 from recollect.ports.transcripts import NoTranscripts
 
 # They export, erase and then reshape: the fence would refuse only when half is done.
@@ -56,5 +58,6 @@ def _fenced(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> E
         engine,
         store=Fenced(engine.store, caller.scopes),
         houses=FencedHouses(engine.houses, caller.scopes),
+        aside=engine.aside if engine.aside is ALONE else FencedAside(engine.aside),
         policy=replace(engine.policy, scope=scope),
     )

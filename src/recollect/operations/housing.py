@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from recollect.engine.housing import Project, create_project, list_projects, show_project
-from recollect.engine.migrate import migrate
+from recollect.engine.migrate import Migrated, migrate
+from recollect.model.storage import StorageMode
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 
-StorageMode = Literal["local", "postgres", "mongodb"]
 MOST_SHOWN = 20
 
 
@@ -69,11 +67,16 @@ class ShowProjectInput(Input):
 
 
 class MigrateProjectInput(Input):
-    """Which project goes where, and whether what it leaves behind is erased."""
+    """Which project goes where, and whether what it leaves behind is erased. Without `to` it stays.
+
+    `forget_copy` says that the store with a copy is gone for good; of the store that the project lives in, that this
+    home leaves it to the others that use it.
+    """
 
     project: str
-    to: StorageMode
+    to: StorageMode | None = None
     drop_source: bool = False
+    forget_copy: StorageMode | None = None
 
 
 class MigrateProjectResult(Output):
@@ -94,6 +97,7 @@ class MigrateProjectResult(Output):
     outside: list[str] = []  # the first of them
     kept_in: list[str] = []  # where hidden copies are
     dropped: int = 0
+    spared: int = 0  # in copies that were to be dropped: memories that the project doesn't have
     notice: str = ""
 
 
@@ -124,7 +128,12 @@ async def _show(call: Call, given: ShowProjectInput) -> ProjectView:
 
 async def _migrate(call: Call, given: MigrateProjectInput) -> MigrateProjectResult:
     done = await migrate(
-        call.engine, given.project, given.to, drop_source=given.drop_source, told=call.progress
+        call.engine,
+        given.project,
+        given.to,
+        drop_source=given.drop_source,
+        forget_copy=given.forget_copy,
+        told=call.progress,
     )
     return MigrateProjectResult(
         project=done.project,
@@ -142,10 +151,18 @@ async def _migrate(call: Call, given: MigrateProjectInput) -> MigrateProjectResu
         outside=[f"{link.origin} {link.relation} {link.target}" for link in done.outside[:MOST_SHOWN]],
         kept_in=list(done.kept_in),
         dropped=done.dropped,
-        notice="Vectors that did not travel are made by a job: `recollect jobs run`."
-        if done.embedding
-        else "",
+        spared=done.spared,
+        notice=_notice(done),
     )
+
+
+def _notice(done: Migrated) -> str:
+    if done.spared:
+        return (
+            f"{done.spared} memories in the copy are not in the project, and were spared: somebody wrote them there. "
+            f"`recollect migrate {done.project!r} --forget-copy MODE` leaves them to whoever it was."
+        )
+    return "Vectors that did not travel are made by a job: `recollect jobs run`." if done.embedding else ""
 
 
 CREATE_PROJECT = Operation(

@@ -31,7 +31,7 @@ class ScopeView(Output):
     kind: str
     parent: str | None
     active: bool
-    memories: int
+    memories: int | None  # None where its store doesn't answer
     sees: list[str]
     children: list[str]
     keywords: list[str]
@@ -65,6 +65,7 @@ class ListScopesResult(Output):
     """Every scope, by name."""
 
     scopes: list[ScopeView]
+    notice: str = ""  # which stores don't answer
 
 
 class ScopeInput(Input):
@@ -151,8 +152,8 @@ class ImportResult(Output):
 
 
 async def _list(call: Call, _given: ListScopesInput) -> ListScopesResult:
-    reports = await report_scopes(call.engine, agent=call.agent)
-    return ListScopesResult(scopes=[ScopeView.of(report) for report in reports])
+    reports, notice = await report_scopes(call.engine, agent=call.agent)
+    return ListScopesResult(scopes=[ScopeView.of(report) for report in reports], notice=notice)
 
 
 async def _show(call: Call, given: ScopeInput) -> ScopeView:

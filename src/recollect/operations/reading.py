@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import date, datetime
+from typing import TypeVar
 
 from pydantic import Field
 
 from recollect.engine.checks import checked_moment
 from recollect.engine.core import LEAST_TRUST as LEAST_TRUST  # doors name it as well
 from recollect.engine.reach import reach
-from recollect.engine.recall import Question, recall
+from recollect.engine.recall import Question, Recalled, recall
+from recollect.engine.storage import as_far_as_it_goes
 from recollect.engine.timeframe import Timeframe, describe
-from recollect.engine.timeline import timeframe_of, timeline
+from recollect.engine.timeline import Day, timeframe_of, timeline
 from recollect.model.link import DEFAULT_FOLLOWED, Relation
-from recollect.model.memory import Kind, Status
+from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Filter, Order
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
 from recollect.operations.views import HitView, LinkedView, MemoryView, VersionView
+
+T = TypeVar("T")
 
 
 class RecallInput(Input):
@@ -109,6 +114,7 @@ class ListResult(Output):
     memories: list[MemoryView]
     total: int
     next: str | None = None
+    notice: str = ""  # which stores don't answer
 
 
 class TagsInput(Input):
@@ -121,6 +127,7 @@ class TagsResult(Output):
     """Tags and how many memories have each, the most used first."""
 
     tags: dict[str, int]
+    notice: str = ""  # which stores don't answer
 
 
 class TimelineInput(Input):
@@ -150,6 +157,7 @@ class TimelineResult(Output):
     days: list[DayView]
     count: int
     timeframe: TimeframeView | None = None
+    notice: str = ""  # which stores don't answer
 
 
 async def _recall(call: Call, given: RecallInput) -> RecallResult:
@@ -177,14 +185,18 @@ async def _recall(call: Call, given: RecallInput) -> RecallResult:
         neighbours=given.neighbours,
         count_use=given.count_use,
     )
-    found = await recall(call.engine, question, agent=call.agent)
+
+    async def asked(scopes: tuple[str, ...]) -> Recalled:
+        return await recall(call.engine, replace(question, among=scopes), agent=call.agent)
+
+    found, left = await _asked(call, asked, everywhere=given.everywhere)
     return RecallResult(
         hits=[HitView.of(hit) for hit in found.hits],
         count=len(found.hits),
         considered=found.considered,
         tokens=found.tokens,
         rung=found.rung,
-        notice=found.notice,
+        notice=" ".join(filter(None, (found.notice, left))),
         timeframe=_timeframe(call, found.timeframe, filters=found.time_filters),
         scopes=list(found.scopes),
     )
@@ -208,25 +220,40 @@ async def _show(call: Call, given: ShowInput) -> ShowResult:
 
 async def _list(call: Call, given: ListInput) -> ListResult:
     where = await _filter(call, given, everywhere=given.everywhere)
-    memories = await call.engine.store.find(where, order=given.order, limit=given.limit, after=given.after)
-    total = await call.engine.store.count(where)
+    store = call.engine.store
+
+    async def page(scopes: tuple[str, ...]) -> tuple[list[Memory], int]:
+        own = replace(where, scopes=where.scopes or scopes)
+        memories = await store.find(own, order=given.order, limit=given.limit, after=given.after)
+        return memories, await store.count(own)
+
+    (memories, total), left = await _asked(call, page, everywhere=not where.scopes)
     return ListResult(
         memories=[MemoryView.of(memory) for memory in memories],
         total=total,
         next=memories[-1].id if len(memories) == given.limit else None,
+        notice=left,
     )
 
 
 async def _tags(call: Call, given: TagsInput) -> TagsResult:
-    scopes = await reach(call.engine, given.scope) if given.scope else ()
-    tally = await call.engine.store.tally(Filter(viewer=call.agent, scopes=scopes), "tag")
+    named = await reach(call.engine, given.scope) if given.scope else ()
+
+    async def counted(scopes: tuple[str, ...]) -> dict[str, int]:
+        return await call.engine.store.tally(Filter(viewer=call.agent, scopes=named or scopes), "tag")
+
+    tally, left = await _asked(call, counted, everywhere=not named)
     ordered = sorted(tally.items(), key=lambda item: (-item[1], item[0].casefold()))
-    return TagsResult(tags=dict(ordered))
+    return TagsResult(tags=dict(ordered), notice=left)
 
 
 async def _timeline(call: Call, given: TimelineInput) -> TimelineResult:
     where = await _filter(call, given, everywhere=given.everywhere)
-    days = await timeline(call.engine, where, limit=given.limit)
+
+    async def told(scopes: tuple[str, ...]) -> list[Day]:
+        return await timeline(call.engine, replace(where, scopes=where.scopes or scopes), limit=given.limit)
+
+    days, left = await _asked(call, told, everywhere=not where.scopes)
     limited = where.since is not None or where.until is not None
     frame = Timeframe(where.since, where.until, given.when or "") if limited else None
     return TimelineResult(
@@ -236,7 +263,15 @@ async def _timeline(call: Call, given: TimelineInput) -> TimelineResult:
         ],
         count=sum(len(day.memories) for day in days),
         timeframe=_timeframe(call, frame, filters=True),
+        notice=left,
     )
+
+
+async def _asked(
+    call: Call, ask: Callable[[tuple[str, ...]], Awaitable[T]], *, everywhere: bool
+) -> tuple[T, str]:
+    """Who names a scope is told when its store is away; who asks everywhere gets what is within reach."""
+    return await as_far_as_it_goes(call.engine, ask) if everywhere else (await ask(()), "")
 
 
 async def _filter(call: Call, given: ListInput | TimelineInput, *, everywhere: bool) -> Filter:

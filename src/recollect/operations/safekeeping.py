@@ -12,6 +12,7 @@ from recollect.engine.conversations import count_conversations
 from recollect.engine.feedback import tally_verdicts
 from recollect.engine.health import status
 from recollect.engine.ledger import EMBEDDING, spent_today
+from recollect.engine.storage import left_out
 from recollect.jobs.handlers import HANDLERS
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due
@@ -77,6 +78,7 @@ class StatsResult(Output):
     jobs: dict[str, int]
     models_today: SpendView
     services_today: ServiceSpendView
+    notice: str = ""  # which stores don't answer
 
 
 class ConsolidateInput(Input):
@@ -160,8 +162,8 @@ class RestoreResult(Output):
 
 async def _stats(call: Call, _given: StatsInput) -> StatsResult:
     engine, store = call.engine, call.engine.store
-    active = Filter(viewer=call.agent)
     report = await status(engine, agent=call.agent)
+    active = Filter(viewer=call.agent, scopes=report.reached)
     whole = [one for one in await backups(engine) if one.whole]
     tallies = await tally_verdicts(engine, agent=call.agent)
     spent, sent = await spent_today(engine), await spent_today(engine, EMBEDDING)
@@ -201,6 +203,7 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
             dollars=round(sent.dollars, 9),
             daily_tokens=engine.meaning.terms.daily_tokens if engine.meaning.terms else 0,
         ),
+        notice=left_out(report.storage),
     )
 
 

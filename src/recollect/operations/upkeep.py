@@ -20,6 +20,8 @@ from recollect.operations.catalogue import Call, Effect, Input, Operation, Outpu
 from recollect.operations.views import FindingView, JobView, ReceiptView
 from recollect.ports.models import ModelCard
 
+MOST_BROUGHT_FORWARD = 1000
+
 
 class StatusInput(Input):
     """Nothing to say."""
@@ -83,10 +85,11 @@ class ListJobsResult(Output):
 
 
 class RunJobsInput(Input):
-    """At most how many."""
+    """At most how many. `waiting` takes what failed and waits for its next attempt too, and memories without a vector."""
 
     most: int = Field(default=1000, ge=1)
     scheduled: bool = True
+    waiting: bool = False
 
 
 class RunJobsResult(Output):
@@ -240,9 +243,21 @@ async def _list_jobs(call: Call, given: ListJobsInput) -> ListJobsResult:
 async def _run_jobs(call: Call, given: RunJobsInput) -> RunJobsResult:
     if given.scheduled:
         await enqueue_due(call.engine)
+    if given.waiting:
+        await _bring_forward(call)
     runner = Runner(call.engine, HANDLERS, owner=call.engine.new_id())
     ran = await runner.run_all(most=given.most, told=lambda count: call.progress("jobs", count, None))
     return RunJobsResult(ran=[JobView.of(one.job) for one in ran])
+
+
+async def _bring_forward(call: Call) -> None:
+    """Somebody asked, and may have mended what made it fail: nothing waits for its next attempt."""
+    store, now, model = call.engine.store, call.engine.clock(), call.engine.meaning.model
+    for job in await store.jobs(states=(JobState.WAITING,), limit=MOST_BROUGHT_FORWARD):
+        if job.due > now and job.attempts:
+            await store.replace_job(replace(job, due=now), expected=JobState.WAITING)
+    if model is not None and await store.unembedded(model, limit=1):
+        await queue_embedding(call.engine)
 
 
 async def _retry_job(call: Call, given: JobInput) -> JobView:

@@ -40,7 +40,8 @@ class KeywordSets(Protocol):
 
         Of the filter only scopes and viewer are looked at: the caller asks the store for the rest, and whether each has
         those keywords still. None when it can't be said, because the sets aren't whole, or too many match: then the
-        store is asked instead. No write that was acknowledged before the call is missed.
+        store is asked instead. No write that was acknowledged before the call is missed, by whichever process of this home
+        it was made; of what lives in another store than home they are not to be asked.
         """
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
+from recollect.model.storage import LOCAL as LOCAL
+from recollect.model.storage import MODES as MODES
+from recollect.model.storage import MONGODB as MONGODB
+from recollect.model.storage import POSTGRES as POSTGRES
 from recollect.ports.store import Store
 
-LOCAL, POSTGRES, MONGODB = "local", "postgres", "mongodb"
-MODES = (LOCAL, POSTGRES, MONGODB)
+LEASE = timedelta(seconds=10)  # how long a hold lasts that isn't renewed
+SKEW = 2 * LEASE  # by how much clocks may differ
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +26,25 @@ class Move:
     by: str
     until: datetime
     frozen: bool = False
+
+
+class Watch:
+    """Tells whether a mover is gone. Clocks of two machines differ: that it doesn't renew its hold is seen by looking."""
+
+    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._seen: dict[str, tuple[Move, float]] = {}
+
+    def gone(self, move: Move, *, now: datetime) -> bool:
+        """Whether it ended long ago, or stood still for a lease's time since this was first asked."""
+        if move.until + SKEW <= now:
+            return True
+        looked = self._seconds()
+        seen, since = self._seen.get(move.by, (None, looked))
+        if seen != move:
+            self._seen[move.by] = move, looked
+            return False
+        return looked - since >= LEASE.total_seconds()
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,6 +137,7 @@ class StoreFacts:
     schema_version: int
     bytes_used: int
     details: Mapping[str, Any] = field(default_factory=dict)
+    without_vectors: str = ""  # why it keeps none, and what to do about it; empty where it does
 
 
 class Records(Protocol):
@@ -212,8 +213,8 @@ class Index(Protocol):
     ) -> list[list[Neighbour]]:
         """For each vector its nearest records, nearest first."""
 
-    async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
-        """Records, not forgotten ones, that have no vector of that model; in any order."""
+    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
+        """Records, not forgotten ones, that have no vector of that model; in any order. Of all scopes unless named."""
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
         """Set vectors by id, each with the content hash that it was made of; returns how many were set.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from recollect.model.storage import StorageMode
+
 CONFIG_FILE = "config.toml"
 
 
@@ -56,7 +58,7 @@ def _no_time_zone(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    mode: Literal["local", "postgres", "mongodb"] = _setting(
+    mode: StorageMode = _setting(  # noqa: RUF009
         "local",
         "Where memories live: a file here, PostgreSQL or MongoDB. A project may have another storage mode of its own.",
     )
@@ -99,15 +101,20 @@ class PostgresSettings:
 class MongoSettings:
     mode: Literal["auto", "embedded", "external"] = _setting(
         "auto",
-        "embedded starts a private mongod; external connects to `uri`; auto goes by whether there is one.",
+        "embedded starts a private mongod; external connects to `uri`; auto is external where there is a `uri`.",
     )
     uri: str = _setting(
         "",
-        "Address of an external MongoDB, name and password included; empty means mongodb://localhost:27017.",
+        "Address of an external MongoDB, name and password included; empty means mongodb://localhost:27017 where "
+        "mongodb.mode is external.",
         aliases=("MONGODB_URI", "MONGODB_CONNECTION_STRING"),
         secret=True,
     )
-    database: str = _setting("claude_memory", "Name of the database.", aliases=("MONGODB_DATABASE",))
+    database: str = _setting(
+        "",
+        "Name of the database; empty means the one that `uri` names, else claude_memory.",
+        aliases=("MONGODB_DATABASE",),
+    )
     mongod: str = _setting(
         "", "The mongod program of the embedded mode; empty looks on the PATH and for the `mongod` extra."
     )

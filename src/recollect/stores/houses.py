@@ -16,6 +16,8 @@ from recollect.ports.store import Store
 
 REGISTRY = "places"  # the cursor that holds it: one value, so that one swap changes it
 FRESH_SECONDS = 1.0
+FAILED_SECONDS = 1.0  # so long a store that couldn't be opened isn't tried again
+CLOSING_SECONDS = 5.0  # so long one that is being opened is waited for at the end
 MOST_TRIES = 100
 
 Make = Callable[
@@ -44,7 +46,8 @@ class OpenHouses:
         self._seconds = seconds
         self._open: dict[str, Store] = {}
         self._leaving: list[AbstractAsyncContextManager[Store]] = []
-        self._opening = {mode: asyncio.Lock() for mode in makers}
+        self._opening: dict[str, asyncio.Task[Store]] = {}
+        self._failed: dict[str, float] = {}
         self._text: str | None = None
         self._places: Places = {}
         self._read = -FRESH_SECONDS
@@ -65,12 +68,26 @@ class OpenHouses:
             raise SettingsError(
                 f"There is no storage mode {mode!r}.", advice=f"Choose one of {', '.join(self.modes)}."
             )
-        async with self._opening[mode]:
-            if mode not in self._open:
-                entered = self._makers[mode]()
-                self._open[mode] = await entered.__aenter__()
-                self._leaving.append(entered)
-            return self._open[mode]
+        opening = self._opening.get(mode)
+        if opening is None or self._to_be_tried_again(mode, opening):
+            opening = self._opening[mode] = asyncio.create_task(self._opened(mode))
+            opening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return await asyncio.shield(opening)  # all who wait share it, and its failure
+
+    def _to_be_tried_again(self, mode: str, opening: asyncio.Task[Store]) -> bool:
+        if not opening.done():
+            return False
+        return opening.cancelled() or self._seconds() - self._failed.get(mode, 0.0) >= FAILED_SECONDS
+
+    async def _opened(self, mode: str) -> Store:
+        try:
+            entered = self._makers[mode]()
+            self._open[mode] = store = await entered.__aenter__()
+        except BaseException:
+            self._failed[mode] = self._seconds()
+            raise
+        self._leaving.append(entered)
+        return store
 
     async def places(self, *, fresh: bool = False) -> Places:
         now = self._seconds()
@@ -100,6 +117,13 @@ class OpenHouses:
 
     async def close(self) -> None:
         self._read = -FRESH_SECONDS
+        opening = [task for task in self._opening.values() if not task.done()]
+        if opening:
+            _, late = await asyncio.wait(opening, timeout=CLOSING_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+        self._opening.clear()
         self._open.clear()
         while self._leaving:  # home last
             await self._leaving.pop().__aexit__(None, None, None)

@@ -204,6 +204,20 @@ class VectorContract:
         assert (await by_vector(store, unit(1))).ids == [ours.memory.id]
 
     @needs(Capability.VECTORS)
+    async def test_what_lacks_a_vector_is_told_of_some_scopes(self, store: Store, build: Builder) -> None:
+        for name in ("work", "team"):
+            await store.put_scope(build.scope(name))
+        old = build.put("old", scope="work", vector=unit(1), embedded_by=OTHER_MODEL)
+        bare = build.put("bare", scope="team")
+        done = build.put("done", scope="team", vector=unit(1))
+        gone = build.put("gone", scope="work", status=Status.FORGOTTEN)
+        await store.apply([build.put("in Global"), old, bare, done, gone])
+        for names, wanted in ((["work"], {"old"}), (["team", "work"], {"old", "bare"}), (["nowhere"], set())):
+            found = await store.unembedded(MODEL, limit=10, scopes=names)
+            assert {memory.content for memory in found} == wanted
+        assert len(await store.unembedded(MODEL, limit=1, scopes=["team", "work"])) == 1
+
+    @needs(Capability.VECTORS)
     async def test_vectors_are_set_later_and_replace_those_of_other_models(
         self, store: Store, build: Builder
     ) -> None:

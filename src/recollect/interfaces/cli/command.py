@@ -37,16 +37,25 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Commands by name, each in the module that `where` says ("module:attribute"), loaded when it is needed."""
+    """Commands by name, each in the module that `where` says ("module:attribute"), loaded when it is needed.
+
+    `headed` has the names in the order of the help, under headings.
+    """
 
     command_class = Command
 
     def __init__(
-        self, *args: Any, where: Mapping[str, str] | None = None, examples: Sequence[str] = (), **given: Any
+        self,
+        *args: Any,
+        where: Mapping[str, str] | None = None,
+        headed: Mapping[str, str] | None = None,
+        examples: Sequence[str] = (),
+        **given: Any,
     ) -> None:
         given.setdefault("context_settings", SETTINGS)
         super().__init__(*args, **given)
         self.where = dict(where or {})
+        self.headed = dict(headed or {})
         self.examples = tuple(examples)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -66,6 +75,18 @@ class Group(click.Group):
         if self.where and args and not args[0].startswith("-") and args[0] not in self.where:
             raise click.UsageError(f"There is no command {args[0]!r}.{_nearest(args[0], self.where)}", ctx)
         return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if not self.headed:
+            super().format_commands(ctx, formatter)
+            return
+        widest = max(map(len, self.where))
+        for head, names in self.headed.items():
+            with formatter.section(head):
+                room = formatter.width - widest - 6
+                found = [(name, self.get_command(ctx, name)) for name in names.split()]
+                rows = [(name.ljust(widest), one.get_short_help_str(room)) for name, one in found if one]
+                formatter.write_dl(rows)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_examples(formatter, self.examples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.interfaces.cli.command import Group
-from recollect.interfaces.cli.output import neutral
+from recollect.interfaces.cli.launcher import CARRY_OVER
+from recollect.interfaces.cli.output import neutral, plural
 from recollect.interfaces.cli.session import Session
 from recollect.model.errors import SettingsError, StoreReadOnly
 from recollect.settings import HIDDEN, LoadedSettings, SettingInfo, parsed_value
@@ -19,6 +21,9 @@ from recollect.settings.declared import Settings
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
+
+
+VARIABLES = "In the environment a.b is RECOLLECT_A_B, and some have another name besides"
 
 
 @click.group(
@@ -37,26 +42,37 @@ def config() -> None:
     """
 
 
-@config.command("show", examples=["recollect config show", "recollect config show --json"])
+@config.command(
+    "show",
+    examples=["recollect config show", "recollect config show postgres", "recollect config show --changed"],
+)
+@click.argument("prefix", required=False)
+@click.option("--changed", is_flag=True, help="Only what was set somewhere.")
 @click.pass_obj
-def show_config(session: Session) -> None:
-    """Every setting with its value, its source and what it means."""
+def show_config(session: Session, prefix: str | None, changed: bool) -> None:
+    """Settings with their values, their sources and what they mean: all, or those that begin with PREFIX."""
     loaded = session.loaded()
+    shown = _chosen(loaded, prefix, changed=changed)
     if session.console.json:
         settings = loaded.settings
         session.console.document(
             {
                 "home": str(settings.home),
                 "file": str(settings.config_file),
-                "settings": [_document(info) for info in loaded],
+                "settings": [_document(info) for info in shown],
             }
         )
         return
-    session.console.table(
-        ["key", "value", "source", "meaning"],
-        [[info.key, _shown(info.value), info.source, info.description] for info in loaded],
-    )
-    session.console.note(f"home: {loaded.settings.home}; -o KEY=VALUE sets one for one call")
+    console, file = session.console, str(loaded.settings.config_file)
+    for info in shown:
+        source = "" if info.source == "default" else "config.toml" if info.source == file else info.source
+        head = f"{info.key} = {_shown(info.value)}" + (f"  ({source})" if source else "")
+        for line in console.paragraphs(head, indent=0):
+            console.line(console.style(line, bold=True))
+        for line in console.paragraphs(info.description, indent=4):
+            console.line(f"    {line}")
+    console.note(f"home: {loaded.settings.home}; -o KEY=VALUE sets one for one call")
+    console.note(f"{VARIABLES}; --json names each.")
 
 
 @config.command("get", examples=["recollect config get recall.limit"])
@@ -73,13 +89,22 @@ def get_config(session: Session, key: str) -> None:
 
 @config.command(
     "set",
-    examples=["recollect config set time_zone Europe/Berlin", "recollect config set embedding.threads 2"],
+    examples=[
+        "recollect config set time_zone Europe/Berlin",
+        "recollect config set embedding.openai_key",
+        "recollect config set postgres.url - < url.txt",
+    ],
 )
 @click.argument("key")
-@click.argument("value")
+@click.argument("value", required=False)
 @click.pass_obj
-def set_config(session: Session, key: str, value: str) -> None:
-    """Write a setting to config.toml; comments and everything else in it stay."""
+def set_config(session: Session, key: str, value: str | None) -> None:
+    """Write a setting to config.toml; comments and everything else in it stay.
+
+    `-` reads the value from stdin. A secret that isn't given is asked for, and not shown: what stands in a command is
+    kept by the shell, and other programs can see it.
+    """
+    value = _given(session, key, value)
     path = write_setting(session, key, value)
     warn_if_overridden(session, key)
     secret = _info(session.loaded(), key).secret
@@ -88,6 +113,8 @@ def set_config(session: Session, key: str, value: str) -> None:
         session.console.document({"key": key, "value": shown, "file": str(path)})
     else:
         session.console.line(f"{key} = {HIDDEN if secret else neutral(value)} in {path}")
+    if key == "store.mode" and value != "local":
+        _tell_leftover(session)
 
 
 @config.command("unset", examples=["recollect config unset recall.limit"])
@@ -122,6 +149,27 @@ def config_path(session: Session) -> None:
         session.console.document({"file": str(path), "exists": path.exists()})
     else:
         session.console.line(str(path))
+
+
+def _tell_leftover(session: Session) -> None:
+    """The new store doesn't know what is in the file."""
+    left = session.launcher.leftover(session.loaded()).memories
+    if left:
+        kept = f"The local file keeps its {plural(left, 'memory')}, which the new store doesn't have"
+        session.console.note(f"{kept}: {CARRY_OVER}")
+
+
+def _given(session: Session, key: str, value: str | None) -> str:
+    if value == "-":
+        return sys.stdin.read().strip()
+    if value is not None:
+        return value
+    if not _info(session.loaded(), key).secret:
+        raise click.UsageError(f"{key} needs a value.")
+    if session.console.json or sys.stdin is None or not sys.stdin.isatty():
+        raise click.UsageError(f"{key} needs a value; `-` reads it from stdin.")
+    asked: str = click.prompt(key, hide_input=True, err=True)
+    return asked.strip()
 
 
 def write_setting(session: Session, key: str, value: str) -> Path:
@@ -205,6 +253,13 @@ def _info(loaded: LoadedSettings, key: str) -> SettingInfo:
             return info
     parsed_value(key, "")  # raises, naming the nearest one
     raise AssertionError(key)
+
+
+def _chosen(loaded: LoadedSettings, prefix: str | None, *, changed: bool) -> list[SettingInfo]:
+    found = [info for info in loaded if info.key.startswith(prefix or "")]
+    if not found and prefix:
+        _info(loaded, prefix)  # raises, naming the nearest one
+    return [info for info in found if not changed or info.source != "default"]
 
 
 def _document(info: SettingInfo) -> dict[str, Any]:

@@ -50,8 +50,8 @@ async def list_jobs(desk: Desk, /, *, states: tuple[str, ...], limit: int | None
 @click.option("--most", type=int, metavar="N", help="At most how many (1000).")
 @with_desk
 async def run_jobs(desk: Desk, /, *, most: int | None) -> int:
-    """Run what is due, now. Exit status 1 when one failed."""
-    result: RunJobsResult = await desk.run("run_jobs", most=most)
+    """Run what is due now, and what failed and waits for its next attempt. Exit status 1 when one failed."""
+    result: RunJobsResult = await desk.run("run_jobs", most=most, waiting=True)
     failed = [job for job in result.ran if job.state != JobState.DONE]
     if desk.console.json:
         desk.console.document(result)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from recollect.interfaces.running import Running
+from recollect.model.errors import RecollectError
 
 if TYPE_CHECKING:
     from recollect.settings import LoadedSettings
@@ -25,11 +26,39 @@ class Finding(Protocol):
     def advice(self) -> str: ...
 
 
+class Start(Protocol):
+    """Who is told how a server starts."""
+
+    def away(self, error: RecollectError) -> None:
+        """The store isn't to be had yet; what comes in meanwhile is told so."""
+
+    async def opened(self, running: Running) -> None:
+        """The store is open."""
+
+    def ready(self, address: str) -> None:
+        """It serves there."""
+
+
+CARRY_OVER = "`recollect -o store.mode=local export FILE`, then `recollect import FILE`, brings them over."
+
+
+class Leftover(Protocol):
+    """What the local file holds of an agent's."""
+
+    @property
+    def memories(self) -> int: ...
+    @property
+    def ids(self) -> tuple[str, ...]: ...
+
+
 class Launcher(Protocol):
     """Opens Recollect, or looks at a database that can't be opened."""
 
     def open(self, loaded: LoadedSettings) -> AbstractAsyncContextManager[Running]:
         """Open for the time of the context. Raises StoreError, SettingsError."""
+
+    def leftover(self, loaded: LoadedSettings) -> Leftover:
+        """What is in the local file, whatever the store is; `ids` are a few of it."""
 
     async def diagnose(self, loaded: LoadedSettings) -> Sequence[Finding]:
         """What is wrong with a database that can't be opened."""
@@ -40,7 +69,5 @@ class Launcher(Protocol):
     def serve_stdio(self, loaded: LoadedSettings) -> Coroutine[Any, Any, None]:
         """MCP on standard input and output."""
 
-    def serve_http(
-        self, loaded: LoadedSettings, *, ready: Callable[[str], None]
-    ) -> Coroutine[Any, Any, None]:
-        """Everything that is served over HTTP; `ready` is told the address. Raises SettingsError."""
+    def serve_http(self, loaded: LoadedSettings, *, start: Start) -> Coroutine[Any, Any, None]:
+        """Everything that is served over HTTP. Raises SettingsError, and StoreError for what waiting won't mend."""

@@ -74,6 +74,7 @@ async def list_memories(desk: Desk, /, **given: Any) -> None:
     if console.json:
         console.document(result)
         return
+    console.note(result.notice)
     if not result.memories:
         console.line("No memory matches.")
         return
@@ -102,7 +103,9 @@ async def tags(desk: Desk, /, *, scope: str | None) -> None:
     result: TagsResult = await desk.run("tags", scope=scope)
     if desk.console.json:
         desk.console.document(result)
-    elif not result.tags:
+        return
+    desk.console.note(result.notice)
+    if not result.tags:
         desk.console.line("There are no tags yet: `recollect remember ... --tag NAME` gives one.")
     else:
         desk.console.table(["tag", "memories"], list(result.tags.items()))
@@ -128,6 +131,7 @@ async def timeline(desk: Desk, /, *, time: tuple[str, ...], when: str | None, **
     if console.json:
         console.document(result)
         return
+    console.note(result.notice)
     if result.timeframe:
         console.note(f"{result.timeframe.words} ({result.timeframe.phrase!r})")
     if not result.days:

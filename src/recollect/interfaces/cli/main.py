@@ -46,6 +46,14 @@ COMMANDS = {
     "demo": f"{_HERE}.demo:demo",
 }
 
+HEADED = {
+    "Memories": "remember recall list show amend link forget tags timeline",
+    "Scopes and projects": "scopes projects migrate",
+    "Serving": "mcp serve keys",
+    "Upkeep": "status doctor config models jobs export import",
+    "Beginning": "demo completion",
+}
+
 EXIT_CODES = """\
 \b
 Exit status:
@@ -71,6 +79,7 @@ With --json an error is printed on stdout as well:
     "recollect",
     cls=Group,
     where=COMMANDS,
+    headed=HEADED,
     params=global_options(shown=True),
     invoke_without_command=True,
     epilog=EXIT_CODES,

@@ -10,11 +10,10 @@ from recollect.interfaces.cli.command import Group, command, with_desk
 from recollect.interfaces.cli.forgetting import confirm
 from recollect.interfaces.cli.output import Console, neutral, plural
 from recollect.interfaces.cli.session import Desk
+from recollect.model.storage import MODES
 
 if TYPE_CHECKING:
     from recollect.operations.housing import ListProjectsResult, MigrateProjectResult, ProjectView
-
-MODES = ("local", "postgres", "mongodb")
 
 
 @click.group(
@@ -105,32 +104,49 @@ async def show_project(desk: Desk, /, *, name: str) -> None:
     examples=[
         "recollect migrate shop --to postgres",
         "recollect migrate shop --to postgres --drop-source --yes",
-        "recollect migrate shop --to local",
+        "recollect migrate shop --drop-source",
+        "recollect migrate shop --forget-copy mongodb",
     ],
 )
 @click.argument("project")
-@click.option("--to", type=click.Choice(MODES), required=True, help="The store that it is to live in.")
-@click.option("--drop-source", is_flag=True, help="Erase what it leaves behind, once it is verified.")
+@click.option("--to", type=click.Choice(MODES), help="The store that it is to live in.")
+@click.option("--drop-source", is_flag=True, help="Erase what it has left behind, once it is verified.")
+@click.option(
+    "--forget-copy",
+    type=click.Choice(MODES),
+    help="This store is gone for good, and the copy in it; or, where others use the project: leave it to them.",
+)
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @with_desk
-async def migrate(desk: Desk, /, *, project: str, to: str, drop_source: bool, yes: bool) -> None:
+async def migrate(
+    desk: Desk, /, *, project: str, to: str | None, drop_source: bool, forget_copy: str | None, yes: bool
+) -> None:
     """Move a project to another store.
 
     Others may read it and write to it meanwhile. A move that was broken off goes on where it was. The copy that is left
     behind is hidden, and kept until --drop-source.
     """
+    if to is None and not drop_source and forget_copy is None:
+        raise click.UsageError("Give --to, --drop-source or --forget-copy.")
     if drop_source and not yes:
-        confirm(desk.console, f"Erase every copy of {project!r} but the one in {to}, once it is there?")
+        where = f"in {to}, once it is there" if to else "that it lives in"
+        confirm(desk.console, f"Erase every copy of {project!r} but the one {where}?")
+    if forget_copy and not yes:
+        confirm(
+            desk.console, f"Forget what is of {project!r} in {forget_copy}, without erasing anything there?"
+        )
     done: MigrateProjectResult = await desk.run(
-        "migrate_project", project=project, to=to, drop_source=drop_source
+        "migrate_project", project=project, to=to, drop_source=drop_source, forget_copy=forget_copy
     )
     if desk.console.json:
         desk.console.document(done)
     else:
-        _print(desk.console, done)
+        _print(desk.console, done, forgotten=forget_copy)
 
 
-def _print(console: Console, done: MigrateProjectResult) -> None:
+def _print(console: Console, done: MigrateProjectResult, *, forgotten: str | None) -> None:
+    if forgotten:
+        console.line(f"What is of {neutral(done.project)} in {forgotten} is forgotten.")
     if done.moved:
         parts = (
             plural(done.memories, "memory"),
@@ -142,7 +158,7 @@ def _print(console: Console, done: MigrateProjectResult) -> None:
             f"Moved {neutral(done.project)} from {done.source} to {done.target}: {', '.join(parts)}."
         )
         console.line(f"Verified: the same counts and content hashes in both, {done.content_sum[:16]}.")
-    else:
+    elif forgotten is None:
         console.line(f"{neutral(done.project)} lives in {done.target} already.")
     if done.outside_links:
         console.line(f"{plural(done.outside_links, 'link')} to memories outside the project stayed behind:")
@@ -153,7 +169,7 @@ def _print(console: Console, done: MigrateProjectResult) -> None:
     if done.kept_in:
         console.note(
             f"A hidden copy is kept in {', '.join(done.kept_in)}; "
-            f"`recollect migrate {done.project} --to {done.target} --drop-source` erases it."
+            f"`recollect migrate {done.project} --drop-source` erases it."
         )
     console.note(done.notice)
 

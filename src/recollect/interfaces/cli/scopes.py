@@ -35,12 +35,13 @@ async def list_scopes(desk: Desk) -> None:
     if desk.console.json:
         desk.console.document(result)
         return
+    desk.console.note(result.notice)
     desk.console.table(
         ["scope", "memories", "kind", "within", "active", "description"],
         [
             [
                 one.name,
-                one.memories,
+                "?" if one.memories is None else one.memories,
                 one.kind,
                 one.parent or "",
                 "yes" if one.active else "no",

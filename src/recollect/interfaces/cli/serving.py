@@ -11,6 +11,7 @@ import click
 from recollect.interfaces.cli.command import command
 from recollect.interfaces.cli.keys import OPEN
 from recollect.interfaces.cli.session import Desk, Session
+from recollect.interfaces.running import Running
 from recollect.model.errors import RecollectError
 
 if TYPE_CHECKING:
@@ -69,24 +70,28 @@ def serve(session: Session, host: str | None, port: int | None, toolsets: str | 
     in needs that key, one of `recollect keys create`, or your consent. Keys alone restrict nobody on this machine.
     """
     loaded = session.loaded(**{"serve.host": host, "serve.port": port, "toolsets": toolsets})
-
-    def ready(address: str) -> None:
-        session.console.warn(f"MCP at {address}/mcp. Ctrl-C stops it.", label="Recollect serves:")
-
-    async def work() -> None:
-        await _warn_of_open_door(session, loaded)
-        await session.launcher.serve_http(loaded, ready=ready)
-
-    session.perform(work())
+    session.perform(session.launcher.serve_http(loaded, start=_Start(session, loaded)))
 
 
-async def _warn_of_open_door(session: Session, loaded: LoadedSettings) -> None:
-    """Who made keys means to restrict somebody."""
-    settings = loaded.settings
-    nothing_yet = settings.store.mode == "local" and not settings.database.exists()
-    if settings.access_key or nothing_yet:
-        return
-    with suppress(RecollectError):  # the server tells its clients
-        async with session.launcher.open(loaded) as running:
-            if (await Desk(running, session).run("list_keys")).keys:
-                session.console.warn(OPEN)
+class _Start:
+    """Tells the person how it goes."""
+
+    def __init__(self, session: Session, loaded: LoadedSettings) -> None:
+        self._session = session
+        self._keyed = bool(loaded.settings.access_key)
+        self._store = f"{loaded.settings.store.mode}, which doesn't answer yet"
+
+    def away(self, error: RecollectError) -> None:
+        self._session.console.warn(f"{error} Until it answers, calls fail.", label="warning:")
+
+    async def opened(self, running: Running) -> None:
+        desk = Desk(running, self._session)
+        with suppress(RecollectError):  # the server tells its clients
+            store = (await desk.run("status")).store
+            self._store = f"{store['kind']}, {store['location']}"
+            if not self._keyed and (await desk.run("list_keys")).keys:
+                self._session.console.warn(OPEN)  # who made keys means to restrict somebody
+
+    def ready(self, address: str) -> None:
+        told = f"MCP at {address}/mcp, from {self._store}. Ctrl-C stops it."
+        self._session.console.warn(told, label="Recollect serves:")

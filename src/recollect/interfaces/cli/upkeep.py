@@ -9,10 +9,17 @@ import click
 
 from recollect.interfaces.cli.command import command, with_desk, with_session
 from recollect.interfaces.cli.forgetting import print_receipt
-from recollect.interfaces.cli.launcher import Finding
+from recollect.interfaces.cli.launcher import CARRY_OVER, Finding
 from recollect.interfaces.cli.output import Console, neutral, one_line, plural, price
 from recollect.interfaces.cli.session import Desk, Session
-from recollect.model.errors import StoreBusy, StoreDamaged, StoreError
+from recollect.model.errors import (
+    MemoryNotFound,
+    RecollectError,
+    SettingsError,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from recollect.operations.upkeep import DoctorResult, StatusResult
@@ -25,8 +32,9 @@ UNHEALTHY = 1
 async def status(desk: Desk) -> None:
     """How things are, at a glance."""
     result: StatusResult = await desk.run("status")
+    left = await _left_in_the_file(desk)
     if desk.console.json:
-        desk.console.document(result)
+        desk.console.document({**result.model_dump(mode="json"), "left_in_the_file": left})
         return
     console = desk.console
     for name, value in _facts(desk, result):
@@ -34,7 +42,29 @@ async def status(desk: Desk) -> None:
             console.line(f"{console.style(f'{name:<10}', bold=True)} {neutral(value)}")
     for job in result.dead_jobs:
         console.warn(f"dead job: {one_line(job, most=200)}")
+    for mode, one in result.storage.items():
+        if one["detail"]:
+            console.warn(f"{mode}: {one['detail']}")
+    if left:
+        kept = f"The local file has {plural(left, 'memory')}, and not all of them are in this store"
+        console.warn(f"{kept}: {CARRY_OVER}")
     console.note(result.notice)
+
+
+async def _left_in_the_file(desk: Desk) -> int:
+    """How many memories the local file has, unless it is the store or what it has is in the store as well."""
+    loaded = desk.running.loaded
+    if loaded.settings.store.mode == "local":
+        return 0
+    left = desk.session.launcher.leftover(loaded)
+    try:
+        for one in left.ids:
+            await desk.run("show", id=one)
+    except MemoryNotFound:
+        return left.memories
+    except (StoreError, SettingsError):  # of a project's store, where it may be
+        return 0
+    return 0
 
 
 @command(
@@ -65,7 +95,7 @@ async def doctor(session: Session, /, *, repair: bool, scrub: bool, phrases: tup
             result: DoctorResult = await desk.run("doctor", repair=repair, scrub=scrub, phrases=phrases)
     except StoreBusy:
         raise
-    except StoreError as error:
+    except (StoreError, SettingsError) as error:
         return await _unusable(session, error, repair=repair)
     if repair and (damage := _lasting_damage(result.findings)):
         return await _unusable(session, StoreDamaged(damage), repair=True)
@@ -84,12 +114,14 @@ def _lasting_damage(findings: Sequence[Finding]) -> str:
     return "; ".join(one.detail for one in findings if one.name == "file" and not one.healthy)
 
 
-async def _unusable(session: Session, error: StoreError, *, repair: bool) -> int:
+async def _unusable(session: Session, error: StoreError | SettingsError, *, repair: bool) -> int:
     """Only a damaged database is salvaged: one that is newer, full or another program's holds what would be lost."""
     console, loaded = session.console, session.loaded()
     salvage = repair and isinstance(error, StoreDamaged)
     salvaged = list(await session.launcher.salvage(loaded)) if salvage else []
-    findings = await session.launcher.diagnose(loaded)
+    findings = list(await session.launcher.diagnose(loaded))
+    if not salvaged and not any(error.message in one.detail for one in findings):
+        findings.insert(0, _opening(error))
     healthy = bool(salvaged) and all(finding.healthy for finding in findings)
     if console.json:
         seen = [
@@ -99,9 +131,18 @@ async def _unusable(session: Session, error: StoreError, *, repair: bool) -> int
         document: dict[str, Any] = {"healthy": healthy, "findings": seen, "repaired": salvaged}
         console.document({**document, "opening": {"code": error.code, "message": error.message}})
     else:
-        console.warn(f"The database could not be used as it was: {error}")
+        if salvaged:
+            console.warn(f"The database could not be used as it was: {error}")
         _print(console, findings, salvaged)
     return 0 if healthy else UNHEALTHY
+
+
+def _opening(error: RecollectError) -> Finding:
+    from recollect.operations.views import FindingView  # for the rare need
+
+    return FindingView(
+        name="opening", healthy=False, detail=f"{error.code}: {error.message}", advice=error.advice
+    )
 
 
 def _print(console: Console, findings: Sequence[Finding], repaired: Sequence[str]) -> None:
@@ -121,7 +162,7 @@ def _facts(desk: Desk, result: StatusResult) -> list[tuple[str, str]]:
     return [
         ("version", result.version),
         ("home", str(desk.running.loaded.settings.home)),
-        ("store", f"{result.store.get('kind')}, {result.store.get('location')}, {size / 1e6:.1f} MB"),
+        ("store", f"{_kind(result)}, {result.store.get('location')}, {size / 1e6:.1f} MB"),
         ("storage", _storage(result)),
         ("memories", f"{result.memories:,} active, {result.embedded:,} of them with a vector"),
         ("status", _tally(result.by_status)),
@@ -136,12 +177,18 @@ def _facts(desk: Desk, result: StatusResult) -> list[tuple[str, str]]:
     ]
 
 
+def _kind(result: StatusResult) -> str:
+    """`mongodb 6.0.5, embedded`: as far as the store tells."""
+    kind = " ".join(str(result.store[name]) for name in ("kind", "server") if result.store.get(name))
+    return f"{kind}, {result.store['mode']}" if result.store.get("mode") else kind
+
+
 def _storage(result: StatusResult) -> str:
     """Nothing where all is in one store."""
     told = []
     for mode, one in result.storage.items():
         names = f" ({', '.join(one['projects'][:5])})" if one["projects"] else ""
-        told.append(f"{mode} {one['state']}{names}" + (f": {one['detail']}" if one["detail"] else ""))
+        told.append(f"{mode} {one['state']}{names}")
     return "; ".join(told) if len(told) > 1 else ""
 
 

@@ -131,7 +131,7 @@ def _down(error: RecollectError) -> dict[str, Any]:
     return {
         "status": "down",
         "version": __version__,
-        "store": {"state": "down", "code": error.code, "detail": "The store does not answer."},
+        "store": {"state": "down", "code": error.code, "detail": error.message},
         "cache": NO_CACHE,
         "model": unknown,
         "jobs": unknown,

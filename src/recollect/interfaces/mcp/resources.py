@@ -110,7 +110,7 @@ def _scope_resource(scope: Any) -> types.Resource:
     return types.Resource(
         uri=f"memory://scope/{quote(scope.name, safe='')}",
         name=neutral(scope.name),
-        title=neutral(f"{scope.name} ({scope.memories} memories)"),
+        title=neutral(f"{scope.name} ({'?' if scope.memories is None else scope.memories} memories)"),
         description=neutral(scope.description) or None,
         mime_type=JSON,
     )

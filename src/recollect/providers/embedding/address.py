@@ -12,6 +12,8 @@ _ENDPOINT = "/embeddings"
 
 def endpoint(base_url: str, *, plain_http: bool) -> str:
     """The address that texts are sent to. Raises SettingsError."""
+    if not base_url.strip().isprintable() or " " in base_url.strip():
+        raise _wrong("holds characters that no address has", advice="Copy it anew.")
     try:
         parts = urlsplit(base_url.strip())
         host, _ = parts.hostname or "", parts.port

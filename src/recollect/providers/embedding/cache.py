@@ -9,36 +9,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from recollect.model.ranking import Cosines
 from recollect.ports.embedder import Embedder, Matrix
+from recollect.providers.embedding.over import OverEmbedder
 
 
-class CachedEmbedder:
+class CachedEmbedder(OverEmbedder):
     """Any embedder, remembering the vectors of the texts that were used last."""
 
     def __init__(self, inner: Embedder, *, size: int = 4096) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._size = size
         self._rows: OrderedDict[bytes, Matrix] = OrderedDict()
         self._lock = threading.Lock()
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def dimensions(self) -> int:
-        return self._inner.dimensions
-
-    @property
-    def unrelated(self) -> Cosines:
-        return self._inner.unrelated
-
-    def load(self) -> None:
-        self._inner.load()
-
-    async def close(self) -> None:
-        await self._inner.close()
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         keys = [_key("text", text) for text in texts]

@@ -31,6 +31,7 @@ _LATER = "It is tried again by itself; recall goes by words meanwhile."
 _DENIED = (401, 402, 403)
 _PASSING = (408, 425, 429)
 _SPENT = "insufficient_quota"
+_TOO_MANY_TOKENS = 1_000_000_000  # for one call; whoever says so can't count
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +71,27 @@ class Line:
         self._opening = threading.Lock()
 
     def load(self) -> None:
-        """The client library and its certificates, which take their time; nothing is asked. Blocks."""
+        """The client library and its certificates, which take their time; nothing is asked. Blocks. Raises ModelBroken."""
         import httpx2
 
         with self._opening:
             if self._client is None:
-                self._client = httpx2.AsyncClient(
-                    # A proxy that the environment names is for other machines than this one.
-                    trust_env=not is_loopback(host_of(self._address)),
-                    # No certificates are read for an address without TLS; redirects are not followed.
-                    verify=self._address.startswith("https:"),
-                )
+                try:
+                    self._client = httpx2.AsyncClient(
+                        # A proxy that the environment names is for other machines than this one.
+                        trust_env=not is_loopback(host_of(self._address)),
+                        # No certificates are read for an address without TLS; redirects are not followed.
+                        verify=self._address.startswith("https:"),
+                    )
+                except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+                    raise self._unusable(error) from error
 
     async def send(self, body: Mapping[str, Any], *, patience: float) -> Reply:
         """Raises Fault; within the patience."""
-        client = await self._opened()
+        try:
+            client = await self._opened()
+        except ModelBroken as error:
+            raise Fault(error, holds=LONGEST_HOLD) from error
         import httpx2  # loaded by a thread just now
 
         try:
@@ -99,6 +106,11 @@ class Line:
             raise self._away(
                 f"can't be reached: {self._words(str(error)) or type(error).__name__}"
             ) from error
+        except httpx2.InvalidURL as error:
+            wrong = ModelBroken(
+                f"{self._title} can't be asked: its address is none.", advice="Correct embedding.base_url."
+            )
+            raise Fault(wrong, holds=LONGEST_HOLD) from error
 
     async def close(self) -> None:
         """Idempotent."""
@@ -168,6 +180,15 @@ class Line:
         )
         return Fault(error, holds=None)
 
+    def _unusable(self, error: Exception) -> ModelBroken:
+        """A client can't be made. Words about a proxy's address are left out: it may hold a password."""
+        told = str(error) if isinstance(error, ImportError) else getattr(error, "strerror", None)
+        return ModelBroken(
+            f"{self._title} can't be asked with the proxy or the certificates that the environment names "
+            f"({self._words(told or type(error).__name__)}).",
+            advice="Correct ALL_PROXY, HTTPS_PROXY, SSL_CERT_FILE or SSL_CERT_DIR, or unset them for Recollect.",
+        )
+
     def _away(self, what: str, *, after: float | None = None) -> Fault:
         return Fault(ModelAway(f"{self._title} {what}.", advice=_LATER), passing=True, after=after)
 
@@ -179,7 +200,7 @@ class Line:
 
 def parsed(content: bytes, count: int) -> Reply:
     """Rows in the order of the texts. Raises ValueError."""
-    document = json.loads(content)
+    document = _document(content)
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         raise ValueError("there is no list of data")
     rows: dict[int, npt.NDArray[np.float64]] = {}
@@ -224,6 +245,13 @@ def _seconds_until(given: str, now: datetime) -> float:
     return (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
 
 
+def _document(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
 def _row(embedding: Any) -> npt.NDArray[np.float64]:
     if isinstance(embedding, str):
         try:
@@ -235,7 +263,7 @@ def _row(embedding: Any) -> npt.NDArray[np.float64]:
         raise ValueError("an embedding is no list of numbers")
     try:
         row = np.array(embedding, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError("an embedding is no list of numbers") from error
     if row.ndim != 1:
         raise ValueError("an embedding is no list of numbers")
@@ -245,7 +273,7 @@ def _row(embedding: Any) -> npt.NDArray[np.float64]:
 def _tokens(usage: Any) -> int | None:
     for name in ("total_tokens", "prompt_tokens"):
         count = usage.get(name) if isinstance(usage, dict) else None
-        if isinstance(count, int) and count > 0:
+        if isinstance(count, int) and 0 < count < _TOO_MANY_TOKENS:
             return count
     return None
 
@@ -253,7 +281,7 @@ def _tokens(usage: Any) -> int | None:
 def _complaint(content: bytes) -> tuple[str, str]:
     """The code and the words of an error, in whichever of the usual shapes."""
     try:
-        document = json.loads(content)
+        document = _document(content)
     except ValueError:
         return "", ""
     inner = document.get("error", document) if isinstance(document, dict) else document

@@ -102,7 +102,7 @@ COMPATIBLE = Provider(
     usual="",
     dialect=Dialect(),
     most_texts=2_048,
-    other=ServiceModel(price=0.0),
+    other=ServiceModel(),  # it may be paid or not
 )
 
 PROVIDERS: Mapping[str, Provider] = {"openai": OPENAI, "voyage": VOYAGE, "compatible": COMPATIBLE}

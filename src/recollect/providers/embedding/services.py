@@ -22,7 +22,7 @@ from recollect.providers.embedding.windows import combine, windows
 
 QUESTION_ATTEMPTS = 2
 TEXT_ATTEMPTS = 4
-TRIAL_SECONDS = 5.0  # that a question waits to see whether a service is back
+QUESTION_SECONDS = 5.0  # that a question waits in all: it can be answered by words
 BLANK = "."  # services take no empty text
 # Of a model that other processes have measured meanwhile, until this one asks it for the first time.
 USUAL = Cosines(0.2, 0.1)
@@ -76,14 +76,17 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class _Manner:
-    """How texts are asked for: as questions or not, and whether somebody waits for an answer."""
+    """How texts are asked for: as questions or not, and until when, where somebody waits for an answer."""
 
     question: bool
-    hurried: bool
+    until: float | None = None
+
+    @property
+    def hurried(self) -> bool:
+        return self.until is not None
 
 
-_PATIENT = _Manner(question=False, hurried=False)
-_ASKED = _Manner(question=True, hurried=True)
+_PATIENT = _Manner(question=False)
 
 
 class ServiceEmbedder:
@@ -143,8 +146,10 @@ class ServiceEmbedder:
         return await self._vectors(texts, _PATIENT)
 
     async def embed_query(self, text: str) -> Matrix:
-        await self._measured(_ASKED)
-        return await self._vectors([text], _ASKED)
+        until = self._timing.now() + min(self._bounds.wait_seconds, QUESTION_SECONDS)
+        asked = _Manner(question=True, until=until)
+        await self._measured(asked)
+        return await self._vectors([text], asked)
 
     def _known_length(self) -> int:
         if self._traits:
@@ -154,11 +159,18 @@ class ServiceEmbedder:
     async def _measured(self, manner: _Manner) -> None:
         if self._traits is not None:
             return
-        async with self._measuring:
+        try:
+            async with asyncio.timeout(None if manner.until is None else manner.until - self._timing.now()):
+                await self._measuring.acquire()
+        except TimeoutError as error:
+            raise self._late() from error
+        try:
             await self.recollect()
             if self._traits is None:
                 self._traits = await self._measure(manner)
                 await self._book.keep_traits(self._traits)
+        finally:
+            self._measuring.release()
 
     async def _measure(self, manner: _Manner) -> Traits:
         """How long its vectors are, and how alike it finds what has nothing in common."""
@@ -219,8 +231,10 @@ class ServiceEmbedder:
 
     async def _persist(self, batch: Sequence[Piece], tally: _Tally, manner: _Manner, *, trial: bool) -> Reply:
         """Again and again, as long as that may help. Raises Fault, ModelAway."""
-        timing, wait = self._timing, self._bounds.wait_seconds
-        deadline = timing.now() + (min(wait, TRIAL_SECONDS) if trial and manner.hurried else wait)
+        timing = self._timing
+        deadline = timing.now() + self._bounds.wait_seconds if manner.until is None else manner.until
+        if deadline <= timing.now():
+            raise self._late()
         left = 1 if trial else QUESTION_ATTEMPTS if manner.hurried else TEXT_ATTEMPTS
         body = self._service.body([piece.text for piece in batch], question=manner.question)
         tokens = sum(piece.tokens for piece in batch)
@@ -241,6 +255,12 @@ class ServiceEmbedder:
                 continue
             tally.tokens += tokens if reply.tokens is None else reply.tokens
             return reply
+
+    def _late(self) -> ModelAway:
+        return ModelAway(
+            f"{self._service.title} takes too long for a question to wait.",
+            advice="It is tried again by itself; recall goes by words meanwhile.",
+        )
 
     def _check_length(self, length: int) -> None:
         expected = self._known_length()

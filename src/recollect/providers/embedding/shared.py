@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from recollect.model.errors import ModelError
-from recollect.model.ranking import Cosines
 from recollect.ports.cache import ALONE, Cache
 from recollect.ports.embedder import Embedder, Matrix
+from recollect.providers.embedding.over import OverEmbedder
 
 
-class SharedEmbedder:
+class SharedEmbedder(OverEmbedder):
     """Any embedder, its vectors of questions kept for a while where all servers find them.
 
     Questions only: what is remembered may be erased, and a vector that lay somewhere else would outlive it. The cache
@@ -21,26 +21,8 @@ class SharedEmbedder:
     """
 
     def __init__(self, inner: Embedder, cache: Cache) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._cache = cache
-
-    @property
-    def name(self) -> str:
-        return self._inner.name
-
-    @property
-    def dimensions(self) -> int:
-        return self._inner.dimensions
-
-    @property
-    def unrelated(self) -> Cosines:
-        return self._inner.unrelated
-
-    def load(self) -> None:
-        self._inner.load()
-
-    async def close(self) -> None:
-        await self._inner.close()
 
     async def embed(self, texts: Sequence[str]) -> Matrix:
         return await self._inner.embed(texts)

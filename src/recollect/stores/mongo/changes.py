@@ -51,6 +51,7 @@ class _Record:
     def __init__(self, known: Document | None) -> None:
         self.known: Document = dict(known or {})
         self.fresh = known is None
+        self.held = _sameness(known) if known is not None and known["live"] else None  # before
         self.exists = known is not None
         self.changed: Document = {}
         self.more_uses = 0
@@ -218,15 +219,11 @@ class _Writing:
                 raise _clash(found["_id"], found)
 
     def finish(self) -> None:
-        """Those that retire first, so that at no moment two records say the same."""
-        changed = [(key, record) for key, record in self._records.items() if record.changed]
-        for memory_id, record in sorted(
-            changed, key=lambda one: (one[1].fresh, one[1].known["live"] and not one[1].fresh)
-        ):
+        """In an order in which at no moment two records say the same."""
+        for memory_id, record in self._ordered():
             if record.fresh:
                 fields = {**record.changed, "uses": record.changed["uses"] + record.more_uses}
-                placed = {"row": row_number(self._step.next_row()), "revision": self._step.revision}
-                self._step.insert(MEMORIES, memory_id, fields | placed)
+                self._step.insert(MEMORIES, memory_id, fields | {"row": row_number(self._step.next_row())})
                 self._step.added += 1
             else:
                 more = {"$inc": {"uses": record.more_uses}} if record.more_uses else {}
@@ -241,6 +238,26 @@ class _Writing:
                 self._step.put(LINKS, key, link)
         for job in self._jobs.values():
             self._step.insert(JOBS, job["_id"], {name: job[name] for name in job if name != "_id"})
+
+    def _ordered(self) -> list[tuple[str, _Record]]:
+        """Those that give up what they said before those that say it now; new ones last. Raises Conflict."""
+        changed = {key: record for key, record in self._records.items() if record.changed}
+        holders = {record.held: key for key, record in changed.items() if record.held is not None}
+        ordered: dict[str, _Record] = {}
+        for memory_id, record in changed.items():
+            if record.fresh:
+                continue
+            chain: list[str] = []
+            waiting: str | None = memory_id
+            while waiting is not None and waiting not in ordered:
+                if waiting in chain:
+                    raise _clash(waiting, changed[waiting].known)
+                chain.append(waiting)
+                known = changed[waiting].known
+                before = holders.get(_sameness(known)) if known["live"] else None
+                waiting = None if before == waiting else before
+            ordered |= {key: changed[key] for key in reversed(chain)}
+        return [*ordered.items(), *((key, record) for key, record in changed.items() if record.fresh)]
 
     def _check_scope(self, name: str) -> None:
         if name not in self._scopes:

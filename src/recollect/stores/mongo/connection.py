@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote
 
 import pymongo
 from pymongo import AsyncMongoClient, ReadPreference
@@ -15,7 +15,8 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.read_concern import ReadConcern
 
 from recollect.model.errors import StoreBusy, StoreError
-from recollect.stores.mongo.driver import translated
+from recollect.stores.mongo.driver import nobody_there, readable, translated
+from recollect.stores.mongo.reach import Address, Reach
 from recollect.stores.mongo.rows import Document
 from recollect.stores.mongo.steps import (
     CURSORS,
@@ -41,7 +42,9 @@ from recollect.stores.mongo.writing import (
 T = TypeVar("T")
 
 LOCAL = "mongodb://localhost:27017"
+USUAL = "claude_memory"
 PATIENT = 6  # times the usual wait, for what touches many records
+REFUSED_SECONDS = 1.5
 
 _PAUSE_SECONDS = 0.002
 _TRIES_IN_PASSING = (
@@ -66,12 +69,15 @@ class Database:
         timeout_ms: int,
         max_connections: int,
         lease_seconds: float = LEASE_SECONDS,
+        refused_seconds: float = REFUSED_SECONDS,
     ) -> None:
         self._uri = uri or LOCAL
-        self.name = name
+        self.name = name or _named_in(self._uri) or USUAL
         self.timeout = timeout_ms / 1000
         self._max_connections = max_connections
         self._lease_seconds = lease_seconds
+        self._refused_seconds = refused_seconds
+        self._reach = Reach(self._addresses)
         self._turn = asyncio.Lock()
         self._client: AsyncMongoClient[Document] | None = None
         self._database: AsyncDatabase[Document] | None = None
@@ -82,7 +88,8 @@ class Database:
     @property
     def place(self) -> str:
         """Where it is, without name and password."""
-        address = urlsplit(self._uri).netloc.rpartition("@")[2] or "an unknown address"
+        after = self._uri.partition("://")[2].rpartition("@")[2]
+        address = after.partition("/")[0].partition("?")[0] or "an unknown address"
         return f"{address}/{self.name}"
 
     @property
@@ -127,11 +134,13 @@ class Database:
         """Connect, find out what the server is, and let `prepare` see it before anyone else does."""
         if self._client is not None:
             return
+        self._reach = Reach(self._addresses)  # not patient yet: nothing is under way that could be lost
         try:
             with translated(self.place):
-                await self._connect()
+                await self._reached(self._connect)
+                self._reach.patience = self._refused_seconds
                 with pymongo.timeout(PATIENT * self.timeout):
-                    await prepare(self)
+                    await self._reached(lambda: prepare(self))
                     await self._heal_at_start()
         except BaseException:
             await self.close()
@@ -145,14 +154,16 @@ class Database:
 
     async def _connect(self) -> None:
         wait = int(self.timeout * 1000)
-        self._client = AsyncMongoClient(
-            self._uri,
-            appname="recollect",
-            maxPoolSize=self._max_connections,
-            serverSelectionTimeoutMS=wait,
-            connectTimeoutMS=wait,
-            waitQueueTimeoutMS=wait,
-        )
+        with readable():
+            self._client = AsyncMongoClient(
+                self._uri,
+                appname="recollect",
+                maxPoolSize=self._max_connections,
+                serverSelectionTimeoutMS=wait,
+                connectTimeoutMS=wait,
+                waitQueueTimeoutMS=wait,
+                event_listeners=[self._reach],
+            )
         with pymongo.timeout(self.timeout):
             self.server = await self._client.admin.command("hello")
         self.transactions = "setName" in self.server or self.server.get("msg") == "isdbgrid"
@@ -180,7 +191,23 @@ class Database:
     async def ask(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
         """What one operation of the server gives, within the time that a call may take."""
         with translated(self.place), pymongo.timeout(patience * self.timeout):
-            return await work()
+            return await self._reached(work)
+
+    async def _reached(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Given up as soon as nobody listens at any of the addresses. Raises StoreAway."""
+        if self._reach.away and self._reach.known:
+            raise nobody_there(self.place)
+        try:
+            async with asyncio.timeout(None) as call:
+                with self._reach.waiting(call):
+                    return await work()
+        except TimeoutError as error:
+            if call.expired():
+                raise nobody_there(self.place) from error
+            raise
+
+    def _addresses(self) -> Iterable[Address]:
+        return self._client.topology_description.server_descriptions() if self._client else ()
 
     async def read(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
         """What `work` finds while no change is half made.
@@ -233,6 +260,13 @@ class Database:
             return await self._writer.write(work, deadline=deadline)
         finally:
             self._turn.release()
+
+
+def _named_in(uri: str) -> str:
+    """The database that an address names, or nothing; the server's own ones are there to log in by."""
+    path = uri.partition("://")[2].rpartition("@")[2].partition("?")[0].partition("/")[2]
+    name = unquote(path.partition(".")[0])  # what follows a dot is a collection
+    return "" if name in ("admin", "config", "local") else name
 
 
 async def _nothing(_step: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,7 @@ try:
         DuplicateKeyError,
         ExecutionTimeout,
         InvalidOperation,
+        InvalidURI,
         NetworkTimeout,
         OperationFailure,
         PyMongoError,
@@ -36,10 +38,13 @@ except ImportError as error:
     raise SettingsError("MongoDB needs a driver.", advice="`pip install 'recollect[mongodb]'`.") from error
 
 # Codes of the server.
-_DENIED = {13, 18, 8000}  # no right, wrong name or password, and what Atlas says for both
+_NO_RIGHT = 13
+_DENIED = {_NO_RIGHT, 18, 8000}  # wrong name or password, and what Atlas says for it
 _SLOW = {24, 50, 112, 202, 262, 290}  # locks, time limits, conflicts of writes
 _FULL = {14031}
 _AWAY = {6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436}  # stepping down or shutting down
+_WAITS = re.compile(r" ?\(configured timeouts: [^)]*\)")
+_COMMAND = re.compile(r" to execute command \{ (\w+):.*", re.DOTALL)
 _TOO_LARGE = {10334, 17280}
 
 
@@ -60,16 +65,33 @@ def translated(place: str) -> Iterator[None]:
         ) from error
 
 
+@contextmanager
+def readable() -> Iterator[None]:
+    """Around whatever reads mongodb.uri. The driver's words are left out: what it takes for a port may be a password."""
+    try:
+        yield
+    except (InvalidURI, ValueError):
+        raise SettingsError(
+            "mongodb.uri can't be read.",
+            advice="It is mongodb://NAME:PASSWORD@HOST:PORT/; in name and password write : / @ % as %3A %2F %40 %25.",
+        ) from None
+
+
 def ours(error: Exception, place: str) -> RecollectError:
     """What a person should be told."""
     code = getattr(error, "code", None)
     if isinstance(error, BulkWriteError):
         failures = error.details.get("writeErrors") or [{}]
         code = failures[0].get("code")
+    if code == _NO_RIGHT:
+        return StoreDenied(
+            f"MongoDB at {place} doesn't let the user do that ({_told(error)}).",
+            advice="Give the user of mongodb.uri the role readWrite on the database (mongodb.database).",
+        )
     if code in _DENIED:
         return StoreDenied(
-            f"MongoDB at {place} refuses the name, the password or the right ({_told(error)}).",
-            advice="Check mongodb.uri and what the user may do.",
+            f"MongoDB at {place} refuses the name or the password ({_told(error)}).",
+            advice="Check them in mongodb.uri, and its authSource.",
         )
     if isinstance(error, (WaitQueueTimeoutError, NetworkTimeout, ExecutionTimeout)) or code in _SLOW:
         return StoreBusy(
@@ -96,6 +118,14 @@ def ours(error: Exception, place: str) -> RecollectError:
     return StoreError(f"MongoDB at {place} failed: {_told(error)}.")
 
 
+def nobody_there(place: str) -> StoreAway:
+    """For a server that refuses connections."""
+    return StoreAway(
+        f"MongoDB at {place} can't be reached: nobody listens there.",
+        advice="Start it, or check mongodb.uri; nothing else is needed once it is back.",
+    )
+
+
 def is_transient(error: PyMongoError) -> bool:
     """Whether the whole change may be tried again: the server went away or another change came between."""
     if isinstance(error, OperationFailure) and error.code in _DENIED:
@@ -107,6 +137,17 @@ def is_transient(error: PyMongoError) -> bool:
     )
 
 
+def is_refusal(error: PyMongoError) -> bool:
+    """Whether the server would refuse the same operation again, however often it is asked."""
+    if not isinstance(error, BulkWriteError):
+        return isinstance(error, DocumentTooLarge)
+    codes = {failure.get("code") for failure in error.details.get("writeErrors") or ()}
+    return bool(codes) and not codes & (_DENIED | _SLOW | _FULL | _AWAY)
+
+
 def _told(error: Exception) -> str:
-    """The first sentence: what follows is the driver's own description of its servers."""
-    return str(error).split(", full error")[0].split(", Timeout:")[0].rstrip(".")[:300]
+    """The first sentence: what follows is the driver's own description of its servers, its waits and the command."""
+    failures = error.details.get("writeErrors") if isinstance(error, BulkWriteError) else None
+    whole = str(failures[0].get("errmsg", error)) if failures else str(error)
+    said = _COMMAND.sub(r" to \1", whole.split(", full error")[0].split(", Timeout:")[0])
+    return _WAITS.sub("", said).rstrip(".")[:300]

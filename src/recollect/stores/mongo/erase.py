@@ -71,7 +71,7 @@ async def _erase(step: Step, ids: tuple[str, ...], *, with_references: bool) -> 
     }
     # First what tells indexes in memory that rows are gone.
     for record in records:
-        step.put(TOMBSTONES, row_number(record["row"]), {"revision": step.revision})
+        step.put(TOMBSTONES, row_number(record["row"]), {})
     if removed["links"]:
         step.remove(LINKS, touching)
     if removed["versions"]:
@@ -102,7 +102,7 @@ async def _drop_references(step: Step, ids: tuple[str, ...]) -> tuple[int, int]:
                 "payload": _text(left.payload),
                 "result": None if left.result is None else _text(left.result),
             }
-            step.change(JOBS, {"_id": job["_id"]}, {"$set": fields})
+            step.change(JOBS, {"_id": job["_id"], "payload": job["payload"]}, {"$set": fields})
             changed += 1
     for entry in await step.find(ENTRIES, {"$or": [{"key": naming}, {"value": naming}]}):
         if entry["key"] in gone:

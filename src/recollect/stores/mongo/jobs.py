@@ -81,6 +81,8 @@ class JobsPart(Part):
         ).matched_count > 0
 
     async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
+        if limit <= 0:
+            return []
         where = {"state": {"$in": [state.value for state in states]}} if states else {}
         newest = [("created", -1), ("_id", -1)]
         found = await self._database.read(

@@ -107,6 +107,11 @@ def vector_fields(vector: Any, model: str | None) -> Document:
     """The vector as $vectorSearch takes it, and the code that finds it in memory."""
     if vector is None:
         return {"embedding": None, "code": None, "embedded_by": None}
+    if not len(vector) or not np.isfinite(vector).all():
+        raise InvalidInput(
+            "The database takes no such vector: it is empty, or has what is no number.",
+            advice="Look at what the embedding provider gives.",
+        )
     exact, code = encode(vector)
     return {"embedding": vector_value(decode(exact)), "code": code, "embedded_by": model}
 

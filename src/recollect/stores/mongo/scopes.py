@@ -87,8 +87,8 @@ async def _rename(step: Step, old: str, new: str) -> None:
     if new in known:
         raise Conflict(f"There is a scope {new!r} already.", advice="Choose another name.")
     step.put(METADATA, scope_key(new), {**scope_document(scope), "scope_name": new})
-    step.change_all(METADATA, {**SCOPES, "parent_scope": old}, {"$set": {"parent_scope": new}})
-    step.change_all(MEMORIES, {"scope": old}, {"$set": {"scope": new, "revision": step.revision}})
+    step.rename_all(METADATA, "parent_scope", old, new)
+    step.rename_all(MEMORIES, "scope", old, new)
     step.remove(METADATA, {"_id": scope_key(old)})
 
 

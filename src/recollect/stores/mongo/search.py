@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -53,10 +54,12 @@ class IndexPart(Part):
 
         return await live.run(model, work, dimensions=len(vectors[0]) if len(vectors) else 0)
 
-    async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
+    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
         if limit <= 0:
             return []
-        where = {"embedded_by": {"$ne": model}, "status": {"$ne": "forgotten"}}
+        where: dict[str, Any] = {"embedded_by": {"$ne": model}, "status": {"$ne": "forgotten"}}
+        if scopes:
+            where["scope"] = {"$in": list(scopes)}
         found = await self._database.read(
             lambda: self._database.memories.find(where, SELECTED).limit(limit).to_list()
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from recollect.ports.clock import Clock
 from recollect.ports.store import Capability
-from recollect.stores.mongo.connection import Database
+from recollect.stores.mongo.connection import REFUSED_SECONDS, Database
 from recollect.stores.mongo.cursors import CursorsPart
 from recollect.stores.mongo.entries import EntriesPart
 from recollect.stores.mongo.erase import ErasePart
@@ -26,7 +26,9 @@ class MongoStore(
 ):
     """One database of a server that others may use as well. It is never shut down from here.
 
-    Each call waits for the server for `timeout_ms` at most. Whoever writes to a lone server holds a lease of
+    Without `database` it is the one that the address names. `embedded` says that the server is
+    the home's own, which is brought back by itself and therefore waited for.
+    Each call waits for the server for `timeout_ms` at most, and for `refused_seconds` where nobody listens. Whoever writes to a lone server holds a lease of
     `lease_seconds`: for so long others wait for one that died. Where the server has vector search, the codes of the
     newest `held_vectors` records alone are kept in memory.
     """
@@ -36,14 +38,17 @@ class MongoStore(
         uri: str,
         *,
         clock: Clock,
-        database: str = "claude_memory",
+        database: str = "",
+        embedded: bool = False,
         timeout_ms: int = 10_000,
         max_connections: int = 20,
         lease_seconds: float = LEASE_SECONDS,
+        refused_seconds: float = REFUSED_SECONDS,
         driving: int = DRIVING,
         held_vectors: int = HELD,
     ) -> None:
         self._clock = clock
+        self._embedded = embedded
         self._driving = driving
         self._database = Database(
             uri,
@@ -51,6 +56,7 @@ class MongoStore(
             timeout_ms=timeout_ms,
             max_connections=max_connections,
             lease_seconds=lease_seconds,
+            refused_seconds=timeout_ms / 1000 if embedded else refused_seconds,
         )
         self._together = Together(self._database)
         self._live = LiveIndex(self._database, driving=driving, held=held_vectors)

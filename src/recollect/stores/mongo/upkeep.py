@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from recollect.stores.mongo.steps import LINKS, MEMORIES, STATE, VERSIONS, Step
 REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
 
 _TOGETHER = 1_000
+_ENDS = {VERSIONS: ["memory"], LINKS: ["origin", "target"]}  # fields that name a record
+_VECTOR = {"row": 1, "embedding": 1, "code": 1, "embedded_by": 1}
 _SCALE_BYTES = 4  # at the end of each code
 
 # Where texts are kept, for looking whether a phrase is gone.
@@ -32,6 +35,8 @@ _TEXTS = {
 
 class UpkeepPart(Part):
     """The Upkeep protocol."""
+
+    _embedded: bool
 
     async def facts(self) -> StoreFacts:
         database = self._database
@@ -47,6 +52,8 @@ class UpkeepPart(Part):
                 bytes_used=int(sizes["storageSize"] + sizes["indexSize"]) or int(sizes["dataSize"]) or 1,
                 details={
                     "server": build["version"],
+                    "mode": "embedded" if self._embedded else "external",
+                    "database": database.name,
                     "replica_set": database.server.get("setName", ""),
                     "transactions": database.transactions,
                     "collection_name": MEMORIES,
@@ -61,7 +68,11 @@ class UpkeepPart(Part):
         return await self._database.unchanged(lambda: _findings(self._database), patience=PATIENT)
 
     async def repair(self) -> list[str]:
-        return await self._database.write(lambda step: _mend(self._database, step), patience=PATIENT)
+        database = self._database
+        # Before the step: whoever makes an index of a collection would wait for a transaction that has written to it.
+        made = await database.ask(lambda: _make_missing(database), patience=PATIENT)
+        lost = await database.read(lambda: _lost(database), patience=PATIENT)
+        return made + await database.write(lambda step: _mend(database, step, lost), patience=PATIENT)
 
     async def optimise(self) -> int:
         async def work() -> int:
@@ -97,7 +108,7 @@ async def _findings(database: Database) -> list[Finding]:
     embedded = await database.memories.count_documents({"embedded_by": {"$type": "string"}})
     missing = [name for name in INDEXES if await _lacks_an_index(database, name)]
     views = set(VIEWS) - set(await database.database.list_collection_names())
-    orphans = {name: await _orphans(database, name) for name in (VERSIONS, LINKS)}
+    orphans = {name: await _orphans(database, name) for name in _ENDS}
     stale = sum([len(_stale(batch)) async for batch in _vectors(database)])
     return [
         Finding("schema", state.get("schema") == SCHEMA, f"version {state.get('schema')}"),
@@ -137,7 +148,20 @@ async def _findings(database: Database) -> list[Finding]:
     ]
 
 
-async def _mend(database: Database, step: Step) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """What is to be mended, by ids."""
+
+    orphans: dict[str, list[Any]]
+    stale: list[str]
+
+
+async def _lost(database: Database) -> _Lost:
+    orphans = {name: await _orphans(database, name) for name in _ENDS}
+    return _Lost(orphans, [memory_id async for batch in _vectors(database) for memory_id in _stale(batch)])
+
+
+async def _make_missing(database: Database) -> list[str]:
     done = []
     for name, indexes in INDEXES.items():
         if indexes and await _lacks_an_index(database, name):
@@ -148,17 +172,21 @@ async def _mend(database: Database, step: Step) -> list[str]:
         if name not in there:
             await database.database.create_collection(name, viewOn=MEMORIES, pipeline=pipeline)
             done.append(f"Made the view {name}.")
-    for name in (VERSIONS, LINKS):
-        lost = await _orphans(database, name)
-        if lost:
-            step.remove(name, {"_id": {"$in": lost}})
-        done.append(f"Dropped {len(lost)} documents of {name} that belonged to no memory.")
-    recoded = 0
-    async for batch in _vectors(database):
-        for memory_id, fields in _stale(batch).items():
-            step.change_record(memory_id, {"$set": fields})
-            recoded += 1
-    done.append(f"Made {recoded} vector codes anew.")
+    return done
+
+
+async def _mend(database: Database, step: Step, lost: _Lost) -> list[str]:
+    """What was found is looked at again: it may have been changed since."""
+    done = []
+    for name, ids in lost.orphans.items():
+        still = await _still_lost(step, name, ids) if ids else []
+        if still:
+            step.remove(name, {"_id": {"$in": still}})
+        done.append(f"Dropped {len(still)} documents of {name} that belonged to no memory.")
+    stale = _stale(await step.find(MEMORIES, {"_id": {"$in": lost.stale}}, _VECTOR)) if lost.stale else {}
+    for memory_id, fields in stale.items():
+        step.change_record(memory_id, {"$set": fields})
+    done.append(f"Made {len(stale)} vector codes anew.")
     state = await database.metadata.find_one(STATE) or {}
     step.added = await database.memories.count_documents({}) - int(state["total_memories"])
     if step.added and not step.operations:
@@ -173,9 +201,16 @@ async def _lacks_an_index(database: Database, name: str) -> bool:
     return not {index.document["name"] for index in INDEXES[name]} <= set(there)
 
 
+async def _still_lost(step: Step, name: str, ids: list[Any]) -> list[Any]:
+    found = await step.find(name, {"_id": {"$in": ids}}, dict.fromkeys(_ENDS[name], 1))
+    named = {one[end] for one in found for end in _ENDS[name]}
+    there = {one["_id"] for one in await step.find(MEMORIES, {"_id": {"$in": list(named)}}, {"_id": 1})}
+    return [one["_id"] for one in found if any(one[end] not in there for end in _ENDS[name])]
+
+
 async def _orphans(database: Database, name: str) -> list[Any]:
     """What names a record that isn't there."""
-    ends = ["memory"] if name == VERSIONS else ["origin", "target"]
+    ends = _ENDS[name]
     joined: list[Document] = [
         {"$lookup": {"from": MEMORIES, "localField": end, "foreignField": "_id", "as": f"of_{end}"}}
         for end in ends
@@ -191,8 +226,7 @@ async def _vectors(database: Database) -> AsyncIterator[list[Document]]:
             "row": {"$gt": last},
             "$or": [{"embedded_by": {"$type": "string"}}, {"embedding": {"$ne": None}}],
         }
-        fields = {"row": 1, "embedding": 1, "code": 1, "embedded_by": 1}
-        batch = await database.memories.find(where, fields).sort("row", 1).limit(_TOGETHER).to_list()
+        batch = await database.memories.find(where, _VECTOR).sort("row", 1).limit(_TOGETHER).to_list()
         if not batch:
             return
         yield batch

@@ -2,7 +2,8 @@
 
 On a replica set a change is a transaction. A lone server has none: there who writes holds a lease, and the state's
 document takes the whole change in one write, which is the moment that it is made. What follows may be interrupted
-anywhere: whoever finds a change that is pending does it again before anything else.
+anywhere: whoever finds a change that is pending does it again before anything else. Should the server refuse a part of
+it even so, whoever holds the lease puts everything back, and the change is one that was refused.
 """
 
 from __future__ import annotations
@@ -14,20 +15,21 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import Context
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 import pymongo
 from bson.binary import Binary
 from pymongo import ReturnDocument, WriteConcern
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.asynchronous.mongo_client import AsyncMongoClient
-from pymongo.errors import ConnectionFailure, PyMongoError
+from pymongo.errors import BulkWriteError, ConnectionFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
-from recollect.model.errors import StoreBusy, StoreError
-from recollect.stores.mongo.driver import is_transient
+from recollect.model.errors import Conflict, StoreAway, StoreBusy, StoreError
+from recollect.stores.mongo.driver import is_refusal, is_transient
 from recollect.stores.mongo.rows import Document
-from recollect.stores.mongo.steps import JOURNAL, METADATA, STATE, Step, packed, perform, unpacked
+from recollect.stores.mongo.steps import JOURNAL, METADATA, STATE, Operation, Step, packed, perform, unpacked
 
 T = TypeVar("T")
 Work = Callable[[Step], Awaitable[T]]
@@ -38,6 +40,7 @@ LIGHT = WriteConcern(w=1)
 
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.03
 _RECENT = 64  # changes that are known to have been made
+_UNKNOWN_COMMIT = "UnknownTransactionCommitResult"
 _SMALL = 4 << 20  # bytes that the state's document takes itself
 
 _HEAD = {
@@ -47,6 +50,7 @@ _HEAD = {
     "pending.revision": 1,
     "pending.token": 1,
     "recent": 1,
+    "refused": 1,
     "expired": {"$lte": [{"$ifNull": ["$writer.until", "$$NOW"]}, "$$NOW"]},
 }
 
@@ -80,6 +84,8 @@ class TransactionWriter:
                 return await self._once(work)
             except PyMongoError as error:
                 tries += 1
+                if error.has_error_label(_UNKNOWN_COMMIT):  # made twice is worse than told so
+                    raise _not_known() from error
                 if not is_transient(error) or time.monotonic() > deadline:
                     raise
             await _pause(tries)
@@ -110,6 +116,28 @@ class TransactionWriter:
             return result
 
 
+@dataclass(slots=True)
+class _Attempt(Generic[T]):
+    """One change through all its tries."""
+
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    revision: int = 0  # that the last try would have led to; 0 while none can have been made
+    result: list[T] = field(default_factory=list)  # of that try
+    refusal: PyMongoError | None = None
+
+    def made(self, state: Document) -> bool:
+        """Whether it was, now that nothing is pending. Raises what it was refused for, and StoreAway if none knows."""
+        if not self.revision or state["revision"] < self.revision:
+            return False
+        if self.token in state["recent"]:
+            return True
+        if self.token in state.get("refused", ()):
+            raise self.refusal or Conflict("The database refused the change.")
+        if state["revision"] - self.revision >= _RECENT:
+            raise _not_known()
+        return False
+
+
 class JournalWriter:
     """For a lone server."""
 
@@ -120,14 +148,18 @@ class JournalWriter:
         self._me = secrets.token_hex(8)
 
     async def write(self, work: Work[T], *, deadline: float) -> T:
-        token = secrets.token_hex(8)
-        results: list[T] = []  # of a try whose end was not heard of
-
+        attempt = _Attempt[T]()
         while True:
             try:
-                return await self._once(work, token, results, deadline)
+                return await self._once(work, attempt, deadline)
             except PyMongoError as error:
-                if not isinstance(error, ConnectionFailure) or time.monotonic() > deadline:
+                if error is attempt.refusal:
+                    raise
+                if attempt.revision and is_refusal(error):
+                    attempt.refusal = error  # whether that is the last word is seen with the lease in hand
+                elif not isinstance(error, ConnectionFailure) or time.monotonic() > deadline:
+                    if attempt.revision:
+                        raise _not_known() from error
                     raise
             await _pause(20)
 
@@ -139,20 +171,21 @@ class JournalWriter:
 
         await self.write(nothing, deadline=deadline)
 
-    async def _once(self, work: Work[T], token: str, results: list[T], deadline: float) -> T:
+    async def _once(self, work: Work[T], attempt: _Attempt[T], deadline: float) -> T:
         state = await self._acquire(deadline)
         renewing = asyncio.create_task(self._renew())
         try:
             if state.get("pending"):
                 await self._redo(state["pending"])
                 state = await read_state(self._database)
-            if results and token in state["recent"]:
-                return results[-1]
+            if attempt.made(state):
+                return attempt.result[-1]
+            attempt.revision = 0
             step = Step(self._database, state, None)
             result = await work(step)
             if step.operations:
-                results.append(result)
-                await self._make(step, token)
+                attempt.result.append(result)
+                await self._make(step, attempt)
             return result
         finally:
             renewing.cancel()
@@ -187,57 +220,120 @@ class JournalWriter:
         with suppress(PyMongoError), pymongo.timeout(self._lease):  # it runs out by itself
             await self._metadata.update_one({**STATE, "writer.owner": self._me}, {"$unset": {"writer": ""}})
 
-    async def _make(self, step: Step, token: str) -> None:
-        parts = packed(step.operations)
+    async def _make(self, step: Step, attempt: _Attempt[T]) -> None:
         pending: Document = {
             "revision": step.revision,
-            "token": token,
+            "token": attempt.token,
             "row": step.last_row,
             "added": step.added,
-            "parts": len(parts),
         }
-        if len(parts) == 1 and len(parts[0]) <= _SMALL:
-            pending["operations"] = Binary(parts[0])
+        parts = packed(step.operations)
+        back = packed(await step.undoing())
+        if sum(map(len, parts + back)) <= _SMALL:
+            pending |= {"operations": Binary(parts[0]), "back": Binary(back[0])}
         else:
-            await self._database[JOURNAL].delete_many({})  # of a change that was never made
-            for number, part in enumerate(parts):
-                document = {
-                    "_id": f"{token}-{number}",
-                    "token": token,
-                    "part": number,
-                    "operations": Binary(part),
-                }
-                await self._database[JOURNAL].insert_one(document)
+            pending |= await self._put_aside(step.revision, parts, back)
+        attempt.revision = step.revision
         # From here on the change is made, whatever happens to us.
         made = await self._metadata.with_options(write_concern=DURABLE).update_one(
             {**STATE, "writer.owner": self._me, "revision": step.revision - 1, "pending": None},
             {"$set": {"pending": pending}},
         )
         if not made.matched_count:
+            attempt.revision = 0
             raise ConnectionFailure("the lease ran out")  # as if the line had broken: all is tried again
-        await perform(self._database, step.operations)
+        await perform(self._database, step.operations, still=self._still(pending))
         await self._finish(pending)
+
+    async def _put_aside(self, revision: int, parts: list[bytes], back: list[bytes]) -> Document:
+        """In documents of their own. They needn't be journalled: the log is in order, and the state comes after."""
+        journal, key = self._database[JOURNAL], secrets.token_hex(8)
+        # Of changes that were never made. Those of one that waits are of a later revision, whoever we are by now.
+        await journal.delete_many({"revision": {"$lt": revision}})
+        for number, part in enumerate(parts + back):
+            document = {"_id": f"{key}-{number}", "key": key, "part": number, "revision": revision}
+            await journal.insert_one({**document, "operations": Binary(part)})
+        return {"key": key, "parts": len(parts), "back_parts": len(back)}
+
+    def _still(self, pending: Document, *, refused: bool = False) -> Callable[[], Awaitable[None]]:
+        """Raises ConnectionFailure when another has gone on with the change: what became of it is then looked up."""
+        mine = {**STATE, "pending.token": pending["token"], "pending.refused": True if refused else None}
+
+        async def still() -> None:
+            if await self._metadata.find_one(mine, {"_id": 1}) is None:
+                raise ConnectionFailure("another has finished the change")
+
+        return still
 
     async def _redo(self, pending: Document) -> None:
-        await perform(self._database, unpacked(await self._parts(pending)), again=True)
-        await self._finish(pending)
+        """The lease is ours."""
+        operations, back = await self._journalled(pending)
+        if not pending.get("refused"):
+            try:
+                await perform(self._database, operations, again=True, still=self._still(pending))
+            except PyMongoError as error:
+                if not is_refusal(error):
+                    raise
+                await self._refuse(pending)
+            else:
+                await self._finish(pending)
+                return
+        await self._put_back(pending, back)
+        await self._finish(pending, made=False)
 
-    async def _finish(self, pending: Document) -> None:
+    async def _refuse(self, pending: Document) -> None:
+        """From here on nobody does it again: what was done of it is to be put back."""
+        mine = {**STATE, "pending.token": pending["token"], "writer.owner": self._me}
+        refused = await self._metadata.with_options(write_concern=DURABLE).update_one(
+            mine, {"$set": {"pending.refused": True}}
+        )
+        if not refused.matched_count:
+            raise ConnectionFailure("the lease ran out")
+
+    async def _put_back(self, pending: Document, back: list[Operation]) -> None:
+        still = self._still(pending, refused=True)
+        try:
+            await perform(self._database, back, again=True, still=still)
+        except PyMongoError as error:
+            if not is_refusal(error):
+                raise
+            # A rule that somebody made since refuses what was there: as much as can be, so that the store lives on.
+            for operation in back:
+                with suppress(BulkWriteError):
+                    await perform(self._database, [operation], again=True, still=still)
+
+    async def _finish(self, pending: Document, *, made: bool = True) -> None:
         done = {
             "$set": {"revision": pending["revision"], "row": pending["row"]},
-            "$inc": {"total_memories": pending["added"]},
+            "$inc": {"total_memories": pending["added"] if made else 0},
             "$unset": {"pending": ""},
-            "$push": {"recent": {"$each": [pending["token"]], "$slice": -_RECENT}},
+            "$push": {"recent" if made else "refused": {"$each": [pending["token"]], "$slice": -_RECENT}},
         }
-        await self._metadata.update_one({**STATE, "pending.token": pending["token"]}, done)
-        if "operations" not in pending:
-            await self._database[JOURNAL].delete_many({"token": pending["token"]})
+        finished = await self._metadata.update_one({**STATE, "pending.token": pending["token"]}, done)
+        if not finished.matched_count:
+            raise ConnectionFailure("another has finished the change")
+        if "key" in pending:
+            await self._database[JOURNAL].delete_many({"key": pending["key"]})
 
-    async def _parts(self, pending: Document) -> list[bytes]:
+    async def _journalled(self, pending: Document) -> tuple[list[Operation], list[Operation]]:
         if "operations" in pending:
-            return [pending["operations"]]
-        cursor = self._database[JOURNAL].find({"token": pending["token"]}).sort("part", 1)
-        return [part["operations"] async for part in cursor]
+            return list(unpacked([pending["operations"]])), list(unpacked([pending["back"]]))
+        cursor = self._database[JOURNAL].find({"key": pending["key"]}).sort("part", 1)
+        found = [part["operations"] async for part in cursor]
+        count = pending["parts"]
+        if len(found) != count + pending["back_parts"]:
+            raise StoreError(
+                "A change that was made can't be finished: parts of it are missing in the collection `journal`.",
+                advice="Put a backup of the database back.",
+            )
+        return list(unpacked(found[:count])), list(unpacked(found[count:]))
+
+
+def _not_known() -> StoreAway:
+    return StoreAway(
+        "MongoDB didn't answer in time; it isn't known whether the change was made.",
+        advice="Look whether it is there before you try again.",
+    )
 
 
 async def _committed(session: Any) -> None:
@@ -247,7 +343,7 @@ async def _committed(session: Any) -> None:
             await session.commit_transaction()
             return
         except PyMongoError as error:
-            if not error.has_error_label("UnknownTransactionCommitResult") or error.timeout:
+            if not error.has_error_label(_UNKNOWN_COMMIT) or error.timeout:
                 raise
         await _pause(5)
 

@@ -15,6 +15,7 @@ from psycopg.adapt import AdaptersMap, Loader
 from psycopg.pq import Format
 from psycopg.types.string import StrDumperUnknown
 
+from recollect.model.errors import InvalidInput
 from recollect.model.query import Vector
 
 # PostgreSQL's text has no NUL. It is written as DLE and 0, and DLE, which nobody writes either, as two of them.
@@ -92,6 +93,8 @@ def adapters() -> AdaptersMap:
 def vector_text(vector: Vector) -> str:
     """A vector of length 1 in half precision, as halfvec reads it; the same numbers as every store keeps."""
     flat = np.asarray(vector, dtype=np.float32).ravel()
+    if not len(flat):
+        raise InvalidInput("A vector has one number at least.", advice="Give what the model made, or none.")
     norm = float(np.linalg.norm(flat))
     unit = flat / np.float32(norm) if norm > 0.0 else flat
     halves = unit.astype(np.float16).tolist()

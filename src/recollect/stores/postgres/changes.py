@@ -100,7 +100,7 @@ class _Writing:
         """Lock what is to be changed step by step, or two writers with other steps would wait for each other."""
         ids = set()
         for change in changes:
-            if isinstance(change, Revise) or (isinstance(change, Put) and change.expected is not None):
+            if isinstance(change, (Put, Revise)):
                 ids.add(change.memory.id)
             elif isinstance(change, (Mark, Inherit)):
                 ids.add(change.memory_id)
@@ -110,7 +110,7 @@ class _Writing:
     def run(self, kind: type[Change], run: list[Any]) -> None:
         if kind is Put:
             self._expect(run)
-            self._put({put.memory.id: put for put in run})
+            self._put({put.memory.id: put for put in sorted(run, key=lambda put: put.memory.id)})
         elif kind is Revise:
             self._revise({revise.memory.id: revise.memory for revise in run})
         elif kind is Mark:

@@ -6,14 +6,16 @@ words choose the candidates by text, the HNSW index those by vector, and a sampl
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 
 from recollect.model.query import Candidates, Search
-from recollect.stores.lexical import best_by_text, occurrences
+from recollect.stores.lexical import best_by_text
 from recollect.stores.postgres import looking
 from recollect.stores.postgres.adapting import quoted, unescaped
 from recollect.stores.postgres.connection import Connection
@@ -61,11 +63,9 @@ class Searching:
     def candidates(self) -> Candidates:
         chosen = self._chosen()
         found = chosen.found
-        if self._search.neighbours:
-            spoken = np.array(
-                [conversation is not None for conversation in found.conversations], dtype=np.bool_
-            )
-            best = np.intersect1d(found.rows[spoken], chosen.leading)
+        if self._search.neighbours and any(name is not None for name in found.conversations):
+            spoken = np.array([name is not None for name in found.conversations], dtype=np.bool_)
+            best = found.rows[spoken & looking.within(found.rows, chosen.leading)]
             found = found.joined(looking.beside(self._connection, best, self._where, self._question))
         sought = self._search.lexemes
         return Candidates(
@@ -148,34 +148,32 @@ class Searching:
         ]
 
     def _estimated(self, estimate: Estimate) -> _Chosen:
+        connection, pool = self._connection, self._search.pool
         question = self._question if estimate.embedded else None
-        pool = self._search.pool
+        everywhere = self._estimates.everybody(connection)
+        by_text = ByText(connection, within=estimate, everywhere=everywhere)
+        wording = by_text.promising(self._lexemes, limit=pool)
+        worded = looking.ask_details(connection, wording.rows, self._where, question)
         asked = None
-        everywhere = self._estimates.everybody(self._connection)
         if question is not None and estimate.indexed:
             share = estimate.total / max(everywhere.total, 1)
-            asked = looking.ask_nearest(self._connection, self._where, question, limit=pool, share=share)
-        by_text = ByText(self._connection, within=estimate, everywhere=everywhere)
-        wording = by_text.promising(self._lexemes, limit=pool)
-        dense = np.empty(0, np.int64)
-        mean = deviation = 0.0
-        if question is not None:
-            dense = dense if asked is None else looking.told_nearest(asked)
-            if len(dense) < min(pool, estimate.embedded):
-                dense = looking.surely_nearest(self._connection, self._where, question, limit=pool)
-            mean, deviation = estimate.spread(question.vector)
-        rows = distinct(np.concatenate([wording.rows, dense]))
-        found = looking.details(self._connection, rows, self._where, question)
-        counts = self._counts(found.lexemes)
-        places = np.flatnonzero(np.isin(found.rows, wording.rows))
-        scores = by_text.scores(wording, self._search.lexemes, counts[places], found.lengths[places])
-        best = found.rows[places[np.argsort(-scores, kind="stable")[:pool]]]
-        kept = np.flatnonzero(np.isin(found.rows, np.concatenate([best, dense])))
+            asked = looking.ask_nearest(connection, self._where, question, limit=pool, share=share)
+        mean, deviation = (0.0, 0.0) if question is None else estimate.spread(question.vector)
+        said = looking.told_details(worded)
+        near = looking.NOTHING if asked is None else looking.told_details(asked)
+        if question is not None and len(near) < min(pool, estimate.embedded):
+            rows = looking.surely_nearest(connection, self._where, question, limit=pool)
+            near = looking.details(connection, rows, self._where, question)
+            near = near.only(np.argsort(-near.cosines, kind="stable"))
+        counts = self._counts(said.lexemes)
+        scores = by_text.scores(wording, self._search.lexemes, counts, said.lengths)
+        best = np.argsort(-scores, kind="stable")[:pool]
         leading = -(-pool // _LEADING)
+        more = best[~looking.within(said.rows[best], near.rows)]
         return _Chosen(
-            found=found.only(kept),
-            counts=counts[kept],
-            leading=distinct(np.concatenate([best[:leading], dense[:leading]])),
+            found=near.joined(said.only(more)),
+            counts=np.concatenate([self._counts(near.lexemes), counts[more]]),
+            leading=distinct(np.concatenate([said.rows[best[:leading]], near.rows[:leading]])),
             total=estimate.total,
             average_length=estimate.average_length,
             frequencies=wording.frequencies,
@@ -186,4 +184,14 @@ class Searching:
         )
 
     def _counts(self, texts: list[str]) -> Counts:
-        return occurrences(dict(enumerate(texts)), self._search.lexemes, rows=len(texts))
+        """How often each text has each lexeme sought; looked for in all texts at once, for most have few of them."""
+        counts = np.zeros((len(texts), len(self._search.lexemes)), dtype=np.int32)
+        whole = " " + " \n ".join(texts) + " "
+        ends = list(accumulate(len(text) + 3 for text in texts))
+        for column, lexeme in enumerate(self._search.lexemes):
+            sought = f" {lexeme} "
+            place = whole.find(sought) if lexeme else -1
+            while place >= 0:
+                counts[bisect_right(ends, place), column] += 1
+                place = whole.find(sought, place + len(sought) - 1)
+        return counts

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from recollect.model.errors import StoreError
 from recollect.ports.store import Receipt
 from recollect.stores.postgres.connection import Connection, Part
 from recollect.stores.references import beginning, entry_left, job_left, mentions, without
+
+_FEW = 20  # ids that each text is compared with
+_TELLING = 8  # characters that hardly any text has by chance
+_SPECIAL, _ESCAPED = re.compile(r"([\\%_])"), r"\\\1"
 
 # The rows of records by their ids, which nobody changes meanwhile.
 ROWS_OF = "SELECT id, row FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id FOR UPDATE"
@@ -28,20 +34,20 @@ VECTORS = "SELECT count(*) FROM fragments WHERE row = ANY(%(rows)s::bigint[]) AN
 REFERRING = """
     SELECT row, merged_from, metadata FROM fragments
     WHERE (merged_from <> '{}' OR metadata::text <> '{}')
-        AND (position(%(start)s IN merged_from::text) > 0 OR position(%(start)s IN metadata::text) > 0)
+        AND (merged_from::text LIKE ANY(%(likely)s::text[]) OR metadata::text LIKE ANY(%(likely)s::text[]))
     ORDER BY row FOR UPDATE
 """
 
 # Jobs whose JSON may name a record.
 ABOUT = """
     SELECT id, payload, result FROM job
-    WHERE position(%(start)s IN payload::text) > 0 OR position(%(start)s IN result::text) > 0
+    WHERE payload::text LIKE ANY(%(likely)s::text[]) OR result::text LIKE ANY(%(likely)s::text[])
     ORDER BY id FOR UPDATE
 """
 
 # Entries that may name a record.
 NAMING = """
-    SELECT drawer, key, value FROM entry WHERE position(%(start)s IN value::text) > 0 OR position(%(start)s IN key) > 0
+    SELECT drawer, key, value FROM entry WHERE value::text LIKE ANY(%(likely)s::text[]) OR key LIKE ANY(%(likely)s::text[])
     ORDER BY drawer, key FOR UPDATE
 """
 
@@ -77,7 +83,13 @@ class ErasePart(Part):
             lambda connection: _erase(connection, wanted, references=references)
         )
         self._erased(len(erased.rows))
-        remaining = await self._database.read(lambda connection: _remaining(connection, erased))
+        try:
+            remaining = await self._database.read(lambda connection: _remaining(connection, erased))
+        except StoreError as error:
+            raise type(error)(
+                f"The {len(erased.rows)} records are erased, but nobody could look again: {error.message}",
+                advice=f"Erase the same ids again to have it looked at. {error.advice}",
+            ) from error
         found = tuple(memory_id for memory_id in wanted if memory_id in erased.rows)
         return Receipt(ids=found, removed=erased.removed, remaining=remaining)
 
@@ -117,30 +129,41 @@ def _count(connection: Connection, query: str, values: dict[str, Any]) -> int:
 
 
 def _mentions(connection: Connection, table: str, ids: tuple[str, ...]) -> int:
-    """In how many rows an id stands; what the ids begin with alike tells most rows apart at once."""
+    """In how many rows an id stands."""
+    if not ids:
+        return 0
     columns = TEXTS[table]
-    likely = " OR ".join(f"position(%(start)s IN {column}::text) > 0" for column in columns)
+    likely = " OR ".join(f"{column}::text LIKE ANY(%(likely)s::text[])" for column in columns)
     texts = " || ' ' || ".join(f"coalesce({column}::text, '')" for column in columns)
     rows = connection.execute(
-        f"SELECT {texts} FROM {table} WHERE {likely}", {"start": beginning(ids)}
+        f"SELECT {texts} FROM {table} WHERE {likely}", {"likely": _likely(ids)}
     ).fetchall()
     return mentions((text for (text,) in rows), frozenset(ids))
 
 
+def _likely(ids: tuple[str, ...]) -> list[str]:
+    """Patterns that tell most rows that name none of the ids apart at once: a few ids, or how all of them begin."""
+    begin = beginning(ids)
+    sought = ids if len(begin) < _TELLING and len(ids) <= _FEW else (begin,)
+    return [f"%{_SPECIAL.sub(_ESCAPED, one)}%" for one in sought]
+
+
 def _drop_references(connection: Connection, ids: tuple[str, ...]) -> tuple[int, int]:
     """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
-    gone, start = frozenset(ids), {"start": beginning(ids)}
+    if not ids:
+        return 0, 0
+    gone, likely = frozenset(ids), {"likely": _likely(ids)}
     jobs = 0
     references = connection.execute(
         "UPDATE fragments SET supersedes = NULL WHERE supersedes = ANY(%s::text[])", (list(ids),)
     ).rowcount
-    for row, sources, data in connection.execute(REFERRING, start).fetchall():
+    for row, sources, data in connection.execute(REFERRING, likely).fetchall():
         (merged_from, one), (metadata, other) = without(sources, gone), without(data, gone)
         if one or other:
             values = (merged_from or [], _text(metadata or {}), row)
             connection.execute("UPDATE fragments SET merged_from = %s, metadata = %s WHERE row = %s", values)
             references += 1
-    for job_id, payload, result in connection.execute(ABOUT, start).fetchall():
+    for job_id, payload, result in connection.execute(ABOUT, likely).fetchall():
         left = job_left(payload, result, gone)
         if left is not None and left.dropped:
             jobs += connection.execute("DELETE FROM job WHERE id = %s", (job_id,)).rowcount
@@ -148,13 +171,13 @@ def _drop_references(connection: Connection, ids: tuple[str, ...]) -> tuple[int,
             kept = (_text(left.payload), None if left.result is None else _text(left.result), job_id)
             connection.execute("UPDATE job SET payload = %s, result = %s WHERE id = %s", kept)
             references += 1
-    return jobs, references + _leave_out_of_entries(connection, gone, start)
+    return jobs, references + _leave_out_of_entries(connection, gone, likely)
 
 
-def _leave_out_of_entries(connection: Connection, gone: frozenset[str], start: dict[str, str]) -> int:
+def _leave_out_of_entries(connection: Connection, gone: frozenset[str], likely: dict[str, list[str]]) -> int:
     """An entry about an id goes; one that names it among others keeps its fields."""
     changes = 0
-    for drawer, key, value in connection.execute(NAMING, start).fetchall():
+    for drawer, key, value in connection.execute(NAMING, likely).fetchall():
         if key in gone:
             changes += connection.execute(
                 "DELETE FROM entry WHERE drawer = %s AND key = %s", (drawer, key)

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from recollect.model.query import Vector
-from recollect.stores.postgres.adapting import numbers_text, quoted, vector_text
+from recollect.stores.postgres.adapting import array_text, numbers_text, quoted, vector_text
 from recollect.stores.postgres.connection import Connection
 from recollect.stores.postgres.filters import Condition
 from recollect.stores.postgres.session import BREADTH_OF_SESSION
@@ -60,14 +60,38 @@ POSTINGS_AMONG = """
     JOIN few ON few.lexemes @@ wanted.query::tsquery GROUP BY wanted.place
 """
 
-# The nearest within a filter, nearest first: by the index of that dimension, or surely. What the planner chooses the
-# index by is written out, so that a plan may be kept.
-NEAREST = """
-    SELECT coalesce(array_agg(row), '{{}}') FROM (
-        SELECT row FROM fragments WHERE {where} AND embedded_by = {model} AND embedding IS NOT NULL
-        ORDER BY embedding::halfvec({dimensions}) <=> %s::halfvec({dimensions}) LIMIT {limit}
-    ) AS near
+# Everything about candidates, column by column: one row of arrays is read much quicker than many rows.
+_COLUMNS = """
+    array_agg(row), array_agg(importance), array_agg(trust), array_agg(uses), array_agg(occurred),
+    array_agg(length), array_agg(place), array_agg(cosine), json_agg(id), json_agg(conversation),
+    json_agg(lexemes)
 """
+_OF_EACH = """
+    fragments.row, fragments.importance, fragments.trust, fragments.access_count::float8 AS uses,
+    extract(epoch FROM fragments.occurred_at)::float8 AS occurred, fragments.length::float8 AS length,
+    coalesce(fragments.position, -1) AS place, fragments.id, fragments.conversation, fragments.lexemes
+"""
+DETAILS = f"""
+    SELECT {_COLUMNS} FROM (
+        SELECT {_OF_EACH}, ({{cosine}})::float8 AS cosine
+        FROM fragments WHERE fragments.row = ANY({{rows}}) AND {{where}} ORDER BY fragments.row
+    ) AS found HAVING count(*) > 0
+"""
+
+# The same of the nearest within a filter, nearest first, by the index of that dimension. What the planner chooses the
+# index by is written out, so that a plan may be kept.
+NEAREST = f"""
+    SELECT {_COLUMNS} FROM (
+        SELECT near.*, 1 - distance AS cosine
+        FROM (
+            SELECT {_OF_EACH}, embedding::halfvec({{dimensions}}) AS vector FROM fragments
+            WHERE {{where}} AND embedded_by = {{model}} AND embedding IS NOT NULL
+        ) AS near CROSS JOIN LATERAL (SELECT vector <=> %s::halfvec({{dimensions}}) AS distance) AS measured
+        ORDER BY distance LIMIT {{limit}}
+    ) AS found HAVING count(*) > 0
+"""
+
+# The rows of the nearest, found by comparing all.
 SURELY_NEAREST = """
     SELECT coalesce(array_agg(row), '{{}}') FROM (
         SELECT row FROM fragments WHERE {where} AND embedded_by = %s AND vector_dims(embedding) = %s
@@ -77,20 +101,6 @@ SURELY_NEAREST = """
 
 # How far the approximate index looks, where that is further than usual.
 BREADTH = "SELECT set_config('hnsw.ef_search', %s, true)"
-
-# Everything about candidates, column by column: one row of arrays is read much quicker than many rows.
-DETAILS = """
-    SELECT array_agg(row), array_agg(importance), array_agg(trust), array_agg(uses), array_agg(occurred),
-        array_agg(length), array_agg(place), array_agg(cosine), json_agg(id), json_agg(conversation),
-        json_agg(lexemes)
-    FROM (
-        SELECT fragments.row, fragments.importance, fragments.trust, fragments.access_count::float8 AS uses,
-            extract(epoch FROM fragments.occurred_at)::float8 AS occurred, fragments.length::float8 AS length,
-            coalesce(fragments.position, -1) AS place, ({cosine})::float8 AS cosine, fragments.id,
-            fragments.conversation, fragments.lexemes
-        FROM fragments WHERE fragments.row = ANY({rows}) AND {where} ORDER BY fragments.row
-    ) AS found HAVING count(*) > 0
-"""
 
 # What stands up to two places before and after some records in their conversations.
 BESIDE = """ARRAY(
@@ -159,9 +169,11 @@ class Details:
 
     def joined(self, other: Details) -> Details:
         """These, then the others that are not among them."""
-        more = other.only(np.flatnonzero(~np.isin(other.rows, self.rows)))
+        more = other.only(np.flatnonzero(~within(other.rows, self.rows)))
         if not len(more):
             return self
+        if not len(self):
+            return more
         columns: list[Any] = [np.concatenate([getattr(self, name), getattr(more, name)]) for name in _ARRAYS]
         columns += [getattr(self, name) + getattr(more, name) for name in _LISTS]
         return Details(*columns)
@@ -183,6 +195,15 @@ NOTHING = Details(
     conversations=[],
     lexemes=[],
 )
+
+
+def within(rows: Rows, others: Rows) -> npt.NDArray[np.bool_]:
+    """Which of the rows are among the others. NumPy's own looks for the best way longer than this takes."""
+    if not len(others):
+        return np.zeros(len(rows), dtype=np.bool_)
+    ordered = np.sort(others)
+    found: npt.NDArray[np.bool_] = ordered[np.searchsorted(ordered[1:], rows, side="right")] == rows
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +240,8 @@ def postings(connection: Connection, queries: Mapping[str, int]) -> list[Posting
     """Of each query, which is a lexeme or several, no more rows than it says."""
     if not queries:
         return []
-    found = _binary(connection, POSTINGS, (list(queries), list(queries.values())))
+    most = np.array(list(queries.values()), dtype=np.int64)
+    found = _binary(connection, POSTINGS, (array_text(queries), numbers_text(most)))
     return _in_places(found, len(queries))
 
 
@@ -251,12 +273,6 @@ def ask_nearest(
     return connection.cursor(binary=True).execute(statement, values, prepare=narrow)
 
 
-def told_nearest(asked: Cursor) -> Rows:
-    """What ask_nearest() asked for, nearest first."""
-    rows: Rows = asked.fetchall()[0][0]
-    return rows
-
-
 def surely_nearest(connection: Connection, where: Condition, question: Question, *, limit: int) -> Rows:
     """By comparing all of them, for an approximate index may give up before a filter is satisfied."""
     values = (*where.parameters, *question.parameters, limit)
@@ -273,26 +289,34 @@ def widen(connection: Connection, limit: int, *, share: float) -> None:
 
 def details(connection: Connection, rows: Rows, where: Condition, question: Question | None) -> Details:
     """Of those that the filter admits, in order of row."""
-    if not len(rows):
-        return NOTHING
-    return _details(connection, "%s::bigint[]", rows, where, question)
+    return told_details(ask_details(connection, rows, where, question)) if len(rows) else NOTHING
+
+
+def ask_details(connection: Connection, rows: Rows, where: Condition, question: Question | None) -> Cursor:
+    """The same, while other things are asked."""
+    return _ask_details(connection, "%s::bigint[]", rows, where, question)
+
+
+def told_details(asked: Cursor) -> Details:
+    """What ask_details() or ask_nearest() asked for."""
+    found = asked.fetchall()
+    return Details(*found[0]) if found else NOTHING
 
 
 def beside(connection: Connection, best: Rows, where: Condition, question: Question | None) -> Details:
     """The same of what stands beside these in their conversations."""
     if not len(best):
         return NOTHING
-    return _details(connection, BESIDE.format(most=_MOST_BESIDE), best, where, question)
+    return told_details(_ask_details(connection, BESIDE.format(most=_MOST_BESIDE), best, where, question))
 
 
-def _details(
+def _ask_details(
     connection: Connection, source: str, rows: Rows, where: Condition, question: Question | None
-) -> Details:
+) -> Cursor:
     measure = cosine(question)
     statement = DETAILS.format(cosine=measure.sql, rows=source, where=where.sql)
     values = (*measure.parameters, numbers_text(rows), *where.parameters)
-    found = connection.cursor(binary=True).execute(statement, values).fetchall()
-    return Details(*found[0]) if found else NOTHING
+    return connection.cursor(binary=True).execute(statement, values)
 
 
 def _in_places(found: list[tuple[Any, ...]], number: int) -> list[Posting]:

@@ -38,6 +38,9 @@ EXTENSION = """
     WHERE extname = 'vector'
 """
 
+# Whether the server could bring it, and in which version.
+AVAILABLE = "SELECT default_version FROM pg_available_extensions WHERE name = 'vector'"
+
 # Whether records can have vectors yet.
 VECTOR_COLUMN = """
     SELECT count(*) FROM pg_attribute
@@ -81,6 +84,7 @@ def prepare(connection: Connection, session: Session, *, now: datetime, steps: S
         )
     _migrate(connection, session, now=now, steps=migrations() if steps is None else steps)
     session.vectors_in, session.vectors_version = _vectors(connection) or (None, ())
+    session.without_vectors = ("", "") if session.vectors_in else _why_without(connection)
     above = connection.execute(ABOVE).fetchone() != (False,)
     session.role = _role(connection, session) if above else None
     session.bound = not above or session.role is not None
@@ -95,7 +99,8 @@ def _migrate(connection: Connection, session: Session, *, now: datetime, steps: 
         if _is_current(connection, session, newest):  # another process was quicker
             return
         version = version_of(connection)
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+        if connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone() is None:
+            connection.execute(f"CREATE SCHEMA {SCHEMA}")  # which needs a right, even where there is one
         connection.execute(f"SET LOCAL search_path TO {SCHEMA}")
         connection.execute(
             f"CREATE TABLE IF NOT EXISTS {SCHEMA}.schema_version "
@@ -147,6 +152,26 @@ def _vectors(connection: Connection) -> tuple[str, tuple[int, ...]] | None:
                 )
             )
     return found
+
+
+def _why_without(connection: Connection) -> tuple[str, str]:
+    """What is missing, and what to do about it."""
+    wanted = ".".join(map(str, OLDEST_VECTORS))
+    found = _extension(connection)
+    if found is not None:
+        return (
+            f"pgvector {'.'.join(map(str, found[1]))} is too old",
+            f"`ALTER EXTENSION vector UPDATE` in this database, once the server has {wanted} or newer.",
+        )
+    if connection.execute(AVAILABLE).fetchone() is not None:
+        return (
+            "pgvector is on the server, but not in this database",
+            "An administrator's `CREATE EXTENSION vector` in this database brings it.",
+        )
+    return (
+        "pgvector is not on the server",
+        f"Install {wanted} or newer there, then `CREATE EXTENSION vector` in this database.",
+    )
 
 
 def _extension(connection: Connection) -> tuple[str, tuple[int, ...]] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -84,29 +84,39 @@ class Notices:
                     self.listening.set()
                     self._heard(0)
                     self._attend(connection)
-            except psycopg.Error:
+            except (psycopg.Error, OSError):
                 self.listening.clear()
                 self._stopping.wait(_AGAIN_SECONDS[min(failures, len(_AGAIN_SECONDS) - 1)])
                 failures += 1
-        self.listening.clear()
+            finally:
+                self.listening.clear()
 
     def _attend(self, connection: psycopg.Connection[Any]) -> None:
         assert self._bell is not None
-        while not self._stopping.is_set():
-            select.select([connection.fileno(), self._bell[0].fileno()], [], [])
-            for notice in connection.notifies(timeout=0):
-                self._hear(notice.payload)
-            if select.select([self._bell[0]], [], [], 0)[0]:
-                self._bell[0].recv(1024)
-                self._stopping.wait(_TOGETHER_SECONDS)
-                self._tell(connection)
+        bell = self._bell[0]
+        with selectors.DefaultSelector() as waiting:  # select() itself knows the first 1,024 files only
+            waiting.register(connection.fileno(), selectors.EVENT_READ)
+            waiting.register(bell, selectors.EVENT_READ)
+            while not self._stopping.is_set():
+                ready = [key.fileobj for key, _ in waiting.select()]
+                for notice in connection.notifies(timeout=0):
+                    self._hear(notice.payload)
+                if bell in ready:
+                    bell.recv(1024)
+                    self._stopping.wait(_TOGETHER_SECONDS)
+                    self._tell(connection)
         self._tell(connection)
 
     def _tell(self, connection: psycopg.Connection[Any]) -> None:
         with self._lock:
-            records, self._untold = self._untold, 0
+            records = self._untold
         if records:
             connection.execute(TELL, (json.dumps({"who": self._name, "records": records}),))
+        with self._lock:
+            self._untold -= records
+            more = self._untold > 0
+        if more:
+            self._ring()
 
     def _hear(self, payload: str) -> None:
         try:

@@ -30,6 +30,12 @@ UNEMBEDDED = f"""
     )
 """
 
+# The same, of some scopes.
+UNEMBEDDED_OF = UNEMBEDDED.replace(
+    "status <> 'forgotten'",
+    "status <> 'forgotten' AND scope IN (SELECT row FROM scope WHERE name = ANY(%(scopes)s))",
+)
+
 # Set vectors where the record still says what the vector was made of.
 SET_VECTORS = """
     UPDATE fragments SET embedding = given.vector::halfvec, embedded_by = %s
@@ -90,12 +96,13 @@ class IndexPart(Part):
             lambda connection: self._nearest(connection, questions, where, limit), viewer=where.viewer
         )
 
-    async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
+    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
         if not self._has_vectors:
             return []
-        values = {"model": model, "limit": limit}
+        statement = UNEMBEDDED_OF if scopes else UNEMBEDDED
+        values = {"model": model, "limit": limit, "scopes": list(scopes)}
         return await self._database.read(
-            lambda connection: [memory_of(row) for row in connection.execute(UNEMBEDDED, values).fetchall()]
+            lambda connection: [memory_of(row) for row in connection.execute(statement, values).fetchall()]
         )
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +16,15 @@ from psycopg.conninfo import conninfo_to_dict
 from recollect.model.errors import SettingsError
 from recollect.stores.postgres.adapting import adapters
 
+Connection = psycopg.Connection[tuple[Any, ...]]
+
 SCHEMA = "agent_memory"
 ROLE = "recollect_app"  # a role without privileges: row security binds no superuser
 
 BREADTH_OF_SESSION = 128  # candidates that the approximate index keeps in view
 
 _GRACE_SECONDS = 5.0
+_UPKEEP = 10  # times as long as others a statement of upkeep may take: it looks at all records
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +54,28 @@ class Limits:
         """For all statements of a call; the server ends each of them earlier, unless it hangs itself."""
         return self.connection_seconds + 2 * self.query_timeout_ms / 1000 + _GRACE_SECONDS
 
+    @property
+    def upkeep_timeout_ms(self) -> int:
+        return _UPKEEP * self.query_timeout_ms
+
+    @property
+    def upkeep_seconds(self) -> float:
+        """The same, of upkeep."""
+        return self.connection_seconds + 2 * self.upkeep_timeout_ms / 1000 + _GRACE_SECONDS
+
 
 class Session:
     """Makes connections."""
 
     def __init__(self, conninfo: str, limits: Limits) -> None:
-        try:
-            known: dict[str, Any] = conninfo_to_dict(conninfo)
-        except psycopg.ProgrammingError as error:
+        known = _understood(conninfo)
+        if known is None:
             raise SettingsError(
                 "postgres.url is no address of a PostgreSQL database.",
-                advice="Write postgresql://user:password@host:port/database.",
-            ) from error
+                advice="Write postgresql://user:password@host:port/database, and in the password %40 for @, %2F for / "
+                "and %25 for %.",
+            )
+        logging.getLogger("psycopg").addFilter(_is_news)
         self._conninfo = conninfo
         self._limits = limits
         self.place = _place(known)
@@ -68,14 +84,20 @@ class Session:
         self.bound = False  # whether row security holds for this login, or for the role that it takes
         self.vectors_in: str | None = None  # the schema of the extension
         self.vectors_version: tuple[int, ...] = ()
+        self.without_vectors: tuple[str, str] = ("", "")  # why there are none, and what to do about it
 
     @property
     def iterating(self) -> bool:
         """Whether the approximate index can look on until a filter is satisfied."""
         return self.vectors_version >= (0, 8)
 
-    def connect(self, *, as_login: bool = False) -> psycopg.Connection[tuple[Any, ...]]:
-        """A connection that commits by itself; `as_login` without role and time-out, for upkeep."""
+    def connect(
+        self, *, as_login: bool = False, made: Callable[[Connection], None] | None = None
+    ) -> Connection:
+        """A connection that commits by itself; `as_login` without role and with more time, for upkeep.
+
+        `made` has it before anything is asked of the server.
+        """
         connection = psycopg.connect(
             self._conninfo,
             autocommit=True,
@@ -87,14 +109,16 @@ class Session:
             keepalives_count=3,
         )
         try:
+            if made is not None:
+                made(connection)
             self._prepare(connection, as_login=as_login)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _prepare(self, connection: psycopg.Connection[tuple[Any, ...]], *, as_login: bool) -> None:
-        timeout = 0 if as_login else self._limits.query_timeout_ms
+    def _prepare(self, connection: Connection, *, as_login: bool) -> None:
+        timeout = self._limits.upkeep_timeout_ms if as_login else self._limits.query_timeout_ms
         path = [SCHEMA, *([self.vectors_in] if self.vectors_in else [])]
         settings = [
             sql.SQL("SET search_path TO {}").format(sql.SQL(", ").join(map(sql.Identifier, path))),
@@ -120,6 +144,36 @@ class Session:
         if not as_login and self.role is not None:
             settings.append(sql.SQL("SET ROLE {}").format(sql.Identifier(self.role)))
         connection.execute(sql.SQL("; ").join(settings))
+
+
+@contextmanager
+def unlimited(connection: Connection) -> Iterator[None]:
+    """Statements take as long as they take."""
+    (before,) = connection.execute("SELECT current_setting('statement_timeout')").fetchall()[0]
+    connection.execute("SET statement_timeout = 0")
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):
+            connection.execute("SELECT set_config('statement_timeout', %s, false)", (before,))
+
+
+def _understood(conninfo: str) -> dict[str, Any] | None:
+    """None also where a part of a password that is not escaped stands for a host, a port or a database."""
+    try:
+        known: dict[str, Any] = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:  # whose words may hold the password
+        return None
+    host, port, database = (str(known.get(name) or "") for name in ("host", "port", "dbname"))
+    astray = any("@" in one[1:] for one in host.split(","))  # what begins with it is a socket's name
+    astray |= any(one and not one.isdigit() for one in port.split(","))
+    astray |= conninfo.startswith("postgres") and "@" in database
+    return None if astray else known
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what the driver says of a connection that has died: that is raised as an error, too."""
+    return not str(record.msg).startswith("error ignored")
 
 
 def _place(known: dict[str, Any]) -> str:

@@ -11,10 +11,11 @@ from recollect.stores.postgres.adapting import escaped
 from recollect.stores.postgres.connection import Connection, Part
 from recollect.stores.postgres.erase import TEXTS
 from recollect.stores.postgres.migrate import latest, version_of
-from recollect.stores.postgres.session import ROLE, SCHEMA, Session
+from recollect.stores.postgres.session import ROLE, SCHEMA, Session, unlimited
 from recollect.stores.postgres.vector_indexes import VectorIndexes
 
 REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
+SECURITY = "row security"
 SECURED = ("fragments", "fragment_tags", "fragment_links", "fragment_versions")
 
 # What the tables and their indexes take.
@@ -88,6 +89,7 @@ class UpkeepPart(Part):
     async def facts(self) -> StoreFacts:
         def work(connection: Connection) -> StoreFacts:
             server = connection.info.server_version
+            why, advice = self._session.without_vectors
             return StoreFacts(
                 kind="postgres",
                 location=self._session.place,
@@ -95,33 +97,31 @@ class UpkeepPart(Part):
                 bytes_used=_number(connection, SIZE),
                 details={
                     "postgres": f"{server // 10_000}.{server % 10_000}",
-                    "pgvector": ".".join(map(str, self._session.vectors_version))
-                    or "missing: full text only",
+                    "pgvector": ".".join(map(str, self._session.vectors_version)) or f"{why}: full text only",
                     "row_security": self._row_security(),
                     "max_connections": self._database.limits.max_connections,
                 },
+                without_vectors=f"{why[0].upper()}{why[1:]}. {advice}" if why else "",
             )
 
         return await self._database.read(work)
 
     async def check(self) -> list[Finding]:
         found = await self._database.alone(
-            lambda connection: _findings(connection, vectors=self._has_vectors)
+            lambda connection: _findings(connection, vectors=self._has_vectors, enforced=self._row_security())
         )
         advice = "Connect as a role that is no superuser, or let the login make the role recollect_app."
-        bound = self._session.bound
+        if not self._session.bound:
+            found = [one for one in found if one.name != SECURITY or not one.healthy]
+            found.append(Finding(SECURITY, False, self._row_security(), advice))
+        why, remedy = self._session.without_vectors
         version = ".".join(map(str, self._session.vectors_version))
-        missing = "Install pgvector 0.7 or newer, and `CREATE EXTENSION vector` in this database, to search by meaning."
-        return [
-            *found,
-            Finding("row security", bound, self._row_security(), "" if bound else advice),
-            Finding(
-                "pgvector", True, version or "missing: full text only", "" if self._has_vectors else missing
-            ),
-        ]
+        return [*found, Finding("pgvector", not why, f"{why}: full text only" if why else version, remedy)]
 
     async def repair(self) -> list[str]:
-        return await self._database.alone(lambda connection: _mend(connection, vectors=self._has_vectors))
+        return await self._database.alone(
+            lambda connection: _mend(connection, vectors=self._has_vectors), long=True
+        )
 
     async def optimise(self) -> int:
         def work(connection: Connection) -> int:
@@ -132,7 +132,7 @@ class UpkeepPart(Part):
             connection.execute(f"ANALYZE {', '.join(VACUUMED)}")
             return max(0, before - _number(connection, SIZE))
 
-        return await self._database.alone(work)
+        return await self._database.alone(work, long=True)
 
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
         """The tables' files are written anew. The server's log of changes and backups are its keeper's."""
@@ -140,8 +140,9 @@ class UpkeepPart(Part):
 
         def work(connection: Connection) -> Receipt:
             before = _number(connection, SIZE)
-            for table in VACUUMED:
-                connection.execute(f"VACUUM (FULL, ANALYZE) {table}")
+            with unlimited(connection):
+                for table in VACUUMED:
+                    connection.execute(f"VACUUM (FULL, ANALYZE) {table}")
             after = _number(connection, SIZE)
             return Receipt(
                 ids=(),
@@ -149,7 +150,7 @@ class UpkeepPart(Part):
                 remaining={table: _occurrences(connection, table, wanted) for table in TEXTS},
             )
 
-        return await self._database.alone(work)
+        return await self._database.alone(work, long=True)
 
     def _row_security(self) -> str:
         if not self._session.bound:
@@ -157,7 +158,7 @@ class UpkeepPart(Part):
         return f"enforced, as the role {ROLE}" if self._session.role else "enforced for the login itself"
 
 
-def _findings(connection: Connection, *, vectors: bool) -> list[Finding]:
+def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[Finding]:
     version = version_of(connection)
     unsecured = [row[0] for row in connection.execute(UNSECURED, (list(SECURED),)).fetchall()]
     broken = [row[0] for row in connection.execute(BROKEN_INDEXES).fetchall()]
@@ -166,9 +167,9 @@ def _findings(connection: Connection, *, vectors: bool) -> list[Finding]:
     findings = [
         Finding("schema", version == latest(), f"version {version}"),
         Finding(
-            "row security of the tables",
+            SECURITY,
             not unsecured,
-            f"off for {', '.join(unsecured)}" if unsecured else "forced on every table of memories",
+            f"off for {', '.join(unsecured)}" if unsecured else enforced,
             f"ALTER TABLE {SCHEMA}.{unsecured[0]} FORCE ROW LEVEL SECURITY" if unsecured else "",
         ),
         Finding("indexes", not broken, ", ".join(broken) or "all are whole", REPAIR if broken else ""),
@@ -180,16 +181,20 @@ def _findings(connection: Connection, *, vectors: bool) -> list[Finding]:
             else "the index agrees with the records",
             REPAIR if differing else "",
         ),
-        Finding("tags", not tags, f"{tags} of {count} records don't fit theirs", REPAIR if tags else ""),
+        Finding(
+            "tags",
+            not tags,
+            f"those of {tags} of {count} records don't fit" if tags else "they agree with the records",
+            REPAIR if tags else "",
+        ),
     ]
     if vectors:
-        embedded = _number(connection, "SELECT count(*) FROM fragments WHERE embedded_by IS NOT NULL")
         unpaired = _number(connection, f"SELECT count(*) FROM fragments WHERE {UNPAIRED}")
         findings.append(
             Finding(
-                "vectors",
+                "stored vectors",
                 not unpaired,
-                f"{embedded} of {count} memories have one" + (f"; {unpaired} don't fit" if unpaired else ""),
+                f"those of {unpaired} of {count} records don't fit" if unpaired else "each has its model",
                 REPAIR if unpaired else "",
             )
         )
@@ -199,10 +204,12 @@ def _findings(connection: Connection, *, vectors: bool) -> list[Finding]:
 def _mend(connection: Connection, *, vectors: bool) -> list[str]:
     """Rebuild what is derived; says what was done."""
     done = []
-    for (name,) in connection.execute(BROKEN_INDEXES).fetchall():
-        connection.execute(f'REINDEX INDEX "{name}"')
-        done.append(f"Built the index {name} anew.")
-    with connection.transaction():
+    broken = [name for (name,) in connection.execute(BROKEN_INDEXES).fetchall()]
+    with unlimited(connection):
+        for name in broken:
+            connection.execute(f'REINDEX INDEX "{name}"')
+            done.append(f"Built the index {name} anew.")
+    with unlimited(connection), connection.transaction():
         renewed = connection.execute(REINDEX_TEXT).rowcount
         done.append(f"Made the full text of {renewed} records anew.")
         done.append(f"Made the tags of {_retag(connection)} records anew.")

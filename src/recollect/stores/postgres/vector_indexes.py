@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from recollect.stores.postgres.session import SCHEMA, Session
+from recollect.stores.postgres.session import SCHEMA, Session, unlimited
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Key = tuple[str, int]
@@ -146,7 +146,14 @@ class VectorIndexes:
             self._connection = None
 
     def _build(self, connection: Connection, key: Key) -> bool:
-        built = build(connection, key, worth_it=self._worth_it)
+        try:
+            built = build(connection, key, worth_it=self._worth_it)
+        except psycopg.DataError as error:  # all of them are compared instead, and other models go on
+            LOG.warning("the vectors of %s have no index, for not all have %d dimensions: %s", *key, error)
+            connection.execute(
+                sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(sql.Identifier(name_of(key)))
+            )
+            return False
         if built:
             self._built.add(key)
         return built
@@ -177,12 +184,13 @@ def build(connection: Connection, key: Key, *, worth_it: int) -> bool:
             return False
         states: dict[str, bool] = dict(connection.execute(INDEXES).fetchall())
         name = sql.Identifier(name_of(key))
-        if states.get(name_of(key)) is False:
-            connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(name))
-        connection.execute("SET lock_timeout = 0; SET maintenance_work_mem = '256MB'")
-        connection.execute(
-            sql.SQL(BUILD).format(name=name, dimensions=sql.Literal(dimensions), model=sql.Literal(model))
-        )
+        with unlimited(connection):
+            if states.get(name_of(key)) is False:
+                connection.execute(sql.SQL("DROP INDEX CONCURRENTLY IF EXISTS {}").format(name))
+            connection.execute("SET lock_timeout = 0; SET maintenance_work_mem = '256MB'")
+            connection.execute(
+                sql.SQL(BUILD).format(name=name, dimensions=sql.Literal(dimensions), model=sql.Literal(model))
+            )
         return True
     finally:
         connection.execute("SELECT pg_advisory_unlock(%s)", (lock,))

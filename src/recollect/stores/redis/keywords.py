@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -26,6 +26,7 @@ from recollect.model.keywords import keyword_forms
 from recollect.model.memory import Memory
 from recollect.model.query import Filter
 from recollect.ports.store import Store
+from recollect.stores.houses import REGISTRY
 from recollect.stores.redis.line import Client, Line
 from recollect.stores.redis.names import Names
 from recollect.stores.unfollowed import WHOLE
@@ -239,9 +240,17 @@ class RedisKeywordSets:
             return False
         async for keys in self._sets_there():
             await self._line.ask(lambda redis, keys=keys: redis.unlink(*keys))  # type: ignore[misc]
-        async for batch in self._store.scan(_EVERYTHING):
+        async for batch in self._store.scan(await self._at_home()):
             await self._line.ask(lambda redis, batch=batch: self._put(redis, batch))  # type: ignore[misc]
         return await self._line.ask(lambda redis: self._finished(redis, epoch, run))
+
+    async def _at_home(self) -> Filter:
+        """Nobody asks for what is in other stores, and one that is away must not keep the sets from being built."""
+        placed = json.loads(await self._store.cursor(REGISTRY) or "{}")
+        if not placed:
+            return _EVERYTHING
+        names = tuple(scope.name for scope in await self._store.scopes() if scope.name not in placed)
+        return replace(_EVERYTHING, scopes=names)
 
     async def _begun(self, redis: Client, epoch: str) -> str | None:
         memory = await redis.info("memory")

@@ -72,7 +72,6 @@ class Line:
             if not isinstance(fault, StoreAway):
                 await self.close()
                 raise fault from error
-            log.warning("%s Recollect goes on without it, and looks for it again.", fault)
             self._cut(fault)
 
     async def close(self) -> None:

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from recollect.model.errors import StoreAway
+from recollect.model.errors import SettingsError, StoreError
 from recollect.model.link import Link, Relation
-from recollect.model.memory import Memory, Status, Version
+from recollect.model.memory import Memory, Version
 from recollect.model.query import Candidates, Filter, Neighbour, Search, Vector
 from recollect.stores.routed.merging import merged_candidates, merged_neighbours
-from recollect.stores.routed.routing import EVERYONE, Routes, Routing
-
-_EMBEDDED = tuple(status for status in Status if status is not Status.FORGOTTEN)
+from recollect.stores.routed.routing import Routing
 
 
 class IndexPart(Routing):
@@ -33,32 +31,20 @@ class IndexPart(Routing):
         )
         return answers[0] if len(answers) == 1 else merged_neighbours(answers, limit=limit)
 
-    async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
-        routes = await self._routes()
+    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
+        routes, home = await self._routes(), await self._home()
         if not routes.away:
-            return await (await self._home()).unembedded(model, limit=limit)
+            return await home.unembedded(model, limit=limit, scopes=scopes)
+        names: dict[str, list[str]] = {mode: [] for mode in routes.modes}
+        for name in scopes or dict.fromkeys([*(scope.name for scope in await home.scopes()), *routes.away]):
+            names[routes.mode(name)].append(name)
         found: list[Memory] = []
-        for mode in routes.modes:
-            if len(found) < limit:
-                with suppress(*(() if mode == routes.home else (StoreAway,))):  # another time will do
-                    found += await self._unembedded(mode, model, routes, limit=limit - len(found))
+        for mode, own in names.items():
+            if own and len(found) < limit:
+                with suppress(*(() if mode == routes.home else (StoreError, SettingsError))):  # another time
+                    store = await self._houses.house(mode)
+                    found += await store.unembedded(model, limit=limit - len(found), scopes=own)
         return found
-
-    async def _unembedded(self, mode: str, model: str, routes: Routes, *, limit: int) -> list[Memory]:
-        """Of the scopes that live there: others, and what was left behind, may be many."""
-        store = await self._houses.house(mode)
-        names = [scope.name for scope in await store.scopes() if routes.mode(scope.name) == mode]
-        where = Filter(viewer=EVERYONE, scopes=tuple(names), statuses=_EMBEDDED)
-        by_model = await store.tally(where, "embedded_by") if names else {}
-        missing = min(limit, sum(count for name, count in by_model.items() if name != model))
-        asked = limit
-        while missing:
-            found = await store.unembedded(model, limit=asked)
-            own = [memory for memory in found if routes.mode(memory.scope) == mode]
-            if len(own) >= missing or len(found) < asked:
-                return own[:limit]
-            asked *= 4
-        return []
 
     async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
         routes = await self._routes()

@@ -51,13 +51,16 @@ def merged_tallies(tallies: Iterable[dict[str, int]], by: str) -> dict[str, int]
 
 
 def merged_receipts(receipts: Sequence[Receipt], *, ids: Sequence[str]) -> Receipt:
-    """`ids` are those that were to go, in their order."""
-    found = {memory_id for receipt in receipts for memory_id in receipt.ids}
+    """`ids` are those that were to go, in their order. What went of records that another store had too is told apart."""
+    found: set[str] = set()
     removed: Counter[str] = Counter()
     remaining: Counter[str] = Counter()
-    for receipt in receipts:
-        removed.update(receipt.removed)
+    for receipt in sorted(receipts, key=lambda receipt: -len(receipt.ids)):
+        again = bool(receipt.ids) and found.issuperset(receipt.ids)
+        for place, count in receipt.removed.items():
+            removed[f"copies: {place}" if again else place] += count
         remaining.update(receipt.remaining)
+        found.update(receipt.ids)
     gone = tuple(memory_id for memory_id in dict.fromkeys(ids) if memory_id in found)
     return Receipt(gone, dict(removed), dict(remaining))
 

@@ -8,18 +8,17 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from recollect.model.access import ALL_SEEING
+from recollect.model.access import EVERYONE as EVERYONE
 from recollect.model.errors import StoreBusy
 from recollect.model.memory import Memory
 from recollect.model.query import Filter
 from recollect.ports.clock import Clock
-from recollect.ports.houses import Houses, Place, Places
+from recollect.ports.houses import Houses, Place, Places, Watch
 from recollect.ports.store import Store
 
 T = TypeVar("T")
-EVERYONE = min(ALL_SEEING)
 PATIENCE_SECONDS = 60.0  # how long a writer waits for a project that is being moved
-_PAUSE_SECONDS = 0.05
+PAUSE_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +74,8 @@ class Routing:
         self._clock = clock
         self._patience = patience
         self._known = Routes.of(houses.home, {})
+        self._watch = Watch()
+        self._put_off: dict[str, float] = {}  # renamings, and until when
 
     async def _home(self) -> Store:
         return await self._houses.house(self._houses.home)
@@ -143,12 +144,14 @@ class Routing:
                     advice="Try again in a moment.",
                 )
             else:
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await asyncio.sleep(PAUSE_SECONDS)
         return routes
 
     def _given_up(self, place: Place | None) -> bool:
         """Whether its mover is gone: it would have said so otherwise."""
-        return place is not None and place.move is not None and place.move.until <= self._clock()
+        return (
+            place is not None and place.move is not None and self._watch.gone(place.move, now=self._clock())
+        )
 
     def _thawed(self, places: Places) -> Places:
         return {

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from recollect.model.errors import MemoryNotFound, Refused, ScopeNotFound
+from recollect.model.errors import (
+    MemoryNotFound,
+    Refused,
+    ScopeNotFound,
+    SettingsError,
+    StoreBusy,
+    StoreError,
+)
 from recollect.model.query import Vector
 from recollect.model.scope import GLOBAL
 from recollect.ports.store import (
@@ -23,7 +31,7 @@ from recollect.ports.store import (
     Revise,
 )
 from recollect.stores.routed.merging import merged_receipts
-from recollect.stores.routed.routing import EVERYONE, Routes, Routing
+from recollect.stores.routed.routing import EVERYONE, PAUSE_SECONDS, Routes, Routing
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,19 +70,77 @@ class WritingPart(Routing):
             left = await self._to_repeat(placed, routes)
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
+        """Copies first, where the records live last: broken off, they are still there to be asked for again.
+
+        Raises Refused when a copy can't be reached.
+        """
         receipts: list[Receipt] = []
+        scopes: dict[str, str] = {}
+        waited = False
         while True:
             routes = await self._routes()
-            scopes = await self._scopes_of(ids, routes) if routes.places else None
-            for mode in reversed(routes.used):
+            if routes.places:
+                found = await self._found(ids, routes, viewer=EVERYONE)
+                scopes |= {memory_id: memory.scope for memory_id, memory in found.items()}
+            modes = _holding(ids, scopes, routes)
+            for mode in modes:
+                await self._check_reach(mode, ids, routes, frozenset(scopes.values()))
+            for mode in modes:
                 store = await self._houses.house(mode)
                 receipts.append(await store.erase(ids, references=references))
             now = await self._routes(fresh=True)
-            unsettled = now.unsettled(routes) if scopes is None else now.unsettled(routes) & scopes
+            names = frozenset(scopes.values()) if scopes.keys() >= set(ids) else frozenset(now.places)
+            unsettled = now.unsettled(routes) & names
             if unsettled:
                 now = await self._at_rest(unsettled)
-            if not any(now.moved(name, routes) for name in unsettled) and set(now.used) <= set(routes.used):
+            if not waited and await self._stepped(names):
+                waited = True
+                continue
+            moved = any(now.moved(name, routes) for name in unsettled)
+            if not moved and set(_holding(ids, scopes, now)) <= set(modes):
                 return receipts[0] if len(receipts) == 1 else merged_receipts(receipts, ids=ids)
+
+    async def _check_reach(
+        self, mode: str, ids: Sequence[str], routes: Routes, scopes: frozenset[str]
+    ) -> None:
+        """Before anything is erased anywhere."""
+        try:
+            await (await self._houses.house(mode)).get_many(ids[:1], viewer=EVERYONE)
+        except (StoreError, SettingsError) as error:
+            copied = sorted(
+                name for name in scopes if name in routes.places and mode in routes.places[name].copies
+            )
+            if not copied or any(routes.mode(name) == mode for name in scopes):
+                raise
+            raise Refused(
+                f"A hidden copy of {copied[0]!r} is in {mode}, where nothing can be erased now: {error.message}",
+                advice="Nothing was erased. If that store is gone for good, say so: "
+                f"`recollect migrate {copied[0]!r} --forget-copy {mode}`.",
+            ) from error
+
+    async def _stepped(self, names: frozenset[str]) -> bool:
+        """Whether somebody was moving one of them. What he had read before has been written then, if ever.
+
+        Raises StoreBusy when that takes too long.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience
+        places = (await self._routes(fresh=True)).places
+        moves = {name: place.move for name, place in places.items() if name in names and place.move}
+        left = dict(moves)
+        while left:
+            places = (await self._routes(fresh=True)).places
+            left = {name: move for name, move in left.items() if name in places and places[name].move == move}
+            if any(self._given_up(places[name]) for name in left):
+                await self._houses.settle(self._thawed)
+            elif left and loop.time() > deadline:
+                raise StoreBusy(
+                    f"The project {min(left)!r} is being moved to another store.",
+                    advice="Forget it again in a moment.",
+                )
+            elif left:
+                await asyncio.sleep(PAUSE_SECONDS)
+        return bool(moves)
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
         routes = await self._routes()
@@ -168,9 +234,16 @@ class WritingPart(Routing):
             for one in placed
         ]
 
-    async def _scopes_of(self, ids: Sequence[str], routes: Routes) -> frozenset[str]:
-        found = await self._found(ids, routes, viewer=EVERYONE)
-        return frozenset(memory.scope for memory in found.values())
+
+def _holding(ids: Sequence[str], scopes: Mapping[str, str], routes: Routes) -> list[str]:
+    """The stores that may have something of them: copies, home, which has what else names them, where they live."""
+    if any(memory_id not in scopes for memory_id in ids):
+        return list(reversed(routes.used))
+    names = frozenset(scopes[memory_id] for memory_id in ids)
+    copies = [mode for name in names if name in routes.places for mode in routes.places[name].copies]
+    live = {routes.mode(name) for name in names}
+    others = [mode for mode in dict.fromkeys((*sorted(copies), routes.home)) if mode not in live]
+    return [*others, *sorted(live)]
 
 
 def _scopes(changes: Sequence[Change]) -> frozenset[str]:

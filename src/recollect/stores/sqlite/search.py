@@ -44,6 +44,12 @@ UNEMBEDDED = f"""
     )
 """
 
+# The same, of some scopes. Records that have their vector are passed over by the index, however many they are.
+UNEMBEDDED_OF = UNEMBEDDED.replace(
+    "status <> 'forgotten'",
+    "status <> 'forgotten' AND +scope IN (SELECT row FROM scope WHERE name IN (SELECT value FROM json_each(?3)))",
+)
+
 # Where a vector may be put: the record still says what the vector was made of.
 UNCHANGED = "SELECT row FROM memory WHERE id = ? AND content_hash = ?"
 
@@ -89,9 +95,11 @@ class IndexPart(Part):
         source, reach = _FileSource(live, connection), live.reach(connection, search.filter)
         return Searching(source, live.resident, search, reach=reach, driving=live.driving).candidates()
 
-    async def unembedded(self, model: str, *, limit: int) -> list[Memory]:
+    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
+        statement = UNEMBEDDED_OF if scopes else UNEMBEDDED
+        values = (model, limit, as_list(scopes)) if scopes else (model, limit)
         return await self._database.read(
-            lambda connection: [memory_of(row) for row in connection.execute(UNEMBEDDED, (model, limit))]
+            lambda connection: [memory_of(row) for row in connection.execute(statement, values)]
         )
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
