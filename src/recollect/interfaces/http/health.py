@@ -16,7 +16,7 @@ from recollect.interfaces.http.identity import Keys, bearer
 from recollect.interfaces.http.metrics import CONTENT_TYPE, Metrics
 from recollect.interfaces.http.place import comes_from_here
 from recollect.interfaces.running import CALLER_KEY
-from recollect.model.errors import RecollectError, StoreError
+from recollect.model.errors import RecollectError, StoreDenied, StoreError
 
 LONGEST_SECONDS = 2.0
 NO_CACHE = {"state": "none", "rung": "none"}  # answers are not cached: every one is the store's
@@ -127,11 +127,13 @@ def _cache(found: Any) -> dict[str, Any]:
 
 
 def _down(error: RecollectError) -> dict[str, Any]:
+    refused = isinstance(error, StoreDenied)
+    said = "The store, or what stands beside it, refuses us." if refused else "The store does not answer."
     unknown = {"state": "unknown"}
     return {
         "status": "down",
         "version": __version__,
-        "store": {"state": "down", "code": error.code, "detail": error.message},
+        "store": {"state": "down", "code": error.code, "detail": said},
         "cache": NO_CACHE,
         "model": unknown,
         "jobs": unknown,

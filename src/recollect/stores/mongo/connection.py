@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -12,7 +13,9 @@ import pymongo
 from pymongo import AsyncMongoClient, ReadPreference
 from pymongo.asynchronous.collection import AsyncCollection
 from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import PyMongoError
 from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
 
 from recollect.model.errors import StoreBusy, StoreError
 from recollect.stores.mongo.driver import nobody_there, readable, translated
@@ -88,9 +91,7 @@ class Database:
     @property
     def place(self) -> str:
         """Where it is, without name and password."""
-        after = self._uri.partition("://")[2].rpartition("@")[2]
-        address = after.partition("/")[0].partition("?")[0] or "an unknown address"
-        return f"{address}/{self.name}"
+        return f"{_addresses_in(self._uri)}/{self.name}"
 
     @property
     def database(self) -> AsyncDatabase[Document]:
@@ -153,20 +154,13 @@ class Database:
             await client.close()
 
     async def _connect(self) -> None:
-        wait = int(self.timeout * 1000)
-        with readable():
-            self._client = AsyncMongoClient(
-                self._uri,
-                appname="recollect",
-                maxPoolSize=self._max_connections,
-                serverSelectionTimeoutMS=wait,
-                connectTimeoutMS=wait,
-                waitQueueTimeoutMS=wait,
-                event_listeners=[self._reach],
-            )
+        self._client = self._made_client()
         with pymongo.timeout(self.timeout):
             self.server = await self._client.admin.command("hello")
         self.transactions = "setName" in self.server or self.server.get("msg") == "isdbgrid"
+        if not self.transactions:  # such a server refuses what the driver would do after a broken line
+            await self._client.close()
+            self._client = self._made_client(retryWrites=False)
         self._database = self._client.get_database(
             self.name,
             write_concern=DURABLE,
@@ -180,6 +174,20 @@ class Database:
         else:
             light = self._database.with_options(write_concern=LIGHT)
             self._writer = JournalWriter(light, lease_seconds=self._lease_seconds)
+
+    def _made_client(self, **options: Any) -> AsyncMongoClient[Document]:
+        wait = int(self.timeout * 1000)
+        with readable():
+            return AsyncMongoClient(
+                self._uri,
+                appname="recollect",
+                maxPoolSize=self._max_connections,
+                serverSelectionTimeoutMS=wait,
+                connectTimeoutMS=wait,
+                waitQueueTimeoutMS=wait,
+                event_listeners=[self._reach],
+                **options,
+            )
 
     async def _heal_at_start(self) -> None:
         """Also where a lone server has become a replica set since."""
@@ -260,6 +268,17 @@ class Database:
             return await self._writer.write(work, deadline=deadline)
         finally:
             self._turn.release()
+
+
+@lru_cache(maxsize=64)
+def _addresses_in(uri: str) -> str:
+    """As the driver reads them; where it can't, nothing is told of what may be a password."""
+    plain = uri.replace("mongodb+srv://", "mongodb://", 1)  # whose name is looked up only by who connects
+    try:
+        found = parse_uri(plain, validate=False, warn=False)["nodelist"]
+    except (PyMongoError, ValueError):
+        return "an unknown address"
+    return ",".join(host if port is None else f"{host}:{port}" for host, port in found)
 
 
 def _named_in(uri: str) -> str:

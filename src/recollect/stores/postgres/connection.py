@@ -13,7 +13,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -119,6 +119,18 @@ class Database:
         return await self._run(
             lambda errand: self._read(errand, work, viewer), most=self.limits.total_seconds
         )
+
+    async def rows(
+        self, statement: str, values: Sequence[Any] = (), *, viewer: str = SYSTEM
+    ) -> list[tuple[Any, ...]]:
+        """What one statement finds: read in one journey, the end of the transaction included."""
+
+        def work(errand: _Errand) -> list[tuple[Any, ...]]:
+            return self._read(
+                errand, lambda connection: connection.execute(statement, values), viewer
+            ).fetchall()
+
+        return await self._run(work, most=self.limits.total_seconds)
 
     async def write(self, work: Callable[[Connection], T], *, lasting: bool = True) -> T:
         """Run `work` in a transaction, durable when this returns. `work` may be run again after a failed try.

@@ -25,8 +25,8 @@ class CursorsPart(Part):
     """The Cursors protocol."""
 
     async def cursor(self, name: str) -> str | None:
-        found = await self._database.read(lambda connection: connection.execute(CURSOR, (name,)).fetchone())
-        return None if found is None else str(found[0])
+        found = await self._database.rows(CURSOR, (name,))
+        return str(found[0][0]) if found else None
 
     async def set_cursor(self, name: str, value: str | None) -> None:
         if value is None:

@@ -98,10 +98,9 @@ class RecordsPart(Part):
         if not ids:
             return {}
         where = matching(Filter(viewer=viewer, statuses=(), ids=tuple(ids)))
-        memories = await self._database.read(
-            lambda connection: _select(connection, where, planned=False), viewer=viewer
-        )
-        return {memory.id: memory for memory in memories}
+        query = f"SELECT {SELECTED} FROM fragments WHERE {where.sql}"
+        found = await self._database.rows(query, where.parameters, viewer=viewer)
+        return {row[0]: memory_of(row) for row in found}
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
         seen = visible(viewer)
@@ -208,10 +207,10 @@ class RecordsPart(Part):
                 return
 
 
-def _select(connection: Connection, condition: Condition, *, planned: bool = True) -> list[Memory]:
-    """With `planned` by a plan for these very values: one that fits any filter would fit none."""
+def _select(connection: Connection, condition: Condition) -> list[Memory]:
+    """By a plan for these very values: one that fits any filter would fit none."""
     query = f"SELECT {SELECTED} FROM fragments WHERE {condition.sql}"
-    found = connection.execute(query, condition.parameters, prepare=False if planned else None).fetchall()
+    found = connection.execute(query, condition.parameters, prepare=False).fetchall()
     return [memory_of(row) for row in found]
 
 

@@ -47,9 +47,7 @@ class ScopesPart(Part):
     """The Scopes protocol."""
 
     async def scopes(self) -> list[Scope]:
-        return await self._database.read(
-            lambda connection: [_scope(row) for row in connection.execute(SCOPES).fetchall()]
-        )
+        return [_scope(row) for row in await self._database.rows(SCOPES)]
 
     async def put_scope(self, scope: Scope) -> None:
         await self._database.write(lambda connection: _put(connection, scope))
