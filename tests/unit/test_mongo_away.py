@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recollect.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreFull
+from recollect.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError, StoreFull
 from recollect.model.query import Filter
 from recollect.stores.mongo.connection import Database
 from recollect.stores.mongo.store import MongoStore
@@ -72,6 +72,26 @@ def test_the_database_is_the_one_that_the_address_names(path: str, given: str, n
         f"mongodb://me:a%2Fb@one,two:1/{path}?authSource=admin", name=given, timeout_ms=1, max_connections=2
     )
     assert database.place == f"one,two:1/{name}"
+
+
+@pytest.mark.parametrize("password", ["hunter#2", "hunter?2", "hun/ter2", "hunter@2", "hunter:2", "hunter%2"])
+def test_no_part_of_a_password_is_in_the_place(password: str) -> None:
+    database = Database(
+        f"mongodb://me:{password}@one:1/?appName=a@b", name="x", timeout_ms=1, max_connections=2
+    )
+    assert database.place in ("one:1/x", "an unknown address/x")
+
+
+async def test_callers_are_told_together_that_nobody_is_there(new_mongo_server: Make) -> None:
+    server = new_mongo_server()
+    store, build = store_at(server.url), Builder()
+    await store.open()
+    server.kill()
+    tries = [store.apply([build.put(f"number {n}")]) for n in range(40)]
+    outcomes = await bounded(asyncio.gather(*tries, return_exceptions=True))
+    assert all(isinstance(outcome, StoreError) for outcome in outcomes)
+    server.start()
+    await store.close()
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -175,6 +177,29 @@ async def test_a_killed_keeper_is_replaced(home: Path) -> None:
         os.kill(before.keeper_pid, signal.SIGKILL)
         await asyncio.to_thread(until, lambda: running_elsewhere(home, before))
         assert await store.find(Filter()) == [put.memory]
+        await store.close()
+
+
+async def test_a_port_that_another_has_for_a_moment_is_waited_for(home: Path) -> None:
+    async with EmbeddedMongo(home) as mongo:
+        store = store_at(mongo.uri)
+        await store.open()
+        before = running(home)
+        os.kill(before.keeper_pid, signal.SIGKILL)
+        taken: list[socket.socket] = []
+
+        def take() -> bool:
+            with suppress(OSError):
+                taken.append(socket.create_server(("127.0.0.1", before.port)))
+            return bool(taken) or running_elsewhere(home, before)
+
+        await asyncio.to_thread(until, take)
+        await asyncio.to_thread(until, lambda: len(processes(home)) > 0)
+        for one in taken:
+            one.close()
+        await asyncio.to_thread(until, lambda: running_elsewhere(home, before))
+        assert running(home).port == before.port
+        assert await store.find(Filter()) == []
         await store.close()
 
 

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from recollect.model.errors import SchemaTooNew
-from recollect.model.memory import Kind, Provenance
+from recollect.model.memory import Kind, Provenance, Status
 from recollect.model.query import Filter
+from recollect.ports.store import Mark
 from recollect.stores.mongo.migrate import INDEXES
 from recollect.stores.mongo.store import MongoStore
 from recollect.testing.builders import START, Builder, unit
@@ -114,6 +115,22 @@ async def test_the_index_of_vectors(store: MongoStore) -> None:
     assert (shown["source_collection"], shown["source_id"]) == ("conversation_memory", put.memory.id)
     assert (shown["scope"], shown["metadata"]["tags"]) == ("Global", ["t"])
     assert len(shown["embedding"].as_vector().data) == len(unit(1))
+
+
+async def test_views_show_what_is_remembered_alone(store: MongoStore) -> None:
+    build = Builder()
+    turn = build.put(
+        "How do I sign in?",
+        kind=Kind.EPISODE,
+        provenance=Provenance(conversation="talk", position=0, source="summary"),
+        metadata={"message_type": "user"},
+        vector=unit(1),
+    )
+    await store.apply([turn])
+    for status, shown in ((Status.FORGOTTEN, 0), (Status.SUPERSEDED, 0), (Status.ACTIVE, 1)):
+        await store.apply([Mark(turn.memory.id, status, None, START)])
+        for view in ("ConversationHistory", "Summaries", "MemoryIndex"):
+            assert len(await rows(store, view)) == shown
 
 
 async def test_scopes_and_counts_are_metadata(store: MongoStore) -> None:

@@ -7,17 +7,20 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pymongo import monitoring
 
-from recollect.model.errors import Conflict, MemoryNotFound
+from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, StoreAway, StoreError
 from recollect.model.memory import Status
 from recollect.model.query import Filter, Search
-from recollect.ports.store import Enqueue, Mark
+from recollect.ports.store import Connect, Disconnect, Enqueue, Inherit, Mark, Put, Revise
+from recollect.stores.mongo import steps, writing
 from recollect.stores.mongo.store import MongoStore
 from recollect.testing.builders import MODEL, START, Builder, unit
 from recollect.testing.servers.mongo import MongoServer
@@ -175,3 +178,181 @@ async def test_changes_made_together_fail_each_for_itself(
     outcomes = await asyncio.gather(*(store.apply([put]) for put in puts), return_exceptions=True)
     assert sum(isinstance(outcome, Conflict) for outcome in outcomes) == 8
     assert await store.count(Filter()) == 8
+
+
+async def test_what_the_server_refuses_half_way_is_put_back(
+    mongo_server: MongoServer, opened: Any, build: Builder
+) -> None:
+    store = await opened(mongo_server)
+    old, other = build.put("the old plan", topic="plans"), build.put("other")
+    await store.apply([old, other])
+    database = store._database.database
+    rule = {"content": {"$not": {"$regex": "^bad"}}}
+    await database.command("collMod", "conversation_memory", validator=rule)
+    changed = replace(old.memory, topic="changed", updated=START)
+    job = Enqueue(build.job())
+    link = Connect(build.link(old.memory, other.memory))
+    for _ in range(2):
+        with pytest.raises(StoreError, match="validation"):
+            await store.apply([Revise(changed), link, build.put("good"), build.put("bad one"), job])
+    # Whoever comes next finds what was there, and goes on.
+    again = await opened(mongo_server)
+    for one in (store, again):
+        assert (await one.get(old.memory.id, viewer="default")).topic == "plans"
+        assert await one.count(Filter(statuses=())) == 2
+        assert await one.jobs() == await one.links_of([old.memory.id], viewer="default") == []
+        assert not (await one.search(Search(Filter(), ("good",), None, None, pool=5))).frequencies.get("good")
+        assert all(finding.healthy for finding in await one.check())
+    await store.apply([build.put("life goes on")])
+    assert await again.count(Filter()) == 3
+
+
+async def test_one_says_what_another_ceases_to_say(
+    mongo_server: MongoServer, opened: Any, build: Builder
+) -> None:
+    store = await opened(mongo_server)
+    first, second = build.put("one"), build.put("two")
+    await store.apply([first, second])
+
+    def saying(put: Put, other: Put) -> Put:
+        memory = replace(put.memory, content=other.memory.content, content_hash=other.memory.content_hash)
+        return replace(put, memory=memory)
+
+    await store.apply([saying(first, second), saying(second, build.put("three"))])
+    assert (await store.get(first.memory.id, viewer="default")).content == "two"
+    with pytest.raises(Conflict):  # at no moment both can be said
+        await store.apply([saying(first, build.put("three")), saying(second, build.put("two"))])
+    assert (await store.get(second.memory.id, viewer="default")).content == "three"
+
+
+async def test_sizes_and_numbers_are_looked_at_before(
+    mongo_server: MongoServer, opened: Any, build: Builder
+) -> None:
+    store = await opened(mongo_server)
+    large, used = build.put("large"), build.put("used", uses=2**62)
+    large = replace(large, memory=replace(large.memory, content="x" * 9_000_000))
+    await store.apply([large, used])
+    with pytest.raises(InvalidInput):
+        await store.apply([Revise(replace(large.memory, metadata={"k": "z" * 9_000_000}))])
+    with pytest.raises(InvalidInput):
+        await store.apply([Inherit(used.memory.id, large.memory.id, 0.5, 2**62)])
+    assert (await store.get(used.memory.id, viewer="default")).uses == 2**62
+    await store.apply([build.put("life goes on")])
+
+
+async def test_one_who_was_only_slow_destroys_nothing(
+    mongo_server: MongoServer, opened: Any, build: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, quick = await opened(mongo_server, lease_seconds=0.2), await opened(mongo_server, lease_seconds=0.2)
+    one, two = build.put("one"), build.put("two")
+    await quick.apply([one, two])
+    link = build.link(one.memory, two.memory)
+    late, woken = asyncio.Event(), asyncio.Event()
+    really = steps.perform
+
+    async def suspended(*given: Any, **options: Any) -> None:
+        if late.is_set() or options.get("again"):
+            await really(*given, **options)
+            return
+        late.set()
+        await woken.wait()
+        await really(*given, **options)
+
+    async def not_renewed(_writer: Any) -> None:
+        """As of a process that stands still."""
+
+    monkeypatch.setattr(writing.JournalWriter, "_renew", not_renewed)
+    for change, undone in (
+        (slow.erase([one.memory.id]), quick.apply([one, two])),
+        (slow.apply([Connect(link)]), quick.apply([Disconnect(link.origin, link.target, link.relation)])),
+    ):
+        late.clear()
+        woken.clear()
+        monkeypatch.setattr(writing, "perform", suspended)
+        changing = asyncio.create_task(change)
+        await late.wait()
+        await undone  # heals first, and is acknowledged
+        woken.set()
+        await changing  # it was made, by the other
+        assert (await quick.get(one.memory.id, viewer="default")).content == "one"
+    assert await quick.links_of([one.memory.id], viewer="default") == []
+    assert all(finding.healthy for finding in await quick.check())
+
+
+async def test_the_parts_of_anothers_change_stay(
+    mongo_server: MongoServer, opened: Any, build: Builder, database: str
+) -> None:
+    store = await opened(mongo_server, lease_seconds=1.0)
+    old = build.put("the old plan")
+    await store.apply([old])
+    await killed(mongo_server, database, old.memory.id, 700)
+    parts = store._database.database["journal"]
+    before = await parts.count_documents({})
+    late = writing.JournalWriter(store._database.database)
+    await late._put_aside(2, [b"mine"], [b"back"])  # as one who began before that change
+    assert await parts.count_documents({}) == before + 2
+    await parts.delete_one({"part": 1})
+    with pytest.raises(StoreError, match="parts of it are missing"):
+        await store.count(Filter())
+
+
+async def test_of_those_made_together_each_has_its_own_error(
+    mongo_server: MongoServer, opened: Any, build: Builder
+) -> None:
+    store = await opened(mongo_server)
+    wrong: Any = object()
+    bad = replace(build.put("bad"), lexemes=(wrong,))
+    puts = [build.put(f"say {n}") for n in range(6)]
+    outcomes = await asyncio.gather(
+        *(store.apply([put]) for put in (*puts[:3], bad, *puts[3:])), return_exceptions=True
+    )
+    assert [outcome is None for outcome in outcomes] == [True] * 3 + [False] + [True] * 3
+    assert isinstance(outcomes[3], Exception), "and no CancelledError"
+    assert await store.count(Filter()) == 6
+
+
+async def test_what_is_made_late_is_made_once(
+    mongo_server: MongoServer, opened: Any, build: Builder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await opened(mongo_server, timeout_ms=500, lease_seconds=0.2)
+    one, two = build.put("one"), build.put("two")
+    await store.apply([one, two])
+    really = steps.perform
+
+    async def slow(*given: Any, **options: Any) -> None:
+        if not options.get("again"):
+            await asyncio.sleep(0.7)
+        await really(*given, **options)
+
+    monkeypatch.setattr(writing, "perform", slow)
+    changes = [[build.put("first")], [Inherit(one.memory.id, two.memory.id, 0.5, 10)], [Enqueue(build.job())]]
+    outcomes = await asyncio.gather(*(store.apply(change) for change in changes), return_exceptions=True)
+    assert all(isinstance(outcome, StoreAway) for outcome in outcomes), outcomes
+    monkeypatch.undo()
+    assert (await store.get(one.memory.id, viewer="default")).uses in (0, 10)
+    assert len(await store.jobs()) <= 1
+    assert await store.jobs(limit=0) == []
+
+
+async def test_the_driver_tries_no_write_again_on_a_lone_server(
+    mongo_server: MongoServer, opened: Any
+) -> None:
+    store = await opened(mongo_server)
+    assert not store._database.database.client.options.retry_writes
+
+
+async def test_an_index_of_the_state_is_made_anew(mongo_replica: MongoServer, opened: Any) -> None:
+    store = await opened(mongo_replica)
+    await store._database.metadata.drop_index("scope_name_1")
+    assert "Made the indexes of Metadata." in await store.repair()
+    assert all(finding.healthy for finding in await store.check())
+
+
+@pytest.mark.parametrize("vector", [[], [float("nan")] * 8, [float("inf")] * 8], ids=["none", "nan", "inf"])
+async def test_vectors_that_are_none(
+    mongo_server: MongoServer, opened: Any, build: Builder, vector: list[float]
+) -> None:
+    store = await opened(mongo_server)
+    with pytest.raises(InvalidInput):
+        await store.apply([replace(build.put("one", vector=unit(1)), vector=np.array(vector, np.float32))])
+    assert await store.count(Filter()) == 0

@@ -278,7 +278,8 @@ def _addresses_in(uri: str) -> str:
         found = parse_uri(plain, validate=False, warn=False)["nodelist"]
     except (PyMongoError, ValueError):
         return "an unknown address"
-    return ",".join(host if port is None else f"{host}:{port}" for host, port in found)
+    written = ((host, f"{host}:{port}") for host, port in found)
+    return ",".join(both if both in uri else host for host, both in written)
 
 
 def _named_in(uri: str) -> str:

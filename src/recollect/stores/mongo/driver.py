@@ -33,6 +33,7 @@ try:
         OperationFailure,
         PyMongoError,
         WaitQueueTimeoutError,
+        WriteConcernError,
     )
 except ImportError as error:
     raise SettingsError("MongoDB needs a driver.", advice="`pip install 'recollect[mongodb]'`.") from error
@@ -143,6 +144,11 @@ def is_refusal(error: PyMongoError) -> bool:
         return isinstance(error, DocumentTooLarge)
     codes = {failure.get("code") for failure in error.details.get("writeErrors") or ()}
     return bool(codes) and not codes & (_DENIED | _SLOW | _FULL | _AWAY)
+
+
+def may_be_done(error: OperationFailure) -> bool:
+    """Whether what was asked for may be done in spite of the error: it came in the midst, or was about durability."""
+    return isinstance(error, (ExecutionTimeout, WriteConcernError)) or error.code in _SLOW | _AWAY
 
 
 def _told(error: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import os
 import secrets
 import shutil
@@ -19,6 +20,8 @@ from typing import Any
 
 from recollect.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError
 from recollect.stores.mongo.keeper import BYE, FAILED, HELLO, START_SECONDS, Running, read_running
+
+log = logging.getLogger("recollect.mongo")
 
 USER = "recollect"
 
@@ -131,7 +134,11 @@ class EmbeddedMongo:
                 return
             line.close()
             with suppress(StoreError):  # calls say that the server is away; this goes on trying
-                self._joined(program)
+                port = self._joined(program).port
+                if f":{port}/" not in self._uri and not self._leaving.is_set():
+                    log.warning(
+                        "The embedded MongoDB had to take another port: restart this process to find it."
+                    )
 
     def _stop(self) -> None:
         self._leaving.set()

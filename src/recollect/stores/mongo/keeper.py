@@ -30,6 +30,9 @@ START_SECONDS = 30.0
 _LOCK = "keeper.lock"
 _PORT = "port"
 _TURN_SECONDS = 0.1
+_PORT_SECONDS = (
+    10.0  # for a port that is in use: by a mongod that is about to end, or for a moment by another
+)
 _FEWEST_SECONDS = 2.0  # a mongod that lives shorter than this, three times over, is given up
 _DATABASE_IN_USE, _PORT_IN_USE = 100, 48
 
@@ -185,13 +188,14 @@ class Keeper:
         return given
 
     def _free_port(self) -> int:
-        """The one that users of a keeper before know, if it is free; else any."""
-        with suppress(OSError, ValueError), socket.socket() as probe:
+        """The one that users of a keeper before know, waited for a while: they look nowhere else. Else any."""
+        deadline = time.monotonic() + _PORT_SECONDS
+        with suppress(OSError, ValueError):
             port = self._port or int((self._folder / _PORT).read_text("ascii"))
-            if sys.platform != "win32":
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            return port
+            while time.monotonic() < deadline:
+                if _is_free(port):
+                    return port
+                time.sleep(_TURN_SECONDS)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             return int(probe.getsockname()[1])
@@ -222,6 +226,17 @@ def write_private(path: Path, text: str) -> None:
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(text)
     fresh.replace(path)
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        if sys.platform != "win32":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 def _listens(port: int) -> bool:

@@ -85,16 +85,19 @@ INDEXES = {
     JOURNAL: [],
 }
 
+_ACTIVE = {"status": "active"}  # views show what is remembered, not what was forgotten, replaced or set aside
 _IS_TURN = {
+    **_ACTIVE,
     "kind": "episode",
     "conversation": {"$type": "string"},
     "metadata.message_type": {"$exists": True},
 }
 _IS_SUMMARY = {
+    **_ACTIVE,
     "$or": [
         {"source": {"$in": ["end of conversation", "summary"]}},
         {"kind": "context"},
-    ]
+    ],
 }
 
 
@@ -139,7 +142,7 @@ VIEWS: dict[str, list[Document]] = {
         },
     ],
     "UserProfile": [
-        {"$match": {"status": "active", "$or": [{"kind": "preference"}, {"kind": "fact", "anchor": True}]}},
+        {"$match": {**_ACTIVE, "$or": [{"kind": "preference"}, {"kind": "fact", "anchor": True}]}},
         {"$sort": {"occurred": 1}},
         {
             "$group": {
@@ -159,7 +162,7 @@ VIEWS: dict[str, list[Document]] = {
         },
     ],
     "MemoryIndex": [
-        {"$match": {"embedded_by": {"$type": "string"}}},
+        {"$match": {**_ACTIVE, "embedded_by": {"$type": "string"}}},
         {
             "$project": {
                 "embedding": 1,

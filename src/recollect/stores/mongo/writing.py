@@ -23,11 +23,11 @@ from bson.binary import Binary
 from pymongo import ReturnDocument, WriteConcern
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.asynchronous.mongo_client import AsyncMongoClient
-from pymongo.errors import BulkWriteError, ConnectionFailure, PyMongoError
+from pymongo.errors import BulkWriteError, ConnectionFailure, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 
 from recollect.model.errors import Conflict, StoreAway, StoreBusy, StoreError
-from recollect.stores.mongo.driver import is_refusal, is_transient
+from recollect.stores.mongo.driver import is_refusal, is_transient, may_be_done
 from recollect.stores.mongo.rows import Document
 from recollect.stores.mongo.steps import JOURNAL, METADATA, STATE, Operation, Step, packed, perform, unpacked
 
@@ -235,10 +235,15 @@ class JournalWriter:
             pending |= await self._put_aside(step.revision, parts, back)
         attempt.revision = step.revision
         # From here on the change is made, whatever happens to us.
-        made = await self._metadata.with_options(write_concern=DURABLE).update_one(
-            {**STATE, "writer.owner": self._me, "revision": step.revision - 1, "pending": None},
-            {"$set": {"pending": pending}},
-        )
+        try:
+            made = await self._metadata.with_options(write_concern=DURABLE).update_one(
+                {**STATE, "writer.owner": self._me, "revision": step.revision - 1, "pending": None},
+                {"$set": {"pending": pending}},
+            )
+        except OperationFailure as error:
+            if not may_be_done(error):
+                attempt.revision = 0
+            raise
         if not made.matched_count:
             attempt.revision = 0
             raise ConnectionFailure("the lease ran out")  # as if the line had broken: all is tried again

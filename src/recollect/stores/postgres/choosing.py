@@ -98,10 +98,15 @@ class Searching:
             few = looking.admitted(self._connection, self._where, question, most=most)
             if few is not None:
                 return self._among(few)
-            estimate = self._estimates.draw(self._connection, where, model=model, dimensions=dimensions)
+            estimate = self._drawn()
             if estimate is None:  # cannot be in one view of the records
                 raise AssertionError("a filter admits more records than it admits")
         return self._estimated(estimate)
+
+    def _drawn(self) -> Estimate | None:
+        question, where = self._question, self._search.filter
+        model, dimensions = (None, 0) if question is None else (question.model, question.dimensions)
+        return self._estimates.draw(self._connection, where, model=model, dimensions=dimensions)
 
     def _among(self, few: Admitted) -> _Chosen:
         """All of them are known one by one."""
@@ -149,7 +154,7 @@ class Searching:
 
     def _estimated(self, estimate: Estimate) -> _Chosen:
         connection, pool = self._connection, self._search.pool
-        question = self._question if estimate.embedded else None
+        question = self._question
         everywhere = self._estimates.everybody(connection)
         by_text = ByText(connection, within=estimate, everywhere=everywhere)
         wording = by_text.promising(self._lexemes, limit=pool)
@@ -158,13 +163,18 @@ class Searching:
         if question is not None and estimate.indexed:
             share = estimate.total / max(everywhere.total, 1)
             asked = looking.ask_nearest(connection, self._where, question, limit=pool, share=share)
-        mean, deviation = (0.0, 0.0) if question is None else estimate.spread(question.vector)
         said = looking.told_details(worded)
         near = looking.NOTHING if asked is None else looking.told_details(asked)
-        if question is not None and len(near) < min(pool, estimate.embedded):
+        if len(said) < pool and (wording.unsure or not wording.whole):
+            wording = by_text.again(wording, self._where, admitted=said.rows, limit=pool)
+            said = looking.details(connection, wording.rows, self._where, question)
+        if question is not None and len(near) < pool:
             rows = looking.surely_nearest(connection, self._where, question, limit=pool)
             near = looking.details(connection, rows, self._where, question)
             near = near.only(np.argsort(-near.cosines, kind="stable"))
+            if len(near) > estimate.embedded:  # they have come since it was drawn
+                estimate = self._drawn() or estimate
+        mean, deviation = (0.0, 0.0) if question is None else estimate.spread(question.vector)
         counts = self._counts(said.lexemes)
         scores = by_text.scores(wording, self._search.lexemes, counts, said.lengths)
         best = np.argsort(-scores, kind="stable")[:pool]

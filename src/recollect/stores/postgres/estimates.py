@@ -39,6 +39,9 @@ TOTALS = """
     FROM fragments WHERE {where}
 """
 
+# Whether they are more than so many.
+MANY = "SELECT count(*) FROM (SELECT 1 FROM fragments WHERE {where} LIMIT %s) AS counted"
+
 # What some of them say and mean: of whole pages chosen by chance, or of one row in so many.
 SAYING = "SELECT lexemes FROM fragments {pages} WHERE {where}"
 MEANING = """
@@ -116,6 +119,9 @@ class Estimates:
             if known is None:
                 return None
             self._known.move_to_end(key)
+        if _coarse(where) != where and not self._admits_many(connection, where):
+            return None
+        with self._lock:
             if self._is_fresh(known) or key in self._drawing:
                 return known.estimate
             self._drawing.add(key)  # others go on with the old one meanwhile
@@ -124,6 +130,13 @@ class Estimates:
         finally:
             with self._lock:
                 self._drawing.discard(key)
+
+    def _admits_many(self, connection: Connection, where: Filter) -> bool:
+        """This very filter: one of the same hour that was looked at before may admit much more."""
+        condition = matching(where)
+        values = (*condition.parameters, self.exact_up_to + 1)
+        found = connection.execute(MANY.format(where=condition.sql), values, prepare=False).fetchall()
+        return bool(found[0][0] > self.exact_up_to)
 
     def draw(
         self, connection: Connection, where: Filter, *, model: str | None, dimensions: int

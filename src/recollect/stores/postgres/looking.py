@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from recollect.model.query import Vector
-from recollect.stores.postgres.adapting import array_text, numbers_text, quoted, vector_text
+from recollect.stores.postgres.adapting import array_text, numbers_text, quoted, unescaped, vector_text
 from recollect.stores.postgres.connection import Connection
 from recollect.stores.postgres.filters import Condition
 from recollect.stores.postgres.session import BREADTH_OF_SESSION
@@ -58,6 +58,14 @@ POSTINGS_AMONG = """
     SELECT wanted.place, array_agg(few.row), '{}'::bigint[]
     FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (query, place)
     JOIN few ON few.lexemes @@ wanted.query::tsquery GROUP BY wanted.place
+"""
+
+# Where a lexeme, or several together, is within a filter.
+POSTINGS_WITHIN = """
+    SELECT coalesce(array_agg(row), '{{}}'), coalesce(array_agg(length), '{{}}') FROM (
+        SELECT said.row, said.length FROM fragment_lexemes AS said JOIN fragments ON fragments.row = said.row
+        WHERE said.lexemes @@ %s::tsquery AND {where} LIMIT %s
+    ) AS found
 """
 
 # Everything about candidates, column by column: one row of arrays is read much quicker than many rows.
@@ -254,6 +262,18 @@ def postings_among(connection: Connection, lexemes: Sequence[str], rows: Rows) -
     return _in_places(found, len(queries))
 
 
+def postings_within(
+    connection: Connection, queries: Sequence[str], where: Condition, *, most: int
+) -> list[Posting]:
+    """Of each query no more than so many rows, all of which the filter admits; slower than postings()."""
+    statement = POSTINGS_WITHIN.format(where=where.sql)
+    asked = [
+        connection.cursor(binary=True).execute(statement, (query, *where.parameters, most), prepare=False)
+        for query in queries
+    ]
+    return [Posting(*cursor.fetchall()[0]) for cursor in asked]
+
+
 def ask_nearest(
     connection: Connection, where: Condition, question: Question, *, limit: int, share: float
 ) -> Cursor:
@@ -300,7 +320,12 @@ def ask_details(connection: Connection, rows: Rows, where: Condition, question: 
 def told_details(asked: Cursor) -> Details:
     """What ask_details() or ask_nearest() asked for."""
     found = asked.fetchall()
-    return Details(*found[0]) if found else NOTHING
+    if not found:
+        return NOTHING
+    told = Details(*found[0])  # texts in JSON are as the database keeps them
+    return replace(
+        told, ids=[unescaped(one) for one in told.ids], lexemes=[unescaped(one) for one in told.lexemes]
+    )
 
 
 def beside(connection: Connection, best: Rows, where: Condition, question: Question | None) -> Details:

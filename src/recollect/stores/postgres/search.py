@@ -147,7 +147,7 @@ class IndexPart(Part):
         everywhere = self._estimates.everybody(connection)
         looking.widen(connection, limit, share=known.total / max(everywhere.total, 1))
         answers = _each(connection, questions, condition, limit=limit)
-        if any(len(answer) < min(limit, known.embedded) for answer in answers):
+        if any(len(answer) < limit for answer in answers):
             answers = _each(connection, questions, condition, limit=limit, surely=True)
         return answers
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -15,6 +15,7 @@ from recollect.stores.postgres import looking
 from recollect.stores.postgres.adapting import quoted
 from recollect.stores.postgres.connection import Connection
 from recollect.stores.postgres.estimates import Estimate
+from recollect.stores.postgres.filters import Condition
 from recollect.stores.postgres.looking import Posting, Rows
 from recollect.stores.sketch import distinct
 
@@ -37,6 +38,9 @@ class Wording:
     rows: Rows
     worth: dict[str, float]
     frequencies: dict[str, int]
+    found: Sequence[tuple[tuple[str, ...], Posting]]
+    unsure: Sequence[tuple[str, ...]]  # words whose places were not looked up, or not all of them
+    whole: bool  # whether all rows that were found are among these
 
 
 class ByText:
@@ -73,7 +77,43 @@ class ByText:
         rows, promise = self._gathered(list(zip(asked, found, strict=True)), worth)
         wanted = math.ceil(_CHECKED * limit / max(self._share, 0.05))
         best = rows[np.argsort(-promise, kind="stable")[:wanted]]
-        return Wording(best, worth, {lexeme: self._told(many) for lexeme, many in frequencies.items()})
+        cut = [
+            words
+            for words, most, posting in zip(asked, queries.values(), found, strict=True)
+            if len(posting.rows) >= most
+        ]
+        left_out = [(lexeme,) for lexeme in lexemes if lexeme not in single]
+        return Wording(
+            best,
+            worth,
+            self._told(frequencies),
+            found=list(zip(asked, found, strict=True)),
+            unsure=[*cut, *left_out],
+            whole=len(best) == len(rows),
+        )
+
+    def again(self, wording: Wording, where: Condition, *, admitted: Rows, limit: int) -> Wording:
+        """Where too few of those are within the filter: what the filter leaves of the words that were cut short.
+
+        They may stand behind very many that it does not admit, which takes as long as it takes. `admitted` are those
+        of the rows that were known to be within it.
+        """
+        most = _MOST_OF_ONE if len(wording.worth) == 1 else max(_MOST_TOGETHER, 2 * limit)
+        unsure = [words for words in wording.unsure if len(words) < 3]  # where three are, two of them are
+        queries = [" & ".join(map(quoted, words)) for words in unsure]
+        more = looking.postings_within(self._connection, queries, where, most=most)
+        found = [*wording.found, *zip(unsure, more, strict=True)]
+        frequencies: dict[str, float] = dict(wording.frequencies)
+        for words, posting in zip(unsure, more, strict=True):
+            if len(words) == 1 and len(posting.rows) < most:
+                frequencies[words[0]] = len(posting.rows)
+        worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
+        rows, promise = self._gathered(found, worth)
+        best = rows[np.argsort(-promise, kind="stable")]
+        if wording.whole:
+            within = distinct(np.concatenate([admitted, *(posting.rows for posting in more)]))
+            best = best[looking.within(best, within)][: math.ceil(_CHECKED * limit)]
+        return Wording(best, worth, self._told(frequencies), found=found, unsure=(), whole=True)
 
     def scores(
         self, wording: Wording, sought: Sequence[str], counts: npt.NDArray[np.int32], lengths: Numbers
@@ -128,5 +168,7 @@ class ByText:
         told = within.saying.get(lexeme, 0) >= _TELLING and self._share < _NEARLY_ALL
         return within.frequency(lexeme) if known is None or told else known * self._share
 
-    def _told(self, frequency: float) -> int:
-        return min(self._within.total, math.ceil(frequency))
+    def _told(self, frequencies: Mapping[str, float]) -> dict[str, int]:
+        return {
+            lexeme: min(self._within.total, math.ceil(frequency)) for lexeme, frequency in frequencies.items()
+        }
