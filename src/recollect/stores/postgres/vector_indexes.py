@@ -10,6 +10,7 @@ import hashlib
 import logging
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -24,6 +25,7 @@ LOG = logging.getLogger("recollect.postgres")
 MOST_DIMENSIONS = 4_000  # what pgvector's index takes of halfvec
 _LOOKED_AFTER = 1_000  # vectors that come in, before they are counted
 _QUIET_SECONDS = 5.0
+_CANCELS, _CANCEL_SECONDS = 10, 1.0
 _PATIENT = 20  # times as many as are worth it come in before an index is built although more come
 
 # The indexes that there are, and whether they are whole.
@@ -95,12 +97,18 @@ class VectorIndexes:
     async def stop(self) -> None:
         """A build under way is given up; another begins anew."""
         thread = self._thread
-        if thread is not None:
-            self._stopping.set()
+        if thread is None:
+            return
+        self._stopping.set()
+        for _ in range(_CANCELS):  # one may fall between two statements
             connection = self._connection
             if connection is not None:
-                await asyncio.to_thread(connection.cancel_safe)
-            await asyncio.to_thread(thread.join)
+                with suppress(psycopg.Error):
+                    await asyncio.to_thread(connection.cancel_safe, timeout=_CANCEL_SECONDS)
+            await asyncio.to_thread(thread.join, _CANCEL_SECONDS)
+            if not thread.is_alive():
+                return
+        self._thread = None  # the server is silent; the thread ends with the connection, or with the process
 
     def _missing(self, connection: Connection) -> list[Key]:
         connection.execute(
