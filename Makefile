@@ -53,7 +53,7 @@ run: $(VENV)/runtime ## Install if need be, then take the guided tour.
 	@$(BIN)/recollect models pull || echo "Going on without a model: recall will stand on full text alone."
 	$(BIN)/recollect demo
 
-check: lint types unit ## Format, lint, types, architecture, and the unit tests that need no server: under a minute.
+check: lint types unit ## Format, lint, types, architecture and unit tests; no server: under a minute.
 
 lint: $(VENV)/dev
 	$(BIN)/ruff format --quiet $(if $(CI),--check --diff,) .
@@ -63,7 +63,7 @@ types: $(VENV)/dev
 	$(BIN)/mypy
 
 unit: $(VENV)/dev
-	$(PY) -m pytest -n 2 --without postgres,mongodb,redis tests/architecture tests/unit
+	$(PY) -m pytest -n 2 tests/architecture tests/unit
 
 # FEWER=postgres,mongodb,redis leaves out what needs these servers, and says so.
 FEWER ?=

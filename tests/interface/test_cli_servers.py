@@ -50,7 +50,7 @@ def test_without_pgvector_every_answer_says_so(shell: Shell, plain_postgres_url:
         assert "CREATE EXTENSION vector" in notice
     looked = shell(*there, "doctor", "--json")
     assert looked.status == 1
-    assert [one["name"] for one in looked.json["findings"] if not one["healthy"]] == ["pgvector"]
+    assert [one["name"] for one in looked.json["findings"] if not one["healthy"]] == ["vectors in postgres"]
     assert "jobs run" not in looked.out
 
 

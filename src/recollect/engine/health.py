@@ -163,13 +163,14 @@ async def _vectors(engine: Engine) -> list[Finding]:
     storage = await storages(engine)
     bare = await without_vectors(engine, [one.mode for one in storage if one.state == OK])
     reached = await within_reach(engine, storage)
+    lacking = [Finding(f"vectors in {mode}", False, why) for mode, why in bare.items()]
     if bare:
         places = await engine.houses.places()
         known = reached or [scope.name for scope in await engine.store.scopes()]
         mode_of = {name: places[name].mode if name in places else home for name in known}
         reached = tuple(name for name, mode in mode_of.items() if mode not in bare)
         if not reached:
-            return []
+            return lacking
     where = Filter(viewer="system", scopes=reached)
     counts: dict[str, Any] = await engine.store.tally(where, "embedded_by")
     total = sum(counts.values())
@@ -178,7 +179,7 @@ async def _vectors(engine: Engine) -> list[Finding]:
     refused = await engine.meaning.refusal()
     advice = refused.advice if refused else "`recollect jobs run` makes the missing ones."
     told = f"{with_vector} of {total} active memories have a vector of {model or 'no model'}"
-    return [Finding("vectors", whole, told, advice="" if whole else advice)]
+    return [*lacking, Finding("vectors", whole, told, advice="" if whole else advice)]
 
 
 def _folder(home: Path) -> Finding:

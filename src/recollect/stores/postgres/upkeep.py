@@ -114,9 +114,9 @@ class UpkeepPart(Part):
         if not self._session.bound:
             found = [one for one in found if one.name != SECURITY or not one.healthy]
             found.append(Finding(SECURITY, False, self._row_security(), advice))
-        why, remedy = self._session.without_vectors
-        version = ".".join(map(str, self._session.vectors_version))
-        return [*found, Finding("pgvector", not why, f"{why}: full text only" if why else version, remedy)]
+        if self._has_vectors:  # without it the store is healthy, and facts() says what it lacks
+            found.append(Finding("pgvector", True, ".".join(map(str, self._session.vectors_version))))
+        return found
 
     async def repair(self) -> list[str]:
         return await self._database.alone(
