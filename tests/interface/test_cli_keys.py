@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import socket
 
 from cli_shell import Shell
+from mcp_clients import HttpServer
 
 
 def test_the_life_of_a_key(shell: Shell) -> None:
@@ -65,14 +65,15 @@ def test_who_makes_keys_for_an_open_door_is_told(shell: Shell) -> None:
 
 def test_a_server_with_keys_and_an_open_door_says_so(shell: Shell) -> None:
     warning = "restrict nobody on this machine"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        serve = ["serve", "--port", str(taken.getsockname()[1])]  # so that it ends at once
-        assert warning not in shell(*serve).err
-        shell.fine("keys", "create", "laptop")
-        told = shell(*serve)
-        assert (told.status, warning in told.err) == (6, True)
-        shell.patch.setenv("RECOLLECT_ACCESS_KEY", "correct-horse-battery-staple")
-        assert warning not in shell(*serve).err
+
+    def told(**settings: str) -> str:
+        with HttpServer(shell.home, **settings) as server:
+            return " ".join(" ".join(server.said).split())
+
+    assert warning not in told()
+    shell.fine("keys", "create", "laptop")
+    assert warning in told()
+    assert warning not in told(RECOLLECT_ACCESS_KEY="correct-horse-battery-staple")
     assert "restrict nobody" in " ".join(shell.fine("serve", "--help").out.split())
 
 
