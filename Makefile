@@ -71,9 +71,9 @@ WITHOUT = $(if $(FEWER),--without $(FEWER),)
 PYTEST = $(PY) -m pytest -n 2 --dist loadfile $(WITHOUT)
 # What goes through a store, whichever it is; those left out choose their stores themselves, or have none.
 ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
-	$(addprefix tests/interface/test_,$(addsuffix .py,cli_keys cli_memories http_identity http_oauth http_running mcp_http mcp_server mcp_sessions))
+	$(addprefix tests/interface/test_,$(addsuffix .py,cli_memories http_running mcp_http mcp_sessions))
 
-test: $(VENV)/dev ## Everything, on real servers: about ten minutes. FEWER=postgres,mongodb,redis does without some.
+test: $(VENV)/dev ## Everything, on real servers: about fourteen minutes. FEWER=postgres,mongodb,redis does without some.
 	$(PYTEST) tests
 	@for store in postgres mongodb; do case ",$(FEWER)," in \
 	*,$$store,*) echo "NOT RUN: acceptance and doors on $$store (FEWER=$(FEWER))";; \
