@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,21 @@ from recollect.model.errors import InvalidInput
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+
+
+@contextmanager
+def storable() -> Iterator[None]:
+    """What no driver takes, as an error of ours. Raises InvalidInput."""
+    try:
+        yield
+    except OverflowError as error:
+        raise InvalidInput(
+            f"A number is too large for the database: {error}.", advice="Give a smaller one."
+        ) from error
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            "The text has half of a surrogate pair.", advice="Send text that can be written as UTF-8."
+        ) from error
 
 
 def to_micros(moment: datetime) -> int:

@@ -17,6 +17,7 @@ from recollect.model.errors import (
     StoreError,
     StoreFull,
 )
+from recollect.stores.values import storable
 
 try:
     from bson.errors import BSONError
@@ -53,17 +54,10 @@ _TOO_LARGE = {10334, 17280}
 def translated(place: str) -> Iterator[None]:
     """The driver's errors as ours; `place` is where the server is, without secrets."""
     try:
-        yield
+        with storable():
+            yield
     except (PyMongoError, BSONError) as error:
         raise ours(error, place) from error
-    except OverflowError as error:
-        raise InvalidInput(
-            f"A number is too large for the database: {error}.", advice="Give a smaller one."
-        ) from error
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            "The text has half of a surrogate pair.", advice="Send text that can be written as UTF-8."
-        ) from error
 
 
 @contextmanager

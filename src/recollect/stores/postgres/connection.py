@@ -221,10 +221,13 @@ class Database:
                 with connection.pipeline():
                     connection.execute(_SEE_AS, (viewer,))
                     result = work(connection)
-            except BaseException:
+            except psycopg.Error:
                 if self._take_back(errand, connection) or fresh:
                     raise
                 continue  # an idle connection had died: reading again does no harm
+            except BaseException:
+                self._take_back(errand, connection)
+                raise
             self._take_back(errand, connection)
             return result
 

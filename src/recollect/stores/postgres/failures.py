@@ -20,6 +20,7 @@ from recollect.model.errors import (
     StoreFull,
     StoreReadOnly,
 )
+from recollect.stores.values import storable
 
 _TRY_AGAIN = "Try again; if it lasts, look at what else uses the server."
 _AWAY = "Start it, or check its address; what was stored before is safe there."
@@ -110,14 +111,7 @@ def _sentence(said: str) -> str:
 def translated(place: str) -> Iterator[None]:
     """No error of the driver leaves the store."""
     try:
-        yield
+        with storable():
+            yield
     except psycopg.Error as error:
         raise ours(error, place) from error
-    except OverflowError as error:
-        raise InvalidInput(
-            f"A number is too large for the database: {error}.", advice="Give a smaller one."
-        ) from error
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            "The text has half of a surrogate pair.", advice="Send text that can be written as UTF-8."
-        ) from error

@@ -29,6 +29,7 @@ from recollect.model.errors import (
     StoreFull,
     StoreReadOnly,
 )
+from recollect.stores.values import storable
 
 T = TypeVar("T")
 Durability = Literal["full", "normal"]
@@ -285,17 +286,10 @@ def transaction(connection: sqlite3.Connection) -> Iterator[None]:
 def translated(path: Path) -> Iterator[None]:
     """The driver's errors as ours."""
     try:
-        yield
+        with storable():
+            yield
     except sqlite3.Error as error:
         raise _ours(error, path) from error
-    except OverflowError as error:
-        raise InvalidInput(
-            f"A number is too large for the database: {error}.", advice="Give a smaller one."
-        ) from error
-    except UnicodeEncodeError as error:
-        raise InvalidInput(
-            "The text has half of a surrogate pair.", advice="Send text that can be written as UTF-8."
-        ) from error
 
 
 def make_private(path: Path) -> None:
