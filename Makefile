@@ -15,7 +15,7 @@ PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
 LOCKED = --require-hashes --no-deps -r
 
-.PHONY: help install run test check lint types unit docs bench bench-stores bench-quality bench-load bench-start lock clean
+.PHONY: help install run test test-stores check lint types unit docs bench bench-consolidate bench-stores bench-quality bench-load bench-start lock clean
 
 help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -73,8 +73,10 @@ PYTEST = $(PY) -m pytest -n 2 --dist loadfile $(WITHOUT)
 ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
 	$(addprefix tests/interface/test_,$(addsuffix .py,cli_memories http_running mcp_http mcp_sessions))
 
-test: $(VENV)/dev ## Everything, on real servers: about fourteen minutes. FEWER=postgres,mongodb,redis does without some.
+test: $(VENV)/dev ## Everything, on real servers: about twelve minutes. FEWER=postgres,mongodb,redis does without some.
 	$(PYTEST) tests
+
+test-stores: $(VENV)/dev ## Acceptance and the doors once more, with every home on PostgreSQL and on MongoDB: about eight minutes.
 	@for store in postgres mongodb; do case ",$(FEWER)," in \
 	*,$$store,*) echo "NOT RUN: acceptance and doors on $$store (FEWER=$(FEWER))";; \
 	*) echo "On $$store:"; $(PYTEST) --store $$store $(ON_EVERY_STORE) || exit 1;; \
@@ -102,13 +104,18 @@ test-conformance: $(VENV)/dev .cache/conformance/made ## The protocol's official
 test-claude: $(VENV)/dev .cache/claude/made ## A real Claude Code, from npm, with a scripted model: a minute.
 	$(PY) -m pytest -o pythonpath=tests/interface tests/claude/check_claude.py
 
-bench: $(VENV)/dev ## Speed, side by side with peers and the floor. QUICK=1 for the small sizes.
+bench: $(VENV)/dev ## Speed, side by side with peers and the floor, and upkeep. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.speed $(if $(QUICK),--quick,) $(ARGS)
+	$(PY) -m benchmarks.consolidation $(if $(QUICK),--quick,)
+
+bench-consolidate: $(VENV)/dev ## Upkeep of 100,000 memories, stage by stage: time and memory. QUICK=1 for 10,000.
+	$(PY) -m benchmarks.consolidation $(if $(QUICK),--quick,) $(ARGS)
 
 bench-stores: $(VENV)/dev ## The same on every store: storing, recall, migration, two servers. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.stores $(if $(QUICK),--quick,) $(ARGS)
 
-bench-quality: $(VENV)/dev ## Retrieval quality on conversations, on every store, side by side with dense search.
+bench-quality: $(VENV)/dev ## How well contradictions are told; retrieval quality on conversations, on every store.
+	$(PY) -m benchmarks.contradictions
 	$(PY) -m benchmarks.quality $(ARGS)
 
 bench-load: $(VENV)/dev ## 200 MCP clients at once, a minute without rest and one with pauses. QUICK=1 for ten seconds.

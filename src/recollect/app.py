@@ -6,38 +6,43 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from recollect.classifying import classifier_of
 from recollect.engine.core import Engine, Policy
 from recollect.engine.embed import follow_model
 from recollect.engine.uses import UseCounter
 from recollect.housing import houses_of
 from recollect.housing_redis import address_of, company
+from recollect.languages import language_model
 from recollect.meanings import meaning_of
 from recollect.model.access import Caller
 from recollect.model.errors import Refused, SettingsError, StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
-from recollect.operations.activity import note_done
+from recollect.model.life import Life
+from recollect.model.memory import Kind
+from recollect.operations.activity import done_by, finish_notes, note_done
 from recollect.operations.admission import admitted, speaking
-from recollect.operations.catalogue import Call, Input, Operation, Output, no_progress
+from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, no_progress
 from recollect.ports.cache import Aside
 from recollect.ports.houses import LOCAL, Houses
-from recollect.ports.llm import LanguageModel
+from recollect.ports.llm import LanguageModel, OwnModel
 from recollect.ports.store import Finding, Store
 from recollect.providers.embedding.shelf import LocalShelf
 from recollect.providers.transcripts.claude import ClaudeTranscripts
 from recollect.settings import LoadedSettings, load_settings
-from recollect.settings.declared import Settings
+from recollect.settings.declared import LifeSettings, Settings
 from recollect.stores.routed.store import Routed
 from recollect.stores.sqlite.leftover import Leftover, leftover
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
+QUEUE_WORK = "run_jobs"  # the operation that queues are worked off by, which stirs nobody
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class App:
 
     engine: Engine
     loaded: LoadedSettings
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)  # by what may have queued a job
 
     def warm(self, *, patient: bool = True) -> None:
         """Say that meaning will be needed: the model loads while the caller gets ready, or answers by words alone."""
@@ -61,21 +67,33 @@ class App:
         model: LanguageModel | None = None,
         conversation: str | None = None,
         agent: str | None = None,
+        tool: str | None = None,
     ) -> O:
         """One operation, as the agent of the settings unless a door says who calls; `agent` is whom the call names.
 
-        Raises RecollectError.
+        `tool` is what the caller knows it by. Raises RecollectError.
         """
         who = speaking(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted(self.engine, operation, who)
-        answer = await operation.run(Call(engine, who.agent, progress, model, conversation), given)
+        answer = await operation.run(Call(engine, who.agent, progress, model, conversation, who.owner), given)
+        if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
+            self.stirred.set()
         if conversation is not None:
-            note_done(engine, operation, answer, conversation=conversation, agent=who.agent)
+            done = done_by(operation, answer, tool=tool)
+            note_done(engine, operation, done, conversation=conversation, caller=who)
         return answer
 
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""
-        return await self.engine.aside.bell.wait(seconds)
+        waits = (self.engine.aside.bell.wait(seconds), self.stirred.wait())
+        tasks = [asyncio.create_task(one) for one in waits]
+        try:
+            await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            return any(task.done() and task.result() for task in tasks)
+        finally:
+            self.stirred.clear()
+            for task in tasks:
+                task.cancel()
 
 
 @asynccontextmanager
@@ -94,12 +112,16 @@ async def open_app(
     await store.open()
     try:
         async with company(settings, store) as (followed, aside):
-            engine = await _engine(settings, followed, aside, houses)
+            model = language_model(settings)
+            engine = await _engine(settings, followed, aside, houses, model)
             try:
                 yield App(engine, loaded)
             finally:
+                await finish_notes(engine)
                 await engine.uses.flush()
                 await engine.meaning.close()
+                if model is not None:
+                    await model.close()
     finally:
         await store.close()
 
@@ -181,7 +203,9 @@ def make_home(home: Path) -> None:
         ) from error
 
 
-async def _engine(settings: Settings, store: Store, aside: Aside, houses: Houses) -> Engine:
+async def _engine(
+    settings: Settings, store: Store, aside: Aside, houses: Houses, model: OwnModel | None
+) -> Engine:
     shelf = LocalShelf(settings.models_dir)
     new_id = IdMaker(utc_now, secrets.randbits)
     engine = Engine(
@@ -197,6 +221,8 @@ async def _engine(settings: Settings, store: Store, aside: Aside, houses: Houses
         ledger=store,
         houses=houses,
         aside=aside,
+        llm=model,
+        classifier=classifier_of(settings, shelf),
     )
     with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
         await follow_model(engine)
@@ -224,6 +250,32 @@ def _policy(settings: Settings) -> Policy:
         longest_hit=recall.longest_hit,
         longest_answer=recall.longest_answer,
         daily_tokens=settings.llm.daily_tokens,
+        importance_weight=recall.importance_weight,
+        recency_weight=recall.recency_weight,
+        composite_from=recall.composite_from,
+        most_linked=recall.most_linked,
+        session_ttl=timedelta(minutes=settings.serve.session_ttl_minutes),
+        reflect=settings.life.reflect,
+        life=_life(settings.life),
+    )
+
+
+def _life(life: LifeSettings) -> Life:
+    return Life(
+        stale_days={
+            Kind.PROCEDURE: life.stale_days_procedure,
+            Kind.FACT: life.stale_days_fact,
+            Kind.DECISION: life.stale_days_decision,
+        },
+        other_stale_days=life.stale_days_other,
+        hot_days=life.hot_days,
+        archive_below=life.archive_below,
+        keep_archived_days=life.keep_archived_days,
+        anchor_uses=life.anchor_uses,
+        anchor_importance=life.anchor_importance,
+        batch=life.batch,
+        seconds=float(life.seconds),
+        consolidate_hours=life.consolidate_hours,
     )
 
 

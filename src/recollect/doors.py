@@ -6,8 +6,10 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
@@ -30,8 +32,10 @@ log = logging.getLogger("recollect.doors")
 FIRST_LOOK_SECONDS = 20.0
 FIRST_UPKEEP_SECONDS = 5.0
 UPKEEP_SECONDS = 30.0
+SOON_SECONDS = 5.0  # between two looks while something waits, and never less
 WATCH_SECONDS = 2.0
 JOBS_AT_ONCE = 50
+PRESENCES = 4  # in the time that a silent conversation is taken for a living one
 
 
 async def run_stdio(loaded: LoadedSettings) -> None:
@@ -47,7 +51,7 @@ async def run_stdio(loaded: LoadedSettings) -> None:
 async def _serve_stdio(
     work: Coroutine[Any, Any, None], server: McpServer, opening: Opening, loaded: LoadedSettings
 ) -> None:
-    async with _background(_upkeep(opening), _follow_settings(server, loaded)):
+    async with _background(_upkeep(opening, server), _follow_settings(server, loaded)):
         serving = asyncio.create_task(work)
         stopped = asyncio.create_task(_told_to_stop())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
@@ -95,7 +99,7 @@ async def run_http(loaded: LoadedSettings, *, start: Start) -> None:
     try:
         with logging_to(settings):
             await _first_look(opening, start)
-            async with _background(_upkeep(opening), _follow_settings(server, loaded)):
+            async with _background(_upkeep(opening, server), _follow_settings(server, loaded)):
                 await door.serve(sockets)
     finally:
         for one in sockets:
@@ -139,22 +143,41 @@ async def _make_scope(running: Running, known: Sequence[str]) -> None:
     await ask(running, "create_scope", name=name, kind="project")
 
 
-async def _upkeep(opening: Opening) -> None:
-    """Run the jobs that are due, now and then."""
+async def _upkeep(opening: Opening, server: McpServer) -> None:
+    """Run the jobs that are due, now and then; and say which conversations are still there, less often."""
     await asyncio.sleep(FIRST_UPKEEP_SECONDS)
+    kept = time.monotonic()
     while True:
         running = opening.opened
         if running is not None:
             try:
+                if (
+                    time.monotonic() - kept
+                    > running.loaded.settings.serve.session_ttl_minutes * 60 / PRESENCES
+                ):
+                    kept = time.monotonic()
+                    await server.keep_conversations()
                 await ask(running, "run_jobs", most=JOBS_AT_ONCE)
             except RecollectError as error:  # a busy store: there will be another time
                 log.warning("upkeep: %s", error.code)
             except Exception:  # the outermost handler of this task, which must outlive any fault
                 log.exception("upkeep failed")
-        if running is None:
-            await asyncio.sleep(UPKEEP_SECONDS)
-        else:
-            await running.await_job(UPKEEP_SECONDS)
+        looked = time.monotonic()
+        if running is not None:
+            await running.await_job(await _until_due(running))
+        # However often something is queued: a look costs a few reads.
+        await asyncio.sleep(looked + SOON_SECONDS - time.monotonic())
+
+
+async def _until_due(running: Running) -> float:
+    """Seconds until the next job that waits is due, as far as anybody here knows."""
+    try:
+        waiting = await ask(running, "list_jobs", states=["waiting"], limit=JOBS_AT_ONCE)
+    except RecollectError:  # it was logged, or will be
+        return UPKEEP_SECONDS
+    now = datetime.now(UTC)
+    soonest = min(((job.due - now).total_seconds() for job in waiting.jobs), default=UPKEEP_SECONDS)
+    return min(UPKEEP_SECONDS, max(SOON_SECONDS, soonest))
 
 
 async def _follow_settings(server: McpServer, loaded: LoadedSettings) -> None:

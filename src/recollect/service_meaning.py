@@ -10,11 +10,11 @@ from recollect.ports.cache import ALONE, Cache
 from recollect.ports.clock import Clock, NewId
 from recollect.ports.services import Terms
 from recollect.ports.store import Store
-from recollect.providers.embedding.address import endpoint, host_of, is_loopback
 from recollect.providers.embedding.cache import cached
 from recollect.providers.embedding.service_models import PROVIDERS, checked_size
 from recollect.providers.embedding.services import Bounds, Service, ServiceEmbedder
 from recollect.providers.embedding.shared import shared
+from recollect.providers.remote.address import endpoint, host_of, is_loopback
 from recollect.settings.declared import EmbeddingSettings, Settings
 
 

@@ -39,6 +39,13 @@ async def stored(app: App, content: str, **fields: Any) -> str:
     return answer.id
 
 
+async def said(app: App, conversation: str, content: str, **fields: Any) -> str:
+    """Remembered in a conversation that the door knows of."""
+    answer = await app.run(REMEMBER, REMEMBER.takes(content=content, **fields), conversation=conversation)
+    assert answer.id is not None
+    return answer.id
+
+
 async def recall(app: App, query: str = "", **fields: Any) -> RecallResult:
     return await run(app, RECALL, query=query, **fields)
 

@@ -81,7 +81,7 @@ async def test_only_what_is_given_changes(app: App) -> None:
     before = (await show(app, memory_id)).memory
     after = (await run(app, AMEND, id=memory_id, importance=0.9)).memory
     assert after.importance == 0.9
-    unchanged = {"importance", "updated"}
+    unchanged = {"importance", "updated", "review"}
     assert after.model_dump(exclude=unchanged) == before.model_dump(exclude=unchanged)
 
 

@@ -18,7 +18,7 @@ from recollect.engine.core import Engine
 from recollect.engine.relate import relate_job
 from recollect.jobs.handlers import HANDLERS
 from recollect.jobs.runner import LEASE, Runner
-from recollect.jobs.schedule import SCHEDULE, enqueue_due
+from recollect.jobs.schedule import enqueue_due, schedule_of
 from recollect.model.errors import InvalidInput, JobNotFound, Refused
 from recollect.model.job import Job, JobState
 from recollect.operations.keeping import EXPORT
@@ -202,12 +202,14 @@ async def test_what_is_scheduled_is_queued_once_for_all_processes(opened: Open) 
         queued = await asyncio.gather(
             *(enqueue_due(at(one, NOON).engine) for one in (app, second, app, second))
         )
-        assert sorted(name for names in queued for name in names) == sorted(entry.name for entry in SCHEDULE)
-        assert (await run(app, LIST_JOBS)).tally == {"waiting": len(SCHEDULE)}
+        assert sorted(name for names in queued for name in names) == sorted(
+            entry.name for entry in schedule_of(app.engine)
+        )
+        assert (await run(app, LIST_JOBS)).tally == {"waiting": len(schedule_of(app.engine))}
 
 
 async def test_what_is_scheduled_comes_again_in_its_time(app: App) -> None:
-    entry = min(SCHEDULE, key=lambda each: each.every)
+    entry = min(schedule_of(app.engine), key=lambda each: each.every)
     await enqueue_due(at(app, NOON).engine)
     await Runner(at(app, NOON).engine, HANDLERS, owner="me").run_all()
     assert await enqueue_due(at(app, NOON + entry.every - timedelta(seconds=1)).engine) == []
@@ -217,12 +219,12 @@ async def test_what_is_scheduled_comes_again_in_its_time(app: App) -> None:
 async def test_a_schedule_does_not_pile_up_while_nobody_runs_it(app: App) -> None:
     for day in range(5):
         await enqueue_due(at(app, NOON + timedelta(days=day)).engine)
-    assert (await run(app, LIST_JOBS)).tally == {"waiting": len(SCHEDULE)}
+    assert (await run(app, LIST_JOBS)).tally == {"waiting": len(schedule_of(app.engine))}
 
 
 async def test_running_by_hand_runs_what_is_due_and_says_what(app: App) -> None:
     ran = (await run(app, RUN_JOBS)).ran
-    assert {job.name for job in ran} == {entry.name for entry in SCHEDULE}
+    assert {job.name for job in ran} == {entry.name for entry in schedule_of(app.engine)}
     assert all(job.state == "done" for job in ran)
     assert (await run(app, RUN_JOBS)).ran == []
 

@@ -11,14 +11,8 @@ from test_duplicates import DIFFERENT
 
 from recollect.app import App
 from recollect.model.query import Filter
-from recollect.operations.upkeep import (
-    DOCTOR,
-    LIST_JOBS,
-    LIST_MODELS,
-    REMOVE_MODEL,
-    RUN_JOBS,
-    STATUS,
-)
+from recollect.operations.modelling import LIST_MODELS, REMOVE_MODEL
+from recollect.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS, STATUS
 from recollect.operations.writing import AMEND, REMEMBER_MANY
 
 pytestmark = pytest.mark.xdist_group("model")
@@ -130,7 +124,7 @@ async def test_a_model_pulled_later_is_used_after_a_job(opened: Open, pulled: Pa
     shutil.copytree(pulled / "all-MiniLM-L6-v2", home / "models" / "all-MiniLM-L6-v2")
     async with opened(**LOCAL) as app:
         assert "no vector yet" in (await recall(app, "what food must my child avoid?")).notice
-        assert {job.name for job in (await run(app, LIST_JOBS)).jobs} == {"embed"}
+        assert {job.name for job in (await run(app, LIST_JOBS)).jobs} == {"embed", "evaluate"}
         await run(app, RUN_JOBS)
         answer = await recall(app, "what food must my child avoid?")
         assert [hit.id for hit in answer.hits] == [ids[3]]
@@ -203,13 +197,13 @@ async def test_the_model_that_made_the_vectors_stays(opened: Open, models_dir: P
         memory_id = await stored(app, FACTS[3])
     async with opened(**LOCAL) as app:
         assert (await show(app, memory_id)).memory.embedded_by == MODEL
-        assert (await run(app, LIST_JOBS)).jobs == []
+        assert {job.name for job in (await run(app, LIST_JOBS)).jobs} == {"evaluate"}
 
 
 async def test_what_is_found_can_be_asked_to_be_near(knowing: App) -> None:
     near = await stored(knowing, "My car needs new tires.")
     [hit] = (await recall(knowing, "automobile wheels")).hits
-    assert (hit.id, hit.layer) == (near, "vectors")
+    assert (hit.id, hit.layer) == (near, "L3")
     assert hit.similarity is not None
     assert (await recall(knowing, "automobile wheels", minimum_similarity=hit.similarity - 0.01)).count == 1
     assert (await recall(knowing, "automobile wheels", minimum_similarity=hit.similarity + 0.01)).count == 0

@@ -17,7 +17,7 @@ from recollect.model.errors import ContentTooLarge, InvalidInput, RecollectError
 from recollect.model.query import Filter, Order
 from recollect.operations.index import operation
 from recollect.operations.keeping import CHANGE_SCOPE, EXPORT, IMPORT, SHOW_SCOPE
-from recollect.operations.knowing import END_CONVERSATION
+from recollect.operations.conversing import END_CONVERSATION
 from recollect.operations.projects import (
     PROJECT_CONTEXT,
     PROJECT_SUMMARY,

@@ -240,13 +240,13 @@ async def test_what_found_a_memory_is_told(app: App) -> None:
         app, "The heron eats fish.", keywords=["pond"], confidence=0.5, anchor=True, importance=0.75
     )
     [hit] = (await recall(app, "heron fish")).hits
-    assert (hit.id, hit.layer, hit.access) == (memory_id, "full_text", 0)
+    assert (hit.id, hit.layer, hit.access) == (memory_id, "L3", 0)
     assert hit.similarity is not None
     assert 0 < hit.similarity <= 1
     assert (hit.keywords, hit.confidence, hit.anchor, hit.tier) == (["pond"], 0.5, True, "warm")
     assert hit.updated == hit.created
     [hit] = (await recall(app, "heron", keywords=["pond"])).hits
-    assert hit.layer == "keywords"
+    assert hit.layer == "L1"
     await app.engine.uses.flush()
     [hit] = (await recall(app, keywords=["pond"])).hits
-    assert (hit.layer, hit.access) == ("keywords", 2)
+    assert (hit.layer, hit.access) == ("L1", 2)

@@ -64,7 +64,7 @@ async def test_keywords_alone_are_answered_by_the_sets(beside: App) -> None:
     assert answer.rung == SETS
     assert len(answer.hits) == 3
     assert {hit.id for hit in answer.hits} <= set(ids)
-    assert {hit.layer for hit in answer.hits} == {"keywords"}
+    assert {hit.layer for hit in answer.hits} == {"L1"}
     assert answer.hits[0].why == ["words: backups"]
 
 

@@ -1,4 +1,4 @@
-"""Stats, consolidation, backup and restore."""
+"""Stats, backup and restore."""
 
 from __future__ import annotations
 
@@ -22,25 +22,15 @@ from recollect.engine.transfer import export_stream
 from recollect.model.access import Caller
 from recollect.model.errors import Conflict, InvalidInput, NotFound, Refused
 from recollect.operations.catalogue import Operation
+from recollect.operations.consolidating import CONSOLIDATE
 from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.safekeeping import (
-    BACKUP,
-    CONSOLIDATE,
-    LIST_BACKUPS,
-    RESTORE,
-    STATS,
-    ConsolidateResult,
-)
-from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
+from recollect.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE, STATS
+from recollect.operations.writing import AMEND, LINK
 
 
 def folder(app: App) -> Path:
     return app.loaded.settings.home / "backups"
-
-
-def changed(answer: ConsolidateResult) -> dict[str, int]:
-    return {stage.stage: stage.changed for stage in answer.stages}
 
 
 async def filled(app: App) -> list[str]:
@@ -70,32 +60,6 @@ async def test_stats_count_what_there_is(app: App) -> None:
     assert (stats.last_consolidated, stats.conversations) == (None, 0)
     await run(app, FORGET, ids=[second])
     assert (await run(app, STATS)).links == 0
-
-
-async def test_consolidating_tells_only_what_it_did(opened: Open) -> None:
-    async with opened(**{"embedding.provider": "none"}) as app:
-        await filled(app)
-    async with opened() as app:
-        steps: list[str] = []
-        answer = await app.run(
-            CONSOLIDATE, CONSOLIDATE.takes(), progress=lambda step, _done, _total: steps.append(step)
-        )
-        assert changed(answer)["embed"] == 2
-        assert any(line.startswith("embed: 2 ") for line in answer.operations)
-        assert steps == [stage.stage for stage in answer.stages]
-        assert (await run(app, STATS)).last_consolidated is not None
-        again = await run(app, CONSOLIDATE)
-        assert [stage for stage in again.stages if stage.changed and stage.stage != "optimise"] == []
-        assert len(again.operations) == sum(stage.changed > 0 for stage in again.stages)
-
-
-async def test_consolidating_runs_what_is_due(app: App) -> None:
-    items = [{"content": f"Crane {number} lifts {number * 3} tons of steel."} for number in range(12)]
-    await run(app, REMEMBER_MANY, items=items)
-    stages = {stage.stage: stage for stage in (await run(app, CONSOLIDATE)).stages}
-    assert "relate ran" in stages["jobs"].detail
-    linked = (await run(app, STATS)).links
-    assert stages["jobs"].changed == linked
 
 
 async def test_a_backup_holds_everything_and_proves_it(app: App) -> None:

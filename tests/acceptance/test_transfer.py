@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from front_door import Open, acting, everything, found, on_disk, recall, remembe
 
 from recollect.app import App
 from recollect.model.errors import InvalidInput, RecollectError, StoreError
+from recollect.model.life import NEVER
+from recollect.model.query import Filter, Order
 from recollect.model.tokens import count_tokens
 from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.keeping import (
@@ -25,6 +28,7 @@ from recollect.operations.keeping import (
     ImportResult,
 )
 from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
+from recollect.ports.store import Rate, Tend
 
 WHEN = "2026-03-11T12:00:00+00:00"
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8
@@ -115,6 +119,38 @@ async def test_a_round_trip_is_the_same_to_the_byte(app: App, empty: App, tmp_pa
     done = await run(acting(empty, "system"), IMPORT, path=str(tmp_path / "one.jsonl"))
     assert done.skipped == 0
     assert await export(empty, tmp_path / "two.jsonl") == first
+
+
+async def test_its_life_goes_with_it(app: App, empty: App, tmp_path: Path) -> None:
+    used, plain = await stored(app, "The boiler needs salt."), await stored(app, "The attic is dry.")
+    lived = datetime(2026, 4, 1, 8, 30, 0, 7, tzinfo=UTC)
+    await app.engine.store.note_shown([used, used], lived)
+    await app.engine.store.apply(
+        [
+            Rate(used, by=-0.375, when=lived),
+            Tend(used, utility=2.75, verified=lived, examined=lived, decayed=lived, review=NEVER),
+            Tend(plain, review=lived),
+        ]
+    )
+    first = await export(app, tmp_path / "one.jsonl")
+    await run(acting(empty, "system"), IMPORT, path=str(tmp_path / "one.jsonl"))
+    assert await export(empty, tmp_path / "two.jsonl") == first
+    for memory_id in (used, plain):
+        here, there = [await each.engine.store.get(memory_id, viewer="system") for each in (app, empty)]
+        assert replace(here, embedded_by=None) == replace(there, embedded_by=None)
+    memory = (await show(empty, used)).memory
+    assert (memory.shown, memory.usefulness, memory.verified, memory.review) == (2, -0.375, lived, NEVER)
+
+
+async def test_an_export_from_before_there_was_upkeep(app: App, empty: App, tmp_path: Path) -> None:
+    line = await a_memory(app, tmp_path / "one.jsonl")
+    for name in ("shown", "usefulness", "verified", "examined", "decayed", "review"):
+        del line[name]
+    await bring(empty, tmp_path / "old.jsonl", [HEAD, line])
+    store, now = empty.engine.store, empty.engine.clock()
+    [memory] = await store.find(Filter(due=now, unverified=True, unexamined=True), order=Order.DUE)
+    assert memory.id == line["id"]
+    assert (memory.shown, memory.usefulness, memory.decayed) == (0, 0.0, None)
 
 
 async def test_what_was_imported_is_found_shown_and_brought_back(
@@ -244,6 +280,14 @@ async def test_a_damaged_line_is_named_and_its_batch_is_not_imported(
         {"utility": float("nan")},
         {"utility": float("inf")},
         {"utility": -1},
+        {"utility": 99},
+        {"shown": -1},
+        {"usefulness": 1.01},
+        {"usefulness": float("nan")},
+        {"usefulness": None},
+        {"verified": "yesterday"},
+        {"review": 7},
+        {"decayed": "9999-12-31T23:59:59+00:00"},
         {"importance": float("nan")},
         {"metadata": {"a": float("nan")}},
         {"metadata": {"a": "x" * 64_001}},

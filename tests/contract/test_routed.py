@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import ClassVar
 
@@ -12,12 +13,13 @@ import numpy as np
 import pytest
 
 from recollect.model.errors import Refused
-from recollect.model.memory import Kind, Status
+from recollect.model.keywords import keyword_forms
+from recollect.model.memory import Kind, Status, Tier
 from recollect.model.query import Candidates, Filter, Order, Search
 from recollect.model.ranking import Cosines, fuse
 from recollect.model.scope import GLOBAL
 from recollect.ports.houses import Place
-from recollect.ports.store import Capability, Connect, Keep, Put, Revise, Store
+from recollect.ports.store import Capability, Connect, Keep, Put, Rate, Revise, Store, Tend
 from recollect.stores.houses import OpenHouses, kept_open
 from recollect.stores.routed.store import Routed
 from recollect.stores.sqlite.store import SqliteStore
@@ -132,6 +134,11 @@ async def filled(store: Store, build: Builder, *, records: int = 240) -> list[Pu
             importance=float(number % 10) / 10,
             uses=number % 6,
             agent="ada" if number % 11 == 0 else "default",
+            keywords=(("Lamps", "light"), ("light",), ())[number % 5 % 3],
+            usefulness=float(number % 9 - 4) / 4,
+            review=START + timedelta(days=number * 7 % 5),
+            verified=START if number % 4 else None,
+            examined=START if number % 3 else None,
         )
         puts.append(put)
     await store.apply(puts)
@@ -150,6 +157,7 @@ def picture(found: Candidates) -> dict[str, object]:
             None if np.isnan(found.cosines[row]) else round(float(found.cosines[row]), 6),
             found.importance[row],
             found.uses[row],
+            found.usefulness[row],
             found.occurred[row],
         )
         for row, memory_id in enumerate(found.ids)
@@ -207,7 +215,16 @@ async def test_the_same_pages_tallies_and_scans(one: Store, several: Store, orde
     puts = await filled(one, Builder())
     await filled(several, Builder())
     ids = [put.memory.id for put in puts]
-    for where in (Filter(viewer="system"), Filter(scopes=("shop", GLOBAL)), Filter(tags=("RED",))):
+    for where in (
+        Filter(viewer="system"),
+        Filter(scopes=("shop", GLOBAL)),
+        Filter(tags=("RED",)),
+        Filter(keywords=keyword_forms(["lamp", "LIGHT"])),
+        Filter(keywords=keyword_forms(["lamp", "light"]), keywords_any=True),
+        Filter(due=START + timedelta(days=2)),
+        Filter(viewer="system", unverified=True),
+        Filter(unexamined=True, scopes=("zoo", GLOBAL)),
+    ):
         pages: list[list[str]] = []
         for store in (one, several):
             seen, after = [], None
@@ -246,6 +263,25 @@ async def test_links_do_not_lead_from_one_store_to_another(several: Store) -> No
     beside = build.put("beside it", scope="shop")
     await several.apply([beside, Connect(build.link(beside.memory, home, automatic=True))])
     assert await several.links_of([beside.memory.id], viewer="system") == []
+
+
+async def test_upkeep_reaches_every_store(several: Store) -> None:
+    puts = await filled(several, Builder(), records=30)
+    ids = [put.memory.id for put in puts]
+    far, later = START + timedelta(days=99), START + timedelta(days=9)
+    await several.apply([Tend(one, tier=Tier.COLD, review=far) for one in (*ids, "gone")])
+    assert await several.find(Filter(viewer="system", due=later), order=Order.DUE) == []
+    await several.note_shown([*ids, ids[0], "gone"], later)
+    await several.apply([Rate(one, by=2.0, when=later) for one in ("gone", *ids[:15])])
+    await several.apply([Tend(one, tier=Tier.HOT, unless_since=START) for one in ids])
+    due = await several.find(Filter(viewer="system", due=later), order=Order.DUE)
+    assert [memory.id for memory in due] == ids
+    assert {memory.tier for memory in due} == {Tier.COLD}, "they were shown since"
+    assert [memory.shown for memory in due] == [2] + [1] * 29
+    assert {memory.usefulness for memory in due[:15]} == {1.0}
+    assert [memory.usefulness for memory in due[15:]] == [put.memory.usefulness for put in puts[15:]]
+    await several.touch(ids[:3], far)
+    assert await several.tally(Filter(viewer="system"), "tier") == {"cold": 27, "hot": 3}
 
 
 async def test_what_was_left_behind_is_hidden_and_is_erased_with_the_rest(tmp_path: Path) -> None:

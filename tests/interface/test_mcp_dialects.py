@@ -254,7 +254,7 @@ def test_every_tool_answers_as_its_schema_says(wire: Wire, schemas: dict[str, Js
         Draft202012Validator(schema["inputSchema"]).validate(arguments)
         Draft202012Validator(schema["outputSchema"]).validate(answered(wire, tool, **arguments))
         called.add(tool)
-    assert len(schemas) == 36
+    assert len(schemas) == 39
     assert called == schemas.keys()
 
 
@@ -279,8 +279,14 @@ def _a_call_of_each(wire: Wire) -> Iterator[tuple[str, Json]]:
     yield "remember", {"content": "Harvest begins in August.", "topic": "harvest", "type": "fact"}
     yield "recall", {"text": "When does the harvest begin?", "tokenBudget": 300, "includeLinks": True}
     yield "link", {"fromId": first, "toId": second, "relationType": "resolved_by"}
-    yield "graph_explore", {"startId": first}
+    yield "graph_explore", {"startId": first, "depth": 2, "relations": ["resolved_by", "related"]}
+    yield (
+        "batch_remember",
+        {"fragments": [{"content": "Wheat follows clover.", "topic": "harvest", "type": "decision"}]},
+    )
+    yield "reconstruct_history", {"topic": "harvest", "tokenBudget": 500}
     yield "amend", {"id": second, "importance": 0.9}
+    yield "fragment_history", {"id": second}
     yield "reflect", {"summary": "We freed the seeder.", "open_questions": ["Why is the soil so wet?"]}
     yield "tool_feedback", {"tool_name": "recall", "relevant": True, "sufficient": True}
     yield "memory_stats", {}

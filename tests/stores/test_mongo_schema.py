@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 
 from recollect.model.errors import SchemaTooNew
-from recollect.model.memory import Kind, Provenance, Status
-from recollect.model.query import Filter
-from recollect.ports.store import Mark
-from recollect.stores.mongo.migrate import INDEXES
+from recollect.model.keywords import keyword_forms
+from recollect.model.memory import Kind, Provenance, Status, Tier
+from recollect.model.query import Filter, Order, Search
+from recollect.ports.store import Mark, Rate
+from recollect.stores.mongo.filters import matching
+from recollect.stores.mongo.migrate import INDEXES, SCHEMA
 from recollect.stores.mongo.store import MongoStore
 from recollect.testing.builders import START, Builder, unit
 from recollect.testing.servers.mongo import MongoServer
@@ -162,6 +165,7 @@ async def test_the_indexes_are_there(store: MongoStore) -> None:
         ({"revision": {"$gt": 5}}, None),
         ({"refers": {"$in": ["a"]}}, None),
         ({"tags_folded": "t"}, None),
+        ({"keyword_forms": "word"}, None),
         ({"conversation": "talk", "position": {"$gte": 1, "$lte": 3}}, None),
         ({"row": {"$in": [1, 2]}}, None),
     ],
@@ -183,6 +187,86 @@ async def test_what_is_asked_often_is_answered_by_an_index(
     assert "COLLSCAN" not in plan
     if projection:
         assert "FETCH" not in plan
+
+
+@pytest.mark.parametrize(
+    ("where", "order"),
+    [
+        (Filter(viewer="system", due=START + timedelta(days=9)), Order.DUE),
+        (Filter(viewer="ada", due=START + timedelta(days=9)), Order.DUE),
+        (Filter(viewer="system", unverified=True), Order.OLDEST),
+        (Filter(viewer="system", unexamined=True), Order.OLDEST),
+    ],
+)
+async def test_what_waits_for_upkeep_is_not_sorted_out_of_all(
+    store: MongoStore, where: Filter, order: Order
+) -> None:
+    build = Builder()
+    done: dict[str, Any] = {"verified": START, "examined": START, "review": START + timedelta(days=99)}
+    await store.apply([build.put() for _ in range(20)] + [build.put(**done) for _ in range(300)])
+    await store.touch([f"m{number:08d}" for number in range(1, 21)], START)
+    field = "review" if order is Order.DUE else "occurred"
+    command = {
+        "find": "conversation_memory",
+        "filter": matching(where),
+        "sort": {field: 1, "_id": 1},
+        "limit": 5,
+    }
+    plan = str((await store._database.database.command("explain", command))["queryPlanner"]["winningPlan"])
+    assert "IXSCAN" in plan
+    assert "'SORT'" not in plan
+    assert len(await store.find(where, order=order, limit=5)) == 5
+
+
+_NEW = "keyword_forms shown usefulness verified examined decayed review".split()
+
+
+async def as_of_the_first_schema(store: MongoStore) -> None:
+    """As the first version left it behind."""
+    memories = store._database.memories
+    await memories.update_many({}, {"$unset": dict.fromkeys(_NEW, "")})
+    for index in ("keyword_forms_1", "review_1__id_1", "verified_1_occurred_1__id_1"):
+        await memories.drop_index(index)
+    await store._database.metadata.update_one({"_id": "state"}, {"$set": {"schema": 1}})
+
+
+async def test_documents_of_the_first_schema(mongo_server: MongoServer, store: MongoStore, name: str) -> None:
+    build = Builder()
+    put, other = build.put("old words", keywords=("Databases",), uses=3), build.put("others", agent="ada")
+    await store.apply([put, other])
+    await as_of_the_first_schema(store)
+    stores = [
+        MongoStore(mongo_server.url, database=name, clock=lambda: START + timedelta(days=1)) for _ in range(4)
+    ]
+    await asyncio.gather(*(one.open() for one in stores))
+    newer = stores[0]
+    due = START + timedelta(days=1)
+    assert (await newer.facts()).schema_version == SCHEMA
+    assert await newer.get(put.memory.id, viewer="default") == replace(put.memory, review=due)
+    assert await newer.find(Filter(keywords=keyword_forms(["database"]))) == [replace(put.memory, review=due)]
+    waiting = Filter(viewer="system", due=due, unverified=True, unexamined=True)
+    assert [one.id for one in await newer.find(waiting, order=Order.DUE)] == [put.memory.id, other.memory.id]
+    assert [finding for finding in await newer.check() if not finding.healthy] == []
+    for one in stores:
+        await one.close()
+
+
+async def test_documents_that_an_older_version_still_writes(store: MongoStore) -> None:
+    put = Builder().put("old words", keywords=("Databases",))
+    await store.apply([put])
+    await store._database.memories.update_many({}, {"$unset": dict.fromkeys(_NEW, "")})
+    assert await store.get(put.memory.id, viewer="default") == put.memory
+    assert (await store.search(Search(Filter(), ("old",)))).usefulness.tolist() == [0.0]
+    assert await store.count(Filter(unverified=True, unexamined=True)) == 1
+    assert await store.count(Filter(keywords=keyword_forms(["database"]))) == 0
+    assert [one.name for one in await store.check() if not one.healthy] == ["keywords"]
+    await store.repair()
+    assert await store.count(Filter(keywords=keyword_forms(["database"]))) == 1
+    await store.touch([put.memory.id], START)
+    await store.note_shown([put.memory.id], START)
+    await store.apply([Rate(put.memory.id, by=0.5, when=START)])
+    used = replace(put.memory, uses=1, shown=1, last_used=START, tier=Tier.HOT, review=START, usefulness=0.5)
+    assert await store.get(put.memory.id, viewer="default") == used
 
 
 async def test_many_open_an_empty_database_at_once(mongo_server: MongoServer, name: str) -> None:

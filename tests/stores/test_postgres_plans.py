@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 
-from recollect.model.query import Filter, Search
+from recollect.model.keywords import keyword_forms
+from recollect.model.memory import Tier
+from recollect.model.query import Filter, Order, Search
 from recollect.stores.postgres import looking
 from recollect.stores.postgres.adapting import quoted
 from recollect.stores.postgres.filters import matching
+from recollect.stores.postgres.records import listing
 from recollect.stores.postgres.store import PostgresStore
 from recollect.testing.builders import MODEL, START, Builder, unit
 from recollect.testing.searching import clustered
@@ -38,6 +42,10 @@ async def fill(url: str) -> None:
                     vector=vectors[place],
                     agent="rare" if place % 50 == 0 else "ada",
                     tags=("special",) if place % 500 == 0 else (f"t{place % 50}",),
+                    keywords=("everywhere", f"k{place % 2_000}", f"parity {place % 2}"),
+                    review=START + timedelta(minutes=place),
+                    verified=None if place % 500 == 7 else START,
+                    examined=None if place % 500 == 7 else START,
                 )
                 for place in range(start, start + 2_000)
             ]
@@ -101,6 +109,13 @@ def test_vectors_are_found_by_the_index(explain: Explain) -> None:
         (Filter(viewer="ada", conversation="talk", positions=(1, 3)), "fragments_conversation"),
         (Filter(viewer="ada", anchored=True), "fragments_anchor"),
         (Filter(viewer="ada", topic="sailing"), "fragments_topic"),
+        (Filter(viewer="ada", keywords=("k7",)), "fragment_keywords_forms"),
+        (Filter(viewer="ada", keywords=("k7", "everywhere")), "fragment_keywords_forms"),
+        (Filter(viewer="rare", keywords=("k7", "k8"), keywords_any=True), "fragment_keywords_forms"),
+        (Filter(viewer="ada", due=START + timedelta(hours=1)), "fragment_standing_due"),
+        (Filter(viewer="ada", tiers=(Tier.COLD,)), "fragment_standing_tier"),
+        (Filter(viewer="ada", unverified=True), "verified"),  # either of two
+        (Filter(viewer="ada", unexamined=True), "fragments_unexamined"),
     ],
 )
 def test_filters_use_theirs(explain: Explain, where: Filter, index: str) -> None:
@@ -115,6 +130,45 @@ async def test_the_newest_are_not_sorted_out_of_all(explain: Explain) -> None:
     plan = explain(f"SELECT content FROM fragments WHERE {condition.sql} {order}", condition.parameters)
     assert "Index Scan Backward using fragments_time" in plan
     assert "Sort" not in plan
+
+
+@pytest.mark.parametrize("limit", [1, 500])
+@pytest.mark.parametrize("days", [1, 1_000])
+def test_what_is_due_is_not_sorted_out_of_all(explain: Explain, days: int, limit: int) -> None:
+    for viewer in ("ada", "system"):
+        where = Filter(viewer=viewer, due=START + timedelta(days=days))
+        source, condition = listing(where, Order.DUE, mark=(START, "m"), limit=limit)
+        plan = explain(f"SELECT content FROM {source} WHERE {condition.sql}", condition.parameters)
+        assert "Scan using fragment_standing_due" in plan
+        assert "Sort" not in plan
+        assert "Seq Scan" not in plan
+
+
+def test_the_most_important_are_not_sorted_out_of_all(explain: Explain) -> None:
+    source, condition = listing(Filter(viewer="ada"), Order.IMPORTANT, mark=None, limit=50)
+    plan = explain(f"SELECT content FROM {source} WHERE {condition.sql}", condition.parameters)
+    assert "Scan using fragment_standing_importance" in plan
+    assert "Sort" not in plan
+
+
+def test_the_oldest_that_wait_are_not_sorted_out_of_all(explain: Explain) -> None:
+    where = Filter(viewer="system", unexamined=True)
+    source, condition = listing(where, Order.OLDEST, mark=None, limit=50)
+    plan = explain(f"SELECT content FROM {source} WHERE {condition.sql}", condition.parameters)
+    assert "Index Scan using fragments_unexamined" in plan
+    assert "Sort" not in plan
+
+
+async def test_keywords_find_all_that_have_them(many: PostgresStore) -> None:
+    def seen(*keywords: str, any_of: bool = False) -> Filter:
+        return Filter(viewer="ada", agents=("ada",), keywords=keyword_forms(keywords), keywords_any=any_of)
+
+    assert await many.count(seen("k7")) == 10
+    assert await many.count(seen("k7", "parity 1")) == 10
+    assert await many.count(seen("k7", "parity 0")) == 0
+    assert await many.count(seen("parity 0", "parity 1", any_of=True)) == 19_600
+    found = await many.search(Search(seen("k7"), ("the",), unit(1), MODEL, pool=20))
+    assert (len(found.ids), found.total, found.exact) == (10, 10, True)
 
 
 def test_the_graph_is_built_as_the_contract_says(explain: Explain, many: PostgresStore) -> None:

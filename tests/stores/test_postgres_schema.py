@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import psycopg
 import pytest
 
 from recollect.model.entry import Entry
 from recollect.model.errors import InvalidInput, SchemaTooNew, SettingsError
+from recollect.model.memory import Tier
 from recollect.model.query import Filter, Search
-from recollect.ports.store import Capability, Connect
+from recollect.ports.store import Capability, Connect, Rate, Tend
 from recollect.stores.postgres.adapting import array_text, escaped, unescaped, vector_text
 from recollect.stores.postgres.migrate import latest
 from recollect.stores.postgres.store import PostgresStore
@@ -147,14 +149,20 @@ async def test_the_tables_have_the_names_that_people_know(store: PostgresStore, 
     assert asked(postgres_url, effects) == [(True, ["a", "b"], [])]
 
 
-async def test_counting_a_use_touches_no_index(store: PostgresStore, postgres_url: str) -> None:
+async def test_counting_touches_no_index_of_the_records(store: PostgresStore, postgres_url: str) -> None:
     puts = [Builder(f"p{number}").put(vector=unit(1)) for number in range(20)]
     await store.apply(puts)
-    for _ in range(3):
-        await store.touch([puts[0].memory.id], START)
+    one = puts[0].memory.id
+    await store.touch([one], START)  # hot and due from here on
+    await store.touch([one], START)
+    await store.note_shown([one], START)
+    faded = Tend(one, tier=Tier.COLD, importance=0.25, review=START + timedelta(days=9), decayed=START)
+    await store.apply([faded])
+    await store.touch([one], START)
+    await store.apply([Rate(one, by=0.5, when=START)])
     hot = "SELECT pg_stat_get_tuples_hot_updated('agent_memory.fragments'::regclass)"
     await store.close()  # what a session counts is told when it ends
-    assert asked(postgres_url, hot) == [(3,)]
+    assert asked(postgres_url, hot) == [(6,)]
 
 
 def test_no_address() -> None:

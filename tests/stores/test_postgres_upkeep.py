@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from recollect.model.errors import InvalidInput, StoreBusy
-from recollect.model.query import Filter, Search
+from recollect.model.keywords import keyword_forms
+from recollect.model.query import Filter, Order, Search
 from recollect.stores.postgres.store import PostgresStore
 from recollect.stores.postgres.vector_indexes import name_of
 from recollect.testing.builders import DIMENSIONS, MODEL, START, Builder, unit
@@ -43,13 +44,18 @@ def execute(url: str, *statements: str) -> list[tuple[object, ...]]:
         ("DELETE FROM fragment_lexemes WHERE row = 1", "full text"),
         ("UPDATE fragment_lexemes SET lexemes = ''::tsvector", "full text"),
         ("DELETE FROM fragment_tags", "tags"),
+        ("DELETE FROM fragment_keywords", "keywords"),
+        ("UPDATE fragment_keywords SET forms = '{other}'", "keywords"),
+        ("DELETE FROM fragment_standing", "standing"),
+        ("UPDATE fragment_standing SET review_at = NULL", "standing"),
+        ("UPDATE fragment_standing SET ttl_tier = 'cold', importance = 1", "standing"),
         ("UPDATE fragments SET embedded_by = NULL", "stored vectors"),
     ],
 )
 async def test_what_is_derived_is_made_anew(
     store: PostgresStore, owned_postgres_url: str, damage: str, name: str
 ) -> None:
-    put = Builder().put("findable words", tags=("Tag",), vector=unit(1))
+    put = Builder().put("findable words", tags=("Tag",), vector=unit(1), keywords=("Words",), review=START)
     await store.apply([put])
     execute(owned_postgres_url, damage)
     assert [finding.name for finding in await store.check() if not finding.healthy] == [name]
@@ -57,6 +63,9 @@ async def test_what_is_derived_is_made_anew(
     assert all(finding.healthy for finding in await store.check())
     assert (await by_text(store, "findable")).ids == [put.memory.id]
     assert await store.count(Filter(tags=("TAG",))) == 1
+    assert await store.count(Filter(keywords=keyword_forms(["words"]))) == 1
+    assert await store.count(Filter(due=START, tiers=(put.memory.tier,))) == 1
+    assert [one.id for one in await store.find(Filter(), order=Order.IMPORTANT)] == [put.memory.id]
 
 
 async def test_row_security_that_is_off_is_found(store: PostgresStore, owned_postgres_url: str) -> None:
@@ -73,6 +82,27 @@ async def test_an_edit_by_hand_is_found_by_its_words(store: PostgresStore, owned
     execute(owned_postgres_url, "UPDATE fragments SET lexemes = 'after that', length = 2")
     assert (await by_text(store, "after")).ids == [put.memory.id]
     assert (await by_text(store, "before")).ids == []
+
+
+async def test_another_date_of_review_by_hand_is_kept_to(
+    store: PostgresStore, owned_postgres_url: str
+) -> None:
+    put = Builder().put()
+    await store.apply([put])
+    assert await store.find(Filter(due=START), order=Order.DUE) == []
+    execute(owned_postgres_url, f"UPDATE fragments SET review_at = '{START.isoformat()}'")
+    assert await store.find(Filter(due=START), order=Order.DUE) == [replace(put.memory, review=START)]
+    execute(owned_postgres_url, "UPDATE fragments SET review_at = NULL")
+    assert await store.find(Filter(due=START), order=Order.DUE) == []
+    assert all(finding.healthy for finding in await store.check())
+
+
+async def test_a_keyword_longer_than_an_index_takes(store: PostgresStore) -> None:
+    long = " ".join(f"part{number}" for number in range(300))
+    put = Builder().put(keywords=("short", long))
+    await store.apply([put])
+    assert await store.find(Filter(keywords=keyword_forms([long, "short"]))) == [put.memory]
+    assert all(finding.healthy for finding in await store.check())
 
 
 async def test_an_index_is_built_for_a_models_vectors_once_they_are_many(

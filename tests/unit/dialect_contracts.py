@@ -7,6 +7,7 @@ from typing import Any
 
 KINDS = ("fact", "decision", "error", "preference", "procedure", "relation")
 RELATIONS = ("related", "caused_by", "resolved_by", "part_of", "contradicts")
+EVERY_RELATION = (*RELATIONS, "superseded_by")
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,11 @@ PROJECT = {
 }
 
 _NODE = "id content type topic importance depth"
+_REMEMBERED = ("outcome", "quarantined", "redacted", "parts", "linked", "superseded", "note")
+_STATEMENT = (
+    "content topic type keywords importance source linkedTo scope isAnchor project sessionId idempotencyKey"
+)
+_DECISION = "id content timestamp agentId superseded importance versions supersedes supersededBy contradicts contradictedBy linked"
 
 FRAGMENTS = {
     "remember": Contract(
@@ -242,8 +248,8 @@ FRAGMENTS = {
         },
         enums={"type": KINDS, "scope": ("permanent", "session")},
         gives=("success", "id", "created"),
-        extra_arguments=("project", "sessionId"),
-        extra_answers=("outcome", "quarantined", "redacted"),
+        extra_arguments=("project", "sessionId", "idempotencyKey", "dryRun"),
+        extra_answers=_REMEMBERED,
     ),
     "recall": Contract(
         optional={
@@ -265,9 +271,13 @@ FRAGMENTS = {
             "count",
             "totalTokens",
             "method",
+            "layers",
             "time",
             "hint",
             "fragments.score",
+            "fragments.layer",
+            "fragments.contradicts",
+            "fragments.contradictedBy",
             "fragments.why",
             "fragments.timestamp",
             "fragments.project",
@@ -277,7 +287,7 @@ FRAGMENTS = {
     "forget": Contract(
         optional={"id": None, "topic": None, "force": False, "agentId": None},
         extra_arguments=("project",),
-        extra_answers=("success", "deleted", "ids", "note"),
+        extra_answers=("success", "deleted", "ids", "kept", "note"),
     ),
     "link": Contract(
         required=("fromId", "toId"),
@@ -298,7 +308,7 @@ FRAGMENTS = {
             "agentId": None,
         },
         enums={"type": KINDS},
-        extra_answers=("success", "id", "previousId"),
+        extra_answers=("success", "id", "previousId", "note"),
     ),
     "reflect": Contract(
         required=("summary",),
@@ -341,7 +351,8 @@ FRAGMENTS = {
         required=("tool_name", "relevant", "sufficient"),
         optional={"suggestion": None, "context": None, "session_id": None, "trigger_type": "voluntary"},
         enums={"trigger_type": ("sampled", "voluntary")},
-        extra_answers=("success", "id"),
+        extra_arguments=("fragmentIds",),
+        extra_answers=("success", "id", "rated"),
     ),
     "memory_stats": Contract(
         gives=("total", "byTier", "byType", "embeddedRatio"),
@@ -350,9 +361,12 @@ FRAGMENTS = {
             "byStatus",
             "byProject",
             "embedded",
+            "anchors",
+            "unverified",
             "links",
             "sessions",
             "toolFeedback",
+            *_each("taskFeedback", "succeeded count"),
             "model",
             "method",
             *_each("modelsToday", "calls failed tokensIn tokensOut dailyTokens"),
@@ -360,13 +374,84 @@ FRAGMENTS = {
         ),
     ),
     "memory_consolidate": Contract(
-        extra_answers=("success", *_each("stages", "stage changed detail"), "operations", "seconds")
+        extra_arguments=("dryRun",),
+        extra_answers=(
+            "success",
+            "dryRun",
+            *_each("stages", "stage changed detail seconds more"),
+            "operations",
+            "seconds",
+            *_each("archived", "id why"),
+            *_each("erased", "id why"),
+            *_each("stale", "id why"),
+            "counts",
+            "note",
+        ),
     ),
     "graph_explore": Contract(
         required=("startId",),
         optional={"agentId": None},
+        enums={"relations": EVERY_RELATION},
+        extra_arguments=("depth", "relations"),
         gives=(*_each("nodes", _NODE), *_each("edges", "fromId toId relationType")),
         extra_answers=("notice", "success", *_each("start", _NODE)),
+    ),
+}
+
+# Of Recollect's own: no document has them.
+BEYOND = {
+    "batch_remember": Contract(
+        required=("fragments",),
+        enums={"fragments.type": KINDS, "fragments.scope": ("permanent", "session")},
+        extra_arguments=(
+            *_each("fragments", _STATEMENT)[1:],
+            "project",
+            "sessionId",
+            "idempotencyKey",
+            "dryRun",
+            "agentId",
+        ),
+        extra_answers=(
+            "success",
+            "created",
+            "failed",
+            "dryRun",
+            *_each("results", " ".join(("success id created repeated error code", *_REMEMBERED))),
+        ),
+    ),
+    "fragment_history": Contract(
+        required=("id",),
+        extra_arguments=("agentId",),
+        extra_answers=(
+            "notice",
+            "success",
+            "id",
+            "status",
+            "count",
+            "earlier",
+            "supersedes",
+            "supersededBy",
+            *_each(
+                "versions", "number content type topic keywords importance isAnchor since until by changed"
+            ),
+        ),
+    ),
+    "reconstruct_history": Contract(
+        required=("topic",),
+        optional={"tokenBudget": 2000},
+        extra_arguments=("project", "agentId"),
+        extra_answers=(
+            "notice",
+            "success",
+            "topic",
+            "count",
+            "leftOut",
+            "totalTokens",
+            "matched",
+            "hint",
+            *_each("decisions", _DECISION),
+            *_each("decisions.linked", "id relation content")[1:],
+        ),
     ),
 }
 
@@ -375,5 +460,5 @@ CONTRACTS = {
     "history": HISTORY,
     "assistant": ASSISTANT,
     "project": PROJECT,
-    "fragments": FRAGMENTS,
+    "fragments": FRAGMENTS | BEYOND,
 }

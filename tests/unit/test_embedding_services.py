@@ -25,13 +25,14 @@ from recollect.model.errors import (
 from recollect.model.tokens import count_tokens
 from recollect.ports.embedder import Matrix
 from recollect.ports.services import Traits, Usage
-from recollect.providers.embedding.address import endpoint
-from recollect.providers.embedding.calls import parsed, retry_after
+from recollect.providers.embedding.calls import parsed
 from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.providers.embedding.patience import Timing
 from recollect.providers.embedding.service_models import PROVIDERS, checked_size
 from recollect.providers.embedding.services import Bounds, Service, ServiceEmbedder, packed, pieces
 from recollect.providers.embedding.unrelated import QUESTIONS, STATEMENTS, spread
+from recollect.providers.remote.address import endpoint
+from recollect.providers.remote.line import retry_after
+from recollect.providers.remote.patience import Timing
 from recollect.testing.embedder_contract import EmbedderContract
 from recollect.testing.servers.embeddings import (
     DROP,

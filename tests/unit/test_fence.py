@@ -28,8 +28,10 @@ from recollect.ports.store import (
     Keep,
     Mark,
     Put,
+    Rate,
     Revise,
     Store,
+    Tend,
 )
 from recollect.stores.houses import OpenHouses, kept_open
 from recollect.stores.sqlite.store import SqliteStore
@@ -75,7 +77,14 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await store.put_scope(build.scope("ours"))
     await store.put_scope(build.scope("theirs", description=MARK, keywords=(MARK,)))
     mine = build.put(
-        "my own plain words", scope="mine", vector=unit(1), gist="g", tags=("shared",), topic="topic"
+        "my own plain words",
+        scope="mine",
+        vector=unit(1),
+        gist="g",
+        tags=("shared",),
+        topic="topic",
+        keywords=("light",),
+        review=LATER,
     )
     also = build.put("more plain words", scope="ours", vector=unit(1, 1), gist="g")
     theirs = build.put(
@@ -85,6 +94,8 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         gist="g",
         tags=("shared", f"{MARK}-tag"),
         topic=f"{MARK} topic",
+        keywords=(MARK, "light"),
+        review=START,
         merged_from=(mine.memory.id,),
     )
     more = build.put(f"{MARK} more", scope="theirs", merged_from=(theirs.memory.id,))
@@ -170,6 +181,13 @@ def filters(world: World) -> list[Filter]:
             {"tags": (f"{MARK}-tag",)},
             {"topic": f"{MARK} topic"},
             {"agents": ("default",)},
+            {"keywords": (MARK,)},
+            {"keywords": (MARK, "light"), "keywords_any": True},
+            {"keywords": ("light",), "scopes": ("theirs", GLOBAL)},
+            {"due": LATER},
+            {"due": LATER, "scopes": ("theirs",)},
+            {"unverified": True},
+            {"unexamined": True, "scopes": (GLOBAL, "theirs")},
         )
     ]
 
@@ -205,6 +223,12 @@ async def attack_apply(world: World) -> list[Any]:
     assert await world.fence.count(Filter()) == 2, "all or nothing"
     await world.fence.apply([Disconnect(mine.id, theirs.id, Relation.CAUSED_BY)])
     await world.fence.apply([Disconnect(theirs.id, world.also_theirs.id, Relation.RELATED)])
+    # Outside is as good as gone: no answer tells them apart.
+    for memory_id in (*world.outside_ids, "m99999999"):
+        tending: list[Change] = [Tend(memory_id, importance=1.0, review=LATER), Rate(memory_id, 1.0, LATER)]
+        await world.fence.apply([*tending, Tend(mine.id, utility=0.5), Rate(mine.id, 0.0, LATER)])
+    inside = await world.fence.get(mine.id, viewer="default")
+    assert inside.utility == 0.5, "what is inside is done all the same"
     return refused
 
 
@@ -270,6 +294,12 @@ async def attack_derived_from(world: World) -> list[Any]:
 async def attack_touch(world: World) -> list[Any]:
     await world.fence.touch([*world.all_ids, world.mine.id], LATER)
     assert (await world.fence.get(world.mine.id, viewer="default")).uses == 2, "as often as it is named"
+    return []
+
+
+async def attack_note_shown(world: World) -> list[Any]:
+    await world.fence.note_shown([*world.all_ids, world.mine.id], LATER)
+    assert (await world.fence.get(world.mine.id, viewer="default")).shown == 2, "as often as it is named"
     return []
 
 

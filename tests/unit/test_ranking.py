@@ -18,6 +18,7 @@ from recollect.model.ranking import (
     Cosines,
     boost,
     boosted,
+    composite,
     fuse,
     neighbours,
     rarity,
@@ -25,6 +26,7 @@ from recollect.model.ranking import (
     saturated,
     score,
     surprise,
+    usefulness_nudge,
 )
 
 MINILM = Cosines(0.063, 0.081)
@@ -54,6 +56,7 @@ def candidates(
         importance=np.full(rows, 0.5),
         trust=np.ones(rows),
         uses=np.zeros(rows),
+        usefulness=np.zeros(rows),
         occurred=np.zeros(rows),
         conversations=[conversation] * rows,
         positions=np.arange(rows, dtype=np.int64),
@@ -238,34 +241,125 @@ class TestScale:
         assert np.all(np.diff(scored) >= 0)
         assert np.all((scored >= 0) & (scored <= 1))
 
-    @given(
-        st.floats(0, 1),
-        st.floats(-10, 10_000),
-        st.integers(0, 10_000),
-        st.floats(0, 1),
-        st.floats(0, 1, exclude_max=True),
-    )
-    def test_a_boost_is_gentle_and_keeps_the_bounds(
-        self, importance: float, age: float, uses: int, trust: float, plain: float
-    ) -> None:
-        factor = boost(
-            np.array([importance]), age_days=np.array([age]), uses=np.array([uses]), trust=np.array([trust])
-        )
-        assert 0.7 < factor[0] < 1.25
-        assert 0 <= boosted(np.array([plain]), factor)[0] <= 1
-
-    def test_importance_recency_use_and_trust_each_help(self) -> None:
-        importance = np.array([0.5, 0.9, 0.5, 0.5, 0.5])
-        age = np.array([100.0, 100.0, 1.0, 100.0, 100.0])
-        uses = np.array([0.0, 0.0, 0.0, 9.0, 0.0])
-        trust = np.array([1.0, 1.0, 1.0, 1.0, 0.2])
-        plain, important, recent, used, doubtful = boosted(
-            np.full(5, 0.5), boost(importance, age_days=age, uses=uses, trust=trust)
-        )
-        assert doubtful < plain < min(important, recent, used)
-
     def test_no_boost_lifts_a_half_match_over_a_full_one(self) -> None:
         full, half = scores(candidates([[1, 1], [1, 0]], frequencies=[2, 1]), unrelated=None)
-        weakest = boost(np.zeros(1), age_days=np.full(1, 9999.0), uses=np.zeros(1), trust=np.ones(1))
-        strongest = boost(np.ones(1), age_days=np.zeros(1), uses=np.full(1, 999.0), trust=np.ones(1))
+        weakest = np.array([boost_of(0.0, 9999.0, usefulness=-1.0)])
+        strongest = np.array([boost_of(1.0, 0.0, uses=999.0, usefulness=1.0)])
         assert boosted(np.array([full]), weakest) > boosted(np.array([half]), strongest)
+
+
+SHARES = st.floats(0, 1)
+AGES = st.floats(-10, 10_000)
+
+
+def boost_of(
+    importance: float,
+    age: float,
+    *,
+    uses: float = 0.0,
+    trust: float = 1.0,
+    usefulness: float = 0.0,
+    importance_weight: float = 0.6,
+    recency_weight: float = 0.4,
+) -> float:
+    factor = boost(
+        np.array([importance]),
+        age_days=np.array([age]),
+        uses=np.array([uses]),
+        trust=np.array([trust]),
+        usefulness=np.array([usefulness]),
+        importance_weight=importance_weight,
+        recency_weight=recency_weight,
+    )
+    return float(factor[0])
+
+
+def composite_of(importance: float, age: float, weight: float = 0.6) -> float:
+    order = composite(
+        np.array([importance]),
+        age_days=np.array([age]),
+        importance_weight=weight,
+        recency_weight=1 - weight,
+    )
+    return float(order[0])
+
+
+class TestBoost:
+    @given(SHARES, AGES, st.integers(0, 10_000), SHARES, st.floats(-2, 2), SHARES, SHARES)
+    def test_it_is_gentle_and_keeps_the_bounds(
+        self,
+        importance: float,
+        age: float,
+        uses: int,
+        trust: float,
+        usefulness: float,
+        weight: float,
+        plain: float,
+    ) -> None:
+        told = {"uses": float(uses), "trust": trust, "usefulness": usefulness}
+        usual = boost_of(importance, age, **told)
+        assert 0.65 < usual < 1.34
+        weighed = boost_of(importance, age, **told, importance_weight=weight, recency_weight=1 - weight)
+        assert 0.6 < weighed < 1.4
+        assert 0 <= boosted(np.array([plain]), np.array([weighed]))[0] <= 1
+
+    @given(SHARES, AGES, SHARES, SHARES, st.floats(-1, 1))
+    def test_the_usual_weights_are_what_it_always_was(
+        self, importance: float, age: float, uses: float, trust: float, usefulness: float
+    ) -> None:
+        recent = 0.95 + 0.1 * 2 ** (-max(age, 0.0) / 90)
+        expected = (0.9 + 0.2 * importance) * recent * (1 + 0.05 * uses / (uses + 5)) * (0.85 + 0.15 * trust)
+        told = {"uses": uses, "trust": trust}
+        assert boost_of(importance, age, **told) == pytest.approx(expected)
+        assert boost_of(importance, age, **told, usefulness=usefulness) == pytest.approx(
+            expected * (1 + usefulness / 10)
+        )
+
+    def test_importance_recency_use_trust_and_usefulness_each_help(self) -> None:
+        plain = boost_of(0.5, 100.0)
+        assert boost_of(0.9, 100.0) > plain
+        assert boost_of(0.5, 1.0) > plain
+        assert boost_of(0.5, 100.0, uses=9.0) > plain
+        assert boost_of(0.5, 100.0, usefulness=0.3) > plain > boost_of(0.5, 100.0, usefulness=-0.3)
+        assert boost_of(0.5, 100.0, trust=0.2) < plain
+
+    @given(SHARES, SHARES, AGES, AGES)
+    def test_a_weight_of_nothing_takes_its_part_away(
+        self, one: float, other: float, age: float, later: float
+    ) -> None:
+        timeless = {"importance_weight": 1.0, "recency_weight": 0.0}
+        assert boost_of(one, age, **timeless) == boost_of(one, later, **timeless)
+        ageing = {"importance_weight": 0.0, "recency_weight": 1.0}
+        assert boost_of(one, age, **ageing) == boost_of(other, age, **ageing)
+
+
+class TestComposite:
+    @given(SHARES, AGES, SHARES)
+    def test_it_lies_between_nothing_and_one(self, importance: float, age: float, weight: float) -> None:
+        assert -1e-9 <= composite_of(importance, age, weight) <= 1 + 1e-9
+
+    @given(SHARES, SHARES, AGES, AGES, SHARES)
+    def test_more_important_and_more_recent_is_never_less(
+        self, one: float, other: float, age: float, later: float, weight: float
+    ) -> None:
+        best = composite_of(max(one, other), min(age, later), weight)
+        assert best >= composite_of(min(one, other), max(age, later), weight) - 1e-12
+
+    @given(SHARES, AGES)
+    def test_the_weights_are_the_shares(self, importance: float, age: float) -> None:
+        assert composite_of(importance, age, 1.0) == pytest.approx(importance)
+        assert composite_of(importance, age, 0.0) == pytest.approx(2 ** (-max(age, 0.0) / 90))
+        middle = (composite_of(importance, age, 1.0) + composite_of(importance, age, 0.0)) / 2
+        assert composite_of(importance, age, 0.5) == pytest.approx(middle)
+
+    def test_a_quarter_of_a_year_halves_recency(self) -> None:
+        assert composite_of(0.5, 0.0) == pytest.approx(0.6 * 0.5 + 0.4)
+        assert composite_of(0.5, 90.0) == pytest.approx(0.6 * 0.5 + 0.2)
+        assert composite_of(0.5, -5.0) == composite_of(0.5, 0.0), "what is yet to come is not newer than now"
+
+    @given(st.lists(st.floats(-3, 3), min_size=2, max_size=6))
+    def test_usefulness_nudges_and_no_more(self, usefulness: list[float]) -> None:
+        nudges = usefulness_nudge(np.array(sorted(usefulness)))
+        assert np.all(np.diff(nudges) >= 0)
+        assert np.all((nudges >= 0.9 - 1e-9) & (nudges <= 1.1 + 1e-9))
+        assert usefulness_nudge(np.zeros(1))[0] == 1

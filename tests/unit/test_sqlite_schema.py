@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from recollect.model.errors import SchemaTooNew
-from recollect.model.memory import Kind
+from recollect.model.keywords import keyword_forms
+from recollect.model.memory import Kind, Status
 from recollect.model.query import Filter
 from recollect.stores.sqlite import jobs, records, search
 from recollect.stores.sqlite.filters import matching
 from recollect.stores.sqlite.migrate import latest, migrate, migrations, statements, version_of
+from recollect.stores.values import to_micros
 from recollect.testing.builders import START
 
 WHERE = Filter(scopes=("work",), agents=("ada",))
@@ -80,6 +82,11 @@ def test_a_script_is_split_at_its_statements() -> None:
         (replace(WHERE, conversation="c"), "memory_conversation"),
         (replace(WHERE, conversation="c", positions=(1, 2)), "conversation=? AND position>? AND position<?"),
         (replace(WHERE, ids=("a",)), "autoindex_memory_1 (id=?)"),
+        (replace(WHERE, keywords=("a", "b")), "COVERING INDEX keyword_form (form=?)"),
+        (replace(WHERE, keywords=("a", "b"), keywords_any=True), "COVERING INDEX keyword_form (form=?)"),
+        (replace(WHERE, due=START), "COVERING INDEX memory_review (review<?)"),
+        (replace(WHERE, unverified=True), "SCAN memory USING INDEX memory_unverified"),
+        (replace(WHERE, unexamined=True), "SCAN memory USING INDEX memory_unexamined"),
     ],
 )
 def test_counting_uses_an_index(connection: sqlite3.Connection, where: Filter, index: str) -> None:
@@ -99,6 +106,50 @@ def test_a_listing_stops_when_it_has_enough(connection: sqlite3.Connection, colu
     how = plan(connection, query, condition.parameters)
     assert index in how
     assert "TEMP B-TREE" not in how
+
+
+@pytest.mark.parametrize(
+    ("where", "order", "index"),
+    [
+        (replace(WHERE, due=START), "review, id", "memory_review (review<?)"),
+        (replace(WHERE, unverified=True), "occurred, id", "memory_unverified"),
+        (replace(WHERE, unexamined=True), "occurred DESC, id DESC", "memory_unexamined"),
+    ],
+)
+def test_upkeep_finds_its_work_in_order(
+    connection: sqlite3.Connection, where: Filter, order: str, index: str
+) -> None:
+    for statuses in (where.statuses, (Status.ACTIVE, Status.ARCHIVED)) if where.due else (where.statuses,):
+        condition = matching(replace(where, statuses=statuses), walked=order.split(",")[0].split()[0])
+        query = f"SELECT row FROM memory WHERE {condition.sql} ORDER BY {order} LIMIT 5"
+        how = plan(connection, query, condition.parameters)
+        assert index in how
+        assert "TEMP B-TREE" not in how
+
+
+def test_what_was_there_before_upkeep_is_due_once_and_found_by_its_keywords() -> None:
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    migrate(connection, Path("s.db"), now=START, steps=migrations()[:3])
+    texts = "id agent kind status topic topic_folded content tier dialect source content_hash gist lexemes".split()
+    numbers = "importance confidence utility trust anchor created updated occurred uses tokens length revision".split()
+    names = ", ".join([*texts, *numbers, "scope", "merged_from", "metadata", "keywords"])
+    for memory_id, keywords in (
+        ("a", '["Deploy windows", "東京"]'),
+        ("b", "[]"),
+        ("c", '["deploy WINDOW", " "]'),
+    ):
+        values = [memory_id, *("active" for _ in texts[1:]), *(1 for _ in numbers), 1, "[]", "{}", keywords]
+        values[texts.index("content_hash")] = memory_id
+        connection.execute(f"INSERT INTO memory ({names}) VALUES ({', '.join('?' for _ in values)})", values)
+    migrate(connection, Path("s.db"), now=START)
+    lives = connection.execute(
+        "SELECT review, shown, usefulness, verified, examined, decayed FROM memory"
+    ).fetchall()
+    assert lives == [(to_micros(START), 0, 0.0, None, None, None)] * 3
+    found = connection.execute("SELECT memory, form FROM keyword ORDER BY memory, form").fetchall()
+    window, tokyo = keyword_forms(["deploy window", "東京"])
+    assert found == [(1, window), (1, tokyo), (3, window)]
+    connection.close()
 
 
 def test_lookups_use_their_indexes(connection: sqlite3.Connection) -> None:

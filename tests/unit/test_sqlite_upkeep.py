@@ -32,7 +32,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
 @pytest.fixture
 async def puts(store: SqliteStore) -> list[Put]:
     build = Builder()
-    made = [build.put(f"word{n} common", vector=unit(n, 1), tags=("t",)) for n in range(5)]
+    made = [build.put(f"word{n} common", vector=unit(n, 1), tags=("t",), keywords=("k",)) for n in range(5)]
     link, version = build.link(made[0].memory, made[1].memory), build.version(made[0].memory, 1, "old")
     await store.apply([*made, Connect(link), Keep(version)])
     return made
@@ -52,6 +52,10 @@ def tamper(path: Path, *statements: str) -> None:
         ("INSERT INTO lexeme (lexeme) VALUES ('delete-all')", "full text"),
         ("INSERT INTO lexeme (rowid, lexemes) VALUES (77, 'ghost')", "full text"),
         ("INSERT INTO tag (memory, name, folded, place) VALUES (77, 'x', 'x', 0)", "tag rows"),
+        ("INSERT INTO keyword (memory, form) VALUES (77, 'x')", "keyword rows"),
+        ("INSERT INTO keyword (memory, form) VALUES (1, 'strange')", "keywords"),
+        ("DELETE FROM keyword WHERE memory = 2", "keywords"),
+        ("UPDATE memory SET keywords = '[]' WHERE row = 3", "keywords"),
         ("INSERT INTO vector (row, model, exact) VALUES (77, 'm', x'00')", "vector rows"),
         ("INSERT INTO vector_code (row, model, code) VALUES (77, 'm', x'00')", "vector_code rows"),
         ("INSERT INTO link VALUES (1, 77, 'related', 0, 1.0, 0)", "link rows"),

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from recollect.dialects.fragments_forms import (
+from recollect.dialects.fragments_answers import (
     AmendAnswer,
-    AmendArguments,
+    BatchAnswer,
     ConsolidateAnswer,
     ContextAnswer,
-    ContextArguments,
     ExploreAnswer,
-    ExploreArguments,
     FeedbackAnswer,
-    FeedbackArguments,
     ForgetAnswer,
-    ForgetArguments,
+    HistoryAnswer,
     LinkAnswer,
+    RecallAnswer,
+    ReconstructAnswer,
+    ReflectAnswer,
+    RememberAnswer,
+    StatsAnswer,
+)
+from recollect.dialects.fragments_forms import (
+    AmendArguments,
+    BatchArguments,
+    ConsolidateArguments,
+    ContextArguments,
+    ExploreArguments,
+    FeedbackArguments,
+    ForgetArguments,
+    HistoryArguments,
     LinkArguments,
     NoArguments,
-    RecallAnswer,
     RecallArguments,
-    ReflectAnswer,
+    ReconstructArguments,
     ReflectArguments,
-    RememberAnswer,
     RememberArguments,
-    StatsAnswer,
 )
 from recollect.dialects.shape import Dialect, Tool
 
@@ -102,8 +111,8 @@ FRAGMENTS = Dialect(
         Tool(
             "tool_feedback",
             "Rate a tool's answer",
-            "Records whether a memory tool's answer served. Use it when an answer was far from what you needed, or "
-            "when asked to rate it.",
+            "Records whether a memory tool's answer served, so that later ones rank better. Use it when an answer was far "
+            "from what you needed, or when asked to rate it; not after every call.",
             "feedback",
             FeedbackArguments,
             FeedbackAnswer,
@@ -111,7 +120,8 @@ FRAGMENTS = Dialect(
         Tool(
             "memory_stats",
             "Memory statistics",
-            "Counts memories by type, tier, status and project, and says how many are found by meaning.",
+            "Counts memories by type, tier, status and project, and says how many are found by meaning. Use it when asked "
+            "about the memory itself; it finds nothing.",
             "stats",
             NoArguments,
             StatsAnswer,
@@ -119,21 +129,50 @@ FRAGMENTS = Dialect(
         Tool(
             "memory_consolidate",
             "Consolidate",
-            "Does the upkeep that is due now: embedding, linking, expiry, tidying. It runs by itself as well; call it "
-            "only when asked to.",
+            "Does the upkeep that is due now: tiers, fading, expiry, duplicates, contradictions, tidying. It runs by itself "
+            "as well; call it only when asked to.",
             "consolidate",
-            NoArguments,
+            ConsolidateArguments,
             ConsolidateAnswer,
             idempotent=True,
         ),
         Tool(
             "graph_explore",
             "Explore causes",
-            "Follows an error's links to what caused and what resolved it. Use it for root causes, after recall gave "
-            "you the error's id.",
+            "Follows an error's links to what caused and what resolved it, up to five links away. Use it for root causes, "
+            "after recall gave you the error's id; to search use recall.",
             "explore",
             ExploreArguments,
             ExploreAnswer,
+        ),
+        Tool(
+            "batch_remember",
+            "Remember several",
+            "Stores up to 200 statements in one call, with an answer for each; one that fails keeps no other back. Use it "
+            "for notes that you have already. For one use remember, for the end of a conversation reflect.",
+            "remember_many",
+            BatchArguments,
+            BatchAnswer,
+            fixed={"dialect": "fragments", "create_scope": True},
+            idempotent=True,
+        ),
+        Tool(
+            "fragment_history",
+            "History of a memory",
+            "All that one memory has said, oldest first: what changed, when and by whom. Use it when you doubt an "
+            "amended memory; not to search, for which there is recall.",
+            "versions",
+            HistoryArguments,
+            HistoryAnswer,
+        ),
+        Tool(
+            "reconstruct_history",
+            "Reconstruct decisions",
+            "The decisions on a topic in order of time, superseded ones too, with what caused, contradicted or replaced "
+            "them. Use it for how and why something came to be; for how it is now use recall.",
+            "reconstruct",
+            ReconstructArguments,
+            ReconstructAnswer,
         ),
     ),
 )

@@ -1,25 +1,28 @@
-"""What the tools of the fragments contract take and give."""
+"""What the tools of the fragments contract take."""
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from recollect.dialects.shape import AGENT, ALWAYS, Answer, Arguments, From, Recalling, To
+from recollect.dialects.shape import AGENT, Arguments, To
+
+MOST_AT_ONCE = 200
 
 Kind = Literal["fact", "decision", "error", "preference", "procedure", "relation"]
 Relation = Literal["related", "caused_by", "resolved_by", "part_of", "contradicts"]
+AnyRelation = Literal["related", "caused_by", "resolved_by", "part_of", "contradicts", "superseded_by"]
 Share = Annotated[float | None, Field(ge=0, le=1)]
 AgentId = Annotated[str | None, To(AGENT)]
 SessionId = Annotated[str | None, To("conversation")]
 Project = Annotated[str | None, To("scope"), Field(description="Another project than this one")]
-Success = Annotated[bool, ALWAYS]
+Once = Annotated[str | None, To("idempotency_key"), Field(description="Repeats store nothing")]
+DryRun = Annotated[bool, To("dry_run"), Field(description="Only tell")]
 
 
-class RememberArguments(Arguments):
-    """What to remember."""
+class Statement(Arguments):
+    """One thing to remember."""
 
     content: Annotated[str, Field(description="One self-contained statement, 1-3 sentences")]
     topic: Annotated[str, Field(description="Short label, e.g. deployment")]
@@ -38,6 +41,30 @@ class RememberArguments(Arguments):
     isAnchor: Annotated[bool, To("anchor"), Field(description="Never fades")] = False
     project: Project = None
     sessionId: SessionId = None
+    idempotencyKey: Once = None
+
+
+class RememberArguments(Statement):
+    """What to remember."""
+
+    dryRun: DryRun = False
+    agentId: AgentId = None
+
+
+class BatchArguments(Arguments):
+    """Several at once. Project and session are for those that name none of their own."""
+
+    fragments: Annotated[
+        list[Statement], To("items"), Field(min_length=1, max_length=MOST_AT_ONCE, description="At most 200")
+    ]
+    project: Project = None
+    sessionId: SessionId = None
+    idempotencyKey: Annotated[
+        str | None,
+        To("idempotency_key"),
+        Field(description="Of the whole call: the same again within a day gives the first answer"),
+    ] = None
+    dryRun: Annotated[bool, To("dry_run"), Field(description="Store nothing, tell what would be")] = False
     agentId: AgentId = None
 
 
@@ -134,209 +161,45 @@ class FeedbackArguments(Arguments):
     context: Annotated[str | None, Field(description="What it was needed for, in a few words")] = None
     session_id: SessionId = None
     trigger_type: Annotated[Literal["sampled", "voluntary"], To("trigger")] = "voluntary"
+    fragmentIds: Annotated[
+        list[str] | None,
+        To("memories"),
+        Field(description="Which memories it is about; else the last answer's"),
+    ] = None
 
 
 class NoArguments(Arguments):
     """Nothing to say."""
 
 
+class ConsolidateArguments(Arguments):
+    """Whether to do it."""
+
+    dryRun: Annotated[bool, To("dry_run"), Field(description="Change nothing, tell what would be done")] = (
+        False
+    )
+
+
 class ExploreArguments(Arguments):
     """Where to begin."""
 
     startId: Annotated[str, To("start"), Field(description="Best an error's")]
+    depth: Annotated[int, Field(ge=1, le=5, description="How many links away")] = 1
+    relations: list[AnyRelation] = ["caused_by", "resolved_by"]
     agentId: AgentId = None
 
 
-class RememberAnswer(Answer):
-    """What became of it."""
-
-    success: Annotated[
-        bool, From("outcome", values={"stored": True, "duplicate": True, "noise": False, "failed": False})
-    ]
-    id: str | None = None
-    created: bool
-    outcome: str
-    quarantined: bool
-    redacted: dict[str, int]
-
-
-class Linked(Answer):
-    """A memory that is linked with a found one."""
+class HistoryArguments(Arguments):
+    """Which memory."""
 
     id: str
-    relation: Annotated[str, From("link.relation")]
-    content: str
+    agentId: AgentId = None
 
 
-class Fragment(Answer):
-    """One memory."""
+class ReconstructArguments(Arguments):
+    """Which topic."""
 
-    id: str
-    content: str
-    type: Annotated[str, From("kind")]
-    topic: str
-    keywords: list[str]
-    importance: float
-    score: float
-    similarity: float | None = None
-    why: list[str]
-    timestamp: Annotated[datetime, From("occurred")]
-    project: Annotated[str, From("scope")]
-    linked: Annotated[list[Linked], From("links")]
-
-
-class RecallAnswer(Recalling):
-    """Best first."""
-
-    fragments: Annotated[list[Fragment], From("hits")]
-    count: int
-    totalTokens: Annotated[int, From("tokens")]
-    method: Annotated[str, From("rung")]
-    time: Annotated[str | None, From("timeframe.words")] = None
-    hint: Annotated[str | None, From("notice", unless_empty=True)] = None
-
-
-class ForgetAnswer(Answer):
-    """What is gone."""
-
-    success: Success = True
-    deleted: Annotated[int, From("count")]
-    ids: Annotated[list[str], From("forgotten")]
-    note: str
-
-
-class LinkAnswer(Answer):
-    """The link."""
-
-    success: Success = True
-    created: bool
-
-
-class AmendAnswer(Answer):
-    """The memory as it is now."""
-
-    success: Success = True
-    id: str
-    previousId: Annotated[str | None, From("previous_id")] = None
-
-
-class ReflectAnswer(Answer):
-    """What was kept."""
-
-    success: Success = True
-    stored: int
-    duplicates: int
-    quarantined: int
-    ids: list[str]
-    counts: dict[str, int]
-
-
-class Item(Answer):
-    """One of the memories that the text is made of."""
-
-    id: str
-    type: Annotated[str, From("kind")]
-    topic: str
-    importance: float
-
-
-class ContextAnswer(Recalling):
-    """What to have in mind. The text is within the budget; the lists say what it is made of, in its order."""
-
-    success: Success = True
-    coreMemory: Annotated[list[Item], From("core")]
-    workingMemory: Annotated[list[Item], From("working")]
-    injectionText: Annotated[str, From("text", own="hint")]
-    totalTokens: Annotated[int, From("tokens")]
-    unreflectedSessions: Annotated[int, From("unreflected")]
-    project: Annotated[str, From("scope")]
-
-
-class FeedbackAnswer(Answer):
-    """That it is kept."""
-
-    success: Annotated[bool, From("recorded")]
-    id: str
-
-
-class Served(Answer):
-    """How often a tool's answers were found relevant and sufficient, of how many."""
-
-    relevant: int
-    sufficient: int
-    count: int
-
-
-class Spend(Answer):
-    """What language models were asked for today (UTC), and how much they may be."""
-
-    calls: int
-    failed: int
-    tokensIn: Annotated[int, From("tokens_in")]
-    tokensOut: Annotated[int, From("tokens_out")]
-    dailyTokens: Annotated[int, From("daily_tokens")]
-
-
-class StatsAnswer(Answer):
-    """Counts."""
-
-    success: Success = True
-    total: int
-    byTier: Annotated[dict[str, int], From("by_tier")]
-    byType: Annotated[dict[str, int], From("by_kind")]
-    byStatus: Annotated[dict[str, int], From("by_status")]
-    byProject: Annotated[dict[str, int], From("by_scope")]
-    embedded: int
-    embeddedRatio: Annotated[float, From("embedded_ratio")]
-    links: int
-    sessions: Annotated[int, From("conversations")]
-    toolFeedback: Annotated[dict[str, Served], From("feedback")]
-    model: str | None = None
-    method: Annotated[str, From("rung")]
-    modelsToday: Annotated[Spend, From("models_today")]
-    lastConsolidated: Annotated[datetime | None, From("last_consolidated")] = None
-
-
-class Stage(Answer):
-    """What one stage did."""
-
-    stage: str
-    changed: int
-    detail: str
-
-
-class ConsolidateAnswer(Answer):
-    """Stage by stage."""
-
-    success: Success = True
-    stages: list[Stage]
-    operations: list[str]
-    seconds: float
-
-
-class Node(Answer):
-    """A memory in the graph."""
-
-    id: str
-    content: str
-    type: Annotated[str, From("kind")]
-    topic: str
-    importance: float
-    depth: int
-
-
-class Edge(Answer):
-    """A link in the graph."""
-
-    fromId: Annotated[str, From("origin")]
-    toId: Annotated[str, From("target")]
-    relationType: Annotated[str, From("relation")]
-
-
-class ExploreAnswer(Recalling):
-    """The graph around the start."""
-
-    success: Success = True
-    start: Node
-    nodes: list[Node]
-    edges: list[Edge]
+    topic: Annotated[str, Field(description="As it was given to remember; or what it is about")]
+    tokenBudget: Annotated[int, To("token_budget"), Field(ge=1)] = 2000
+    project: Project = None
+    agentId: AgentId = None

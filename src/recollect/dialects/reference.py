@@ -68,6 +68,8 @@ def _arguments(schema: Mapping[str, Any], *, above: str) -> Iterator[str]:
         yield f"| `{above}{name}` | {_type(one)} | {default} | {one.get('description', '')} |"
         if "properties" in one:
             yield from _arguments(one, above=f"{above}{name}.")
+        elif "properties" in one.get("items", {}):
+            yield from _arguments(one["items"], above=f"{above}{name}[].")
 
 
 def _default(one: Mapping[str, Any]) -> str:

@@ -151,6 +151,8 @@ def _spread(taken: Arguments, *, within: str = "") -> dict[str, tuple[str, Any]]
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, list) and value and isinstance(value[0], Arguments):
+        return [_nested({path: given for path, (_, given) in _spread(one).items()}) for one in value]
     return value.model_dump(by_alias=True, exclude_none=True) if isinstance(value, Arguments) else value
 
 
@@ -177,6 +179,8 @@ def _told(place: list[str], said: Mapping[str, str]) -> str:
 def _known_beside(model: type[BaseModel], error: ValidationError) -> list[str]:
     """The names that there are in the object that the error lies in."""
     for part in error.errors(include_url=False)[0]["loc"][:-1]:
+        if isinstance(part, int):  # a place in a list
+            continue
         fields = {info.alias or name: info for name, info in model.model_fields.items()}
         inner = _inner(fields[str(part)].annotation, Arguments) if str(part) in fields else None
         if inner is None:

@@ -16,7 +16,16 @@ from recollect.engine.checks import (
     safe_text,
 )
 from recollect.engine.core import Engine
-from recollect.engine.draft import QUARANTINE_FROM, QUARANTINED_TRUST, content_hash, gist_of, labels_of
+from recollect.engine.draft import (
+    QUARANTINE_FROM,
+    QUARANTINED_TRUST,
+    content_hash,
+    gist_of,
+    has_own_keywords,
+    labels_of,
+    own_keywords,
+)
+from recollect.engine.evaluate import evaluate_job
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import Changed, ContentTooLarge, InvalidInput, Refused
 from recollect.model.lexemes import lexemes
@@ -24,9 +33,10 @@ from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Status, Tier, Version
 from recollect.model.query import Vector
 from recollect.model.tokens import count_tokens
-from recollect.ports.store import Change, Connect, Keep, Put
+from recollect.ports.store import Change, Connect, Enqueue, Keep, Put
 
 TRIES = 3
+OURS = "recollect."  # how the names of metadata begin that no caller takes away
 OUTDATED = 0.5  # what is left of the importance of a memory that was superseded
 
 
@@ -105,6 +115,9 @@ async def _supersede(
         occurred=wanted.occurred if amendment.occurred else now,
         supersedes=before.id,
         merged_from=(),
+        verified=None,
+        examined=None,
+        review=now,
     )
     links = await engine.store.links_of([memory_id], viewer=agent)
     moved = (_moved(link, before.id, new.id) for link in links if link.relation is not Relation.SUPERSEDED_BY)
@@ -112,7 +125,8 @@ async def _supersede(
     retired = await _reindexed(engine, before, old)
     matrix = await engine.meaning.embed([new.content])
     taking = indexed(engine, new, vector=None if matrix is None else matrix[0])
-    await engine.store.apply([retired, taking, *(Connect(link) for link in (successor, *moved))])
+    links_made = (Connect(link) for link in (successor, *moved))
+    await engine.store.apply([retired, taking, *links_made, Enqueue(evaluate_job(engine))])
     return taking.memory, retired.memory
 
 
@@ -137,12 +151,15 @@ async def _amend(
     after = _amended(engine, before, wanted)
     if after == before:
         return before
-    after = replace(after, updated=engine.clock())
+    now = engine.clock()
+    after = replace(after, updated=now, review=now)
     kept = await engine.store.versions_of(memory_id)
     number = kept[-1].number + 1 if kept else 1
     # The record first: it tells when somebody was faster, before the version's number does.
     changes: list[Change] = [await _reindexed(engine, before, after)]
     changes.append(Keep(_version(before, number=number, after=after, by=agent)))
+    if after.content != before.content:
+        changes.append(Enqueue(evaluate_job(engine)))
     await engine.store.apply(changes)
     return after
 
@@ -186,7 +203,8 @@ def _amended(engine: Engine, before: Memory, amendment: Amendment) -> Memory:
     if amendment.occurred is not None:
         after = replace(after, occurred=checked_moment(engine, amendment.occurred))
     if amendment.metadata is not None:
-        after = replace(after, metadata=checked_metadata(engine, amendment.metadata))
+        ours = {name: value for name, value in before.metadata.items() if name.startswith(OURS)}
+        after = replace(after, metadata=checked_metadata(engine, {**ours, **amendment.metadata}))
     return after
 
 
@@ -205,13 +223,18 @@ def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
         status = Status.QUARANTINED
     elif status is Status.QUARANTINED:
         status = Status.ACTIVE
+    same = text == memory.content
+    own = not memory.keywords or has_own_keywords(memory)
     return replace(
         memory,
         content=text,
+        keywords=own_keywords(text, memory.metadata) if own else memory.keywords,
         content_hash=content_hash(text),
         tokens=count_tokens(text),
         status=status,
         trust=_trust(memory, quarantined=quarantined),
+        verified=memory.verified if same else None,  # that was found of the old text
+        examined=memory.examined if same else None,
     )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from recollect.engine.core import Engine
 from recollect.engine.ledger import metered
 from recollect.engine.recall import Hit, Question, recall
+from recollect.engine.text.redact import redact
 from recollect.engine.text.split import split
 from recollect.model.errors import ModelError
 from recollect.model.lexemes import lexemes, query_lexemes, stop_lexemes
@@ -55,7 +56,8 @@ async def ask(
         return Told(NOTHING, (), 0, notice=notice)
     if model is not None:
         try:
-            answer = await _by_model(metered(engine, model), question, hits)
+            asked = redact(question).text if engine.policy.redact else question
+            answer = await _by_model(metered(engine, model), asked, hits)
         except ModelError as error:
             notice = f"{notice} The model gave no answer: {error}".strip()
         else:

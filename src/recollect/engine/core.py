@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
+from recollect.engine.doings import Doings
 from recollect.engine.meaning import Meaning
 from recollect.engine.uses import UseCounter
 from recollect.model.access import DEFAULT_AGENT
+from recollect.model.life import Life
 from recollect.model.scope import GLOBAL
 from recollect.ports.cache import ALONE, Aside
+from recollect.ports.classifier import Classifier
 from recollect.ports.clock import Clock, NewId
 from recollect.ports.houses import Houses
+from recollect.ports.llm import LanguageModel
 from recollect.ports.models import ModelShelf
 from recollect.ports.store import Entries, Store
 from recollect.ports.transcripts import Transcripts
@@ -46,6 +51,13 @@ class Policy:
     longest_hit: int = 2_000
     longest_answer: int = 60_000
     daily_tokens: int = 200_000  # of language models, from midnight to midnight UTC
+    importance_weight: float = 0.6  # of what orders equals; the two sum to 1
+    recency_weight: float = 0.4
+    composite_from: int = 100  # memories within reach, below which equals stand in order of time
+    most_linked: int = 10  # linked memories that come along with a recall
+    session_ttl: timedelta = timedelta(minutes=60)  # a conversation that was silent for so long is over
+    reflect: bool = True  # upon conversations that end without anybody's doing it
+    life: Life = field(default_factory=Life)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,10 @@ class Engine:
     ledger: Entries  # of the whole store, whoever calls: a fence has drawers of its own
     houses: Houses  # the stores that projects live in; `store` is one over all of them
     aside: Aside = ALONE  # what stands beside the store
+    llm: LanguageModel | None = None  # the one that was configured, for work that nobody waits for
+    classifier: Classifier | None = None  # of contradictions; None: none are looked for
+    fence: tuple[str, ...] = ()  # the scopes that the caller is bound to, as the store is
+    doings: Doings = field(default_factory=Doings)  # what is done in conversations, until it is written down
 
 
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:

@@ -21,6 +21,7 @@ from recollect.engine.checks import (
 )
 from recollect.engine.core import Engine
 from recollect.engine.text.clean import clean
+from recollect.engine.text.keywords import telling_keywords
 from recollect.engine.text.noise import is_noise
 from recollect.engine.text.redact import Finding, redact
 from recollect.engine.text.split import split
@@ -33,6 +34,7 @@ from recollect.model.tokens import count_tokens
 
 QUARANTINE_FROM = 0.5
 QUARANTINED_TRUST = 0.2
+TURN = "message_type"  # metadata that marks a turn of a log: it stays as it was said
 PART_OF = "part:"  # before a hash that is not of the content alone
 MONTHS = "January February March April May June July August September October November December".split()
 
@@ -149,10 +151,24 @@ def gist_of(said: Sequence[str]) -> str:
 
 
 def labels_of(engine: Engine, memory: Memory) -> list[str]:
-    """What full text also finds a memory by: its labels, and the day that it is about."""
-    named = " ".join((memory.topic, *memory.tags, *memory.keywords))
+    """What full text also finds a memory by: its labels, and the day that it is about.
+
+    Keywords that were taken from its own words add nothing to them.
+    """
+    chosen = () if has_own_keywords(memory) else memory.keywords
+    named = " ".join((memory.topic, *memory.tags, *chosen))
     day = memory.occurred.astimezone(engine.zone()).date()
     return [*lexemes(named), *_day_lexemes(day)] if named.strip() else list(_day_lexemes(day))
+
+
+def has_own_keywords(memory: Memory) -> bool:
+    """Whether its keywords are the ones that it got by itself, because nobody gave any."""
+    return memory.keywords == own_keywords(memory.content, memory.metadata)
+
+
+def own_keywords(text: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
+    """For when nobody gave any; none for the turns of a log, which are found by their place and their words."""
+    return () if TURN in metadata else telling_keywords(text)
 
 
 @lru_cache(maxsize=1024)
@@ -163,6 +179,7 @@ def _day_lexemes(day: date) -> tuple[str, ...]:
 def _record(engine: Engine, draft: Draft, *, text: str, quarantined: bool) -> Memory:
     now = engine.clock()
     importance = DEFAULT_IMPORTANCE[draft.kind] if draft.importance is None else draft.importance
+    keywords = checked_labels(engine, draft.keywords, what="keyword")
     return Memory(
         id=engine.new_id(),
         content=text,
@@ -176,13 +193,14 @@ def _record(engine: Engine, draft: Draft, *, text: str, quarantined: bool) -> Me
         tokens=count_tokens(text),
         topic=checked_topic(engine, draft.topic),
         tags=checked_labels(engine, draft.tags, what="tag"),
-        keywords=checked_labels(engine, draft.keywords, what="keyword"),
+        keywords=keywords or own_keywords(text, draft.metadata),
         importance=checked_share(importance, what="The importance"),
         confidence=checked_share(draft.confidence, what="The confidence"),
         trust=QUARANTINED_TRUST if quarantined else 1.0,
         tier=draft.tier,
         anchor=draft.anchor,
         status=Status.QUARANTINED if quarantined else Status.ACTIVE,
+        review=now,
         provenance=checked_provenance(engine, draft.provenance),
         metadata=checked_metadata(engine, draft.metadata),
     )
@@ -191,6 +209,7 @@ def _record(engine: Engine, draft: Draft, *, text: str, quarantined: bool) -> Me
 def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
     """Parts are told apart by their document, so that two documents may share a paragraph."""
     document = hashlib.sha256("".join(texts).encode()).hexdigest()
+    own = has_own_keywords(first)
     return [
         replace(
             first,
@@ -198,6 +217,7 @@ def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
             content=text,
             content_hash=PART_OF + content_hash(f"{document} {number} {text}"),
             tokens=count_tokens(text),
+            keywords=own_keywords(text, first.metadata) if own else first.keywords,
             provenance=_place(first, number),
         )
         for number, text in enumerate(texts)

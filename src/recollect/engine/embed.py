@@ -29,14 +29,19 @@ _ALIVE = Filter(
 )
 
 
-async def embed_missing(engine: Engine, *, progress: Callable[[int], None] = lambda _: None) -> int:
-    """Embed until nothing lacks a vector of the present model; stops early when the model fails.
+async def embed_missing(
+    engine: Engine,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+    enough: Callable[[], bool] = lambda: False,
+) -> int:
+    """Embed until nothing lacks a vector of the present model, or it is `enough`; stops early when the model fails.
 
     A service is sent what was stored here since it was adopted, and what was counted then; the rest stays without.
     """
     model = engine.meaning.model
     done = 0
-    while model is not None:
+    while model is not None and not enough():
         memories = await _missing(engine, model)
         matrix = await engine.meaning.embed([memory.content for memory in memories]) if memories else None
         if matrix is None:

@@ -1,26 +1,37 @@
-"""What callers think of the tools: kept as small entries, told as counts."""
+"""What callers think of the tools: kept as small entries, told as a report, and felt by the memories that answers gave."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
 
 from recollect.engine.checks import safe_text
-from recollect.engine.conversations import called
+from recollect.engine.claims import claim
+from recollect.engine.conversations import called, conversation_of, place_of, write_down
 from recollect.engine.core import Engine
 from recollect.model.access import sees
 from recollect.model.entry import Entry
+from recollect.model.memory import Status
+from recollect.ports.store import Change, Rate
 
 TOOLS = "tool_feedback"
 TASKS = "task_feedback"
+RATED = "rated:"  # before a conversation's key: which memories it has rated
 KEPT = timedelta(days=365)
-MOST = 10_000  # of which a tally is made: the newest
+RATED_KEPT = timedelta(days=90)
+LATELY = timedelta(days=30)
+MOST = 10_000  # of which a report is made: the newest
+MOST_RATED = 50  # by one verdict
+MOST_TOLD = 5  # suggestions of a tool, and points of tasks
+STEP = 0.1  # how far one verdict moves a memory's usefulness
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether one answer of a tool served."""
+    """Whether one answer of a tool served. `memories` are the ones that it is about; else those of the latest answer."""
 
     tool: str
     relevant: bool
@@ -29,6 +40,7 @@ class Verdict:
     context: str = ""
     conversation: str | None = None
     trigger: str = "voluntary"
+    memories: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +55,86 @@ class TaskEffect:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What was said of one tool."""
+    """What was said of one tool: of so many verdicts how many found it relevant, sufficient, both."""
 
-    relevant: int
-    sufficient: int
-    count: int
+    relevant: int = 0
+    sufficient: int = 0
+    count: int = 0
+    served: int = 0
+
+    def plus(self, verdict: Mapping[str, Any]) -> Tally:
+        """With one verdict more."""
+        relevant, sufficient = bool(verdict["relevant"]), bool(verdict["sufficient"])
+        return Tally(
+            self.relevant + relevant,
+            self.sufficient + sufficient,
+            self.count + 1,
+            self.served + (relevant and sufficient),
+        )
+
+    @property
+    def share(self) -> float | None:
+        """How often it was both; None where nobody said anything."""
+        return self.served / self.count if self.count else None
 
 
-async def keep_verdict(engine: Engine, verdict: Verdict, *, agent: str) -> str:
-    """Its id."""
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What somebody suggested."""
+
+    text: str
+    context: str
+    when: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReport:
+    """Of one tool: all that was said, the last 30 days and what came before them, and the newest suggestions."""
+
+    whole: Tally = field(default_factory=Tally)
+    lately: Tally = field(default_factory=Tally)
+    before: Tally = field(default_factory=Tally)
+    suggestions: tuple[Remark, ...] = ()
+
+    @property
+    def trend(self) -> float | None:
+        """How much more often it served lately than before; None where one of the two is unknown."""
+        now, then = self.lately.share, self.before.share
+        return None if now is None or then is None else now - then
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """How whole conversations went, and the newest of what was liked and what was not."""
+
+    count: int = 0
+    succeeded: int = 0
+    highlights: tuple[str, ...] = ()
+    pain_points: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackReport:
+    """By tool, in order of name; and of tasks."""
+
+    tools: Mapping[str, ToolReport]
+    tasks: TaskReport
+
+
+def step_of(*, relevant: bool, sufficient: bool) -> float:
+    """How far a verdict moves what the answer gave: too little of the right says nothing against it."""
+    if not relevant:
+        return -STEP
+    return STEP if sufficient else 0.0
+
+
+async def keep_verdict(
+    engine: Engine, verdict: Verdict, *, agent: str, held_in: str | None = None
+) -> tuple[str, int]:
+    """Its id, and how many memories it moved.
+
+    `held_in` is the conversation of the call, when the door knows it: a memory is moved once in each.
+    """
     value = {
         "agent": agent,
         "tool": safe_text(engine, verdict.tool).strip(),
@@ -62,7 +145,8 @@ async def keep_verdict(engine: Engine, verdict: Verdict, *, agent: str) -> str:
         "conversation": called(engine, verdict.conversation) if verdict.conversation else None,
         "trigger": verdict.trigger,
     }
-    return await _keep(engine, TOOLS, value)
+    kept = await _keep(engine, TOOLS, value)
+    return kept, await _felt(engine, verdict, agent=agent, held_in=held_in)
 
 
 async def keep_effect(engine: Engine, effect: TaskEffect, *, agent: str) -> str:
@@ -77,18 +161,84 @@ async def keep_effect(engine: Engine, effect: TaskEffect, *, agent: str) -> str:
     return await _keep(engine, TASKS, value)
 
 
-async def tally_verdicts(engine: Engine, *, agent: str) -> dict[str, Tally]:
-    """By tool, of the newest verdicts that the agent may know of."""
-    tallies: dict[str, Tally] = {}
-    for entry in await engine.store.entries(TOOLS, now=engine.clock(), limit=MOST):
-        value = entry.value
-        if not sees(agent, value["agent"]):
+async def feedback_report(engine: Engine, *, agent: str) -> FeedbackReport:
+    """Of what the agent may know of, and of that the newest."""
+    now = engine.clock()
+    tools: dict[str, ToolReport] = {}
+    for entry in await _seen(engine, TOOLS, agent=agent):
+        name = entry.value["tool"]
+        tools[name] = _told(tools.get(name, ToolReport()), entry, lately=entry.created > now - LATELY)
+    tasks = [entry.value for entry in await _seen(engine, TASKS, agent=agent)]
+    return FeedbackReport(
+        tools=dict(sorted(tools.items())),
+        tasks=TaskReport(
+            count=len(tasks),
+            succeeded=sum(bool(task["success"]) for task in tasks),
+            highlights=_newest(text for task in tasks for text in task["highlights"]),
+            pain_points=_newest(text for task in tasks for text in task["pain_points"]),
+        ),
+    )
+
+
+def _told(known: ToolReport, entry: Entry, *, lately: bool) -> ToolReport:
+    value = entry.value
+    suggestions = known.suggestions
+    if value["suggestion"] and len(suggestions) < MOST_TOLD:
+        suggestions = (*suggestions, Remark(value["suggestion"], value["context"], entry.created))
+    return ToolReport(
+        whole=known.whole.plus(value),
+        lately=known.lately.plus(value) if lately else known.lately,
+        before=known.before if lately else known.before.plus(value),
+        suggestions=suggestions,
+    )
+
+
+def _newest(texts: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for text in texts if text.strip()))[:MOST_TOLD]
+
+
+async def _seen(engine: Engine, drawer: str, *, agent: str) -> list[Entry]:
+    found = await engine.store.entries(drawer, now=engine.clock(), limit=MOST)
+    return [entry for entry in found if sees(agent, entry.value["agent"])]
+
+
+async def _felt(engine: Engine, verdict: Verdict, *, agent: str, held_in: str | None) -> int:
+    """Move what the answer gave: of that only what the agent sees, and each memory once in a conversation."""
+    by = step_of(relevant=verdict.relevant, sufficient=verdict.sufficient)
+    if not by:
+        return 0
+    wanted = list(verdict.memories) or await _answered(engine, verdict, agent=agent, held_in=held_in)
+    found = await engine.store.get_many(list(dict.fromkeys(wanted))[:MOST_RATED], viewer=agent)
+    there = [memory.id for memory in found.values() if memory.status is not Status.FORGOTTEN]
+    if not there:
+        return 0
+    now = engine.clock()
+    # Where no door knows of a conversation, a day is one: a name of the caller's choice would bound nothing.
+    drawer = RATED + json.dumps([agent, held_in] if held_in else [agent, None, f"{now:%Y-%m-%d}"])
+    async with claim(engine, drawer) as mine:
+        if not mine:
+            return 0
+        known = {entry.key for entry in await engine.store.entries(drawer, now=now, limit=MOST)}
+        fresh = [memory_id for memory_id in there if memory_id not in known]
+        for memory_id in fresh:
+            await engine.store.put_entry(Entry(drawer, memory_id, {"by": by}, now, now + RATED_KEPT))
+        changes: list[Change] = [Rate(memory_id, by, now) for memory_id in fresh]
+        if changes:
+            await engine.store.apply(changes)
+    return len(fresh)
+
+
+async def _answered(engine: Engine, verdict: Verdict, *, agent: str, held_in: str | None) -> list[str]:
+    """What the latest answer of that tool gave, in the conversation of the call or else in the one that is named."""
+    for name in (held_in, verdict.conversation):
+        if not name:
             continue
-        known = tallies.get(value["tool"], Tally(0, 0, 0))
-        tallies[value["tool"]] = Tally(
-            known.relevant + value["relevant"], known.sufficient + value["sufficient"], known.count + 1
-        )
-    return dict(sorted(tallies.items()))
+        place = place_of(engine, name, agent=agent)
+        await write_down(engine, place)
+        known = await conversation_of(engine, place.conversation, agent=agent)
+        if known is not None and verdict.tool.strip() in known.answers:
+            return list(known.answers[verdict.tool.strip()])
+    return []
 
 
 async def _keep(engine: Engine, drawer: str, value: dict[str, object]) -> str:

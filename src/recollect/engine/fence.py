@@ -32,14 +32,18 @@ from recollect.ports.store import (
     Keep,
     Mark,
     Put,
+    Rate,
     Receipt,
     Revise,
     Store,
     StoreFacts,
+    Tend,
 )
 
 NOWHERE = "\n"  # no scope can be called so: a filter that is left with none must not match all
 MOST_RESOLVED = 10
+
+_PASSED_OVER = Disconnect | Tend | Rate  # where what they name isn't there; outside is as good as gone
 
 
 class Fenced:
@@ -120,6 +124,10 @@ class Fenced:
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
         inside = frozenset(await self._inside(ids))
         await self._store.touch([memory_id for memory_id in ids if memory_id in inside], when)
+
+    async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
+        inside = frozenset(await self._inside(ids))
+        await self._store.note_shown([memory_id for memory_id in ids if memory_id in inside], when)
 
     def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         return self._store.scan(self._narrowed(where), batch=batch)
@@ -299,13 +307,13 @@ class Fenced:
             if isinstance(change, Put | Revise):
                 self._check_write(change.memory, outside)
             strict = isinstance(change, Mark | Inherit | Connect | Keep)
-            for memory_id in () if isinstance(change, Disconnect) else _named_by(change):
+            for memory_id in () if isinstance(change, _PASSED_OVER) else _named_by(change):
                 if memory_id in outside or (strict and memory_id not in inside | written):
                     raise MemoryNotFound(memory_id)
         return [
             change
             for change in changes
-            if not isinstance(change, Disconnect) or outside.isdisjoint(_named_by(change))
+            if not isinstance(change, _PASSED_OVER) or outside.isdisjoint(_named_by(change))
         ]
 
     def _check_write(self, memory: Memory, outside: Collection[str]) -> None:
@@ -349,8 +357,8 @@ def _named_by(change: Change) -> Iterable[str]:
     match change:
         case Put(memory=memory) | Revise(memory=memory):
             return (*memory.merged_from, *filter(None, (memory.supersedes,)))
-        case Mark(memory_id=memory_id):
-            return (memory_id,)
+        case Mark() | Tend() | Rate():
+            return (change.memory_id,)
         case Inherit():
             return (change.memory_id, change.supersedes)
         case Connect(link=link):

@@ -40,10 +40,13 @@ async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool 
 
 
 async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
-    """Undo a soft forget. Raises MemoryNotFound, Refused for one that isn't forgotten, Conflict."""
+    """Undo a soft forget, or bring back from the archive.
+
+    Raises MemoryNotFound, Refused for one that is neither forgotten nor archived, Conflict.
+    """
     memories = await _with_parts(engine, await forgettable(engine, ids, agent=agent, force=True), agent=agent)
     for memory in memories:
-        if memory.status is not Status.FORGOTTEN:
+        if memory.status not in (Status.FORGOTTEN, Status.ARCHIVED):
             raise Refused(f"The memory {memory.id} is not forgotten: it is {memory.status}.")
     now = engine.clock()
     back = [
@@ -77,12 +80,22 @@ async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: 
         if memory_id not in found:
             raise MemoryNotFound(memory_id)
         memory = found[memory_id]
-        if not force and (memory.anchor or memory.tier is Tier.PERMANENT):
+        if not force and _is_for_good(memory):
             raise Refused(
                 f"The memory {memory_id} is kept for good ({'an anchor' if memory.anchor else 'permanent'}).",
                 advice="Say so with `force`.",
             )
     return list(found.values())
+
+
+async def kept_for_good(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
+    """Those of them that only go by force: anchors, and permanent ones."""
+    found = await engine.store.get_many(ids, viewer=agent)
+    return [memory for memory in found.values() if _is_for_good(memory)]
+
+
+def _is_for_good(memory: Memory) -> bool:
+    return memory.anchor or memory.tier is Tier.PERMANENT
 
 
 async def _with_parts(engine: Engine, memories: Sequence[Memory], *, agent: str) -> list[Memory]:

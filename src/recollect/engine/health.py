@@ -12,8 +12,9 @@ from typing import Any
 
 from recollect.engine.core import Engine
 from recollect.engine.embed import embed_missing
-from recollect.engine.ledger import EMBEDDING, Spend, spent_today
+from recollect.engine.ledger import EMBEDDING, Spend, metered, spent_today
 from recollect.engine.storage import OK, Storage, storages, within_reach, without_vectors
+from recollect.model.errors import ModelError
 from recollect.model.job import JobState
 from recollect.model.memory import ANY_STATUS, Status
 from recollect.model.query import Filter
@@ -41,6 +42,8 @@ class StatusReport:
     rung: str
     notice: str
     services: Spend  # what embedding services were asked for today
+    language_model: str | None  # the one that was configured
+    asked: Spend  # what language models were asked for today
     beside: AsideFacts  # what stands beside the store
     activity: tuple[Active, ...]  # conversations that it knows of
     storage: tuple[Storage, ...]  # the stores in use; what is in one that doesn't answer is not counted
@@ -73,6 +76,8 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         rung="full text" if missing else engine.meaning.rung,
         notice=" ".join(filter(None, (missing, *(f"{mode}: {why}" for mode, why in bare.items())))),
         services=await spent_today(engine, EMBEDDING),
+        language_model=engine.llm.name if engine.llm else None,
+        asked=await spent_today(engine),
         beside=await engine.aside.facts(),
         activity=tuple(await engine.aside.activity.recent(viewer=agent)),
         storage=tuple(storage),
@@ -100,6 +105,7 @@ async def examine(engine: Engine) -> list[Finding]:
     findings.append(_disk(engine.policy.home))
     findings.extend(await _vectors(engine))
     findings.extend(await _beside(engine))
+    findings.extend(await _language_model(engine))
     tally = await engine.store.tally_jobs()
     dead = tally.get(JobState.DEAD, 0)
     findings.append(
@@ -147,6 +153,21 @@ def _models(engine: Engine) -> list[Finding]:
             )
         )
     return findings
+
+
+async def _language_model(engine: Engine) -> list[Finding]:
+    """Whether the configured one answers: by one short call, within its wait and the day's budget."""
+    if engine.llm is None:
+        return []
+    try:
+        await metered(engine, engine.llm).complete(
+            "Are you there?",
+            system="You are asked for a sign of life. Reply with the word OK.",
+            most_tokens=100,
+        )
+    except ModelError as error:
+        return [Finding("language model", False, f"{engine.llm.name}: {error.message}", error.advice)]
+    return [Finding("language model", True, f"{engine.llm.name} answers")]
 
 
 async def _beside(engine: Engine) -> list[Finding]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from recollect.engine.core import Engine
 from recollect.engine.draft import Draft, Outcome, Prepared, Remembered, prepare
+from recollect.engine.evaluate import evaluate_job
 from recollect.engine.kinship import Kin, heir, kin_of, superseding
 from recollect.engine.relate import kin_by_meaning, relate_job
 from recollect.model.errors import Conflict, MemoryNotFound, RecollectError, Refused, ScopeNotFound
@@ -45,14 +46,25 @@ async def remember_many(engine: Engine, drafts: Sequence[Draft]) -> list[Remembe
 
     While some batches are being embedded, the one before them is written and the one after them prepared.
     """
-    intake = _Intake(engine, {scope.name: scope for scope in await engine.store.scopes()}, len(drafts))
+    scopes = {scope.name: scope for scope in await engine.store.scopes()}
+    return await _passed(_Intake(engine, scopes, len(drafts)), drafts)
+
+
+async def preview(engine: Engine, drafts: Sequence[Draft], *, making: Collection[str]) -> list[Remembered]:
+    """What remember_many would answer now; nothing is written. `making` are scopes that would be made before."""
+    scopes = {scope.name: scope for scope in await engine.store.scopes()}
+    new = {name: Scope(name, created=engine.clock()) for name in making}
+    return await _passed(_Preview(engine, new | scopes, len(drafts)), drafts)
+
+
+async def _passed(intake: _Intake, drafts: Sequence[Draft]) -> list[Remembered]:
     numbered = list(enumerate(drafts))
     flying: deque[tuple[list[_Admitted], asyncio.Task[Matrix | None]]] = deque()
     try:
         for start in range(0, len(numbered), BATCH):
             admitted = await intake.admit(numbered[start : start + BATCH])
             texts = [part.memory.content for item in admitted for part in item.parts]
-            flying.append((admitted, asyncio.create_task(engine.meaning.embed(texts))))
+            flying.append((admitted, asyncio.create_task(intake.embed(texts))))
             await asyncio.sleep(0)  # the embedding begins before this thread turns to other work
             while len(flying) > AHEAD:
                 landed, embedding = flying.popleft()
@@ -94,20 +106,19 @@ class _Intake:
                 self.answers[number] = Remembered(Outcome.NOISE)
         return await self._without_duplicates(ready)
 
+    async def embed(self, texts: Sequence[str]) -> Matrix | None:
+        """A row a text, if there is a model."""
+        return await self._engine.meaning.embed(texts)
+
     async def write(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> None:
         """Text, index, vectors and links in one transaction; drafts one by one if another process was faster."""
-        vectors = iter(matrix) if matrix is not None else None
-        puts = {
-            part.memory.id: _put(
-                part, next(vectors) if vectors is not None else None, self._engine.meaning.model
-            )
-            for item in admitted
-            for part in item.parts
-        }
+        if not admitted:
+            return
+        puts = self._puts(admitted, matrix)
         kin = await self._kin(admitted, puts)
-        changes = {item.number: self._changes(item, puts, kin) for item in admitted}
+        changes = [change for item in admitted for change in self._changes(item, puts, kin)]
         try:
-            await self._engine.store.apply([change for each in changes.values() for change in each])
+            await self._engine.store.apply([*changes, Enqueue(evaluate_job(self._engine))])
         except (Conflict, MemoryNotFound):
             for item in admitted:
                 await self._write_alone(item, puts, kin)
@@ -133,7 +144,7 @@ class _Intake:
         agent = draft.agent or self._engine.policy.agent
         found = await self._engine.store.get_many(draft.linked_to, viewer=agent)
         for memory_id in draft.linked_to:
-            if memory_id not in found:
+            if memory_id not in found or found[memory_id].status is Status.FORGOTTEN:
                 raise MemoryNotFound(memory_id)
 
     async def _without_duplicates(self, ready: Sequence[_Admitted]) -> list[_Admitted]:
@@ -155,6 +166,16 @@ class _Intake:
                 fresh.append(item)
         return fresh
 
+    def _puts(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> dict[str, Put]:
+        vectors = iter(matrix) if matrix is not None else None
+        return {
+            part.memory.id: _put(
+                part, next(vectors) if vectors is not None else None, self._engine.meaning.model
+            )
+            for item in admitted
+            for part in item.parts
+        }
+
     async def _kin(self, admitted: Sequence[_Admitted], puts: dict[str, Put]) -> dict[str, Kin]:
         whole = [item.parts[0] for item in admitted if len(item.parts) == 1]
         active = [part for part in whole if part.memory.status is Status.ACTIVE]
@@ -171,8 +192,8 @@ class _Intake:
             for part in parts:
                 others = [(other, 1.0) for other in same.get(part.gist, ())]
                 if others:
-                    kin[part.memory.id] = replace(
-                        kin_of(part.memory, others, self._engine.policy), related=()
+                    kin[part.memory.id] = Kin(
+                        superseded=kin_of(part.memory, others, self._engine.policy).superseded
                     )
         return kin
 
@@ -196,9 +217,9 @@ class _Intake:
         first = item.parts[0].memory
         chosen = [Link(first.id, target, Relation.RELATED, now) for target in item.draft.linked_to]
         automatic = [
-            Link(first.id, target, Relation.RELATED, now, weight=weight, automatic=True)
-            for target, weight in kin.get(first.id, Kin()).related
-            if target not in item.draft.linked_to
+            link
+            for link in kin.get(first.id, Kin()).links(first.id, now=now)
+            if link.relation is not Relation.RELATED or link.target not in item.draft.linked_to
         ]
         return chosen + automatic
 
@@ -211,7 +232,8 @@ class _Intake:
         """One draft by itself, since another process stored the same, or took away what it was kin to."""
         first = item.parts[0].memory
         try:
-            await self._engine.store.apply(self._changes(item, puts, kin))
+            changes = self._changes(item, puts, kin)
+            await self._engine.store.apply([*changes, Enqueue(evaluate_job(self._engine))])
         except Conflict as error:
             known = await self._engine.store.by_hash(
                 [first.content_hash], scope=first.scope, agent=first.agent
@@ -242,6 +264,19 @@ class _Intake:
             suspicious=tuple(dict.fromkeys(reason for part in item.parts for reason in part.suspicious)),
             embedded=put.vector is not None,
         )
+
+
+class _Preview(_Intake):
+    """The same way, but for the last step."""
+
+    def __init__(self, engine: Engine, scopes: dict[str, Scope], drafts: int) -> None:
+        super().__init__(engine, scopes, drafts)
+        self._relate_now = True  # what a job would find out later is told now
+
+    async def write(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> None:
+        puts = self._puts(admitted, matrix)
+        kin = await self._kin(admitted, puts)
+        self.answers.update({item.number: self._stored(item, puts, kin) for item in admitted})
 
 
 def _with_heirloom(put: Put, kin: dict[str, Kin]) -> Put:

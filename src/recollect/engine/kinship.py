@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from recollect.engine.core import Policy
+from recollect.engine.draft import TURN as TURN  # those who write logs name it as well
+from recollect.engine.text.resolution import resolves
 from recollect.engine.text.sameness import replaces, same_statement
+from recollect.model.life import SESSION_ONLY
 from recollect.model.link import Link, Relation
-from recollect.model.memory import Memory, Status, Tier
+from recollect.model.memory import Kind, Memory, Status, Tier
 from recollect.ports.store import Change, Connect, Mark
 
-TURN = "message_type"  # metadata that marks a turn of a log: it stays as it was said
+TELLS_OF_A_FIX = (Kind.ERROR, Kind.PROCEDURE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,46 +23,66 @@ class Kin:
     """What a new memory does to the ones that were there."""
 
     superseded: tuple[Memory, ...] = ()
+    resolved: tuple[Memory, ...] = ()  # errors that it says the solution of
     related: tuple[tuple[str, float], ...] = ()
+
+    def links(self, new: str, *, now: datetime) -> list[Link]:
+        """What is drawn beside superseding: an error to what resolved it, the new one to what it belongs with."""
+        solved = [Link(old.id, new, Relation.RESOLVED_BY, now, automatic=True) for old in self.resolved]
+        beside = [
+            Link(new, target, Relation.RELATED, now, weight=weight, automatic=True)
+            for target, weight in self.related
+        ]
+        return solved + beside
 
 
 def kin_of(new: Memory, others: Iterable[tuple[Memory, float]], policy: Policy) -> Kin:
-    """The rule. `others` come with their similarity; only texts that truly say the same are superseded.
+    """The rule. `others` come with their similarity; of another topic none is kin.
 
-    An anchor, a permanent memory or a turn of a log is never superseded by itself: it is linked.
+    Only texts that truly say the same are superseded, and only an error whose very failure the new text names is resolved
+    by it. An anchor, a permanent memory or a turn of a log is never superseded by itself: it is linked.
     """
     superseded: list[Memory] = []
+    resolved: list[Memory] = []
     related: list[tuple[str, float]] = []
     for other, similarity in sorted(others, key=lambda pair: -pair[1]):
-        if _same_record(
-            new, other
-        ):  # stored by somebody else a moment ago: a repetition, as the store will say
+        # The same record was stored by somebody else a moment ago: a repetition, as the store will say.
+        if _same_record(new, other) or similarity <= policy.link_threshold or not _same_topic(new, other):
             continue
-        kept = other.anchor or other.tier is Tier.PERMANENT or TURN in other.metadata
-        if not kept and _stands_in_for(new, other, similarity=similarity, policy=policy):
+        lasts = other.anchor or other.tier is Tier.PERMANENT or TURN in other.metadata
+        kept = lasts or _outlives(other, new)
+        if _resolves(new, other):
+            resolved.append(other)
+        elif not kept and _stands_in_for(new, other, similarity=similarity, policy=policy):
             superseded.append(other)
-        elif similarity >= policy.link_threshold and _same_topic(new, other):
+        else:
             related.append((other.id, round(similarity, 4)))
-    return Kin(tuple(superseded), tuple(related[: policy.most_links]))
+    room = max(0, policy.most_links - len(superseded))
+    rest = max(0, room - len(resolved))
+    return Kin(tuple(superseded), tuple(resolved[:room]), tuple(related[:rest]))
+
+
+def _outlives(other: Memory, new: Memory) -> bool:
+    """What ends with a conversation takes the place of nothing that doesn't."""
+    ends_with = new.metadata.get(SESSION_ONLY)
+    return ends_with is not None and other.metadata.get(SESSION_ONLY) != ends_with
 
 
 def _same_record(new: Memory, other: Memory) -> bool:
     return (new.content_hash, new.scope, new.agent) == (other.content_hash, other.scope, other.agent)
 
 
+def _resolves(new: Memory, old: Memory) -> bool:
+    return old.kind is Kind.ERROR and new.kind in TELLS_OF_A_FIX and resolves(new.content, old.content)
+
+
 def _stands_in_for(new: Memory, old: Memory, *, similarity: float, policy: Policy) -> bool:
-    if similarity < policy.link_threshold:
-        return False
-    if (
-        similarity >= policy.near_duplicate
-        and new.kind is old.kind
-        and same_statement(new.content, old.content)
-    ):
-        return True
-    return replaces(new.content, old.content)
+    alike = similarity > policy.near_duplicate and new.kind is old.kind
+    return (alike and same_statement(new.content, old.content)) or replaces(new.content, old.content)
 
 
 def _same_topic(one: Memory, other: Memory) -> bool:
+    """What has no topic may belong to any."""
     return not one.topic or not other.topic or one.topic.casefold() == other.topic.casefold()
 
 
@@ -78,6 +102,7 @@ def heir(new: Memory, old_ones: Sequence[Memory]) -> Memory:
     return replace(
         new,
         supersedes=old_ones[0].id,
+        topic=new.topic or old_ones[0].topic,
         importance=max(new.importance, *(old.importance for old in old_ones)),
         uses=new.uses + sum(old.uses for old in old_ones),
     )

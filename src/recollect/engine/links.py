@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recollect.engine.core import Engine
-from recollect.model.errors import InvalidInput
+from recollect.model.errors import InvalidInput, MemoryNotFound
 from recollect.model.link import Link, Relation
+from recollect.model.memory import Status
 from recollect.ports.store import Connect, Disconnect
 
 
@@ -16,8 +17,9 @@ async def connect(
     """The link, and whether it is new. Raises MemoryNotFound, InvalidInput for a link to itself."""
     if origin == target:
         raise InvalidInput("A memory can't be linked to itself.", advice="Name two different ids.")
-    await engine.store.get(origin, viewer=agent)
-    await engine.store.get(target, viewer=agent)
+    for end in (origin, target):
+        if (await engine.store.get(end, viewer=agent)).status is Status.FORGOTTEN:
+            raise MemoryNotFound(end)
     for link in await engine.store.links_of([origin], relations=(relation,), viewer=agent):
         if (link.origin, link.target) == (origin, target):
             return link, False

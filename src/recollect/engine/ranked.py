@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from recollect.model.query import Candidates, Numbers
 from recollect.model.ranking import FLOOR, boost, boosted, fuse
 
 DAY = 86_400.0
+L1, L2, L3, LISTED = "L1", "L2", "L3", "filter"  # every keyword, words, vectors; no comparing at all
 _WORD = re.compile(r"\w[\w'’./+#-]*")
 
 
@@ -34,7 +35,7 @@ class Evidence:
     """What spoke for a candidate: in words, by what it was found, and its cosine with the question."""
 
     why: tuple[str, ...]
-    layer: str  # keywords, full_text, vectors or filter
+    layer: str
     similarity: float | None = None
 
 
@@ -60,15 +61,37 @@ class Ranking:
         in_period = None if preferred is None else _within(found.occurred, preferred)
         self._fused = fuse(found, lexemes, unrelated=unrelated, in_period=in_period)
 
-    def best(self, *, floor: float | None, most: int, similarity: float | None = None) -> list[Ranked]:
-        """At most so many above the floor, best first; those that have a vector above that cosine too."""
+    def best(
+        self,
+        *,
+        floor: float | None,
+        most: int,
+        similarity: float | None = None,
+        spared: Collection[str] = (),
+    ) -> list[Ranked]:
+        """At most so many above the floor, best first.
+
+        Those that have a vector above that cosine too, unless they say one of the keywords, or are to be spared.
+        """
         found, scores = self._found, self._fused.score
         least = next(value for value in (floor, self._engine.policy.floor, FLOOR) if value is not None)
         age = (self._engine.clock().timestamp() - found.occurred) / DAY
-        final = boosted(scores, boost(found.importance, age_days=age, uses=found.uses, trust=found.trust))
+        policy = self._engine.policy
+        boosts = boost(
+            found.importance,
+            age_days=age,
+            uses=found.uses,
+            trust=found.trust,
+            usefulness=found.usefulness,
+            importance_weight=policy.importance_weight,
+            recency_weight=policy.recency_weight,
+        )
+        final = boosted(scores, boosts)
         admitted = scores >= least
         if similarity is not None:
-            admitted &= np.isnan(found.cosines) | (found.cosines >= similarity)
+            near = np.isnan(found.cosines) | (found.cosines >= similarity)
+            let_off = np.array([one in spared for one in found.ids], dtype=np.bool_)
+            admitted &= near | self._keyed() | let_off
         passing = np.flatnonzero(admitted)
         rows = passing[np.argsort(-final[passing], kind="stable")][:most].tolist()
         return [Ranked(found.ids[row], float(final[row]), row) for row in rows]
@@ -86,11 +109,14 @@ class Ranking:
         cosine = float(found.cosines[row])
         if not np.isnan(cosine) and fused.meaning[row] > 0:
             reasons.append(f"meaning: {self._engine.meaning.similarity(cosine):.2f}")
-        if not self._keywords.isdisjoint(said):
-            layer = "keywords"
-        else:
-            layer = "full_text" if fused.words[row] > 0 else "vectors"
-        return Evidence(tuple(reasons), layer, None if np.isnan(cosine) else cosine)
+        # A question in words is one to the vectors; what has none, or a keyword, was found without them.
+        by_words = np.isnan(cosine) or not self._keywords.isdisjoint(said)
+        return Evidence(tuple(reasons), L2 if by_words else L3, None if np.isnan(cosine) else cosine)
+
+    def _keyed(self) -> npt.NDArray[np.bool_]:
+        """Which candidates say one of the keywords."""
+        columns = [place for place, lexeme in enumerate(self._lexemes) if lexeme in self._keywords]
+        return np.asarray((self._found.counts[:, columns] > 0).any(axis=1), dtype=np.bool_)
 
     @cached_property
     def _surface(self) -> Mapping[str, str]:

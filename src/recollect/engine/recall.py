@@ -2,73 +2,38 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from recollect.engine.beside import beside
-from recollect.engine.checks import checked_moment
-from recollect.engine.core import LEAST_TRUST, Engine
-from recollect.engine.keyed import by_keywords, spoken_for
-from recollect.engine.ranked import Evidence, Ranked, Ranking
-from recollect.engine.reach import reach
+from recollect.engine.chosen import MORE_THAN_ASKED, Chosen, read
+from recollect.engine.core import Engine
+from recollect.engine.equals import best_equals
+from recollect.engine.layers import POOL, LayerFound, Layers, lexemes_of, tallied
+from recollect.engine.question import MOST_HITS as MOST_HITS  # who asks looks for it here
+from recollect.engine.question import Question as Question
+from recollect.engine.question import check, filter_of
+from recollect.engine.ranked import L1, L2, L3, LISTED, Evidence, Ranked, Ranking
 from recollect.engine.storage import without_vectors
-from recollect.engine.surroundings import Allowance, LinkedMemory, around, linked, shortened
-from recollect.engine.text.clean import clean
+from recollect.engine.surroundings import (
+    UNDISPUTED,
+    Allowance,
+    Disputes,
+    LinkedMemory,
+    around,
+    recounted,
+    shortened,
+    ties_of,
+)
 from recollect.engine.timeframe import Timeframe, find_timeframe
-from recollect.engine.timeline import timeframe_of
-from recollect.model.errors import InvalidInput
-from recollect.model.lexemes import query_lexemes
-from recollect.model.link import DEFAULT_FOLLOWED, Relation
-from recollect.model.memory import Kind, Memory, Status
+from recollect.model.keywords import keyword_forms
+from recollect.model.memory import Memory
 from recollect.model.query import Candidates, Filter, Order, Search
 from recollect.model.tokens import count_tokens, truncate_to_tokens
-from recollect.ports.cache import ALONE
 from recollect.ports.embedder import Matrix
 from recollect.ports.store import Capability
 
-LONGEST_QUERY = 8_000
-MOST_HITS = 200
-POOL = 100
-_WORDS = re.compile(r"\w+")
-SPARE = 4  # read beyond the limit, for duplicates
-MORE_THAN_ASKED = 3  # so that collapsing duplicates leaves enough
-CHOSEN = Evidence(why=("filter",), layer="filter")  # for a listing, where nothing is compared
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What to recall. `when` is a phrase of time that filters; one inside the text only prefers.
-
-    `minimum_similarity` is a cosine, asked of what has a vector; keywords alone ask for none. Who asks for what is quarantined
-    asks for what isn't trusted.
-    """
-
-    text: str = ""
-    keywords: tuple[str, ...] = ()
-    scope: str | None = None
-    everywhere: bool = False
-    among: tuple[str, ...] = ()  # which scopes everywhere means; all when none is named
-    conversation: str | None = None
-    scope_only: bool = False
-    tags: tuple[str, ...] = ()
-    tags_any: bool = False
-    kinds: tuple[Kind, ...] = ()
-    topic: str | None = None
-    statuses: tuple[Status, ...] = (Status.ACTIVE,)
-    when: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    limit: int | None = None
-    token_budget: int | None = None
-    floor: float | None = None
-    minimum_similarity: float | None = None
-    minimum_trust: float = LEAST_TRUST
-    with_links: bool = False
-    relations: tuple[Relation, ...] = DEFAULT_FOLLOWED
-    neighbours: int = 0
-    count_use: bool = True
+CHOSEN = Evidence(why=("filter",), layer=LISTED)  # for a listing, where nothing is compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +51,7 @@ class Hit:
     links: tuple[LinkedMemory, ...] = ()
     before: tuple[Memory, ...] = ()
     after: tuple[Memory, ...] = ()
+    disputes: Disputes = UNDISPUTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +66,63 @@ class Recalled:
     timeframe: Timeframe | None = None
     time_filters: bool = False
     scopes: tuple[str, ...] = field(default=())
+    layers: tuple[LayerFound, ...] = ()  # those that were asked, the last of which ended it
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What answers, before it is made to fit."""
+
+    chosen: Sequence[Chosen]
+    layers: tuple[str, ...]
+    rung: str
+    considered: int
+    notice: str = ""
+    preferred: Timeframe | None = None
 
 
 async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
-    """The right few; without words, the newest that the filters admit.
+    """The right few; without words, the best or the newest that the filters admit.
 
     Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors.
     """
-    text = clean(question.text).strip()
-    asked = " ".join([text, *question.keywords]).strip()
-    _check(question, text, asked)
-    if not asked:
-        return await _listed(engine, question, agent=agent)
-    if not text and (known := await _keyed(engine, question, agent=agent)) is not None:
-        return known
-    vectors = Capability.VECTORS in engine.store.capabilities
+    check(question)
+    if question.words:
+        vectors = Capability.VECTORS in engine.store.capabilities
+        async with beside(_embedded(engine, question.asked, vectors=vectors)) as embedding:
+            where, timeframe = await filter_of(engine, question, agent=agent)
+        found = await _answering(
+            engine, question, embedding.result(), where=where, dated=timeframe is not None
+        )
+    else:
+        where, timeframe = await filter_of(engine, question, agent=agent)
+        look = _keyed if question.asked else _listed
+        found = await look(engine, question, where=where)
+    fitted = _fitted(engine, found.chosen, budget=question.token_budget)
+    hits = await _expanded(engine, question, fitted, where=where)
+    if question.count_use:
+        engine.uses.note([hit.memory.id for hit in hits])
+        if engine.uses.due:
+            await engine.uses.flush()
+    return Recalled(
+        hits=hits,
+        considered=found.considered,
+        tokens=sum(_tokens(hit) for hit in hits),
+        rung=found.rung,
+        notice=found.notice,
+        timeframe=timeframe or found.preferred,
+        time_filters=timeframe is not None,
+        scopes=where.scopes,
+        layers=tallied(found.layers, found.chosen),
+    )
+
+
+async def _answering(
+    engine: Engine, question: Question, matrix: Matrix | None, *, where: Filter, dated: bool
+) -> _Found:
+    """A question in words: by words and meaning at once, for relevance leads."""
     limit = question.limit or engine.policy.limit
-    async with beside(_embedded(engine, asked, vectors=vectors)) as embedding:
-        where, timeframe = await _filter(engine, question, agent=agent)
-    keywords = [word for keyword in question.keywords for word in query_lexemes(keyword)]
-    lexemes = tuple(dict.fromkeys([*query_lexemes(text), *keywords]))
-    matrix = embedding.result()
+    lexemes = lexemes_of(question.keywords, text=question.words)
     found = await engine.store.search(
         Search(
             filter=where,
@@ -131,193 +133,75 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
         )
     )
     preferred = None
-    if timeframe is None:
+    if not dated:
         preferred = find_timeframe(
-            text, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
+            question.words, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
         )
     ranking = Ranking(
-        engine, found, text=asked, lexemes=lexemes, keywords=frozenset(keywords), preferred=preferred
+        engine,
+        found,
+        text=question.asked,
+        lexemes=lexemes,
+        keywords=frozenset(lexemes_of(question.keywords)),
+        preferred=preferred,
     )
-    hits = await _hits(engine, question, ranking, where=where) if found.ids else ()
-    await _count_use(engine, question, hits)
-    return Recalled(
-        hits=hits,
-        considered=found.total,
-        tokens=sum(_tokens(hit) for hit in hits),
+    ranked = ranking.best(
+        floor=question.floor, similarity=question.minimum_similarity, most=limit * MORE_THAN_ASKED
+    )
+    forms = frozenset(keyword_forms(question.keywords))
+
+    def evidence(one: Ranked, memory: Memory) -> Evidence:
+        spoke = ranking.evidence(one.row)
+        every = forms and forms.issubset(keyword_forms(memory.keywords))
+        return replace(spoke, layer=L1) if every else spoke
+
+    vectors = Capability.VECTORS in engine.store.capabilities
+    return _Found(
+        chosen=await read(engine, ranked, evidence, limit=limit, viewer=where.viewer),
+        layers=(*([L1] if forms else []), L2, *([] if matrix is None else [L3])),
         rung=engine.meaning.rung if vectors else "full text",
+        considered=found.total,
         notice=await _notice(engine, where, matrix is not None, found),
-        timeframe=timeframe or preferred,
-        time_filters=timeframe is not None,
-        scopes=where.scopes,
+        preferred=preferred,
     )
 
 
-async def _listed(engine: Engine, question: Question, *, agent: str) -> Recalled:
-    where, timeframe = await _filter(engine, question, agent=agent)
+async def _listed(engine: Engine, question: Question, *, where: Filter) -> _Found:
+    """What a topic or a kind admits is equally right: the best of it. A tag, a scope or a time lists the newest."""
     limit = question.limit or engine.policy.limit
-    memories = await engine.store.find(where, order=Order.NEWEST, limit=limit)
-    chosen = [(Ranked(memory.id, 1.0, row), memory) for row, memory in enumerate(memories)]
-    fitted = _fitted(engine, chosen, lambda _row: CHOSEN, budget=question.token_budget)
-    hits = await _expanded(engine, question, fitted, where=where)
-    await _count_use(engine, question, hits)
-    return Recalled(
-        hits=hits,
+    if question.topic is not None or question.kinds:
+        memories = await best_equals(engine, where, limit=limit)
+    else:
+        memories = await engine.store.find(where, order=Order.NEWEST, limit=limit)
+    return _Found(
+        chosen=[Chosen(memory, 1.0, CHOSEN) for memory in memories[:limit]],
+        layers=(LISTED,),
+        rung=LISTED,
         considered=await engine.store.count(where),
-        tokens=sum(_tokens(hit) for hit in hits),
-        rung="filter",
-        timeframe=timeframe,
-        time_filters=timeframe is not None,
-        scopes=where.scopes,
     )
 
 
-async def _keyed(engine: Engine, question: Question, *, agent: str) -> Recalled | None:
-    """Keywords alone, from what stands beside the store; None when that isn't enough."""
-    if engine.aside is ALONE or question.floor is not None:
-        return None
-    where, timeframe = await _filter(engine, question, agent=agent)
-    limit = question.limit or engine.policy.limit
-    found = await by_keywords(engine, question.keywords, where=where, limit=limit)
-    distinct = _distinct(found, limit) if found is not None else []
-    if found is None or len(distinct) < limit:
-        return None
-    evidence = spoken_for(question.keywords)
-    fitted = _fitted(engine, distinct, lambda _row: evidence, budget=question.token_budget)
-    hits = await _expanded(engine, question, fitted, where=where)
-    await _count_use(engine, question, hits)
-    return Recalled(
-        hits=hits,
-        considered=len(found),
-        tokens=sum(_tokens(hit) for hit in hits),
-        rung="keyword sets",
-        timeframe=timeframe,
-        time_filters=timeframe is not None,
-        scopes=where.scopes,
-    )
-
-
-async def _count_use(engine: Engine, question: Question, hits: Sequence[Hit]) -> None:
-    if question.count_use:
-        engine.uses.note([hit.memory.id for hit in hits])
-        if engine.uses.due:
-            await engine.uses.flush()
+async def _keyed(engine: Engine, question: Question, *, where: Filter) -> _Found:
+    given = await Layers(engine, question, where=where).run()
+    notice = ""
+    if given.short is not None:  # nobody misses a layer that wasn't needed
+        notice = await _notice(engine, where, L3 in given.asked, given.short)
+    return _Found(given.chosen, given.asked, given.rung, given.considered, notice)
 
 
 async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | None:
     return await engine.meaning.embed_query(text) if vectors else None
 
 
-def _check(question: Question, text: str, asked: str) -> None:
-    if not asked and not _filters(question):
-        raise InvalidInput(
-            "There is nothing to look for.", advice="Give a question, keywords, or something to filter by."
-        )
-    if len(text) > LONGEST_QUERY:
-        raise InvalidInput(
-            f"The question has {len(text):,} characters; at most {LONGEST_QUERY:,} are read.",
-            advice="Shorten it.",
-        )
-    if question.limit is not None and not 1 <= question.limit <= MOST_HITS:
-        raise InvalidInput(f"The limit is {question.limit}; it must be between 1 and {MOST_HITS}.")
-    if question.token_budget is not None and question.token_budget < 1:
-        raise InvalidInput("The token budget must be at least 1.")
-
-
-def _filters(question: Question) -> bool:
-    stated = (question.scope, question.topic, question.when, question.since, question.until)
-    chosen = question.tags or question.kinds or question.statuses != (Status.ACTIVE,)
-    return bool(chosen) or any(condition is not None for condition in stated)
-
-
-async def _filter(engine: Engine, question: Question, *, agent: str) -> tuple[Filter, Timeframe | None]:
-    timeframe = timeframe_of(engine, question.when) if question.when else None
-    starts = [
-        checked_moment(engine, moment) for moment in (question.since, timeframe and timeframe.start) if moment
-    ]
-    ends = [
-        checked_moment(engine, moment) for moment in (question.until, timeframe and timeframe.end) if moment
-    ]
-    scopes = question.among if question.everywhere else await reach(engine, question.scope)
-    if question.scope_only and not question.everywhere:
-        scopes = scopes[:1]
-    where = Filter(
-        viewer=agent,
-        scopes=scopes,
-        kinds=question.kinds,
-        statuses=question.statuses,
-        tags=question.tags,
-        tags_any=question.tags_any,
-        topic=question.topic,
-        conversation=question.conversation,
-        since=max(starts, default=None),
-        until=min(ends, default=None),
-        minimum_trust=0.0 if Status.QUARANTINED in question.statuses else question.minimum_trust,
-    )
-    return where, timeframe
-
-
-async def _hits(engine: Engine, question: Question, ranking: Ranking, *, where: Filter) -> tuple[Hit, ...]:
-    limit = question.limit or engine.policy.limit
-    ranked = ranking.best(
-        floor=question.floor,
-        similarity=question.minimum_similarity if question.text.strip() else None,
-        most=limit * MORE_THAN_ASKED,
-    )
-    distinct: list[tuple[Ranked, Memory]] = []
-    while ranked and len(distinct) < limit:
-        wanted, ranked = ranked[: limit + SPARE], ranked[limit + SPARE :]
-        memories = await engine.store.get_many([one.id for one in wanted], viewer=where.viewer)
-        found = [(one, memories[one.id]) for one in wanted if one.id in memories]
-        distinct = _distinct([*distinct, *found], limit)
-    hits = _fitted(engine, distinct, ranking.evidence, budget=question.token_budget)
-    return await _expanded(engine, question, hits, where=where)
-
-
-def _distinct(ranked: Sequence[tuple[Ranked, Memory]], limit: int) -> list[tuple[Ranked, Memory]]:
-    """The best of them, true near-duplicates only once."""
-    kept: list[tuple[Ranked, Memory]] = []
-    words: list[frozenset[str]] = []
-    for one, memory in ranked:
-        said = frozenset(_WORDS.findall(memory.content.casefold()))
-        near = [other for (_, other), others in zip(kept, words, strict=True) if _nearly(said, others)]
-        if not any(_same(memory, other) for other in near):
-            kept.append((one, memory))
-            words.append(said)
-        if len(kept) == limit:
-            break
-    return kept
-
-
-def _nearly(words: frozenset[str], others: frozenset[str]) -> bool:
-    """Cheap, so that the close look is for the few that need it."""
-    return 5 * len(words & others) >= 4 * max(len(words), len(others))
-
-
-def _same(one: Memory, other: Memory) -> bool:
-    """The same words, or the same statement; the turns of a conversation stay as they were said."""
-    if one.content_hash == other.content_hash:
-        return True
-    told = one.provenance.position is not None or other.provenance.position is not None
-    if told or one.kind is not other.kind:
-        return False
-    from recollect.engine.text.sameness import same_statement  # its word lists are for the rare close look
-
-    return same_statement(one.content, other.content)
-
-
-def _fitted(
-    engine: Engine,
-    chosen: Sequence[tuple[Ranked, Memory]],
-    evidence: Callable[[int], Evidence],
-    *,
-    budget: int | None,
-) -> list[Hit]:
+def _fitted(engine: Engine, chosen: Sequence[Chosen], *, budget: int | None) -> list[Hit]:
     """Bounded in size whatever was stored, and within the token budget to the token."""
     room = engine.policy.longest_answer
     tokens_left = budget
     hits: list[Hit] = []
-    for one, memory in chosen:
-        short = shortened(memory, min(engine.policy.longest_hit, room))
+    for one in chosen:
+        short = shortened(one.memory, min(engine.policy.longest_hit, room))
+        if tokens_left is not None:
+            short = recounted(short)
         content, tokens = short.content, short.tokens
         if tokens_left is not None and tokens > tokens_left:
             if hits or tokens_left == 0:
@@ -326,17 +210,16 @@ def _fitted(
             tokens = count_tokens(content)
         if not content:
             continue
-        spoke = evidence(one.row)
         hits.append(
             Hit(
-                memory,
+                one.memory,
                 score=one.score,
-                why=spoke.why,
+                why=one.evidence.why,
                 content=content,
-                truncated=content != memory.content,
+                truncated=content != one.memory.content,
                 tokens=tokens,
-                similarity=spoke.similarity,
-                layer=spoke.layer,
+                similarity=one.evidence.similarity,
+                layer=one.evidence.layer,
             )
         )
         room -= len(content)
@@ -355,9 +238,10 @@ async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, wher
         longest=engine.policy.longest_hit,
     )
     memories = [hit.memory for hit in hits]
-    links: dict[str, tuple[LinkedMemory, ...]] = {}
-    if question.with_links and hits:
-        links = await linked(engine, memories, relations=question.relations, where=where, allowance=allowance)
+    relations = question.relations if question.with_links else None
+    ties = await ties_of(engine, memories, relations=relations, where=where)
+    disputes = await ties.disputes()
+    links = {} if relations is None else await ties.linked(relations, allowance)
     expanded: list[Hit] = []
     for hit in hits:
         before: tuple[Memory, ...] = ()
@@ -366,7 +250,15 @@ async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, wher
             before, after = await around(
                 engine, hit.memory, reach=question.neighbours, where=where, allowance=allowance
             )
-        expanded.append(replace(hit, links=links.get(hit.memory.id, ()), before=before, after=after))
+        expanded.append(
+            replace(
+                hit,
+                links=links.get(hit.memory.id, ()),
+                before=before,
+                after=after,
+                disputes=disputes.get(hit.memory.id, UNDISPUTED),
+            )
+        )
     return tuple(expanded)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
-from math import isfinite
+from math import isfinite, log
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -16,6 +16,7 @@ from recollect.model.scope import LONGEST_NAME, Scope
 
 LONGEST_ID = 64
 MOST_MERGED = 1_000
+UTMOST = 1 + log(LARGEST_NUMBER)  # the utility of what is all-important, and used as often as can be counted
 HEAVIEST = 2.0  # a weight is a likeness, and rounding may take it past 1
 
 Line = dict[str, Any]
@@ -32,6 +33,7 @@ def memory_line(memory: Memory) -> Line:
 def memory_from(line: Line) -> Memory:
     """Raises KeyError, ValueError, TypeError on what no export wrote."""
     fields = _fields(line)
+    fields.setdefault("review", fields["created"])  # before there were dates of review: it is looked at once
     fields.update(
         kind=Kind(fields["kind"]),
         status=Status(fields["status"]),
@@ -40,7 +42,7 @@ def memory_from(line: Line) -> Memory:
         provenance=_checked(Provenance(**fields["provenance"])),
     )
     _tuples(fields, "tags", "keywords", "merged_from")
-    _times(fields, "created", "updated", "occurred", "last_used")
+    _times(fields, "created", "updated", "occurred", "last_used", "verified", "examined", "decayed", "review")
     memory = _checked(Memory(**fields))
     if not memory.content:
         raise ValueError("a memory needs content")
@@ -49,9 +51,12 @@ def memory_from(line: Line) -> Memory:
     _check_shares(
         importance=memory.importance,
         confidence=memory.confidence,
-        utility=memory.utility,
         trust=memory.trust,
     )
+    if not 0 <= memory.utility <= UTMOST:
+        raise ValueError(f"utility is {memory.utility}")
+    if abs(memory.usefulness) > 1:
+        raise ValueError("usefulness is not between -1 and 1")
     if len(memory.merged_from) > MOST_MERGED:
         raise ValueError(f"it was merged from more than {MOST_MERGED}")
     return memory

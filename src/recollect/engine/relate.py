@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from recollect.engine.core import Engine
 from recollect.engine.kinship import Kin, kin_of, superseding
 from recollect.model.job import Job
-from recollect.model.link import Link, Relation
+from recollect.model.link import Relation
 from recollect.model.memory import Memory, Status
 from recollect.model.query import Filter, Vector
 from recollect.ports.store import Change, Connect, Inherit, Put
 
 RELATE = "relate"
-LOOKED_AT = 8
+DRAWN = (Relation.RELATED, Relation.RESOLVED_BY, Relation.SUPERSEDED_BY)
+LOOKED_AT = 16  # those of other topics among them are passed over
 
 
 def relate_job(engine: Engine, ids: Sequence[str]) -> Job:
@@ -37,10 +38,9 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
     memories = await engine.store.get_many(list(vectors), viewer="system")
     active = [memory for memory in memories.values() if memory.status is Status.ACTIVE]
     kin = await _kin(engine, [(memory, vectors[memory.id]) for memory in active])
-    drawn = {
-        frozenset((link.origin, link.target))
-        for link in await engine.store.links_of(list(kin), relations=(Relation.RELATED,), viewer="system")
-    }
+    links = await engine.store.links_of(list(kin), relations=DRAWN, viewer="system")
+    drawn = {frozenset((link.origin, link.target)) for link in links}
+    had = Counter(max(link.origin, link.target) for link in links if link.automatic)
     changes: list[Change] = []
     retired: set[str] = set()
     for memory in active:
@@ -52,12 +52,14 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
         if older:
             changes.append(_inheritance(memory, older))
             changes.extend(superseding(memory, older))
-        changes.extend(
-            Connect(Link(memory.id, target, Relation.RELATED, engine.clock(), weight=weight, automatic=True))
-            for target, weight in own.related
-            # Each pair once, from the later to the earlier; what is drawn already stays as it is.
-            if target < memory.id and frozenset((memory.id, target)) not in drawn
-        )
+        fresh = [
+            Connect(link)
+            for link in own.links(memory.id, now=engine.clock())
+            # Each pair once, when the later of the two is looked at; what is drawn already stays as it is.
+            if max(link.origin, link.target) == memory.id
+            and frozenset((link.origin, link.target)) not in drawn
+        ]
+        changes.extend(fresh[: max(0, engine.policy.most_links - had[memory.id])])
     if changes:
         await engine.store.apply(changes)
     return len(changes)

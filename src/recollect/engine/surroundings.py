@@ -1,4 +1,4 @@
-"""What stands around a hit: linked memories, and its neighbours in the conversation."""
+"""What stands around a hit: linked memories, what disputes it, and its neighbours in the conversation."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from recollect.model.memory import Memory, Status
 from recollect.model.query import Filter
 from recollect.model.tokens import count_tokens
 
-MOST_LINKED = 10
 MOST_TURNS = 200
+MOST_DISPUTED = 100  # memories that are looked at for all hits together
+READ_AHEAD = 3  # so many times what may come along is read at once, for some are hidden or too long
+DISPUTES = (Relation.CONTRADICTS, Relation.SUPERSEDED_BY)
 HIDDEN = frozenset({Status.FORGOTTEN, Status.QUARANTINED})
 
 
@@ -22,6 +24,92 @@ class LinkedMemory:
 
     link: Link
     memory: Memory
+
+
+@dataclass(frozen=True, slots=True)
+class Disputes:
+    """Ids of the memories that a memory contradicts, those that contradict it, and those that have taken its place."""
+
+    contradicts: tuple[str, ...] = ()
+    contradicted_by: tuple[str, ...] = ()
+    superseded_by: tuple[str, ...] = ()
+
+
+UNDISPUTED = Disputes()
+
+
+class Ties:
+    """The links of some memories, read once, and who is at their other ends."""
+
+    def __init__(
+        self, engine: Engine, memories: Sequence[Memory], links: Sequence[Link], where: Filter
+    ) -> None:
+        self._engine = engine
+        self._where = where
+        self._hits = {memory.id: memory for memory in memories}
+        self._links = sorted(links, key=lambda each: (each.automatic, -each.weight))
+        self._read: dict[str, Memory] = {}
+
+    async def disputes(self) -> dict[str, Disputes]:
+        """By id, what disputes each of them; those without are absent."""
+        links = [link for link in self._links if link.relation in DISPUTES]
+        if not links:
+            return {}
+        await self._look_at([end for link in links for end in (link.origin, link.target)][:MOST_DISPUTED])
+        found: dict[str, dict[str, list[str]]] = {}
+        for link in links:
+            if self._stands(link.origin) and self._stands(link.target):
+                if link.relation is Relation.CONTRADICTS:
+                    found.setdefault(link.origin, {}).setdefault("contradicts", []).append(link.target)
+                    found.setdefault(link.target, {}).setdefault("contradicted_by", []).append(link.origin)
+                else:
+                    found.setdefault(link.origin, {}).setdefault("superseded_by", []).append(link.target)
+        return {
+            memory_id: Disputes(**{name: tuple(ids) for name, ids in named.items()})
+            for memory_id, named in found.items()
+            if memory_id in self._hits
+        }
+
+    async def linked(
+        self, relations: Sequence[Relation], allowance: Allowance
+    ) -> dict[str, tuple[LinkedMemory, ...]]:
+        """By id, the memories one link away, the strongest links first; so many in all, none twice, no hit again."""
+        most = self._engine.policy.most_linked
+        ends = {
+            far: (near, link)
+            for link in reversed(
+                self._links
+            )  # the strongest of several to one memory is the last to be noted
+            if not relations or link.relation in relations
+            for near, far in [self._ends(link)]
+            if far not in self._hits
+        }
+        waiting = list(reversed(ends.items()))
+        found: dict[str, list[LinkedMemory]] = {}
+        taken = 0
+        while waiting and taken < most:
+            page, waiting = waiting[: most * READ_AHEAD], waiting[most * READ_AHEAD :]
+            await self._look_at([far for far, _ in page])
+            for far, (near, link) in page:
+                if taken < most and self._stands(far):
+                    short = allowance.fitted(self._read[far])
+                    if short is not None:
+                        found.setdefault(near, []).append(LinkedMemory(link, short))
+                        taken += 1
+        return {memory_id: tuple(items) for memory_id, items in found.items()}
+
+    def _ends(self, link: Link) -> tuple[str, str]:
+        return (link.origin, link.target) if link.origin in self._hits else (link.target, link.origin)
+
+    async def _look_at(self, ids: Sequence[str]) -> None:
+        missing = [one for one in dict.fromkeys(ids) if one not in self._hits and one not in self._read]
+        if missing:
+            self._read |= await self._engine.store.get_many(missing, viewer=self._where.viewer)
+
+    def _stands(self, memory_id: str) -> bool:
+        """Whether it may be named: it is a hit, or could come along."""
+        other = self._read.get(memory_id)
+        return memory_id in self._hits or (other is not None and _may_come_along(other, self._where))
 
 
 class Allowance:
@@ -38,6 +126,7 @@ class Allowance:
         if len(short.content) > self._characters:
             return None
         if self._tokens is not None:
+            short = recounted(short)
             if short.tokens > self._tokens:
                 return None
             self._tokens -= short.tokens
@@ -53,33 +142,20 @@ def shortened(memory: Memory, longest: int) -> Memory:
     return replace(memory, content=content, tokens=count_tokens(content))
 
 
-async def linked(
-    engine: Engine,
-    memories: Sequence[Memory],
-    *,
-    relations: Sequence[Relation],
-    where: Filter,
-    allowance: Allowance,
-) -> dict[str, tuple[LinkedMemory, ...]]:
-    """By id, the memories one link away, the strongest links first; at most ten in all, none twice, no hit again."""
+def recounted(memory: Memory) -> Memory:
+    """With the tokens that its content has, whatever was written down when it came."""
+    tokens = count_tokens(memory.content)
+    return memory if tokens == memory.tokens else replace(memory, tokens=tokens)
+
+
+async def ties_of(
+    engine: Engine, memories: Sequence[Memory], *, relations: Sequence[Relation] | None, where: Filter
+) -> Ties:
+    """Disputes, and links of these relations (of all when none is named; None: no others), in one read."""
+    wanted = DISPUTES if relations is None else tuple({*relations, *DISPUTES}) if relations else ()
     ids = [memory.id for memory in memories]
-    links = await engine.store.links_of(ids, relations=relations, viewer=where.viewer)
-    known = set(ids)
-    ends = {end for link in links for end in (link.origin, link.target)} - known
-    others = await engine.store.get_many(list(ends), viewer=where.viewer)
-    found: dict[str, list[LinkedMemory]] = {}
-    taken = 0
-    for link in sorted(links, key=lambda each: (each.automatic, -each.weight)):
-        near, far = (link.origin, link.target) if link.origin in known else (link.target, link.origin)
-        other = others.get(far)
-        if other is None or taken >= MOST_LINKED or not _may_come_along(other, where):
-            continue
-        short = allowance.fitted(other)
-        if short is not None:
-            found.setdefault(near, []).append(LinkedMemory(link, short))
-            taken += 1
-        del others[far]
-    return {memory_id: tuple(items) for memory_id, items in found.items()}
+    links = await engine.store.links_of(ids, relations=wanted, viewer=where.viewer) if ids else []
+    return Ties(engine, memories, links, where)
 
 
 async def around(

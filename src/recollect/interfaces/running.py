@@ -37,6 +37,7 @@ class Running(Protocol):
         model: Any = None,  # a LanguageModel
         conversation: str | None = None,
         agent: str | None = None,
+        tool: str | None = None,
     ) -> O:
         """One operation. Raises RecollectError."""
 

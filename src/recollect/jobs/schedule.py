@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from recollect.engine.consolidate import JOB as CONSOLIDATE
 from recollect.engine.core import Engine
 from recollect.engine.embed import EMBED
 from recollect.jobs.handlers import TIDY
@@ -21,14 +22,24 @@ class Entry:
     every: timedelta
 
 
-SCHEDULE: Sequence[Entry] = (Entry(EMBED, timedelta(hours=1)), Entry(TIDY, timedelta(days=1)))
+ALWAYS: Sequence[Entry] = (Entry(EMBED, timedelta(hours=1)), Entry(TIDY, timedelta(days=1)))
 
 
-async def enqueue_due(engine: Engine, entries: Sequence[Entry] = SCHEDULE) -> list[str]:
+def schedule_of(engine: Engine) -> Sequence[Entry]:
+    """As the engine's policy has it."""
+    hours = engine.policy.life.consolidate_hours
+    return (*ALWAYS, Entry(CONSOLIDATE, timedelta(hours=hours))) if hours else ALWAYS
+
+
+async def enqueue_due(
+    engine: Engine, entries: Sequence[Entry] | None = None, *, besides: Collection[str] = ()
+) -> list[str]:
     """Queue what is due; returns the names. Two callers at once never queue one entry twice."""
     now = engine.clock()
     queued: list[str] = []
-    for entry in entries:
+    for entry in schedule_of(engine) if entries is None else entries:
+        if entry.name in besides:
+            continue
         cursor = f"schedule:{entry.name}"
         last = await engine.store.cursor(cursor)
         if last is not None and datetime.fromisoformat(last) + entry.every > now:
@@ -41,10 +52,10 @@ async def enqueue_due(engine: Engine, entries: Sequence[Entry] = SCHEDULE) -> li
     return queued
 
 
-async def next_runs(engine: Engine, entries: Sequence[Entry] = SCHEDULE) -> dict[str, datetime]:
+async def next_runs(engine: Engine, entries: Sequence[Entry] | None = None) -> dict[str, datetime]:
     """When each entry is due next."""
     runs: dict[str, datetime] = {}
-    for entry in entries:
+    for entry in schedule_of(engine) if entries is None else entries:
         last = await engine.store.cursor(f"schedule:{entry.name}")
         runs[entry.name] = datetime.fromisoformat(last) + entry.every if last else engine.clock()
     return runs

@@ -9,7 +9,8 @@ RecollectError                  code, message, advice, exit status
 │   ├── ScopeNotFound
 │   └── JobNotFound
 ├── Conflict                    the thing exists already, or is in use
-│   └── Changed                 somebody else changed it meanwhile
+│   ├── Changed                 somebody else changed it meanwhile
+│   └── KeyReused               an idempotency key that stands for other content
 ├── Refused                     understood, but not allowed as asked
 ├── SettingsError               a key or a value in a setting's source
 ├── StoreError                  the database
@@ -115,6 +116,12 @@ class Changed(Conflict):
     """The record is another one than the caller had read; nothing was written."""
 
     code = "CHANGED"
+
+
+class KeyReused(Conflict):
+    """The idempotency key was given with other content before; nothing was written."""
+
+    code = "IDEMPOTENCY_KEY_REUSED"
 
 
 class Refused(RecollectError):

@@ -105,6 +105,12 @@ class Memory:
     previous_status: Status | None = None
     uses: int = 0
     last_used: datetime | None = None
+    shown: int = 0  # how often it was put before somebody who had not asked for it
+    usefulness: float = 0.0  # -1 to 1: what those who were given it thought of it
+    verified: datetime | None = None  # when it was last found worth keeping; None: it waits to be evaluated
+    examined: datetime | None = None  # when it was last held against its neighbours; None: it waits for that
+    decayed: datetime | None = None  # up to when its importance has faded
+    review: datetime | None = None  # when upkeep looks at it next; None: never
     supersedes: str | None = None
     merged_from: tuple[str, ...] = ()
     provenance: Provenance = field(default_factory=Provenance)

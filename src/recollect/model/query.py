@@ -37,6 +37,11 @@ class Filter:
     anchored: bool = False  # anchors only
     tiers: tuple[Tier, ...] = ()
     ids: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()  # each of them, in the form that `keyword_forms` gives them
+    keywords_any: bool = False  # any of them, instead of each
+    due: datetime | None = None  # to be reviewed then or before
+    unverified: bool = False  # those that wait to be evaluated
+    unexamined: bool = False  # those that wait to be held against their neighbours
 
 
 class Order(StrEnum):
@@ -46,6 +51,7 @@ class Order(StrEnum):
     OLDEST = "oldest"
     IMPORTANT = "important"
     USED = "used"
+    DUE = "due"  # by when they are to be reviewed, the most overdue first; what has no such date is left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,7 @@ class Candidates:
     importance: Numbers
     trust: Numbers
     uses: Numbers
+    usefulness: Numbers
     occurred: Numbers  # seconds since the epoch
     conversations: list[str | None]
     positions: npt.NDArray[np.int64]  # -1 where there is none

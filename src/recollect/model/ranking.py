@@ -20,6 +20,9 @@ Rows = npt.NDArray[np.int64]
 
 FLOOR = 0.3  # one answer in a hundred lies below it, and most of what answers nothing
 
+IMPORTANCE_WEIGHT, RECENCY_WEIGHT = 0.6, 0.4  # of what orders equals, unless a person says otherwise
+HALF_LIFE = 90.0  # days
+
 _FAR = 1 << 40  # more than any position in a conversation
 
 
@@ -161,16 +164,51 @@ def score(evidence: Numbers, *, room: float) -> Numbers:
     return scores
 
 
-def boost(importance: Numbers, *, age_days: Numbers, uses: Numbers, trust: Numbers) -> Numbers:
+def composite(
+    importance: Numbers,
+    *,
+    age_days: Numbers,
+    importance_weight: float = IMPORTANCE_WEIGHT,
+    recency_weight: float = RECENCY_WEIGHT,
+) -> Numbers:
+    """The order of what answers equally well: importance and recency, 0 to 1 by weights that sum to 1."""
+    order: Numbers = importance_weight * np.clip(importance, 0.0, 1.0) + recency_weight * recency(age_days)
+    return order
+
+
+def recency(age_days: Numbers) -> Numbers:
+    """1 for what happens now, half of it for what is 90 days old."""
+    fresh: Numbers = np.exp2(-np.maximum(age_days, 0.0) / HALF_LIFE)
+    return fresh
+
+
+def usefulness_nudge(usefulness: Numbers) -> Numbers:
+    """0.9 to 1.1 by what those who were given it thought of it."""
+    nudge: Numbers = 1.0 + 0.1 * np.clip(usefulness, -1.0, 1.0)
+    return nudge
+
+
+def boost(
+    importance: Numbers,
+    *,
+    age_days: Numbers,
+    uses: Numbers,
+    trust: Numbers,
+    usefulness: Numbers,
+    importance_weight: float = IMPORTANCE_WEIGHT,
+    recency_weight: float = RECENCY_WEIGHT,
+) -> Numbers:
     """A gentle multiplier of the evidence: it orders equals, and never prefers what answers much less well.
 
-    Importance 0.9 to 1.1, recency 0.95 to 1.05 with a half-life of 90 days, use 1 to 1.05, trust 0.85 to 1.
+    Importance 0.9 to 1.1, recency 0.95 to 1.05, more or less as their weights are more or less than usual; use 1 to 1.05,
+    trust 0.85 to 1, usefulness 0.9 to 1.1.
     """
-    worth = 0.9 + 0.2 * np.clip(importance, 0.0, 1.0)
-    recency = 0.95 + 0.1 * np.exp2(-np.maximum(age_days, 0.0) / 90.0)
+    important, recent = importance_weight / IMPORTANCE_WEIGHT, recency_weight / RECENCY_WEIGHT
+    worth = (1.0 - 0.1 * important) + 0.2 * important * np.clip(importance, 0.0, 1.0)
+    fresh = (1.0 - 0.05 * recent) + 0.1 * recent * recency(age_days)
     use = 1.0 + 0.05 * uses / (uses + 5.0)
     belief = 0.85 + 0.15 * np.clip(trust, 0.0, 1.0)
-    factor: Numbers = worth * recency * use * belief
+    factor: Numbers = worth * fresh * use * belief * usefulness_nudge(usefulness)
     return factor
 
 

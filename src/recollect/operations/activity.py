@@ -2,40 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from recollect.engine.core import Engine
+from recollect.engine.doings import Done
+from recollect.model.access import Caller
 from recollect.operations.catalogue import Operation, Output
 from recollect.ports.cache import ALONE, Active, Activity, Aside, AsideFacts, Bell, Cache, KeywordSets
 
 STORED, RECALLED = "memories stored", "memories recalled"
+Ids = Callable[[Any], Iterable[str]]
+
+
+def _listed(*names: str, by: str = "id") -> Ids:
+    """The ids of what stands in an answer's lists of these names."""
+    return lambda answer: [getattr(one, by) for name in names for one in getattr(answer, name)]
+
+
+# The memories that an answer gives, by operation, and those that it says were stored.
+GIVES: Mapping[str, Ids] = {
+    "recall": _listed("hits"),
+    "context": _listed("core", "working"),
+    "list": _listed("memories"),
+    "show": lambda answer: [answer.memory.id],
+    "ask": _listed("citations"),
+    "explore": _listed("nodes"),
+}
+STORES: Mapping[str, Ids] = {
+    "remember": lambda answer: _created([answer]),
+    "remember_many": lambda answer: _created(answer.results),
+    "reflect": lambda answer: answer.ids,
+}
+
+
+def _created(results: Iterable[Any]) -> list[str]:
+    return [each for one in results if one.created for each in (one.parts or [one.id]) if each]
+
+
+def done_by(operation: Operation[Any, Any], answer: Output, *, tool: str | None) -> Done:
+    """One call, in the words of the conversation's activity."""
+    gives, stores = GIVES.get(operation.name), STORES.get(operation.name)
+    return Done(
+        tool or operation.name,
+        stored=tuple(stores(answer)) if stores else (),
+        gave=tuple(gives(answer)) if gives else None,
+    )
 
 
 def note_done(
-    engine: Engine, operation: Operation[Any, Any], answer: Output, *, conversation: str, agent: str
+    engine: Engine, operation: Operation[Any, Any], done: Done, *, conversation: str, caller: Caller
 ) -> None:
-    """One call, and the memories that it stored or recalled."""
+    """A call in a conversation: told to what stands beside the store at once, and to the store before long."""
     if engine.aside is not ALONE:
-        counts = {operation.name: 1} | {name: number for name, number in _memories(answer).items() if number}
-        engine.aside.activity.note(conversation, agent=agent, counts=counts)
+        memories = {STORED: len(done.stored), RECALLED: len(done.gave or ())}
+        counts = {operation.name: 1} | {name: number for name, number in memories.items() if number}
+        engine.aside.activity.note(conversation, agent=caller.agent, counts=counts)
+    if caller.writes:  # who may only read leaves nothing behind
+        from recollect.engine.conversations import note_call  # only for doors that know of conversations
+
+        note_call(engine, conversation, done, agent=caller.agent)
 
 
-def _memories(answer: Output) -> dict[str, int]:
-    from recollect.operations.reading import (
-        RecallResult,
-    )  # only for those who have something beside the store
-    from recollect.operations.writing import RememberManyResult, RememberResult
+async def finish_notes(engine: Engine) -> None:
+    """At the end of the process: what was noted is written."""
+    await engine.doings.rest()
+    if engine.doings:
+        from recollect.engine.conversations import write_down
 
-    match answer:
-        case RecallResult():
-            return {RECALLED: len(answer.hits)}
-        case RememberResult():
-            return {STORED: int(answer.created)}
-        case RememberManyResult():
-            return {STORED: answer.created}
-        case _:
-            return {}
+        await write_down(engine)
 
 
 class FencedAside:

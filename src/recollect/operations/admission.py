@@ -60,4 +60,5 @@ def _fenced(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> E
         houses=FencedHouses(engine.houses, caller.scopes),
         aside=engine.aside if engine.aside is ALONE else FencedAside(engine.aside),
         policy=replace(engine.policy, scope=scope),
+        fence=caller.scopes,
     )

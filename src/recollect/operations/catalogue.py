@@ -47,6 +47,7 @@ class Call:
     progress: Callable[[str, int, int | None], None] = no_progress
     model: LanguageModel | None = None  # the caller's own, when it offers one
     conversation: str | None = None  # the one that the call is made in, when the door knows
+    owner: bool = True  # whether the caller may know what concerns everybody
 
 
 I = TypeVar("I", bound=Input)  # noqa: E741

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from recollect.engine.backup import back_up_scope, backups
 from recollect.engine.choice import Choice, candidates, chosen
 from recollect.engine.core import LEAST_TRUST
-from recollect.engine.forget import erase, forget, forgettable, unforget
+from recollect.engine.forget import erase, forget, forgettable, kept_for_good, unforget
 from recollect.engine.surroundings import HIDDEN, shortened
 from recollect.model.errors import MemoryNotFound
 from recollect.model.memory import Memory
@@ -22,6 +24,7 @@ LONGEST_SHOWN = 200
 class ForgetInput(Input):
     """What to forget: all that holds of it narrows. `query` finds by meaning.
 
+    What is kept for good goes only with `force`: of a topic or a tag it is passed over and told, otherwise it is an error.
     More than a few that nobody named by id need `confirm`, if a query found them or if they go for good.
     """
 
@@ -57,6 +60,7 @@ class ForgetResult(Output):
     note: str = ""
     scope: str | None = None
     backup: str | None = None
+    kept: list[str] = []  # passed over, for they are kept for good
 
 
 class UnforgetInput(Input):
@@ -92,6 +96,13 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
         ids = await chosen(call.engine, choice, agent=call.agent)
     if not ids:
         return _nothing(given, "Nothing matches.")
+    kept: list[Memory] = []
+    if not (choice.ids or choice.query or choice.whole_scope or given.force):
+        kept = await kept_for_good(call.engine, ids, agent=call.agent)
+        spared = {memory.id for memory in kept}
+        ids = [memory_id for memory_id in ids if memory_id not in spared]
+        if not ids:
+            return _nothing(given, _sparing(kept), kept=kept)
     if given.hard and not (choice.ids or given.confirm) and len(ids) > FEW:
         some = await call.engine.store.get_many(ids[:MOST_SHOWN], viewer=call.agent)
         return _asking(given, [_candidate(memory, 1.0) for memory in some.values()], count=len(ids))
@@ -102,16 +113,26 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
     act = erase if given.hard else forget
     gone = await act(call.engine, ids, agent=call.agent, force=given.force)
     if not gone.memories:
-        return _nothing(given, "They were forgotten already.")
+        return _nothing(given, "They were forgotten already.", kept=kept)
+    note = await _note(call, given, aside)
     return ForgetResult(
         forgotten=[memory.id for memory in gone.memories],
         count=len(gone.memories),
         hard=given.hard,
         receipt=ReceiptView.of(gone.receipt) if gone.receipt else None,
-        note=await _note(call, given, aside),
+        note=f"{note} {_sparing(kept)}" if kept else note,
         scope=given.scope if choice.whole_scope else None,
         backup=aside,
+        kept=[memory.id for memory in kept],
     )
+
+
+def _sparing(kept: list[Memory]) -> str:
+    anchors = sum(memory.anchor for memory in kept)
+    sorts = ((anchors, "anchored"), (len(kept) - anchors, "permanent"))
+    why = ", ".join(f"{number} {sort}" for number, sort in sorts if number)
+    verb = "was" if len(kept) == 1 else "were"
+    return f"{len(kept)} {verb} kept ({why}): they go only with `force`."
 
 
 async def _named(call: Call, given: ForgetInput) -> list[str]:
@@ -126,8 +147,14 @@ async def _named(call: Call, given: ForgetInput) -> list[str]:
     return list(known)
 
 
-def _nothing(given: ForgetInput, why: str) -> ForgetResult:
-    return ForgetResult(forgotten=[], count=0, hard=given.hard, note=f"{why} Nothing was forgotten.")
+def _nothing(given: ForgetInput, why: str, *, kept: Sequence[Memory] = ()) -> ForgetResult:
+    return ForgetResult(
+        forgotten=[],
+        count=0,
+        hard=given.hard,
+        note=f"{why} Nothing was forgotten.",
+        kept=[memory.id for memory in kept],
+    )
 
 
 def _asking(given: ForgetInput, candidates: list[CandidateView], *, count: int) -> ForgetResult:

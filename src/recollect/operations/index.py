@@ -11,6 +11,7 @@ from recollect.operations.catalogue import Operation
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "writing": ("remember", "remember_many", "amend", "link", "unlink"),
+    "tracing": ("versions", "reconstruct"),
     "forgetting": ("forget", "unforget"),
     "reading": ("recall", "show", "list", "tags", "timeline", "interpret_time"),
     "keeping": (
@@ -23,7 +24,9 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "export",
         "import",
     ),
-    "knowing": ("context", "reflect", "ask", "explore", "feedback", "end_conversation"),
+    "knowing": ("context", "reflect", "ask", "explore"),
+    "judging": ("feedback", "feedback_report"),
+    "conversing": ("end_conversation", "go_on", "end_session"),
     "projects": (
         "save_message",
         "recent_messages",
@@ -35,7 +38,14 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     ),
     "housing": ("create_project", "list_projects", "show_project", "migrate_project"),
     "history": ("search_history", "history_timeline", "history_projects"),
-    "safekeeping": ("stats", "consolidate", "backup", "list_backups", "restore"),
+    "safekeeping": ("stats", "backup", "list_backups", "restore"),
+    "consolidating": ("consolidate", "consolidation_reports"),
+    "contradicting": (
+        "list_contradictions",
+        "undo_contradiction",
+        "confirm_contradiction",
+        "dismiss_contradiction",
+    ),
     "access": (
         "create_key",
         "list_keys",
@@ -64,11 +74,9 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "run_jobs",
         "retry_job",
         "cancel_job",
-        "list_models",
-        "pull_model",
-        "remove_model",
         "embed_missing",
     ),
+    "modelling": ("list_models", "pull_model", "remove_model"),
     "adopting": ("adopt_model",),
 }
 

@@ -1,4 +1,4 @@
-"""Operations on what is known as a whole: context, reflection, answers, graphs, feedback, conversations."""
+"""Operations on what is known as a whole: context, reflection, answers, graphs."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from pydantic import Field
 from recollect.engine.ask import ask
 from recollect.engine.context import context
 from recollect.engine.explore import Node, explore
-from recollect.engine.feedback import TaskEffect, Verdict, keep_effect, keep_verdict
+from recollect.engine.feedback import TaskEffect, keep_effect
 from recollect.engine.projects import open_project
-from recollect.engine.reflect import end_conversation, reflect
+from recollect.engine.reflect import reflect
 from recollect.model.link import Relation
 from recollect.model.memory import Kind, Memory
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
 from recollect.operations.views import LinkView
 
-LONGEST_FEEDBACK = 2_000
-LONGEST_NAME = 200
 MOST_POINTS = 100
 
 
@@ -160,44 +158,6 @@ class ExploreResult(Output):
     edges: list[LinkView]
 
 
-class FeedbackInput(Input):
-    """Whether a tool's answer served."""
-
-    tool_name: str = Field(min_length=1, max_length=LONGEST_NAME)
-    relevant: bool
-    sufficient: bool
-    suggestion: str = Field(default="", max_length=LONGEST_FEEDBACK)
-    context: str = Field(default="", max_length=LONGEST_FEEDBACK)
-    conversation: str | None = None
-    trigger: Literal["sampled", "voluntary"] = "voluntary"
-
-
-class FeedbackResult(Output):
-    """Where it is kept."""
-
-    id: str
-    recorded: bool = True
-
-
-class EndConversationInput(Input):
-    """A conversation that is over, and what the door saw of it. One that isn't `over` may come back."""
-
-    conversation: str
-    tools: dict[str, int] = {}
-    memories: list[str] = []
-    started: datetime | None = None
-    reflected: bool = False
-    over: bool = True  # if not, its working memory stays
-
-
-class EndConversationResult(Output):
-    """Whether it was reflected upon now, in which memory, and how much of its working memory ended."""
-
-    reflected: bool
-    id: str | None = None
-    expired: int = 0
-
-
 async def _context(call: Call, given: ContextInput) -> ContextResult:
     found = await context(
         call.engine,
@@ -230,7 +190,14 @@ async def _reflect(call: Call, given: ReflectInput) -> ReflectResult:
     }
     if given.scope and given.create_scope:
         await open_project(call.engine, given.scope, create=True)
-    made = await reflect(call.engine, points, agent=call.agent, conversation=conversation, scope=given.scope)
+    made = await reflect(
+        call.engine,
+        points,
+        agent=call.agent,
+        conversation=conversation,
+        scope=given.scope,
+        held_in=call.conversation,
+    )
     if given.effectiveness is not None:
         effect = TaskEffect(
             success=given.effectiveness.overall_success,
@@ -257,7 +224,7 @@ async def _ask(call: Call, given: AskInput) -> AskResult:
         agent=call.agent,
         scope=given.scope,
         limit=given.limit,
-        model=call.model,
+        model=call.model or call.engine.llm,
     )
     return AskResult(
         answer=told.answer,
@@ -291,35 +258,6 @@ async def _explore(call: Call, given: ExploreInput) -> ExploreResult:
         start=_node(graph.start),
         nodes=[_node(node) for node in graph.nodes],
         edges=[LinkView.of(link) for link in graph.links],
-    )
-
-
-async def _feedback(call: Call, given: FeedbackInput) -> FeedbackResult:
-    verdict = Verdict(
-        tool=given.tool_name,
-        relevant=given.relevant,
-        sufficient=given.sufficient,
-        suggestion=given.suggestion,
-        context=given.context,
-        conversation=given.conversation or call.conversation,
-        trigger=given.trigger,
-    )
-    return FeedbackResult(id=await keep_verdict(call.engine, verdict, agent=call.agent))
-
-
-async def _end_conversation(call: Call, given: EndConversationInput) -> EndConversationResult:
-    ending = await end_conversation(
-        call.engine,
-        given.conversation,
-        agent=call.agent,
-        tools=given.tools,
-        memories=given.memories,
-        started=given.started,
-        reflected=given.reflected,
-        over=given.over,
-    )
-    return EndConversationResult(
-        reflected=ending.reflection is not None, id=ending.reflection, expired=ending.expired
     )
 
 
@@ -360,20 +298,4 @@ ASK = Operation(
 )
 EXPLORE = Operation(
     "explore", "Follow links from one memory.", ExploreInput, ExploreResult, _explore, Effect.READS
-)
-FEEDBACK = Operation(
-    "feedback",
-    "Keep whether a tool's answer served.",
-    FeedbackInput,
-    FeedbackResult,
-    _feedback,
-    Effect.WRITES,
-)
-END_CONVERSATION = Operation(
-    "end_conversation",
-    "End a conversation's working memory, and keep what it was about.",
-    EndConversationInput,
-    EndConversationResult,
-    _end_conversation,
-    Effect.WRITES,
 )

@@ -1,26 +1,19 @@
-"""Operations that keep the whole in order: stats, consolidation, backup and restore."""
+"""Operations that keep the whole in order: stats, backup and restore."""
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import replace
 from datetime import datetime
-from time import perf_counter
 
 from recollect.engine.backup import back_up, backups, restore
-from recollect.engine.consolidate import STEPS, Stage, last_consolidated, note_consolidated
+from recollect.engine.consolidate import last_consolidated
 from recollect.engine.conversations import count_conversations
-from recollect.engine.feedback import tally_verdicts
+from recollect.engine.feedback import feedback_report
 from recollect.engine.health import status
 from recollect.engine.ledger import EMBEDDING, spent_today
 from recollect.engine.storage import left_out
-from recollect.jobs.handlers import HANDLERS
-from recollect.jobs.runner import Runner
-from recollect.jobs.schedule import enqueue_due
-from recollect.model.job import JobState
 from recollect.model.query import Filter
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
-
-MOST_JOBS = 1000
 
 
 class StatsInput(Input):
@@ -32,6 +25,13 @@ class ToolFeedback(Output):
 
     relevant: int
     sufficient: int
+    count: int
+
+
+class TaskFeedback(Output):
+    """How many conversations were said to have reached what they were for, of how many."""
+
+    succeeded: int
     count: int
 
 
@@ -66,9 +66,12 @@ class StatsResult(Output):
     by_agent: dict[str, int]
     embedded: int
     embedded_ratio: float
+    anchors: int
+    unverified: int  # that wait to be evaluated
     links: int
     conversations: int
     feedback: dict[str, ToolFeedback]
+    tasks: TaskFeedback
     last_backup: datetime | None = None
     last_consolidated: datetime | None = None
     bytes_used: int
@@ -79,26 +82,6 @@ class StatsResult(Output):
     models_today: SpendView
     services_today: ServiceSpendView
     notice: str = ""  # which stores don't answer
-
-
-class ConsolidateInput(Input):
-    """Nothing to say."""
-
-
-class StageView(Output):
-    """What one stage did."""
-
-    stage: str
-    changed: int
-    detail: str
-
-
-class ConsolidateResult(Output):
-    """Every stage that ran; `operations` are the changes in words, empty when there was nothing to do."""
-
-    stages: list[StageView]
-    operations: list[str]
-    seconds: float
 
 
 class BackupInput(Input):
@@ -165,8 +148,9 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
     report = await status(engine, agent=call.agent)
     active = Filter(viewer=call.agent, scopes=report.reached)
     whole = [one for one in await backups(engine) if one.whole]
-    tallies = await tally_verdicts(engine, agent=call.agent)
+    said = await feedback_report(engine, agent=call.agent)
     spent, sent = await spent_today(engine), await spent_today(engine, EMBEDDING)
+    size = report.store.bytes_used if call.owner else 0  # of what others keep, too
     return StatsResult(
         total=report.memories,
         by_status=dict(report.by_status),
@@ -176,16 +160,21 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
         by_agent=await store.tally(active, "agent"),
         embedded=report.embedded,
         embedded_ratio=round(report.embedded / report.memories, 4) if report.memories else 0.0,
+        anchors=await store.count(replace(active, anchored=True)),
+        unverified=await store.count(replace(active, unverified=True)),
         links=await store.count_links(active),
         conversations=await count_conversations(engine, agent=call.agent),
         feedback={
-            name: ToolFeedback(relevant=tally.relevant, sufficient=tally.sufficient, count=tally.count)
-            for name, tally in tallies.items()
+            name: ToolFeedback(
+                relevant=one.whole.relevant, sufficient=one.whole.sufficient, count=one.whole.count
+            )
+            for name, one in said.tools.items()
         },
+        tasks=TaskFeedback(succeeded=said.tasks.succeeded, count=said.tasks.count),
         last_backup=whole[0].created if whole else None,
         last_consolidated=await last_consolidated(engine),
-        bytes_used=report.store.bytes_used,
-        megabytes=round(report.store.bytes_used / 1e6, 2),
+        bytes_used=size,
+        megabytes=round(size / 1e6, 2),
         model=report.model,
         rung=report.rung,
         jobs=dict(report.jobs),
@@ -205,37 +194,6 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
         ),
         notice=left_out(report.storage),
     )
-
-
-async def _consolidate(call: Call, _given: ConsolidateInput) -> ConsolidateResult:
-    begun = perf_counter()
-    stages: list[Stage] = []
-    for number, (name, step) in enumerate(STEPS.items()):
-        call.progress(name, number, len(STEPS) + 1)
-        stages.append(await step(call.engine))
-    call.progress("jobs", len(STEPS), len(STEPS) + 1)
-    stages.append(await _run_jobs(call))
-    await note_consolidated(call.engine)
-    return ConsolidateResult(
-        stages=[StageView(stage=one.name, changed=one.changed, detail=one.detail) for one in stages],
-        operations=[f"{one.name}: {one.detail}" for one in stages if one.changed],
-        seconds=round(perf_counter() - begun, 3),
-    )
-
-
-async def _run_jobs(call: Call) -> Stage:
-    """What they changed, by what each of them says; a job that failed is told and will be tried again."""
-    await enqueue_due(call.engine)
-    ran = await Runner(call.engine, HANDLERS, owner=call.engine.new_id()).run_all(most=MOST_JOBS)
-    done = [one.job for one in ran if one.kept and one.job.state is JobState.DONE]
-    runs = Counter(job.name for job in done)
-    effects: Counter[str] = Counter()
-    for job in done:
-        effects.update({f"{job.name} {what}": int(count) for what, count in (job.result or {}).items()})
-    told = [f"{name} ran {count} times" if count > 1 else f"{name} ran" for name, count in runs.items()]
-    told += [f"{what} {count}" for what, count in effects.items()]
-    told += [f"{one.job.name} failed: {one.job.error}" for one in ran if one.job.error]
-    return Stage("jobs", effects.total(), "; ".join(told) or "nothing was due")
 
 
 async def _backup(call: Call, given: BackupInput) -> BackupView:
@@ -282,15 +240,6 @@ async def _restore(call: Call, given: RestoreInput) -> RestoreResult:
 
 
 STATS = Operation("stats", "How much is remembered.", StatsInput, StatsResult, _stats, Effect.READS)
-CONSOLIDATE = Operation(
-    "consolidate",
-    "Do the upkeep that is due.",
-    ConsolidateInput,
-    ConsolidateResult,
-    _consolidate,
-    Effect.WRITES,
-    owner_only=True,
-)
 BACKUP = Operation(
     "backup",
     "Write everything into a verified file.",

@@ -1,8 +1,7 @@
-"""Operations on the machinery: status, doctor, jobs, models."""
+"""Operations on the machinery: status, doctor, jobs, vectors."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from recollect.engine.embed import embed_missing, follow_model, queue_embedding
+from recollect.engine.evaluate import EVALUATE
 from recollect.engine.health import StatusReport, examine, mend, status
 from recollect.jobs.handlers import HANDLERS
 from recollect.jobs.runner import Runner
@@ -17,8 +17,8 @@ from recollect.jobs.schedule import enqueue_due, next_runs
 from recollect.model.errors import Refused
 from recollect.model.job import Job, JobState
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
+from recollect.operations.modelling import judging
 from recollect.operations.views import FindingView, JobView, ReceiptView
-from recollect.ports.models import ModelCard
 
 MOST_BROUGHT_FORWARD = 1000
 
@@ -46,6 +46,11 @@ class StatusResult(Output):
     service_calls: int = 0  # of embedding services, today
     service_tokens: int = 0
     service_dollars: float = 0.0
+    language_model: str | None = None  # the one that was configured
+    language_calls: int = 0  # of language models, today
+    language_tokens: int = 0
+    daily_tokens: int = 0  # that they may be asked for
+    classifier: str = ""  # what tells contradictions
     beside: dict[str, str] = {}  # what stands beside the store, if anything does
     conversations: int = 0  # that something was done in lately, as far as that is known
     activity: dict[str, int] = {}  # in all of them
@@ -104,57 +109,6 @@ class JobInput(Input):
     id: str
 
 
-class ModelView(Output):
-    """One model."""
-
-    name: str
-    dimensions: int
-    description: str
-    installed: bool
-    active: bool
-    precision: str
-    bytes_used: int
-    source: str
-
-
-class ListModelsInput(Input):
-    """Nothing to say."""
-
-
-class ListModelsResult(Output):
-    """What is here and what can be had, the best first."""
-
-    models: list[ModelView]
-    active: str | None
-
-
-class PullModelInput(Input):
-    """A name, a folder, or a hub's `org/name`; the default one when empty."""
-
-    name: str = ""
-    precision: str = Field(default="int8", pattern="^(int8|float)$")
-    force: bool = False
-
-
-class PullModelResult(Output):
-    """The model that is here now, and how many memories still wait for its vectors."""
-
-    model: ModelView
-    notice: str = ""
-
-
-class RemoveModelInput(Input):
-    """Which one."""
-
-    name: str
-
-
-class RemoveModelResult(Output):
-    """Which one."""
-
-    name: str
-
-
 class EmbedInput(Input):
     """Nothing to say."""
 
@@ -171,9 +125,20 @@ async def _status(call: Call, _given: StatusInput) -> StatusResult:
     from recollect import __version__
 
     report = await status(call.engine, agent=call.agent)
+    told = _status_of(call, report, version=__version__)
+    return told if call.owner else told.model_copy(update=_untold(report))
+
+
+def _untold(report: StatusReport) -> dict[str, Any]:
+    """What tells how much others keep and do."""
+    spent = ("service_calls", "service_tokens", "service_dollars", "language_calls", "language_tokens")
+    return {"store": {"kind": report.store.kind}, "jobs": {}, "dead_jobs": [], **dict.fromkeys(spent, 0)}
+
+
+def _status_of(call: Call, report: StatusReport, *, version: str) -> StatusResult:
     facts = report.store
     return StatusResult(
-        version=__version__,
+        version=version,
         store={
             "kind": facts.kind,
             "location": facts.location,
@@ -195,6 +160,11 @@ async def _status(call: Call, _given: StatusInput) -> StatusResult:
         service_calls=report.services.calls,
         service_tokens=report.services.tokens,
         service_dollars=round(report.services.dollars, 9),
+        language_model=report.language_model,
+        language_calls=report.asked.calls,
+        language_tokens=report.asked.tokens,
+        daily_tokens=call.engine.policy.daily_tokens,
+        classifier=judging(call.engine),
         beside=_beside(report),
         conversations=len(report.activity),
         activity=dict(sum((Counter(one.counts) for one in report.activity), Counter())),
@@ -251,10 +221,10 @@ async def _run_jobs(call: Call, given: RunJobsInput) -> RunJobsResult:
 
 
 async def _bring_forward(call: Call) -> None:
-    """Somebody asked, and may have mended what made it fail: nothing waits for its next attempt."""
+    """Somebody asked, and may have mended what made it fail: nothing waits for its next attempt, nor for more to come."""
     store, now, model = call.engine.store, call.engine.clock(), call.engine.meaning.model
     for job in await store.jobs(states=(JobState.WAITING,), limit=MOST_BROUGHT_FORWARD):
-        if job.due > now and job.attempts:
+        if job.due > now and (job.attempts or job.name == EVALUATE):
             await store.replace_job(replace(job, due=now), expected=JobState.WAITING)
     if model is not None and await store.unembedded(model, limit=1):
         await queue_embedding(call.engine)
@@ -289,52 +259,12 @@ async def _replace_job(call: Call, job: Job, *, expected: JobState, advice: str)
         raise Refused(f"The job {job.id} is {now.state} by now.", advice=advice)
 
 
-async def _list_models(call: Call, _given: ListModelsInput) -> ListModelsResult:
-    installed = await asyncio.to_thread(call.engine.models.installed)
-    known = await asyncio.to_thread(call.engine.models.catalogue)
-    cards = {card.name: card for card in (*installed, *known) if card.installed}
-    cards |= {card.name: card for card in known if card.name not in cards}
-    return ListModelsResult(
-        models=[_model(call, card) for card in cards.values()], active=call.engine.meaning.model
-    )
-
-
-async def _pull_model(call: Call, given: PullModelInput) -> PullModelResult:
-    card = await asyncio.to_thread(
-        call.engine.models.pull,
-        given.name,
-        precision=given.precision,
-        force=given.force,
-        progress=call.progress,
-    )
-    return PullModelResult(model=_model(call, card))
-
-
-async def _remove_model(call: Call, given: RemoveModelInput) -> RemoveModelResult:
-    await asyncio.to_thread(call.engine.models.remove, given.name)
-    return RemoveModelResult(name=given.name)
-
-
 async def _embed(call: Call, _given: EmbedInput) -> EmbedResult:
     await follow_model(call.engine)
     done = await embed_missing(call.engine, progress=lambda count: call.progress("embed", count, None))
     if call.engine.meaning.reason:
         await queue_embedding(call.engine)
     return EmbedResult(embedded=done, model=call.engine.meaning.model, notice=call.engine.meaning.reason)
-
-
-def _model(call: Call, card: ModelCard) -> ModelView:
-    active = (call.engine.meaning.model or "").rpartition("/")[0]
-    return ModelView(
-        name=card.name,
-        dimensions=card.dimensions,
-        description=card.description,
-        installed=card.installed,
-        active=card.installed and card.name == active,
-        precision=card.precision,
-        bytes_used=card.bytes_used,
-        source=card.source,
-    )
 
 
 STATUS = Operation("status", "How things are, at a glance.", StatusInput, StatusResult, _status, Effect.READS)
@@ -347,7 +277,9 @@ DOCTOR = Operation(
     Effect.WRITES,
     owner_only=True,
 )
-LIST_JOBS = Operation("list_jobs", "Queued work.", ListJobsInput, ListJobsResult, _list_jobs, Effect.READS)
+LIST_JOBS = Operation(
+    "list_jobs", "Queued work.", ListJobsInput, ListJobsResult, _list_jobs, Effect.READS, owner_only=True
+)
 RUN_JOBS = Operation(
     "run_jobs", "Run what is due.", RunJobsInput, RunJobsResult, _run_jobs, Effect.WRITES, owner_only=True
 )
@@ -356,27 +288,6 @@ RETRY_JOB = Operation(
 )
 CANCEL_JOB = Operation(
     "cancel_job", "Give up a waiting job.", JobInput, JobView, _cancel_job, Effect.WRITES, owner_only=True
-)
-LIST_MODELS = Operation(
-    "list_models", "Models here and to be had.", ListModelsInput, ListModelsResult, _list_models, Effect.READS
-)
-PULL_MODEL = Operation(
-    "pull_model",
-    "Fetch and prepare a model.",
-    PullModelInput,
-    PullModelResult,
-    _pull_model,
-    Effect.WRITES,
-    owner_only=True,
-)
-REMOVE_MODEL = Operation(
-    "remove_model",
-    "Remove a model's files.",
-    RemoveModelInput,
-    RemoveModelResult,
-    _remove_model,
-    Effect.DESTROYS,
-    owner_only=True,
 )
 EMBED_MISSING = Operation(
     "embed_missing",

@@ -36,11 +36,16 @@ class MemoryView(Output):
     tier: str
     anchor: bool
     uses: int
+    shown: int = 0  # how often it was put before somebody who had not asked for it
+    utility: float = 1.0  # by evaluation, and then by importance and use
+    usefulness: float = 0.0  # -1 to 1, by the verdicts of those who were given it
     tokens: int
     created: datetime
     updated: datetime
     occurred: datetime
     last_used: datetime | None = None
+    verified: datetime | None = None  # when it was found worth keeping
+    review: datetime | None = None  # when upkeep looks at it next
     supersedes: str | None = None
     merged_from: list[str] = []
     provenance: dict[str, Any] = {}
@@ -73,11 +78,16 @@ class MemoryView(Output):
             tier=memory.tier,
             anchor=memory.anchor,
             uses=memory.uses,
+            shown=memory.shown,
+            utility=round(memory.utility, 4),
+            usefulness=round(memory.usefulness, 4),
             tokens=memory.tokens,
             created=memory.created,
             updated=memory.updated,
             occurred=memory.occurred,
             last_used=memory.last_used,
+            verified=memory.verified,
+            review=memory.review,
             supersedes=memory.supersedes,
             merged_from=list(memory.merged_from),
             provenance=known,
@@ -147,7 +157,7 @@ class HitView(Output):
     id: str
     score: float
     similarity: float | None  # cosine with the question, where both have a vector
-    layer: str  # what found it: keywords, full_text, vectors, or filter
+    layer: str  # what found it: L1 every keyword, L2 words, L3 vectors, or filter
     why: list[str]
     content: str
     truncated: bool
@@ -170,6 +180,9 @@ class HitView(Output):
     occurred: datetime
     provenance: dict[str, Any]
     metadata: dict[str, Any]  # empty when it is long: `show` has all of it
+    contradicts: list[str] = []  # ids
+    contradicted_by: list[str] = []
+    superseded_by: list[str] = []
     links: list[LinkedView] = []
     before: list[TurnView] = []
     after: list[TurnView] = []
@@ -205,6 +218,9 @@ class HitView(Output):
             occurred=view.occurred,
             provenance=view.provenance,
             metadata=view.metadata if len(str(view.metadata)) <= LONGEST_METADATA else {},
+            contradicts=list(hit.disputes.contradicts),
+            contradicted_by=list(hit.disputes.contradicted_by),
+            superseded_by=list(hit.disputes.superseded_by),
             links=[LinkedView.of(one.link, one.memory) for one in hit.links],
             before=[TurnView.of(memory) for memory in hit.before],
             after=[TurnView.of(memory) for memory in hit.after],

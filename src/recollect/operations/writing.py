@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -10,24 +11,31 @@ from pydantic import Field
 
 from recollect.engine.amend import Amendment, amend, supersede
 from recollect.engine.checks import LARGEST_NUMBER
-from recollect.engine.conversations import SESSION_ONLY, called, note_activity
 from recollect.engine.draft import Draft, Outcome, Remembered
-from recollect.engine.intake import remember, remember_many
+from recollect.engine.intake import preview, remember_many
 from recollect.engine.links import connect, disconnect
-from recollect.engine.projects import open_project
 from recollect.model.errors import InvalidInput, RecollectError
 from recollect.model.link import Relation
-from recollect.model.memory import Kind, Provenance, Tier
-from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id, full_ids
+from recollect.model.memory import Kind, Memory, Tier
+from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
+from recollect.operations.drafting import Drafting, callers, note_stored
+from recollect.operations.repeating import Repeating, kept_answer, repeated
 from recollect.operations.views import LinkView, MemoryView
 
 MOST_AT_ONCE = 10_000
-ALONE = "alone:"  # how the name begins of what is no conversation, but needs an end
-OURS = "recollect."  # how the names of metadata begin that mean something to the engine
+RECOMMENDED = 300  # characters of one atomic statement
+ATOMIC = frozenset({Kind.FACT, Kind.DECISION, Kind.ERROR, Kind.PREFERENCE, Kind.PROCEDURE, Kind.RELATION})
+SHORTER = "several short statements are found more easily."
+LONG = f"It is kept whole, but it has over {RECOMMENDED} characters: {SHORTER}"
+NEW = "new"  # stands for an id that a dry run doesn't give
 
 
 class RememberInput(Input):
-    """What to remember. `session_only` is working memory: it ends with its conversation, or within a day without one."""
+    """What to remember. `session_only` is working memory: it ends with its conversation, or within a day without one.
+
+    The same `idempotency_key` again within a day is answered as before, and nothing is stored; a `dry_run` stores nothing
+    at all and tells what it would do.
+    """
 
     content: str
     kind: Kind = Kind.NOTE
@@ -51,31 +59,41 @@ class RememberInput(Input):
     metadata: dict[str, Any] = {}
     linked_to: list[str] = []
     keep_noise: bool = False
+    idempotency_key: str | None = None
+    dry_run: bool = False
 
 
 class RememberResult(Output):
-    """What became of it."""
+    """What became of it; or, as `would_store` and without an id, what a dry run would do."""
 
-    outcome: Literal["stored", "duplicate", "noise", "failed"]
+    outcome: Literal["stored", "duplicate", "noise", "failed", "would_store"]
     created: bool
     id: str | None = None
     memory: MemoryView | None = None
     parts: list[str] = []
     superseded: list[str] = []
     links: list[LinkView] = []
+    linked: list[str] = []  # with whom
     redacted: dict[str, int] = {}
     quarantined: bool = False
     suspicious: list[str] = []
     embedded: bool = False
+    repeated: bool = False  # the first answer to this idempotency key
     notice: str = ""
     error: str | None = None
     error_code: str | None = None
 
 
 class RememberManyInput(Input):
-    """Several at once."""
+    """Several at once. Scope, conversation and dialect are for those that have none of their own."""
 
     items: list[RememberInput] = Field(max_length=MOST_AT_ONCE)
+    scope: str | None = None
+    create_scope: bool = False
+    conversation: str | None = None
+    dialect: str = ""
+    idempotency_key: str | None = None  # of all of them together
+    dry_run: bool = False
 
 
 class RememberManyResult(Output):
@@ -83,6 +101,8 @@ class RememberManyResult(Output):
 
     results: list[RememberResult]
     created: int
+    failed: int = 0
+    dry_run: bool = False
 
 
 class AmendInput(Input):
@@ -108,6 +128,7 @@ class AmendResult(Output):
     id: str
     previous_id: str | None = None
     memory: MemoryView
+    notice: str = ""
 
 
 class LinkInput(Input):
@@ -140,25 +161,109 @@ class UnlinkResult(Output):
 
 
 async def _remember(call: Call, given: RememberInput) -> RememberResult:
-    draft = await _draft(call, given)
-    answer = await remember(call.engine, draft)
-    await _note(call, [(draft, answer)])
-    return _answer(call, answer)
+    [result], [error] = await _several(call, [given])
+    if error is not None:
+        raise error
+    return result
 
 
 async def _remember_many(call: Call, given: RememberManyInput) -> RememberManyResult:
+    items = [_with_defaults(item, given) for item in given.items]
+    key = None if given.dry_run else given.idempotency_key
+    whole = Repeating(call, {0: (key, _said(given))} if key else {}, items=len(items))
+    async with whole:
+        if 0 in whole.errors:
+            raise whole.errors[0]
+        if 0 in whole.known:
+            results = await repeated(call, whole.known[0], RememberResult)
+        else:
+            results, errors = await _several(call, items)
+            if not any(errors):
+                await whole.settle(0, kept_answer(results))
+    return RememberManyResult(
+        results=results,
+        created=sum(result.created and not result.repeated for result in results),
+        failed=sum(result.outcome == "failed" for result in results),
+        dry_run=given.dry_run,
+    )
+
+
+def _with_defaults(item: RememberInput, given: RememberManyInput) -> RememberInput:
+    defaults: dict[str, Any] = {}
+    if item.scope is None and given.scope is not None:
+        defaults["scope"] = given.scope
+    if given.create_scope:
+        defaults["create_scope"] = True
+    if item.conversation is None and given.conversation is not None:
+        defaults["conversation"] = given.conversation
+    if not item.dialect and given.dialect:
+        defaults["dialect"] = given.dialect
+    if given.dry_run:
+        defaults["dry_run"] = True
+    return item.model_copy(update=defaults) if defaults else item
+
+
+def _said(given: Input) -> str:
+    return given.model_dump_json(exclude={"idempotency_key", "dry_run"})
+
+
+async def _several(
+    call: Call, items: list[RememberInput]
+) -> tuple[list[RememberResult], list[RecollectError | None]]:
+    """An answer each, and the error of those that failed."""
+    keyed = {
+        number: (item.idempotency_key, _said(item))
+        for number, item in enumerate(items)
+        if item.idempotency_key is not None
+    }
+    dry = frozenset(number for number, item in enumerate(items) if item.dry_run)
+    done: dict[int, RememberResult] = {}
+    errors: dict[int, RecollectError] = {}
+    async with Repeating(call, keyed, dry=dry, items=len(items)) as repeating:
+        errors |= repeating.errors
+        for number, before in repeating.known.items():
+            [done[number]] = await repeated(call, before, RememberResult)
+        fresh = [number for number in range(len(items)) if number not in done and number not in errors]
+        fresh = [number for number in fresh if number not in repeating.copies]
+        answers = await _passed(call, {number: items[number] for number in fresh if number not in dry})
+        answers |= await _passed(call, {number: items[number] for number in fresh if number in dry}, dry=True)
+        for number, answer in answers.items():
+            done[number] = _answer(call, items[number], answer)
+            if answer.error is not None:
+                errors[number] = answer.error
+            elif number in repeating.held:
+                await repeating.settle(number, kept_answer([done[number]]))
+        for number, first in repeating.copies.items():
+            if first in errors:
+                errors[number] = errors[first]
+            else:
+                done[number] = done[first].model_copy(update={"repeated": True})
+    for number, error in errors.items():
+        done[number] = _answer(call, items[number], Remembered(Outcome.FAILED, error=error))
+    numbers = range(len(items))
+    return [done[number] for number in numbers], [errors.get(number) for number in numbers]
+
+
+async def _passed(
+    call: Call, items: Mapping[int, RememberInput], *, dry: bool = False
+) -> dict[int, Remembered]:
+    if not items:
+        return {}
+    drafting = Drafting(call, dry=dry)
     drafts: dict[int, Draft] = {}
     answers: dict[int, Remembered] = {}
-    for number, item in enumerate(given.items):
+    for number, item in items.items():
         try:
-            drafts[number] = await _draft(call, item)
+            drafts[number] = await drafting.draft(item)
         except RecollectError as error:
             answers[number] = Remembered(Outcome.FAILED, error=error)
-    stored = await remember_many(call.engine, list(drafts.values()))
-    answers.update(zip(drafts, stored, strict=True))
-    await _note(call, zip(drafts.values(), stored, strict=True))
-    results = [_answer(call, answers[number]) for number in range(len(given.items))]
-    return RememberManyResult(results=results, created=sum(result.created for result in results))
+    wanted = list(drafts.values())
+    if dry:
+        told = await preview(call.engine, wanted, making=drafting.making)
+    else:
+        told = await remember_many(call.engine, wanted)
+        await note_stored(call, zip(wanted, told, strict=True))
+    return answers | dict(zip(drafts, told, strict=True))
 
 
 async def _amend(call: Call, given: AmendInput) -> AmendResult:
@@ -173,16 +278,19 @@ async def _amend(call: Call, given: AmendInput) -> AmendResult:
         anchor=given.anchor,
         tier=tier,
         occurred=given.occurred,
-        metadata=None if given.metadata is None else _callers(given.metadata),
+        metadata=None if given.metadata is None else callers(given.metadata),
     )
     memory_id = await full_id(call, given.id)
     if amendment == Amendment():
         raise InvalidInput("Nothing was given to change.", advice="Give the content, or another field.")
+    previous = None
     if given.supersedes:
-        new, old = await supersede(call.engine, memory_id, amendment, agent=call.agent)
-        return AmendResult(id=new.id, previous_id=old.id, memory=MemoryView.of(new))
-    memory = await amend(call.engine, memory_id, amendment, agent=call.agent)
-    return AmendResult(id=memory.id, memory=MemoryView.of(memory))
+        memory, old = await supersede(call.engine, memory_id, amendment, agent=call.agent)
+        previous = old.id
+    else:
+        memory = await amend(call.engine, memory_id, amendment, agent=call.agent)
+    notice = LONG if given.content is not None and is_long(memory) else ""
+    return AmendResult(id=memory.id, previous_id=previous, memory=MemoryView.of(memory), notice=notice)
 
 
 async def _link(call: Call, given: LinkInput) -> LinkResult:
@@ -197,111 +305,48 @@ async def _unlink(call: Call, given: UnlinkInput) -> UnlinkResult:
     return UnlinkResult(removed=[LinkView.of(link) for link in removed])
 
 
-async def _note(call: Call, done: Iterable[tuple[Draft, Remembered]]) -> None:
-    """Which conversations stored something. The turns of a log are none of it: they are the conversation."""
-    stored: dict[tuple[str, bool], list[str]] = {}
-    for draft, answer in done:
-        told, memory = draft.provenance, answer.memory
-        named = told.conversation and not told.conversation.startswith(ALONE)
-        if (
-            answer.outcome is Outcome.STORED
-            and memory
-            and told.conversation
-            and named
-            and told.position is None
-        ):
-            ids = stored.setdefault((told.conversation, bool(answer.parts)), [])
-            ids.extend(answer.parts or (memory.id,))
-    for (conversation, document), ids in stored.items():
-        await note_activity(
-            call.engine,
-            conversation,
-            "remember",
-            ids,
-            agent=call.agent,
-            exactly=document,  # its parts don't bear the conversation's name
-        )
-
-
-async def _draft(call: Call, given: RememberInput) -> Draft:
-    if given.session_only and (given.anchor or given.permanent):
-        raise InvalidInput("What ends with its conversation can't be kept for good.", advice="Choose one.")
-    metadata = _callers(given.metadata)
-    conversation = given.conversation or call.conversation
-    if given.session_only and conversation is None:
-        conversation = f"{ALONE}{call.engine.new_id()}"  # nobody will end it: a day does
-    return Draft(
-        content=given.content,
-        kind=given.kind,
-        scope=await _scope(call, given),
-        agent=call.agent,
-        topic=given.topic,
-        tags=tuple(given.tags),
-        keywords=tuple(given.keywords),
-        importance=given.importance,
-        confidence=given.confidence,
-        occurred=given.occurred,
-        anchor=given.anchor,
-        tier=_tier(given),
-        provenance=Provenance(
-            dialect=given.dialect,
-            source=given.source,
-            conversation=conversation,
-            position=given.position,
-            file=given.file,
-            line=given.line,
-        ),
-        metadata={**metadata, SESSION_ONLY: called(call.engine, conversation or "")}
-        if given.session_only
-        else metadata,
-        linked_to=tuple(await full_ids(call, given.linked_to)) if given.linked_to else (),
-        keep_noise=given.keep_noise,
-    )
-
-
-async def _scope(call: Call, given: RememberInput) -> str | None:
-    if given.scope is None or not given.create_scope:
-        return given.scope
-    return (await open_project(call.engine, given.scope, create=True)).name
-
-
-def _callers(metadata: dict[str, Any]) -> dict[str, Any]:
-    """What the caller gave along. Raises InvalidInput for a name that would be taken for one of ours."""
-    for name in metadata:
-        if name.startswith(OURS):
-            raise InvalidInput(
-                f"The metadata has {name[:100]!r}: names that begin with {OURS!r} are Recollect's own.",
-                advice="Choose another name.",
-            )
-    return metadata
-
-
-def _tier(given: RememberInput) -> Tier:
-    if given.session_only:
-        return Tier.HOT
-    return Tier.PERMANENT if given.permanent else Tier.WARM
-
-
-def _answer(call: Call, answer: Remembered) -> RememberResult:
+def _answer(call: Call, given: RememberInput, answer: Remembered) -> RememberResult:
     memory = answer.memory
     stored = answer.outcome is Outcome.STORED
-    unembedded = stored and not answer.embedded
+    would = stored and given.dry_run
+    links = [LinkView.of(link) for link in answer.links]
+    if would and memory:  # nobody has an id yet
+        ends = ({"origin": NEW} if link.origin == memory.id else {"target": NEW} for link in links)
+        links = [link.model_copy(update=end) for link, end in zip(links, ends, strict=True)]
+        memory = replace(memory, id=NEW)
     return RememberResult(
-        outcome=answer.outcome.value,
-        created=stored,
-        id=memory.id if memory else None,
+        outcome="would_store" if would else answer.outcome.value,
+        created=stored and not would,
+        id=memory.id if memory and not would else None,
         memory=MemoryView.of(memory) if memory else None,
-        parts=list(answer.parts),
+        parts=[] if would else list(answer.parts),
         superseded=list(answer.superseded),
-        links=[LinkView.of(link) for link in answer.links],
+        links=links,
+        linked=[
+            link.origin if link.relation is Relation.RESOLVED_BY else link.target for link in answer.links
+        ],
         redacted={finding.kind: finding.count for finding in answer.redacted},
         quarantined=bool(answer.suspicious),
         suspicious=list(answer.suspicious),
         embedded=answer.embedded,
-        notice=call.engine.meaning.reason if unembedded else "",
+        notice=_notice(call, answer) if stored else "",
         error=str(answer.error) if answer.error else None,
         error_code=answer.error.code if answer.error else None,
     )
+
+
+def _notice(call: Call, answer: Remembered) -> str:
+    told = [call.engine.meaning.reason if not answer.embedded else ""]
+    if answer.memory and answer.memory.kind in ATOMIC and answer.parts:
+        told.append(f"It is kept whole, in {len(answer.parts)} linked parts: {SHORTER}")
+    elif answer.memory and is_long(answer.memory):
+        told.append(LONG)
+    return " ".join(filter(None, told))
+
+
+def is_long(memory: Memory) -> bool:
+    """Longer than one statement should be."""
+    return memory.kind in ATOMIC and len(memory.content) > RECOMMENDED
 
 
 REMEMBER = Operation("remember", "Store one memory.", RememberInput, RememberResult, _remember, Effect.WRITES)

@@ -14,3 +14,10 @@ class LanguageModel(Protocol):
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
         """The answer's text. Raises ModelError when there is none within a bounded wait."""
+
+
+class OwnModel(LanguageModel, Protocol):
+    """The one that was configured."""
+
+    async def close(self) -> None:
+        """Let go of connections. Idempotent."""

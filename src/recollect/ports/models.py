@@ -31,10 +31,14 @@ class ModelShelf(Protocol):
     def installed(self) -> Sequence[ModelCard]:
         """What is here, the best first; also what was pulled from a folder or a hub."""
 
+    def classifiers(self) -> Sequence[ModelCard]:
+        """Models that tell contradictions: what is here, then what can be had by name. They have no dimensions."""
+
     def pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
         """Fetch and prepare one; done already if it is here, unless forced.
 
-        An empty name is the default model, or the next best if that can't be had. Raises ModelPullFailed.
+        An empty name is the default model, or the next best if that can't be had; `nli` the default classifier. Raises
+        ModelPullFailed.
         """
 
     def remove(self, name: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from recollect.model.entry import Entry
 from recollect.model.job import Job, JobState
 from recollect.model.link import Link, Relation
-from recollect.model.memory import Memory, Status, Version
+from recollect.model.memory import Memory, Status, Tier, Version
 from recollect.model.query import Candidates, Filter, Neighbour, Order, Search, Vector
 from recollect.model.scope import Scope
 
@@ -32,7 +32,7 @@ class Put:
     """Insert a memory, or replace the one of the same id; text, index and vector in one step.
 
     `lexemes` is what full text finds it by, `labels` too but without counting as length. `vector` None leaves the
-    record without one (and drops an old one). Replacing leaves the counts of use as they are; with `expected`, the time
+    record without one (and drops an old one). Replacing leaves the counts of use and of showing as they are; with `expected`, the time
     of the update that the caller had read, it is refused if there was another since.
     `gist` is a hash of its content words: near-duplicates share it.
     """
@@ -56,7 +56,8 @@ class Revise:
 class Mark:
     """Change a memory's status and nothing else, so that no other caller's change is undone.
 
-    With `only_from` it is passed over where the status is another one by now.
+    With `only_from` it is passed over where the status is another one by now. What becomes active or archived by it is
+    due for review at `updated`.
     """
 
     memory_id: str
@@ -74,6 +75,36 @@ class Inherit:
     supersedes: str
     importance: float  # at least this
     uses: int  # more than it has
+
+
+@dataclass(frozen=True, slots=True)
+class Tend:
+    """Change what upkeep may change of a memory, and nothing else; None leaves a field as it is.
+
+    Passed over where the record is gone, and where it was used, shown, rated or updated after `unless_since`: then it is due
+    again anyway. It is no update: `updated` stays, and no version is kept.
+    """
+
+    memory_id: str
+    tier: Tier | None = None
+    importance: float | None = None
+    utility: float | None = None
+    usefulness: float | None = None
+    anchor: bool | None = None
+    verified: datetime | None = None
+    examined: datetime | None = None
+    decayed: datetime | None = None
+    review: datetime | None = None
+    unless_since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Move a memory's usefulness by so much, within -1 and 1, and have it reviewed; passed over where it is gone."""
+
+    memory_id: str
+    by: float
+    when: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +137,7 @@ class Enqueue:
     job: Job
 
 
-Change = Put | Revise | Mark | Inherit | Connect | Disconnect | Keep | Enqueue
+Change = Put | Revise | Mark | Inherit | Tend | Rate | Connect | Disconnect | Keep | Enqueue
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +217,13 @@ class Records(Protocol):
         """Records of any agent and status that were merged from one of these."""
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
-        """Count a use of each, as often as it is named; ids that are gone are passed over."""
+        """Count a use of each, as often as it is named; ids that are gone are passed over.
+
+        A used memory is hot again, unless it is permanent, and due for review at `when` if it wasn't before.
+        """
+
+    async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
+        """Count that each was put before somebody who had not asked for it; due for review at `when` if it wasn't before."""
 
     def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         """Everything that matches, in order of id, in bounded memory."""

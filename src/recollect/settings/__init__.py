@@ -18,7 +18,10 @@ from recollect.model.errors import SettingsError
 from recollect.settings.declared import Settings
 
 PREFIX = "RECOLLECT_"
-NOT_SETTINGS = ("RECOLLECT_HOME", "RECOLLECT_BENCH_DATA")
+# Set for programs that Recollect itself asks, so that hooks which they fire know whose call it is.
+OWN_CALL = ("RECOLLECT_EXTRACTING", "RECOLLECT_SKIP")
+NOT_SETTINGS = ("RECOLLECT_HOME", "RECOLLECT_BENCH_DATA", *OWN_CALL)
+THEIR_KEYS = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY")  # which the programs that are asked read themselves
 HIDDEN = "(hidden)"  # stands for a secret wherever settings are shown
 
 
@@ -79,12 +82,45 @@ def load_settings(
     for key, raw, source in found:
         values[key] = _checked(key, raw, source=source)
         sources[key] = source
-    return LoadedSettings(_filled(settings, values), sources)
+    loaded = LoadedSettings(_filled(settings, values), sources)
+    _check_together(loaded.settings)
+    return loaded
+
+
+def _check_together(settings: Settings) -> None:
+    """What no value shows by itself. Raises SettingsError."""
+    recall = settings.recall
+    total = recall.importance_weight + recall.recency_weight
+    if not math.isclose(total, 1.0, abs_tol=1e-6):
+        raise SettingsError(
+            f"recall.importance_weight is {recall.importance_weight:g} and recall.recency_weight is "
+            f"{recall.recency_weight:g}, which is {total:g} together; they must sum to 1.",
+            advice=f"To keep the first, `recollect config set recall.recency_weight "
+            f"{1 - recall.importance_weight:.6g}`; to keep the second, `recollect config set "
+            f"recall.importance_weight {1 - recall.recency_weight:.6g}`.",
+        )
 
 
 def parsed_value(key: str, raw: str) -> Any:
     """A value typed by a person, checked. Raises SettingsError."""
     return _checked(key, raw, source="the command line")
+
+
+def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a program that is asked: all but what is only ours, and with the sign that the call is our own."""
+    environment = os.environ if environ is None else environ
+    secret = {
+        name
+        for key, (_, spec) in _declared().items()
+        if spec.metadata["secret"]
+        for name in (variable_of(key), *spec.metadata["aliases"])
+    }
+    kept = {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith(PREFIX) and (name not in secret or name in THEIR_KEYS)
+    }
+    return kept | dict.fromkeys(OWN_CALL, "1")
 
 
 @cache

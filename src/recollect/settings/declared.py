@@ -2,39 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from recollect.model.storage import StorageMode
+from recollect.settings.llm import LlmSettings
+from recollect.settings.nli import NliSettings
+from recollect.settings.setting import setting as _setting
 
 CONFIG_FILE = "config.toml"
-
-
-def _setting(
-    default: Any,
-    description: str,
-    *,
-    aliases: tuple[str, ...] = (),
-    least: float | None = None,
-    most: float | None = None,
-    doubt: Callable[[Any], str] | None = None,
-    secret: bool = False,
-) -> Any:
-    """A `secret` is never shown. `doubt` says what is wrong with a value of the right type; nothing when it will do."""
-    return field(
-        default=default,
-        repr=not secret,
-        metadata={
-            "description": description,
-            "aliases": aliases,
-            "least": least,
-            "most": most,
-            "doubt": doubt,
-            "secret": secret,
-        },
-    )
 
 
 TOOLSETS = ("core", "capture", "history", "assistant", "project", "fragments", "all")
@@ -226,6 +203,16 @@ class RecallSettings:
     )
     longest_hit: int = _setting(2_000, "Most characters of one hit in an answer.", least=80)
     longest_answer: int = _setting(60_000, "Most characters of all hits together.", least=200)
+    importance_weight: float = _setting(
+        0.6, "How much importance counts where memories answer equally well.", least=0.0, most=1.0
+    )
+    recency_weight: float = _setting(
+        0.4, "How much recency counts there; the two must sum to 1.", least=0.0, most=1.0
+    )
+    composite_from: int = _setting(
+        100, "Memories within reach below which equals simply stand in order of time.", least=0
+    )
+    most_linked: int = _setting(10, "Most linked memories that come along.", least=0, most=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,14 +259,26 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class LlmSettings:
-    sampling: bool = _setting(
-        False, "Whether an MCP client's own model may be asked, where the client offers it."
+class LifeSettings:
+    stale_days_procedure: int = _setting(30, "Days unused until a procedure is stale.", least=1)
+    stale_days_fact: int = _setting(60, "Days unused until a fact is stale.", least=1)
+    stale_days_decision: int = _setting(90, "Days unused until a decision is stale.", least=1)
+    stale_days_other: int = _setting(
+        60, "Days unused until anything else is; preferences and errors never are.", least=1
     )
-    wait_seconds: int = _setting(30, "How long to wait for a language model.", least=1, most=600)
-    daily_tokens: int = _setting(
-        200_000, "Most tokens that language models may be asked for in a day (UTC); 0 is none.", least=0
+    hot_days: int = _setting(7, "Days unused until a hot memory is warm.", least=1)
+    archive_below: float = _setting(
+        0.35, "Only what has faded below this importance is archived.", least=0.0, most=1.0
     )
+    keep_archived_days: int = _setting(
+        180, "Days in the archive until a memory is removed for good; 0 keeps it.", least=0
+    )
+    anchor_uses: int = _setting(10, "Uses from which an important memory becomes an anchor.", least=1)
+    anchor_importance: float = _setting(0.8, "The importance that it needs for that.", least=0.0, most=1.0)
+    consolidate_hours: int = _setting(24, "Hours between two consolidations; 0: only when asked.", least=0)
+    batch: int = _setting(500, "Memories that a consolidation takes at a time.", least=1, most=10_000)
+    seconds: int = _setting(60, "Seconds that one consolidation may take.", least=1, most=86_400)
+    reflect: bool = _setting(True, "Whether conversations that end are reflected upon by themselves.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,10 +318,12 @@ class Settings:
     embedding: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     intake: IntakeSettings = field(default_factory=IntakeSettings)
     recall: RecallSettings = field(default_factory=RecallSettings)
+    life: LifeSettings = field(default_factory=LifeSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     serve: ServeSettings = field(default_factory=ServeSettings)
     log: LogSettings = field(default_factory=LogSettings)
     llm: LlmSettings = field(default_factory=LlmSettings)
+    nli: NliSettings = field(default_factory=NliSettings)
 
     @property
     def database(self) -> Path:

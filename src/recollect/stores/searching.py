@@ -26,8 +26,9 @@ _LEADING = 4  # one in so many of the pool, the best ones, bring their neighbour
 _SAMPLE = 10  # one in so many of the driving words' limit must be within reach to estimate from
 _MARGIN = 1.25  # how many more than asked are rescored, for codes are not exact
 
-# Row, id, importance, trust, uses, time in seconds, length, conversation, position or -1, lexemes joined by blanks.
-Detail = tuple[int, str, float, float, int, float, int, str | None, int, str]
+# Row, id, importance, trust, uses, usefulness, time in seconds, length, conversation, position or -1, lexemes joined by blanks.
+_NUMBERS = ("importance", "trust", "uses", "usefulness", "occurred", "lengths")
+Detail = tuple[int, str, float, float, int, float, float, int, str | None, int, str]
 
 
 class Source(Protocol):
@@ -190,18 +191,18 @@ class Searching:
     def _details(self, slots: Slots, cosines: Numbers, text: _Text) -> dict[str, Any]:
         rows = self._resident.rows(slots)
         found = self._source.details(rows)
-        columns: list[tuple[Any, ...]] = list(zip(*found, strict=True)) or [()] * 10
+        columns: list[tuple[Any, ...]] = list(zip(*found, strict=True)) or [()] * 11
         if len(found) < len(slots):  # deleted behind our back
             there = np.isin(rows, columns[0])
             slots, cosines = slots[there], cosines[there]
-        numbers = [np.array(column, dtype=np.float64) for column in columns[2:7]]
+        numbers = [np.array(column, dtype=np.float64) for column in columns[2:8]]
         return {
             "ids": list(columns[1]),
-            "counts": self._counts(slots, columns[9], text),
+            "counts": self._counts(slots, columns[10], text),
             "cosines": cosines,
-            **dict(zip(("importance", "trust", "uses", "occurred", "lengths"), numbers, strict=True)),
-            "conversations": list(columns[7]),
-            "positions": np.array(columns[8], dtype=np.int64),
+            **dict(zip(_NUMBERS, numbers, strict=True)),
+            "conversations": list(columns[8]),
+            "positions": np.array(columns[9], dtype=np.int64),
         }
 
     def _counts(self, slots: Slots, texts: Sequence[str], text: _Text) -> npt.NDArray[np.int32]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from recollect.model.errors import MemoryNotFound
+from recollect.model.keywords import keyword_forms
 from recollect.model.query import Filter, Order, Search
 from recollect.ports.store import Capability, Connect, Put, Store
-from recollect.testing.builders import MODEL, Builder, unit
+from recollect.testing.builders import MODEL, START, Builder, unit
 from recollect.testing.needs import needs
 
 OUTSIDERS = (
@@ -31,13 +34,21 @@ class IsolationContract:
 
     @pytest.fixture
     async def private(self, store: Store, build: Builder) -> Put:
-        put = build.put("ada private zanzibar", agent="ada", vector=unit(1), tags=("hers",), topic="own")
+        put = build.put(
+            "ada private zanzibar",
+            agent="ada",
+            vector=unit(1),
+            tags=("hers",),
+            topic="own",
+            keywords=("zanzibar",),
+            review=START,
+        )
         await store.apply([put])
         return put
 
     @pytest.fixture
     async def shared(self, store: Store, private: Put, build: Builder) -> Put:
-        put = build.put("everyone public quito", vector=unit(0, 1))
+        put = build.put("everyone public quito", vector=unit(0, 1), verified=START, examined=START)
         await store.apply([put, Connect(build.link(private.memory, put.memory))])
         return put
 
@@ -52,6 +63,8 @@ class IsolationContract:
         assert await store.links_of([open_id, memory_id], viewer=viewer) == []
         with pytest.raises(MemoryNotFound):
             await store.find(Filter(viewer=viewer), after=memory_id)
+        with pytest.raises(MemoryNotFound):
+            await store.find(Filter(viewer=viewer, due=START), order=Order.DUE, after=memory_id)
         assert [batch async for batch in store.scan(Filter(viewer=viewer, ids=(memory_id,)))] == []
 
     @pytest.mark.parametrize("viewer", OUTSIDERS)
@@ -64,11 +77,21 @@ class IsolationContract:
             Filter(viewer=viewer, tags=("hers",)),
             Filter(viewer=viewer, topic="own"),
             Filter(viewer=viewer, statuses=(), ids=(private.memory.id,)),
+            Filter(viewer=viewer, keywords=("zanzibar",)),
+            Filter(viewer=viewer, keywords=("zanzibar", "quito"), keywords_any=True, agents=("ada",)),
+            Filter(viewer=viewer, due=START),
+            Filter(viewer=viewer, due=START, statuses=(), keywords=("zanzibar",)),
+            Filter(viewer=viewer, unverified=True),
+            Filter(viewer=viewer, unexamined=True, statuses=()),
         ):
             for order in Order:
                 assert await store.find(where, order=order) == [], where
             assert await store.count(where) == 0
             assert await store.tally(where, "kind") == {}
+            assert [batch async for batch in store.scan(where)] == []
+            assert await store.count_links(where) == 0
+            found = await store.search(Search(where, lexemes=("zanzibar",)))
+            assert (found.ids, found.total) == ([], 0)
         everything = Filter(viewer=viewer, statuses=())
         assert await store.tally(everything, "tag") == {}
         assert await store.tally(everything, "agent") == {"default": 1}
@@ -98,8 +121,13 @@ class IsolationContract:
 
     async def test_a_name_is_never_part_of_the_query(self, store: Store, build: Builder) -> None:
         hostile = "x'); DROP TABLE memory; --"
-        put = build.put("hostile", agent=hostile, tags=(hostile,), topic=hostile)
+        put = build.put("hostile", agent=hostile, tags=(hostile,), topic=hostile, keywords=(hostile,))
         await store.apply([put])
+        forms = keyword_forms([hostile])
+        for any_of in (False, True):
+            where = Filter(viewer=hostile, keywords=(*forms, *forms), keywords_any=any_of)
+            assert await store.count(where) == 1
+            assert await store.count(replace(where, keywords=("' OR '1'='1", hostile))) == 0
         assert (
             await store.count(Filter(viewer=hostile, agents=(hostile,), tags=(hostile,), topic=hostile)) == 1
         )

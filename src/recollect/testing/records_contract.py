@@ -46,6 +46,12 @@ class RecordsContract:
             previous_status=Status.ACTIVE,
             uses=3,
             last_used=START + timedelta(days=1),
+            shown=5,
+            usefulness=-0.375,
+            verified=START + timedelta(days=2),
+            examined=START + timedelta(days=3),
+            decayed=START + timedelta(days=4),
+            review=START + timedelta(days=5),
             supersedes="earlier",
             merged_from=("a", "b"),
             provenance=Provenance("history", "import", "talk", 7, "/tmp/a b#c?.md", 12),
@@ -219,7 +225,8 @@ class RecordsContract:
         await store.touch([first.id, "gone", first.id], later)
         await store.touch([first.id], later - timedelta(days=1))
         await store.touch([], later)
-        assert await store.get(first.id, viewer="default") == replace(first, uses=3, last_used=later)
+        used = replace(first, uses=3, last_used=later, tier=Tier.HOT, review=later - timedelta(days=1))
+        assert await store.get(first.id, viewer="default") == used
         assert await store.get(second.id, viewer="default") == second
 
     async def test_resolve_by_the_beginning(self, store: Store, build: Builder) -> None:
@@ -327,7 +334,12 @@ class FindContract:
         same = START
         await store.apply(
             [
-                build.put(occurred=same if n % 3 else build.now, importance=n % 2, uses=n % 4)
+                build.put(
+                    occurred=same if n % 3 else build.now,
+                    importance=n % 2,
+                    uses=n % 4,
+                    review=same if n % 3 else build.now,
+                )
                 for n in range(23)
             ]
         )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recollect.model.keywords import keyword_forms
 from recollect.model.memory import Kind, Provenance, Status, Tier
 from recollect.model.query import Filter, Search
 from recollect.ports.store import Capability, Revise, Store
@@ -17,6 +18,13 @@ from recollect.testing.needs import needs
 from recollect.testing.searching import at, by_text, by_vector
 
 _CROWD = 2_000
+_CROWDED: dict[str, Any] = {
+    "scope": "crowded",
+    "keywords": ("more",),
+    "review": START + timedelta(days=9),
+    "verified": START,
+    "examined": START,
+}
 
 _CASES: list[
     tuple[dict[str, Any], dict[str, Any]]
@@ -37,6 +45,11 @@ _CASES: list[
         {"since": START + timedelta(days=99), "until": START + timedelta(days=100)},
     ),
     ({"provenance": Provenance(conversation="talk", position=1)}, {"conversation": "talk"}),
+    ({"keywords": ("Sailing boats", "more")}, {"keywords": keyword_forms(["more", "sailing BOAT"])}),
+    ({"keywords": ("Boats", "more")}, {"keywords": keyword_forms(["boat", "nowhere"]), "keywords_any": True}),
+    ({"review": START}, {"due": START}),
+    ({"verified": None}, {"unverified": True}),
+    ({"examined": None}, {"unexamined": True}),
     ({"id": "the-only-one"}, {"ids": ("the-only-one", "nobody")}),
     ({"scope": "Global", "tags": ("a",)}, {"scopes": ("Global", "crowded", "nowhere"), "tags": ("A",)}),
 ]
@@ -51,11 +64,10 @@ class FilteredContract:
         wobble = 0.01 * np.random.default_rng(6).normal(size=(_CROWD, DIMENSIONS))
         near = np.asarray(unit(1) + wobble, dtype=np.float32)
         await store.apply(
-            [build.put(f"thing n{i}", vector=vector, scope="crowded") for i, vector in enumerate(near)]
+            [build.put(f"thing n{i}", vector=vector, **_CROWDED) for i, vector in enumerate(near)]
         )
         for fields, where in _CASES:
-            given = {"scope": "crowded", **fields}
-            wanted = build.put("thing that matches", vector=unit(0.2, 1), **given)
+            wanted = build.put("thing that matches", vector=unit(0.2, 1), **(_CROWDED | fields))
             await store.apply([wanted])
             found = await store.search(Search(Filter(**where), ("thing",), unit(1), MODEL, pool=5))
             assert found.ids == [wanted.memory.id], where

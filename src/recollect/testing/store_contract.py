@@ -18,10 +18,12 @@ import pytest
 from recollect.ports.store import Capability, Store
 from recollect.testing.builders import Builder
 from recollect.testing.changes_contract import ChangesContract
+from recollect.testing.due_contract import DueContract, KeywordsContract
 from recollect.testing.entries_contract import EntriesContract
 from recollect.testing.erasure_contract import ErasureContract
 from recollect.testing.isolation_contract import IsolationContract
 from recollect.testing.jobs_contract import CursorsContract, JobsContract
+from recollect.testing.life_contract import TendContract, UseContract
 from recollect.testing.links_contract import LinksContract
 from recollect.testing.needs import leave_out
 from recollect.testing.records_contract import FindContract, RecordsContract
@@ -35,6 +37,10 @@ Reopen = Callable[[], Awaitable[Store]]
 class StoreContract(
     RecordsContract,
     ChangesContract,
+    UseContract,
+    TendContract,
+    DueContract,
+    KeywordsContract,
     FindContract,
     ErasureContract,
     LinksContract,

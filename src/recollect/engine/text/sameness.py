@@ -25,7 +25,7 @@ from recollect.engine.text.wording import (
     are_antonyms,
 )
 
-_TOKEN = Expression(
+TOKEN = Expression(
     r"(?P<date>\d{4}-\d\d(?:-\d\d)?(?:T[\d:.]+Z?)?|\d{1,2}/\d{1,2}/\d{2,4}|\d{1,4}[년年]|\d{1,2}[월月일日](?![\w]))"
     r"|(?P<path>[a-z][a-z0-9+.-]*://[^\s<>\"']+|(?:[A-Za-z]:\\|~/|\.{0,2}/)[^\s,;\"'()<>]+|(?<![\w.-])[\w.-]{1,80}(?:/[\w.-]{1,80}){1,40}/?|(?<![\w-])[\w-]{1,80}\.[A-Za-z]{1,5}(?!\w))"
     r"|(?P<number>v?\d+(?:[.,:]\d+)*)"
@@ -93,12 +93,12 @@ def _is_adjunct_moved(left: Sequence[str], right: Sequence[str]) -> bool:
 def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     progressive = False
-    for match in _TOKEN.finditer(text):
+    for match in TOKEN.finditer(text):
         kind, raw = match.lastgroup or "word", match[0]
         if kind in ("path", "date"):
             tokens.append(_Token(raw.rstrip("/.:") if kind == "path" else raw, kind))
         elif kind == "number":
-            tokens.append(_Token(_number(raw), "number"))
+            tokens.append(_Token(number_key(raw), "number"))
         elif kind == "cjk":
             tokens.append(_Token(raw, "negation" if raw in NEGATIONS_INSIDE else "words"))
         elif kind == "sign":
@@ -114,7 +114,7 @@ def _tokens(text: str) -> list[_Token]:
     return tokens
 
 
-def _number(raw: str) -> str:
+def number_key(raw: str) -> str:
     raw = raw.lstrip("v")
     return raw.replace(",", "") if re.fullmatch(r"\d{1,3}(?:,\d{3})+", raw) else raw
 

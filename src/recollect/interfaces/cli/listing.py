@@ -35,7 +35,10 @@ async def show(desk: Desk, /, *, id: str) -> None:
         console.line(line)
     console.line()
     for name, value in _facts(desk, result.memory):
-        console.line(f"{console.style(f'{name:<12}', bold=True)} {one_line(value, most=400)}")
+        first, *rest = console.paragraphs(one_line(value, most=400), indent=13)
+        console.line(f"{console.style(f'{name:<12}', bold=True)} {first}")
+        for line in rest:
+            console.line(f"{'':<13}{line}")
     if result.links:
         console.line(console.style("\nLinks", bold=True))
         for linked in result.links:

@@ -27,13 +27,22 @@ COMMANDS = {
     "list": f"{_HERE}.listing:list_memories",
     "amend": f"{_HERE}.amending:amend",
     "link": f"{_HERE}.amending:link",
+    "context": f"{_HERE}.knowing:context",
+    "reflect": f"{_HERE}.knowing:reflect",
+    "explore": f"{_HERE}.knowing:explore",
+    "feedback": f"{_HERE}.judging:feedback",
     "scopes": f"{_HERE}.scopes:scopes",
     "projects": f"{_HERE}.projects:projects",
     "migrate": f"{_HERE}.projects:migrate",
     "tags": f"{_HERE}.listing:tags",
     "timeline": f"{_HERE}.listing:timeline",
+    "versions": f"{_HERE}.tracing:versions",
+    "reconstruct": f"{_HERE}.tracing:reconstruct",
     "status": f"{_HERE}.upkeep:status",
+    "stats": f"{_HERE}.judging:stats",
     "doctor": f"{_HERE}.upkeep:doctor",
+    "consolidate": f"{_HERE}.consolidating:consolidate",
+    "contradictions": f"{_HERE}.contradicting:contradictions",
     "config": f"{_HERE}.config:config",
     "models": f"{_HERE}.models:models",
     "jobs": f"{_HERE}.jobs:jobs",
@@ -47,10 +56,11 @@ COMMANDS = {
 }
 
 HEADED = {
-    "Memories": "remember recall list show amend link forget tags timeline",
+    "Memories": "remember recall list show amend link forget tags timeline versions reconstruct",
+    "Conversations": "context reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",
-    "Upkeep": "status doctor config models jobs export import",
+    "Upkeep": "status stats doctor consolidate contradictions config models jobs export import",
     "Beginning": "demo completion",
 }
 

@@ -1,4 +1,4 @@
-"""`recollect models`: the embedding models that give recall its sense of meaning."""
+"""`recollect models`: the embedding models that give recall its sense of meaning, and those that tell contradictions."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from recollect.model.errors import ModelMissing
 
 if TYPE_CHECKING:
     from recollect.operations.adopting import AdoptResult
-    from recollect.operations.upkeep import (
-        EmbedResult,
+    from recollect.operations.modelling import (
         ListModelsResult,
         ModelView,
         PullModelResult,
         RemoveModelResult,
     )
+    from recollect.operations.upkeep import EmbedResult
 
 
 @click.group("models", cls=Group, examples=["recollect models pull", "recollect models list"])
 def models() -> None:
-    """Embedding models: local ones, and the service that the settings name.
+    """Embedding models: local ones, and the service that the settings name. Without one, recall goes by words alone.
 
-    Without one, recall goes by words alone.
+    `nli` is the model that tells contradictions where the rules aren't sure.
     """
 
 
@@ -41,7 +41,7 @@ async def list_models(desk: Desk) -> None:
         return
     desk.console.table(
         ["model", "state", "dimensions", "size", "what it is"],
-        [[one.name, _state(one), one.dimensions, _size(one), one.description] for one in result.models],
+        [[one.name, _state(one), one.dimensions or "", _size(one), one.description] for one in result.models],
     )
     if result.active and not any(one.active for one in result.models):
         desk.console.note(f"Recall goes by {result.active}.")
@@ -54,6 +54,7 @@ async def list_models(desk: Desk) -> None:
         "recollect models pull all-MiniLM-L6-v2",
         "recollect models pull ./my-model-folder --precision float",
         "recollect models pull org/name",
+        "recollect models pull nli",
     ],
 )
 @click.argument("name", required=False)
@@ -66,10 +67,13 @@ async def list_models(desk: Desk) -> None:
 async def pull_model(
     session: Session, /, *, name: str | None, precision: str | None, force: bool, no_jobs: bool
 ) -> None:
-    """Fetch and prepare a model: by name, from a folder, or from a hub; the default one without NAME."""
+    """Fetch and prepare a model: by name, from a folder, or from a hub; the default one without NAME.
+
+    A model that tells contradictions is known by its labels; NAME nli is the default one.
+    """
     async with session.open() as desk:
         pulled: PullModelResult = await desk.run("pull_model", name=name, precision=precision, force=force)
-    embedded = None if no_jobs else await _embed(session)
+    embedded = None if no_jobs or not pulled.model.dimensions else await _embed(session)
     if session.console.json:
         answer = pulled.model_dump(mode="json")
         session.console.document({**answer, "embedded": embedded.embedded if embedded else None})
@@ -101,7 +105,7 @@ async def use_model(session: Session, /, *, name: str, no_jobs: bool) -> None:
 
     async with session.open() as desk:
         known: ListModelsResult = await desk.run("list_models")
-    if name != "auto" and name not in {one.name for one in known.models if one.installed}:
+    if name != "auto" and name not in {one.name for one in known.models if one.installed and one.dimensions}:
         raise ModelMissing(
             f"The model {name!r} is not here.", advice=f"`recollect models pull {name}` fetches it."
         )

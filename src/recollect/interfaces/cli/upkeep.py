@@ -170,7 +170,9 @@ def _facts(desk: Desk, result: StatusResult) -> list[tuple[str, str]]:
         ("scopes", _tally(result.by_scope)),
         ("recall by", result.rung),
         ("models", ", ".join(result.models) or "none; `recollect models pull` fetches one"),
+        ("judged by", result.classifier),
         ("jobs", _tally(result.jobs) or "none"),
+        ("language", _language(result)),
         ("today", _spent(result)),
         ("beside", _beside(result)),
         ("lately", _lately(result)),
@@ -214,6 +216,15 @@ def _spent(result: StatusResult) -> str:
     calls = plural(result.service_calls, "call")
     cost = f", {price(result.service_dollars)}" if result.service_dollars else ""
     return f"{calls} of embedding services, {result.service_tokens:,} tokens{cost}"
+
+
+def _language(result: StatusResult) -> str:
+    """Which model is configured, and what models were asked for; nothing where none was."""
+    if result.language_model is None and not result.language_calls:
+        return ""
+    calls = plural(result.language_calls, "call")
+    spent = f"{calls} today, {result.language_tokens:,} of {result.daily_tokens:,} tokens"
+    return f"{result.language_model or 'no model configured'}; {spent}"
 
 
 def _tally(counts: dict[str, int]) -> str:

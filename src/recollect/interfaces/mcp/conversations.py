@@ -1,12 +1,10 @@
-"""The conversations that a server is in: what was done in each, told to the engine when it ends."""
+"""The conversations that a server is in, and who was spoken for in each: the engine is told when one ends."""
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from uuid import uuid4
 
 from mcp.server.connection import Connection
@@ -24,21 +22,10 @@ class Conversation:
     id: str
     caller: Caller
     session: ServerSession | None  # None where the protocol has no line back to the client
-    started: datetime = field(default_factory=lambda: datetime.now(UTC))
-    tools: Counter[str] = field(default_factory=Counter)
-    memories: dict[str, list[str]] = field(default_factory=dict)  # agent that was spoken for -> ids
-    reflected: set[str] = field(default_factory=set)  # agents
+    agents: set[str] = field(default_factory=set)  # for whom something was written
     session_id: str | None = None  # where it may come back
     log_level: str = "notice"
     told: set[str] = field(default_factory=set)  # of our own notices, so that none is repeated
-
-    def note(self, tool: str, *, agent: str, memories: list[str], reflected: bool) -> None:
-        """A call that went well."""
-        self.tools[tool] += 1
-        known = self.memories.setdefault(agent, [])
-        known += [one for one in memories if one not in known]
-        if reflected:
-            self.reflected.add(agent)
 
 
 def new_name() -> str:
@@ -62,6 +49,10 @@ class Conversations:
 
     def __iter__(self) -> Iterator[Conversation]:
         return iter([*self._open.values(), *([self._lone] if self._lone else [])])
+
+    def has(self, session_id: str) -> bool:
+        """Whether that session is in one of them."""
+        return any(one.session_id == session_id for one in self._open.values())
 
     def lone(self, caller: Caller) -> Conversation:
         """The one conversation of a process whose client speaks without sessions."""

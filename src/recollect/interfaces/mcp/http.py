@@ -164,6 +164,7 @@ class McpHttp:
     async def _end_visit(self, session_id: str) -> None:
         self._kept.pop(session_id, None)
         await self._ask("end_visit", id=session_id)
+        await self._server.session_ended(session_id)
 
     async def _ask(self, name: str, /, **given: Any) -> Any:
         return await ask(await self._opening.running(), name, **given)

@@ -12,7 +12,7 @@ from mcp.shared.message import ServerMessageMetadata
 
 from recollect.interfaces.mcp.callers import Context, is_stateless
 from recollect.model.errors import ModelError
-from recollect.settings.declared import LlmSettings
+from recollect.settings.llm import LlmSettings
 
 
 class Spent(Protocol):

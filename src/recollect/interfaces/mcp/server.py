@@ -32,7 +32,7 @@ from recollect.interfaces.mcp.sampling import Spent, offered_model, unspent
 from recollect.interfaces.mcp.teaching import INSTRUCTIONS
 from recollect.interfaces.mcp.toolbox import Toolbox, advice_for, answered, failed
 from recollect.interfaces.mcp.work import Work
-from recollect.interfaces.running import Running
+from recollect.interfaces.running import Running, ask
 from recollect.model.access import Caller
 from recollect.model.errors import InvalidInput, NotFound, RecollectError, Refused
 from recollect.settings.declared import Settings
@@ -218,16 +218,12 @@ class McpServer:
                 model=offered_model(ctx, self._settings.llm, spent=self._spent),
                 conversation=conversation.id if conversation else None,
                 agent=request.agent,
+                tool=tool.name,
             )
         answer = answered(tool.answer(output))
         if conversation:
-            kept = output.id if request.operation.name == "remember" and output.created else None
-            conversation.note(
-                tool.name,
-                agent=request.agent or caller.agent,
-                memories=[kept] if kept else [],
-                reflected=request.operation.name == "reflect",
-            )
+            if tool.effect != "reads":
+                conversation.agents.add(request.agent or caller.agent)
             await _tell(ctx, conversation, getattr(output, "notice", ""))
         return answer
 
@@ -278,6 +274,21 @@ class McpServer:
     async def _work(self, ctx: Context) -> Work:
         return Work(await self._opening.running(), caller_of(ctx, local=self._local))
 
+    async def keep_conversations(self) -> None:
+        """Say of those that are open that they are still there, however silent: for upkeep, now and then."""
+        running = self._opening.opened
+        if running is None:
+            return
+        for conversation in self.conversations:
+            for agent in sorted(conversation.agents):
+                await _work(running, conversation, agent).run("go_on", conversation=conversation.id)
+
+    async def session_ended(self, session_id: str) -> None:
+        """By its owner. One that nothing was said in since a restart is in none of our conversations."""
+        running = self._opening.opened
+        if running is not None and not self.conversations.has(session_id):
+            await ask(running, "end_session", conversation=session_id)
+
     async def _ended(self, conversation: Conversation) -> None:
         """What a conversation leaves behind, for each agent that was spoken for. Where nothing was stored: nothing."""
         running = self._opening.opened
@@ -287,25 +298,17 @@ class McpServer:
             over = not (
                 conversation.session_id and self.goes_on and await self.goes_on(conversation.session_id)
             )
-            for agent, memories in conversation.memories.items():
-                if memories:
-                    await _end(running, conversation, agent, over=over)
+            for agent in sorted(conversation.agents):
+                work = _work(running, conversation, agent)
+                await work.run("end_conversation", conversation=conversation.id, over=over)
         except RecollectError as error:
             log.warning("a conversation could not be reflected on: %s", error.code)
         except Exception:  # an outermost handler: what closes after this one must close too
             log.exception("a conversation could not be reflected on")
 
 
-async def _end(running: Running, conversation: Conversation, agent: str, *, over: bool) -> None:
-    await Work(running, replace(conversation.caller, agent=agent)).run(
-        "end_conversation",
-        conversation=conversation.id,
-        tools=dict(conversation.tools),
-        memories=conversation.memories[agent],
-        started=conversation.started,
-        reflected=agent in conversation.reflected,
-        over=over,
-    )
+def _work(running: Running, conversation: Conversation, agent: str) -> Work:
+    return Work(running, replace(conversation.caller, agent=agent))
 
 
 async def _tell(ctx: Context, conversation: Conversation, notice: str) -> None:

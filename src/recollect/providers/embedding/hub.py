@@ -22,16 +22,16 @@ _RANGE_REFUSED = 416
 def fetch_hub(source: HubSource, folder: Path, *, hub: str, progress: Progress) -> Path:
     """The model's files, in a folder. Raises ModelPullFailed."""
     unpacked = folder / "unpacked"
-    base = f"{hub.rstrip('/')}/{source.repository}/resolve/main"
+    base = hub_address(source, hub)
     for name in NEEDED:
-        if not _fetch(f"{base}/{name}", unpacked / name, progress=progress):
+        if not fetch_file(f"{base}/{name}", unpacked / name, progress=progress):
             raise ModelPullFailed(
                 f"{source} has no {name} that may be read.", advice="Check the name, or pull another model."
             )
     for name in OPTIONAL:
-        _fetch(f"{base}/{name}", unpacked / name, progress=progress)
+        fetch_file(f"{base}/{name}", unpacked / name, progress=progress)
     for name in (SAFETENSORS, *ONNX_NAMES):
-        if _fetch(f"{base}/{name}", unpacked / name, progress=progress):
+        if fetch_file(f"{base}/{name}", unpacked / name, progress=progress):
             return unpacked
     raise ModelPullFailed(
         f"{source} has neither {SAFETENSORS} nor {ONNX_NAMES[0]}.",
@@ -39,8 +39,13 @@ def fetch_hub(source: HubSource, folder: Path, *, hub: str, progress: Progress) 
     )
 
 
-def _fetch(url: str, path: Path, *, progress: Progress) -> bool:
-    """False if there is no such file."""
+def hub_address(source: HubSource, hub: str) -> str:
+    """Where the files of the repository are."""
+    return f"{hub.rstrip('/')}/{source.repository}/resolve/{source.revision}"
+
+
+def fetch_file(url: str, path: Path, *, progress: Progress) -> bool:
+    """One file, going on where it stopped; False if there is no such file. Raises ModelPullFailed."""
     if path.is_file():
         return True
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +64,7 @@ def _fetch(url: str, path: Path, *, progress: Progress) -> bool:
             return False
         if error.code == _RANGE_REFUSED:
             part.unlink()
-            return _fetch(url, path, progress=progress)
+            return fetch_file(url, path, progress=progress)
         raise _unreachable(url, f"the server answered {error.code}") from error
     except (urllib.error.URLError, TimeoutError, ConnectionError, HTTPException) as error:
         raise _unreachable(url, str(getattr(error, "reason", error)) or type(error).__name__) from error

@@ -79,9 +79,9 @@ def pull(
                 progress=progress,
             ).run()
     except OSError as error:
-        raise _disk_failed(error, models_dir) from error
+        raise disk_failed(error, models_dir) from error
     finally:
-        _drop_if_empty(models_dir / PARTIAL)
+        drop_if_empty(models_dir / PARTIAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,14 +117,14 @@ class _Pull:
         )
         write_manifest(ready, installed)
         self.progress("install", 0, None)
-        self._swap_in(ready)
+        swap_in(ready, self.models_dir / self.model.name, partial=self.partial)
         return installed
 
     def _fetch_any(self) -> tuple[Path, str]:
         failures: list[ModelPullFailed] = []
         for source in self.model.sources:
             try:
-                self._check_room(source)
+                check_room(source, self.models_dir)
                 folder = self._fetch(source)
                 self._check_pins(folder, source)
             except ModelPullFailed as failure:
@@ -149,16 +149,6 @@ class _Pull:
                 return fetch_hub(source, folder, hub=self.hub, progress=self.progress)
             case FolderSource():
                 return _checked(Path(source.path))
-
-    def _check_room(self, source: Source) -> None:
-        # The download, its unpacked weights and the float graph stand side by side for a moment.
-        needed, free = 3 * source.size, shutil.disk_usage(_existing(self.models_dir)).free
-        if free < needed:
-            raise ModelPullFailed(
-                f"There is too little room in {self.models_dir}: "
-                f"{needed >> 20} MB are needed for a while, {free >> 20} MB are free.",
-                advice="Make room, or choose another folder with RECOLLECT_HOME.",
-            )
 
     def _check_pins(self, folder: Path, source: Source) -> None:
         for name, pinned in self.model.sha256.items():
@@ -188,13 +178,27 @@ class _Pull:
             shutil.copyfile(self.models_dir / old.name / model_file(precision), ready / model_file(precision))
         return kept
 
-    def _swap_in(self, ready: Path) -> None:
-        final, old = self.models_dir / self.model.name, self.partial / "old"
-        shutil.rmtree(old, ignore_errors=True)
-        if final.exists():
-            final.replace(old)
-        ready.replace(final)
-        shutil.rmtree(self.partial, ignore_errors=True)
+
+def check_room(source: Source, models_dir: Path) -> None:
+    """Raises ModelPullFailed."""
+    # The download, its unpacked weights and the float graph stand side by side for a moment.
+    needed, free = 3 * source.size, shutil.disk_usage(_existing(models_dir)).free
+    if free < needed:
+        raise ModelPullFailed(
+            f"There is too little room in {models_dir}: "
+            f"{needed >> 20} MB are needed for a while, {free >> 20} MB are free.",
+            advice="Make room, or choose another folder with RECOLLECT_HOME.",
+        )
+
+
+def swap_in(ready: Path, final: Path, *, partial: Path) -> None:
+    """Put the finished folder where the model lives; what was there, and what was fetched, is gone then."""
+    old = partial / "old"
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.replace(old)
+    ready.replace(final)
+    shutil.rmtree(partial, ignore_errors=True)
 
 
 def _resolve(what: str) -> KnownModel:
@@ -248,7 +252,8 @@ def _existing(folder: Path) -> Path:
     return next(path for path in (folder, *folder.absolute().parents) if path.exists())
 
 
-def _disk_failed(error: OSError, models_dir: Path) -> ModelPullFailed:
+def disk_failed(error: OSError, models_dir: Path) -> ModelPullFailed:
+    """What to tell of a disk that refuses."""
     if error.errno in _NO_ROOM:
         return ModelPullFailed(
             f"The disk is full: {models_dir} can't take the model.",
@@ -259,7 +264,8 @@ def _disk_failed(error: OSError, models_dir: Path) -> ModelPullFailed:
     )
 
 
-def _drop_if_empty(folder: Path) -> None:
+def drop_if_empty(folder: Path) -> None:
+    """The folder of unfinished pulls, once there is none."""
     try:
         folder.rmdir()
     except OSError:  # another pull is under way, or one can be gone on with

@@ -42,6 +42,7 @@ class HubSource:
 
     repository: str
     size: int = 0
+    revision: str = "main"  # or a commit, whose files can't change
 
     def __str__(self) -> str:
         return f"hub {self.repository}"

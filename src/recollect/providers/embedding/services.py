@@ -14,11 +14,12 @@ from recollect.model.ranking import Cosines
 from recollect.model.tokens import count_tokens
 from recollect.ports.embedder import Matrix
 from recollect.ports.services import ServiceBook, Traits, Usage
-from recollect.providers.embedding.calls import Fault, Line, Reply
-from recollect.providers.embedding.patience import LONGEST_HOLD, Circuit, Pace, Timing, pause
+from recollect.providers.embedding.calls import Reply, VectorLine
 from recollect.providers.embedding.service_models import Dialect
 from recollect.providers.embedding.unrelated import QUESTIONS, STATEMENTS, spread
 from recollect.providers.embedding.windows import combine, windows
+from recollect.providers.remote.line import Fault
+from recollect.providers.remote.patience import LONGEST_HOLD, Circuit, Pace, Timing, pause
 
 QUESTION_ATTEMPTS = 2
 TEXT_ATTEMPTS = 4
@@ -104,7 +105,7 @@ class ServiceEmbedder:
         self._book = book
         self._bounds = bounds or Bounds()
         self._timing = timing or Timing()
-        self._line = Line(service.title, service.address, service.key)
+        self._line = VectorLine(service.title, service.address, service.key)
         self._circuit = Circuit(self._timing)
         self._pace = Pace(self._bounds.requests_per_minute, self._bounds.tokens_per_minute, self._timing)
         self._traits: Traits | None = None

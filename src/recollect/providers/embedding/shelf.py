@@ -9,6 +9,7 @@ from recollect.model.errors import ModelBroken, ModelMissing, ModelPullFailed
 from recollect.ports.models import ModelCard, Progress
 from recollect.providers.embedding.installed import InstalledModel, installed_models, remove, verify
 from recollect.providers.embedding.registry import DEFAULT_HUB, KNOWN, KnownModel, known_model
+from recollect.providers.nli import installed as nli
 
 
 class LocalShelf:
@@ -29,10 +30,22 @@ class LocalShelf:
         found = installed_models(self._models_dir)
         return [_card(model) for model in sorted(found, key=lambda each: order.get(each.name, len(order)))]
 
+    def classifiers(self) -> Sequence[ModelCard]:
+        """Models that tell contradictions: what is here, then what can be had by name."""
+        from recollect.providers.nli.pull import KNOWN as NAMED
+
+        here = [_classifier(model) for model in nli.installed_classifiers(self._models_dir)]
+        names = {card.name for card in here}
+        return [
+            *here,
+            *(ModelCard(model.name, 0, model.about) for model in NAMED if model.name not in names),
+        ]
+
     def pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
         """One by name; the default when the name is empty, or the next best if that can't be had."""
         if name:
-            return self._pull(name, precision=precision, force=force, progress=progress)
+            classifier = self._pull_classifier(name, precision=precision, force=force, progress=progress)
+            return classifier or self._pull(name, precision=precision, force=force, progress=progress)
         failures: list[ModelPullFailed] = []
         for model in KNOWN:
             try:
@@ -46,12 +59,18 @@ class LocalShelf:
 
     def remove(self, name: str) -> None:
         """Raises ModelMissing."""
-        remove(self._models_dir, name)
+        if name in nli.installed_names(self._models_dir):
+            nli.remove(self._models_dir, name)
+        else:
+            remove(self._models_dir, name)
 
     def verify(self, name: str) -> list[str]:
         """What is wrong with its files; nothing when they are whole."""
         try:
-            verify(self._models_dir, name)
+            if name in nli.installed_names(self._models_dir):
+                nli.verify(self._models_dir, name)
+            else:
+                verify(self._models_dir, name)
         except (ModelBroken, ModelMissing) as error:
             return [error.message]
         return []
@@ -62,6 +81,35 @@ class LocalShelf:
         return _card(
             pull(name, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress)
         )
+
+    def _pull_classifier(
+        self, name: str, *, precision: str, force: bool, progress: Progress
+    ) -> ModelCard | None:
+        """None for what is no classifier."""
+        from recollect.providers.nli import pull as classifiers
+
+        model = classifiers.resolve(name)
+        if model is None and known_model(name) is None and not Path(name).expanduser().is_dir():
+            model = classifiers.resolve_on_hub(name, self._models_dir, hub=self._hub, progress=progress)
+        if model is None:
+            return None
+        return _classifier(
+            classifiers.pull_classifier(
+                model, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress
+            )
+        )
+
+
+def _classifier(model: nli.InstalledClassifier) -> ModelCard:
+    return ModelCard(
+        name=model.name,
+        dimensions=0,
+        description="tells contradictions",
+        installed=True,
+        precision=model.precision,
+        bytes_used=model.bytes,
+        source=model.source,
+    )
 
 
 def _card(model: InstalledModel) -> ModelCard:

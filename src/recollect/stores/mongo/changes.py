@@ -8,8 +8,20 @@ from typing import Any
 
 from recollect.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
 from recollect.model.link import Link
-from recollect.model.memory import Version
-from recollect.ports.store import Change, Connect, Disconnect, Enqueue, Inherit, Keep, Mark, Put, Revise
+from recollect.model.memory import Status, Version
+from recollect.ports.store import (
+    Change,
+    Connect,
+    Disconnect,
+    Enqueue,
+    Inherit,
+    Keep,
+    Mark,
+    Put,
+    Rate,
+    Revise,
+    Tend,
+)
 from recollect.stores.mongo.jobs import job_document
 from recollect.stores.mongo.rows import (
     LIVE,
@@ -23,12 +35,15 @@ from recollect.stores.mongo.rows import (
     whole,
 )
 from recollect.stores.mongo.steps import JOBS, LINKS, MEMORIES, METADATA, VERSIONS, Step
-from recollect.stores.values import mapping_json, to_micros
+from recollect.stores.values import mapping_json, to_micros, to_optional_micros
 
 # What the changes of a record are decided by.
 _KNOWN = dict.fromkeys(
-    "row scope agent status live content_hash updated importance merged_from metadata".split(), 1
+    "row scope agent status live content_hash updated last_used stirred usefulness review importance merged_from "
+    "metadata".split(),
+    1,
 )
+_SAMENESS = frozenset({"content_hash", "scope", "agent", "live"})  # by which no two records may be alike
 
 
 async def apply(step: Step, changes: Sequence[Change]) -> None:
@@ -55,10 +70,27 @@ class _Record:
         self.exists = known is not None
         self.changed: Document = {}
         self.more_uses = 0
+        self.since: int | None = None  # of what is changed only if nothing happened since
+
+    @property
+    def renamed(self) -> bool:
+        """Whether it may be alike another than before."""
+        return not self.changed.keys().isdisjoint(_SAMENESS)
 
     def set(self, fields: Document) -> None:
         self.known |= fields
         self.changed |= fields
+        self.since = None
+
+    def tend(self, fields: Document, since: int | None) -> None:
+        """Unless something happened since; the server looks again, for uses are counted at any moment."""
+        moments = [self.known.get(name) for name in ("updated", "last_used", "stirred")]
+        if since is not None and any(moment is not None and moment > since for moment in moments):
+            return
+        before = [self.since] if self.changed else []
+        self.set(fields)
+        if since is not None and None not in before:
+            self.since = min([since, *(one for one in before if one is not None)])
 
 
 class _Writing:
@@ -106,6 +138,10 @@ class _Writing:
             self._mark(change)
         elif isinstance(change, Inherit):
             self._inherit(change)
+        elif isinstance(change, Tend):
+            self._tend(change)
+        elif isinstance(change, Rate):
+            self._rate(change)
         elif isinstance(change, Connect):
             self._connect(change.link)
         elif isinstance(change, Disconnect):
@@ -129,8 +165,8 @@ class _Writing:
             raise InvalidInput("A vector needs the name of its model.", advice="Set embedded_by.")
         self._check_scope(memory.scope)
         fields = whole(put)
-        if record.exists:  # uses that were counted meanwhile stay
-            del fields["uses"], fields["last_used"]
+        if record.exists:  # what was counted meanwhile stays
+            del fields["uses"], fields["last_used"], fields["shown"]
         record.set(fields)
         record.exists = True
 
@@ -138,14 +174,15 @@ class _Writing:
         record = self._existing(mark.memory_id)
         if mark.only_from is not None and record.known["status"] != mark.only_from.value:
             return
-        record.set(
-            {
-                "status": mark.status.value,
-                "live": mark.status.value in LIVE,
-                "previous_status": None if mark.previous is None else mark.previous.value,
-                "updated": to_micros(mark.updated),
-            }
-        )
+        fields = {
+            "status": mark.status.value,
+            "live": mark.status.value in LIVE,
+            "previous_status": None if mark.previous is None else mark.previous.value,
+            "updated": to_micros(mark.updated),
+        }
+        if mark.status.value != record.known["status"] and mark.status in (Status.ACTIVE, Status.ARCHIVED):
+            fields["review"] = to_micros(mark.updated)  # from now on it is upkeep's again
+        record.set(fields)
 
     def _inherit(self, inherit: Inherit) -> None:
         record = self._existing(inherit.memory_id)
@@ -163,6 +200,39 @@ class _Writing:
             record.set({"uses": record.known["uses"] + inherit.uses})
         else:
             record.more_uses += inherit.uses
+
+    def _tend(self, tend: Tend) -> None:
+        record = self._records[tend.memory_id]
+        if not record.exists:
+            return
+        given = {
+            "tier": None if tend.tier is None else tend.tier.value,
+            "importance": None if tend.importance is None else number(tend.importance),
+            "utility": None if tend.utility is None else number(tend.utility),
+            "usefulness": None if tend.usefulness is None else number(tend.usefulness),
+            "anchor": tend.anchor,
+            "verified": to_optional_micros(tend.verified),
+            "examined": to_optional_micros(tend.examined),
+            "decayed": to_optional_micros(tend.decayed),
+            "review": to_optional_micros(tend.review),
+        }
+        fields = {name: value for name, value in given.items() if value is not None}
+        if fields:
+            record.tend(fields, to_optional_micros(tend.unless_since))
+
+    def _rate(self, rate: Rate) -> None:
+        record = self._records[rate.memory_id]
+        if not record.exists:
+            return
+        known, moment = record.known, to_micros(rate.when)
+        review, stirred = known.get("review"), known.get("stirred")
+        record.set(
+            {
+                "usefulness": max(-1.0, min(1.0, known.get("usefulness", 0.0) + number(rate.by))),
+                "stirred": moment if stirred is None else max(stirred, moment),
+                "review": moment if review is None else min(review, moment),
+            }
+        )
 
     def _connect(self, link: Link) -> None:
         self._existing(link.origin)
@@ -203,7 +273,7 @@ class _Writing:
         """Refuse them all if two records would say the same."""
         holders: dict[tuple[str, str, str], str] = {}
         for memory_id, record in self._records.items():
-            if record.changed and record.known["live"]:
+            if record.renamed and record.known["live"]:
                 key = _sameness(record.known)
                 if key in holders:
                     raise _clash(holders[key], record.known)
@@ -215,7 +285,7 @@ class _Writing:
             key = _sameness(found)
             if found["_id"] not in self._records and key in holders:
                 raise _clash(found["_id"], self._records[holders[key]].known)
-            if found["_id"] in self._records and not self._records[found["_id"]].changed and key in holders:
+            if found["_id"] in self._records and not self._records[found["_id"]].renamed and key in holders:
                 raise _clash(found["_id"], found)
 
     def finish(self) -> None:
@@ -227,7 +297,9 @@ class _Writing:
                 self._step.added += 1
             else:
                 more = {"$inc": {"uses": record.more_uses}} if record.more_uses else {}
-                self._step.change_record(memory_id, {"$set": record.changed, **more})
+                self._step.change_record(
+                    memory_id, {"$set": record.changed, **more}, unless_since=record.since
+                )
         for key, version in self._versions.items():
             if "memory" in version:
                 self._step.insert(VERSIONS, key, version)
@@ -280,7 +352,7 @@ class _Writing:
 def _ids(change: Change) -> tuple[str, ...]:
     if isinstance(change, Put | Revise):
         return (change.memory.id,)
-    if isinstance(change, Mark | Inherit):
+    if isinstance(change, Mark | Inherit | Tend | Rate):
         return (change.memory_id,)
     if isinstance(change, Connect):
         return (change.link.origin, change.link.target)

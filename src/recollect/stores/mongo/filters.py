@@ -10,7 +10,7 @@ from recollect.stores.values import to_micros
 
 Query = dict[str, Any]
 
-# Every field that matching() asks about.
+# Every field that matching() asks about, but for those of beyond_search().
 FILTERED = tuple(
     "_id agent scope kind status tier tags_folded topic_folded occurred conversation position trust anchor".split()
 )
@@ -46,6 +46,13 @@ def matching(where: Filter) -> Query:
         conditions += (
             [{"tags_folded": {"$in": folded}}] if where.tags_any else [{"tags_folded": tag} for tag in folded]
         )
+    if where.keywords:
+        forms = list(where.keywords)
+        conditions += (
+            [{"keyword_forms": {"$in": forms}}]
+            if where.keywords_any
+            else [{"keyword_forms": form} for form in forms]
+        )
     if where.topic is not None:
         conditions.append({"topic_folded": where.topic.casefold()})
     if where.since is not None:
@@ -61,7 +68,18 @@ def matching(where: Filter) -> Query:
         conditions.append({"trust": {"$gte": where.minimum_trust}})
     if where.anchored:
         conditions.append({"anchor": True})
+    if where.due is not None:
+        conditions.append({"review": {"$lte": to_micros(where.due)}})
+    if where.unverified:
+        conditions.append({"verified": None})
+    if where.unexamined:
+        conditions.append({"examined": None})
     return all_of(*conditions)
+
+
+def beyond_search(where: Filter) -> bool:
+    """Whether it asks about a field that indexes of vectors don't have: those were made before there was one."""
+    return bool(where.keywords or where.due or where.unverified or where.unexamined)
 
 
 def all_of(*conditions: Query) -> Query:

@@ -20,7 +20,7 @@ from recollect.model.errors import StoreError
 from recollect.model.query import Filter
 from recollect.stores.gate import Gate
 from recollect.stores.mongo.connection import Database
-from recollect.stores.mongo.filters import Query, matching
+from recollect.stores.mongo.filters import Query, beyond_search, matching
 from recollect.stores.mongo.rows import Document
 from recollect.stores.mongo.vectors import HELD, VectorIndexes
 from recollect.stores.mongo.writing import read_state
@@ -95,7 +95,7 @@ class LiveIndex:
     def reach(self, where: Filter) -> Reach:
         """Which records the filter admits."""
         stated = (where.topic, where.conversation, where.positions)
-        listed = where.tags or where.ids or where.anchored or where.tiers
+        listed = where.tags or where.ids or where.anchored or where.tiers or beyond_search(where)
         rows: Sequence[int] | None = None
         if listed or any(condition is not None for condition in stated):
             rows = self.ask(lambda: rows_of(self._database, matching(where))).tolist()

@@ -17,6 +17,7 @@ from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailur
 
 from recollect.model.errors import SchemaTooNew, StoreError
 from recollect.model.scope import GLOBAL, Scope
+from recollect.stores.mongo import keywords
 from recollect.stores.mongo.connection import Database
 from recollect.stores.mongo.rows import Document
 from recollect.stores.mongo.scopes import scope_document, scope_key
@@ -32,8 +33,9 @@ from recollect.stores.mongo.steps import (
     TOMBSTONES,
     VERSIONS,
 )
+from recollect.stores.values import to_micros
 
-SCHEMA = 1
+SCHEMA = 2
 
 _NAMESPACE_EXISTS = 48
 
@@ -67,6 +69,10 @@ INDEXES = {
         _index("refers"),
         _index("embedded_by", "status"),
         _index("importance", "_id", name="anchors", **_where(anchor=True)),
+        _index("keyword_forms"),
+        _index("review", "_id"),
+        _index("verified", "occurred", "_id"),
+        _index("examined", "occurred", "_id"),
     ],
     METADATA: [
         _index("scope_name", unique=True, **_where(type="scope")),
@@ -202,10 +208,23 @@ async def prepare(database: Database, *, clock: Callable[[], datetime]) -> None:
     for name, pipeline in VIEWS.items():
         if name not in there:
             await _created(database, name, viewOn=MEMORIES, pipeline=pipeline)
-    scope = scope_document(Scope(GLOBAL, clock()))
+    now = clock()
+    if version:
+        await _bring_up_to_date(database, now)
+    scope = scope_document(Scope(GLOBAL, now))
     await _first(database, {"_id": scope_key(GLOBAL)}, scope)
     first = {"type": "stats", "schema": SCHEMA, "revision": 0, "row": 0, "total_memories": 0, "recent": []}
     await _first(database, STATE, first)
+    await database.metadata.update_one({**STATE, "schema": {"$lt": SCHEMA}}, {"$set": {"schema": SCHEMA}})
+
+
+async def _bring_up_to_date(database: Database, now: datetime) -> None:
+    """What a document of the first schema lacks: upkeep sees each once, and keywords are found by their forms.
+
+    Broken off, it goes on at the next opening.
+    """
+    await database.memories.update_many({"review": {"$exists": False}}, {"$set": {"review": to_micros(now)}})
+    await keywords.renew(database)
 
 
 async def _created(database: Database, name: str, **options: Any) -> None:

@@ -30,6 +30,7 @@ _ORDERS = {
     Order.OLDEST: ("occurred", 1),
     Order.IMPORTANT: ("importance", -1),
     Order.USED: ("uses", -1),
+    Order.DUE: ("review", 1),
 }
 
 _TALLIED: dict[str, Any] = {
@@ -137,18 +138,28 @@ class RecordsPart(Part):
         return sorted(found, key=lambda memory: memory.id)
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
+        moment = to_micros(when)
+        kept = {"$cond": [{"$eq": ["$tier", "permanent"]}, "$tier", "hot"]}
+        await self._count("uses", ids, {**_latest("last_used", moment), **_due(moment), "tier": kept})
+
+    async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
+        moment = to_micros(when)
+        await self._count("shown", ids, {**_latest("stirred", moment), **_due(moment)})
+
+    async def _count(self, field: str, ids: Sequence[str], also: Query) -> None:
         by_times: dict[int, list[str]] = {}
         for memory_id, times in Counter(ids).items():
             by_times.setdefault(times, []).append(memory_id)
-        used = [
+        counted = [
             UpdateMany(
-                {"_id": {"$in": some}}, {"$inc": {"uses": times}, "$max": {"last_used": to_micros(when)}}
+                {"_id": {"$in": some}},
+                [{"$set": {field: {"$add": [{"$ifNull": [f"${field}", 0]}, times]}, **also}}],
             )
             for times, some in by_times.items()
         ]
-        if used:
+        if counted:
             light = self._database.memories.with_options(write_concern=LIGHT)
-            await self._database.ask(lambda: light.bulk_write(used, ordered=False))
+            await self._database.ask(lambda: light.bulk_write(counted, ordered=False))
 
     async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         condition, last = matching(where), ""
@@ -164,6 +175,15 @@ class RecordsPart(Part):
                 return
 
 
+def _latest(field: str, moment: int) -> Query:
+    """A late report doesn't turn the clock back."""
+    return {field: {"$max": [f"${field}", moment]}}
+
+
+def _due(moment: int) -> Query:
+    return {"review": {"$min": ["$review", moment]}}  # also where there is none
+
+
 async def _select(database: Database, where: Query, *, limit: int = 0, ordered: bool = False) -> list[Memory]:
     cursor = database.memories.find(where, SELECTED, limit=limit)
     if ordered:
@@ -176,13 +196,16 @@ async def _page(
 ) -> list[Memory]:
     field, direction = _ORDERS[order]
     condition = matching(where)
+    if order is Order.DUE and where.due is None:  # what is never reviewed has no place among them
+        condition = all_of(condition, {"review": {"$type": "number"}})
     if after is not None:
         # Where the page before ended.
         mark = await database.memories.find_one(all_of({"_id": after}, visible(where.viewer)), {field: 1})
         if mark is None:
             raise MemoryNotFound(after)
         beyond = "$lt" if direction < 0 else "$gt"
-        following = [{field: {beyond: mark[field]}}, {field: mark[field], "_id": {beyond: after}}]
+        place = mark.get(field)
+        following = [{field: {beyond: place}}, {field: place, "_id": {beyond: after}}]
         condition = all_of(condition, {"$or": following})
     if limit <= 0:
         return []

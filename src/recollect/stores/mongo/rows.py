@@ -12,6 +12,7 @@ from bson.binary import Binary
 from bson.int64 import Int64
 
 from recollect.model.errors import InvalidInput
+from recollect.model.keywords import keyword_forms
 from recollect.model.memory import Kind, Memory, Provenance, Status, Tier
 from recollect.ports.store import Put
 from recollect.stores.codes import decode, encode
@@ -32,7 +33,7 @@ LIVE = frozenset({Status.ACTIVE.value, Status.QUARANTINED.value})
 SELECTED = dict.fromkeys(
     "content kind scope agent created updated occurred content_hash tokens topic tags keywords importance confidence "
     "utility trust tier anchor status previous_status uses last_used supersedes merged_from dialect source "
-    "conversation position file line metadata embedded_by".split(),
+    "conversation position file line metadata embedded_by shown usefulness verified examined decayed review".split(),
     1,
 )
 
@@ -64,6 +65,7 @@ def revised(memory: Memory) -> Document:
         "tags": list(reversed(tags.values())),
         "tags_folded": list(reversed(tags)),
         "keywords": list(memory.keywords),
+        "keyword_forms": list(keyword_forms(memory.keywords)),
         "importance": number(memory.importance),
         "confidence": number(memory.confidence),
         "utility": number(memory.utility),
@@ -75,6 +77,12 @@ def revised(memory: Memory) -> Document:
         "occurred": to_micros(memory.occurred),
         "last_used": to_optional_micros(memory.last_used),
         "uses": memory.uses,
+        "shown": memory.shown,
+        "usefulness": number(memory.usefulness),
+        "verified": to_optional_micros(memory.verified),
+        "examined": to_optional_micros(memory.examined),
+        "decayed": to_optional_micros(memory.decayed),
+        "review": to_optional_micros(memory.review),
         "supersedes": memory.supersedes,
         "merged_from": list(memory.merged_from),
         "dialect": origin.dialect,
@@ -179,6 +187,12 @@ def memory_of(document: Document) -> Memory:
         previous_status=None if previous is None else _STATUSES[previous],
         uses=document["uses"],
         last_used=from_optional_micros(document["last_used"]),
+        shown=document.get("shown", 0),  # a process of an older version may still write without these
+        usefulness=document.get("usefulness", 0.0),
+        verified=from_optional_micros(document.get("verified")),
+        examined=from_optional_micros(document.get("examined")),
+        decayed=from_optional_micros(document.get("decayed")),
+        review=from_optional_micros(document.get("review")),
         supersedes=document["supersedes"],
         merged_from=tuple(document["merged_from"]),
         provenance=Provenance(

@@ -11,6 +11,7 @@ import numpy as np
 from recollect.model.memory import Memory
 from recollect.model.query import Candidates, Filter, Neighbour, Search, Vector
 from recollect.stores.mongo.connection import PATIENT, Database, Part
+from recollect.stores.mongo.filters import beyond_search
 from recollect.stores.mongo.live import LiveIndex
 from recollect.stores.mongo.rows import SELECTED, Document, exact_of, memory_of, row_number, vector_fields
 from recollect.stores.mongo.steps import MEMORIES, Step
@@ -21,7 +22,8 @@ from recollect.stores.sketch import distinct
 
 # What is not kept in memory of candidates.
 _DETAILS = dict.fromkeys(
-    "row importance trust uses occurred length conversation position lexemes embedding embedded_by".split(), 1
+    "row importance trust uses usefulness occurred length conversation position lexemes embedding embedded_by".split(),
+    1,
 )
 
 
@@ -111,6 +113,7 @@ class _ServerSource:
                 one["importance"],
                 one["trust"],
                 one["uses"],
+                one.get("usefulness", 0.0),
                 one["occurred"] / 1e6,
                 one["length"],
                 one["conversation"],
@@ -134,7 +137,7 @@ class _ServerSource:
         """With what the server finds among the vectors that are not held here."""
         resident = self._live.resident
         others = resident.elsewhere(reach)
-        if len(others) <= _FEW:  # all of them are read sooner than found
+        if len(others) <= _FEW or beyond_search(self._where):  # all of them are read sooner than found
             exact = self.exact(resident.rows(others))
             cosines = exact_cosines(vector, [vector for _, vector in exact])
             best = [exact[place][0] for place in np.argsort(-cosines, kind="stable")[:limit].tolist()]

@@ -122,9 +122,14 @@ class Step:
         fields = {**what.get("$set", {}), "revision": self.revision}
         self._make(collection, Act.CHANGE, where, {**what, "$set": fields})
 
-    def change_record(self, memory_id: str, what: Document) -> None:
-        """Once: a record that has this revision, or a later one, is passed over."""
-        self.change(MEMORIES, {"_id": memory_id, "revision": {"$lt": self.revision}}, what)
+    def change_record(self, memory_id: str, what: Document, *, unless_since: int | None = None) -> None:
+        """Once: a record that has this revision, or a later one, is passed over.
+
+        So is one that was used, shown, rated or updated after `unless_since`.
+        """
+        quiet = {"$not": {"$gt": unless_since}}  # also where there is none
+        since = dict.fromkeys(("updated", "last_used", "stirred"), quiet) if unless_since is not None else {}
+        self.change(MEMORIES, {"_id": memory_id, "revision": {"$lt": self.revision}, **since}, what)
 
     def rename_all(self, collection: str, field: str, old: str, new: str) -> None:
         """In all documents that have the old name there; none has the new one yet."""

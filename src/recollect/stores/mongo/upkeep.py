@@ -12,6 +12,7 @@ import numpy as np
 
 from recollect.ports.store import Finding, Receipt, StoreFacts
 from recollect.stores.codes import decode, encode
+from recollect.stores.mongo import keywords
 from recollect.stores.mongo.connection import PATIENT, Database, Part
 from recollect.stores.mongo.migrate import INDEXES, SCHEMA, VIEWS
 from recollect.stores.mongo.rows import Document, exact_of
@@ -26,7 +27,7 @@ _SCALE_BYTES = 4  # at the end of each code
 
 # Where texts are kept, for looking whether a phrase is gone.
 _TEXTS = {
-    MEMORIES: "content topic tags keywords source file conversation".split(),
+    MEMORIES: "content topic tags keywords keyword_forms source file conversation".split(),
     VERSIONS: "content topic tags keywords".split(),
     "jobs": "payload result error".split(),
     "entries": "key value".split(),
@@ -71,6 +72,8 @@ class UpkeepPart(Part):
         database = self._database
         # Before the step: whoever makes an index of a collection would wait for a transaction that has written to it.
         made = await database.ask(lambda: _make_missing(database), patience=PATIENT)
+        noted = await database.ask(lambda: keywords.renew(database), patience=PATIENT)
+        made.append(f"Noted the keywords of {noted} memories anew.")
         lost = await database.read(lambda: _lost(database), patience=PATIENT)
         return made + await database.write(lambda step: _mend(database, step, lost), patience=PATIENT)
 
@@ -110,6 +113,7 @@ async def _findings(database: Database) -> list[Finding]:
     views = set(VIEWS) - set(await database.database.list_collection_names())
     orphans = {name: await _orphans(database, name) for name in _ENDS}
     stale = sum([len(_stale(batch)) async for batch in _vectors(database)])
+    words = await keywords.count_wrong(database)
     return [
         Finding("schema", state.get("schema") == SCHEMA, f"version {state.get('schema')}"),
         Finding(
@@ -144,6 +148,12 @@ async def _findings(database: Database) -> list[Finding]:
             not stale,
             f"{embedded} of {memories} memories have one" + (f"; {stale} codes don't fit" if stale else ""),
             REPAIR if stale else "",
+        ),
+        Finding(
+            "keywords",
+            not words,
+            f"{words} memories are found by others than theirs" if words else "they agree with the memories",
+            REPAIR if words else "",
         ),
     ]
 

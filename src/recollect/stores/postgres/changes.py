@@ -12,7 +12,20 @@ import psycopg
 from recollect.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
 from recollect.model.link import Link
 from recollect.model.memory import Memory, Version
-from recollect.ports.store import Change, Connect, Disconnect, Enqueue, Inherit, Keep, Mark, Put, Revise
+from recollect.ports.store import (
+    Change,
+    Connect,
+    Disconnect,
+    Enqueue,
+    Inherit,
+    Keep,
+    Mark,
+    Put,
+    Rate,
+    Revise,
+    Tend,
+)
+from recollect.stores.postgres import keywords, tending
 from recollect.stores.postgres.connection import Connection
 from recollect.stores.postgres.jobs import enqueue
 from recollect.stores.postgres.rows import REVISE, distinct_tags, revised, upsert, whole
@@ -28,7 +41,7 @@ ROWS_OF = "SELECT id, row FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id 
 HOLD = "SELECT row FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id FOR NO KEY UPDATE"
 
 # When records were last changed. Nobody changes them meanwhile.
-UPDATED = "SELECT id, verified_at FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id FOR UPDATE"
+UPDATED = "SELECT id, updated_at FROM fragments WHERE id = ANY(%s::text[]) ORDER BY id FOR UPDATE"
 
 # Whose hash it is, among the records that are alive in a scope for an agent.
 HASH_HOLDER = """
@@ -43,10 +56,12 @@ TAG = """
     SELECT * FROM unnest(%s::bigint[], %s::text[], %s::text[], %s::text[])
 """
 
-# Change the status alone, unless it is another one by now.
+# Change the status alone, unless it is another one by now. What is archived or active from now on is due for review.
 MARK = """
-    UPDATE fragments SET status = %s, previous_status = %s, verified_at = %s
-    WHERE id = %s AND (%s::text IS NULL OR status = %s)
+    UPDATE fragments SET status = %(status)s, previous_status = %(previous)s, updated_at = %(when)s,
+        review_at = CASE WHEN status <> %(status)s AND %(status)s IN ('active', 'archived') THEN %(when)s
+            ELSE review_at END
+    WHERE id = %(id)s AND (%(only)s::text IS NULL OR status = %(only)s)
 """
 
 # Take over what another record had earned.
@@ -102,7 +117,7 @@ class _Writing:
         for change in changes:
             if isinstance(change, (Put, Revise)):
                 ids.add(change.memory.id)
-            elif isinstance(change, (Mark, Inherit)):
+            elif isinstance(change, (Mark, Inherit, Tend, Rate)):
                 ids.add(change.memory_id)
         if len(ids) > 1:
             self._connection.execute(HOLD, (sorted(ids),))
@@ -117,6 +132,10 @@ class _Writing:
             self._mark(run)
         elif kind is Inherit:
             self._inherit(run)
+        elif kind is Tend:
+            tending.tend(self._connection, run)
+        elif kind is Rate:
+            tending.rate(self._connection, run)
         elif kind is Connect:
             self._connect([connect.link for connect in run])
         elif kind is Disconnect:
@@ -153,7 +172,7 @@ class _Writing:
             whole(put, scope=self._scopes[put.memory.scope], vectors=self._vectors) for put in puts.values()
         ]
         self._write(upsert(vectors=self._vectors), values, memories)
-        self._retag(memories)
+        self._label(memories)
 
     def _revise(self, memories: dict[str, Memory]) -> None:
         self._existing(memories)
@@ -162,17 +181,22 @@ class _Writing:
             (*revised(memory, scope=self._scopes[memory.scope]), memory.id) for memory in memories.values()
         ]
         self._write(REVISE, values, list(memories.values()))
-        self._retag(list(memories.values()))
+        self._label(list(memories.values()))
 
     def _mark(self, marks: list[Mark]) -> None:
         self._existing([mark.memory_id for mark in marks])
         for mark in marks:
             previous = None if mark.previous is None else mark.previous.value
             only = None if mark.only_from is None else mark.only_from.value
+            values = {
+                "status": mark.status.value,
+                "previous": previous,
+                "when": mark.updated,
+                "id": mark.memory_id,
+                "only": only,
+            }
             try:
-                self._connection.execute(
-                    MARK, (mark.status.value, previous, mark.updated, mark.memory_id, only, only)
-                )
+                self._connection.execute(MARK, values)
             except psycopg.errors.UniqueViolation as error:
                 raise Conflict(
                     f"Another memory says the same as {mark.memory_id} now.",
@@ -211,7 +235,7 @@ class _Writing:
                 )
         return Conflict("Two of these records say the same.")
 
-    def _retag(self, memories: list[Memory]) -> None:
+    def _label(self, memories: list[Memory]) -> None:
         rows = self._rows([memory.id for memory in memories])
         self._connection.execute(UNTAG, (list(rows.values()),))
         tags = [
@@ -221,6 +245,7 @@ class _Writing:
         ]
         if tags:
             self._connection.execute(TAG, [list(column) for column in zip(*tags, strict=True)])
+        keywords.note(self._connection, {rows[memory.id]: memory.keywords for memory in memories})
 
     def _connect(self, links: list[Link]) -> None:
         self._existing([end for link in links for end in (link.origin, link.target)])

@@ -76,6 +76,7 @@ class Searching:
             importance=found.importance,
             trust=found.trust,
             uses=found.uses,
+            usefulness=found.usefulness,
             occurred=found.occurred,
             conversations=[None if name is None else unescaped(name) for name in found.conversations],
             positions=found.positions,

@@ -25,6 +25,8 @@ PLACES = {
     "links": "fragment_links WHERE from_id = ANY(%(ids)s::text[]) OR to_id = ANY(%(ids)s::text[])",
     "versions": "fragment_versions WHERE fragment_id = ANY(%(ids)s::text[])",
     "tags": "fragment_tags WHERE row = ANY(%(rows)s::bigint[])",
+    "keywords": "fragment_keywords WHERE row = ANY(%(rows)s::bigint[])",
+    "standing": "fragment_standing WHERE row = ANY(%(rows)s::bigint[])",
     "text": "fragment_lexemes WHERE row = ANY(%(rows)s::bigint[])",
     "memories": "fragments WHERE row = ANY(%(rows)s::bigint[]) OR id = ANY(%(ids)s::text[])",
 }
@@ -54,6 +56,7 @@ NAMING = """
 # Every text in which a second look searches for an id.
 TEXTS = {
     "fragments": "merged_from metadata content topic source conversation file keywords".split(),
+    "fragment_keywords": ["forms"],
     "fragment_versions": "content topic tags keywords".split(),
     "job": "payload result error key".split(),
     "cursor": "name value".split(),

@@ -1,6 +1,7 @@
 """A Filter as a WHERE clause. The one place where this store decides who sees what; row security stands behind it.
 
-Only leakproof comparisons (=, <, = ANY) appear here, for no other may use an index of a table with row security.
+Only leakproof comparisons (=, <, = ANY) appear here, for no other may use an index of a table with row security; what
+is compared otherwise stands in tables of its own, which have none and yield the rows' numbers.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from recollect.model.access import visible_agents
+from recollect.model.memory import Status
 from recollect.model.query import Filter
+from recollect.stores.postgres.keywords import cut
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,9 @@ def matching(where: Filter, alias: str = "fragments") -> Condition:
         add(_tagged(alias, "= ANY(%s::text[])"), [tag.casefold() for tag in where.tags])
     for tag in () if where.tags_any else where.tags:
         add(_tagged(alias, "= %s"), tag.casefold())
+    if where.keywords:
+        comparison = "&&" if where.keywords_any else "@>"
+        add(_named(alias, f"{comparison} %s::text[]"), cut(where.keywords))
     if where.topic is not None:
         stated = f"{alias}.topic_folded <> '' AND " if where.topic else ""  # lets the partial index be used
         add(f"{stated}{alias}.topic_folded = %s", where.topic.casefold())
@@ -68,9 +74,16 @@ def matching(where: Filter, alias: str = "fragments") -> Condition:
     if where.minimum_trust > 0:
         add(f"{alias}.trust >= %s", where.minimum_trust)
     if where.tiers:
-        add(f"{alias}.ttl_tier = ANY(%s::text[])", [tier.value for tier in where.tiers])
+        add(_standing(alias, "ttl_tier = ANY(%s::text[])"), [tier.value for tier in where.tiers])
     if where.anchored:
         add(f"{alias}.is_anchor")
+    if where.due is not None:
+        add(_standing(alias, "review_at <= %s"), where.due)
+    waiting = [f"{alias}.verified_at IS NULL"] if where.unverified else []
+    waiting += [f"{alias}.examined_at IS NULL"] if where.unexamined else []
+    if waiting and where.statuses == (Status.ACTIVE,):
+        waiting.append(f"{alias}.status = 'active'")  # said so plainly, it lets the partial index be used
+    clauses += waiting
     return Condition(" AND ".join(clauses), tuple(parameters))
 
 
@@ -83,3 +96,11 @@ def _one_or_any(column: str, values: list[str]) -> tuple[str, Any]:
 
 def _tagged(alias: str, comparison: str) -> str:
     return f"{alias}.row IN (SELECT row FROM fragment_tags WHERE folded {comparison})"
+
+
+def _named(alias: str, comparison: str) -> str:
+    return f"{alias}.row IN (SELECT row FROM fragment_keywords WHERE forms {comparison})"
+
+
+def _standing(alias: str, condition: str) -> str:
+    return f"{alias}.row IN (SELECT row FROM fragment_standing WHERE {condition})"

@@ -70,13 +70,13 @@ POSTINGS_WITHIN = """
 
 # Everything about candidates, column by column: one row of arrays is read much quicker than many rows.
 _COLUMNS = """
-    array_agg(row), array_agg(importance), array_agg(trust), array_agg(uses), array_agg(occurred),
-    array_agg(length), array_agg(place), array_agg(cosine), json_agg(id), json_agg(conversation),
-    json_agg(lexemes)
+    array_agg(row), array_agg(importance), array_agg(trust), array_agg(uses), array_agg(usefulness),
+    array_agg(occurred), array_agg(length), array_agg(place), array_agg(cosine), json_agg(id),
+    json_agg(conversation), json_agg(lexemes)
 """
 _OF_EACH = """
     fragments.row, fragments.importance, fragments.trust, fragments.access_count::float8 AS uses,
-    extract(epoch FROM fragments.occurred_at)::float8 AS occurred, fragments.length::float8 AS length,
+    fragments.usefulness, extract(epoch FROM fragments.occurred_at)::float8 AS occurred, fragments.length::float8 AS length,
     coalesce(fragments.position, -1) AS place, fragments.id, fragments.conversation, fragments.lexemes
 """
 DETAILS = f"""
@@ -158,6 +158,7 @@ class Details:
     importance: Reals
     trust: Reals
     uses: Reals
+    usefulness: Reals
     occurred: Reals
     lengths: Reals
     positions: Rows
@@ -187,7 +188,7 @@ class Details:
         return Details(*columns)
 
 
-_ARRAYS = ("rows", "importance", "trust", "uses", "occurred", "lengths", "positions", "cosines")
+_ARRAYS = ("rows", "importance", "trust", "uses", "usefulness", "occurred", "lengths", "positions", "cosines")
 _LISTS = ("ids", "conversations", "lexemes")
 _NO_REALS: Reals = np.empty(0)
 NOTHING = Details(
@@ -195,6 +196,7 @@ NOTHING = Details(
     importance=_NO_REALS,
     trust=_NO_REALS,
     uses=_NO_REALS,
+    usefulness=_NO_REALS,
     occurred=_NO_REALS,
     lengths=_NO_REALS,
     positions=_NO_ROWS,

@@ -11,10 +11,13 @@ import psycopg
 from psycopg import sql
 
 from recollect.model.errors import SchemaTooNew, StoreError
+from recollect.stores.postgres import keywords
 from recollect.stores.postgres.session import ROLE, SCHEMA, Session
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Steps = tuple[tuple[int, str], ...]
+
+_KEYWORDS = 2  # the step that brings the table of keywords, which only we can fill
 
 OLDEST_SERVER = 140_000
 OLDEST_VECTORS = (0, 7)  # the first with halfvec
@@ -106,9 +109,12 @@ def _migrate(connection: Connection, session: Session, *, now: datetime, steps: 
             f"CREATE TABLE IF NOT EXISTS {SCHEMA}.schema_version "
             "(version integer PRIMARY KEY, applied_at timestamptz NOT NULL)"
         )
+        connection.execute("SELECT set_config('recollect.now', %s, true)", (now.isoformat(),))
         for number, script in steps:
             if number > version:
                 connection.execute(script)
+                if number == _KEYWORDS:
+                    keywords.renew(connection)
                 connection.execute(f"INSERT INTO {SCHEMA}.schema_version VALUES (%s, %s)", (number, now))
         if version == 0:
             connection.execute("UPDATE scope SET created_at = %s", (now,))

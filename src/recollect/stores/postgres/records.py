@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from recollect.model.errors import InvalidInput, MemoryNotFound
 from recollect.model.memory import Memory
@@ -15,6 +17,7 @@ from recollect.stores.postgres import changes as writing
 from recollect.stores.postgres.connection import Connection, Part
 from recollect.stores.postgres.filters import Condition, matching, visible
 from recollect.stores.postgres.rows import SELECTED, memory_of
+from recollect.stores.postgres.tending import SHOW, TOUCH
 
 _LAST_CHARACTER = "\U0010ffff"
 _MOST_RESOLVED = 10
@@ -25,7 +28,9 @@ _ORDERS = {
     Order.OLDEST: ("occurred_at", "ASC", ">"),
     Order.IMPORTANT: ("importance", "DESC", "<"),
     Order.USED: ("access_count", "DESC", "<"),
+    Order.DUE: ("review_at", "ASC", ">"),
 }
+_BY_STANDING = (Order.IMPORTANT, Order.DUE)
 
 _TALLIED = {
     "kind": "fragments.type",
@@ -59,16 +64,6 @@ DERIVED = f"""
     WHERE (fragments.merged_from <> '{{}}' OR fragments.metadata::text <> '{{}}')
         AND fragments.merged_from && %s::text[]
     ORDER BY fragments.id
-"""
-
-# Count uses; a late report doesn't turn the clock back.
-TOUCH = """
-    UPDATE fragments SET access_count = access_count + used.times,
-        accessed_at = greatest(coalesce(accessed_at, %s), %s)
-    FROM (
-        SELECT fragments.row, wanted.times FROM unnest(%s::text[], %s::bigint[]) AS wanted (id, times)
-        JOIN fragments ON fragments.id = wanted.id ORDER BY fragments.id FOR NO KEY UPDATE OF fragments
-    ) AS used WHERE fragments.row = used.row
 """
 
 
@@ -184,11 +179,17 @@ class RecordsPart(Part):
         )
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
+        await self._count(TOUCH, ids, when)
+
+    async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
+        await self._count(SHOW, ids, when)
+
+    async def _count(self, statement: str, ids: Sequence[str], when: datetime) -> None:
         if ids:
             times = Counter(ids)
-            values = (when, when, list(times), list(times.values()))
+            values = {"when": when, "ids": list(times), "times": list(times.values())}
             await self._database.write(
-                lambda connection: connection.execute(TOUCH, values).rowcount, lasting=False
+                lambda connection: connection.execute(statement, values).rowcount, lasting=False
             )
 
     async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
@@ -207,9 +208,9 @@ class RecordsPart(Part):
                 return
 
 
-def _select(connection: Connection, condition: Condition) -> list[Memory]:
+def _select(connection: Connection, condition: Condition, source: str = "fragments") -> list[Memory]:
     """By a plan for these very values: one that fits any filter would fit none."""
-    query = f"SELECT {SELECTED} FROM fragments WHERE {condition.sql}"
+    query = f"SELECT {SELECTED} FROM {source} WHERE {condition.sql}"
     found = connection.execute(query, condition.parameters, prepare=False).fetchall()
     return [memory_of(row) for row in found]
 
@@ -217,23 +218,39 @@ def _select(connection: Connection, condition: Condition) -> list[Memory]:
 def _page(
     connection: Connection, where: Filter, *, order: Order, limit: int, after: str | None
 ) -> list[Memory]:
-    column, direction, comparison = _ORDERS[order]
-    condition = matching(where)
-    sql, parameters = condition.sql, condition.parameters
+    mark = None
     if after is not None:
         seen = visible(where.viewer)
         # Where the page before ended.
         mark = connection.execute(
-            f"SELECT {column}, id FROM fragments WHERE id = %s AND {seen.sql}", (after, *seen.parameters)
+            f"SELECT {_ORDERS[order][0]}, id FROM fragments WHERE id = %s AND {seen.sql}",
+            (after, *seen.parameters),
         ).fetchone()
         if mark is None:
             raise MemoryNotFound(after)
-        sql += f" AND (fragments.{column}, fragments.id) {comparison} (%s, %s)"
+    source, condition = listing(where, order, mark=mark, limit=limit)
+    return _select(connection, condition, source)
+
+
+def listing(
+    where: Filter, order: Order, *, mark: tuple[Any, ...] | None, limit: int
+) -> tuple[str, Condition]:
+    """The tables that a page is read from, and which of their rows it has, in order, after the mark."""
+    column, direction, comparison = _ORDERS[order]
+    source = table = "fragments"
+    if order in _BY_STANDING:
+        source, table = (
+            "fragments JOIN fragment_standing AS standing ON standing.row = fragments.row",
+            "standing",
+        )
+    condition = matching(replace(where, due=None) if order is Order.DUE else where)
+    sql, parameters = condition.sql, condition.parameters
+    if order is Order.DUE and where.due is not None:
+        sql, parameters = f"{sql} AND standing.review_at <= %s", (*parameters, where.due)
+    elif order is Order.DUE:
+        sql += " AND standing.review_at IS NOT NULL"  # what is never reviewed has no place among them
+    if mark is not None:
+        sql += f" AND ({table}.{column}, {table}.id) {comparison} (%s, %s)"
         parameters = (*parameters, *mark)
-    return _select(
-        connection,
-        Condition(
-            f"{sql} ORDER BY fragments.{column} {direction}, fragments.id {direction} LIMIT %s",
-            (*parameters, limit),
-        ),
-    )
+    sql += f" ORDER BY {table}.{column} {direction}, {table}.id {direction} LIMIT %s"
+    return source, Condition(sql, (*parameters, limit))

@@ -29,10 +29,16 @@ REVISED = {
     "ttl_tier": "text",
     "is_anchor": "boolean",
     "created_at": "timestamptz",
-    "verified_at": "timestamptz",
+    "updated_at": "timestamptz",
     "occurred_at": "timestamptz",
     "accessed_at": "timestamptz",
     "access_count": "bigint",
+    "shown": "bigint",
+    "usefulness": "float8",
+    "verified_at": "timestamptz",
+    "examined_at": "timestamptz",
+    "decayed_at": "timestamptz",
+    "review_at": "timestamptz",
     "supersedes": "text",
     "merged_from": "text",
     "dialect": "text",
@@ -82,23 +88,25 @@ REVISE = (
 # What memory_of() reads, over a table called fragments.
 SELECTED = """
     fragments.id, fragments.content, fragments.type, (SELECT name FROM scope WHERE scope.row = fragments.scope),
-    fragments.agent_id, fragments.created_at, fragments.verified_at, fragments.occurred_at, fragments.content_hash,
+    fragments.agent_id, fragments.created_at, fragments.updated_at, fragments.occurred_at, fragments.content_hash,
     fragments.estimated_tokens, fragments.topic, fragments.tags, fragments.keywords, fragments.importance,
     fragments.confidence, fragments.utility_score, fragments.trust, fragments.ttl_tier, fragments.is_anchor,
     fragments.status, fragments.previous_status, fragments.access_count, fragments.accessed_at, fragments.supersedes,
     fragments.merged_from, fragments.dialect, fragments.source, fragments.conversation, fragments.position,
-    fragments.file, fragments.line, fragments.metadata, fragments.embedded_by
+    fragments.file, fragments.line, fragments.metadata, fragments.embedded_by, fragments.shown, fragments.usefulness,
+    fragments.verified_at, fragments.examined_at, fragments.decayed_at, fragments.review_at
 """
 
+_COUNTED = ("access_count", "accessed_at", "shown", "id")
 _KINDS = {kind.value: kind for kind in Kind}
 _STATUSES = {status.value: status for status in Status}
 _TIERS = {tier.value: tier for tier in Tier}
 
 
 def upsert(*, vectors: bool) -> str:
-    """Insert records, or replace those of the same ids in their rows; uses that were counted meanwhile stay."""
+    """Insert records, or replace those of the same ids in their rows; what was counted meanwhile stays."""
     columns = {**REVISED, **CONTENT, **(VECTOR if vectors else {}), "id": "text"}
-    replaced = [name for name in columns if name not in ("access_count", "accessed_at", "id")]
+    replaced = [name for name in columns if name not in _COUNTED]
     return (
         f"INSERT INTO fragments ({', '.join(columns)}) SELECT {', '.join(map(_value, columns))} "
         f"FROM {_given(columns)} "
@@ -109,7 +117,8 @@ def upsert(*, vectors: bool) -> str:
 def revised(memory: Memory, *, scope: int) -> tuple[Any, ...]:
     """The values of REVISED."""
     origin = memory.provenance
-    if any(map(math.isnan, (memory.importance, memory.confidence, memory.utility, memory.trust))):
+    numbers = (memory.importance, memory.confidence, memory.utility, memory.trust, memory.usefulness)
+    if any(map(math.isnan, numbers)):
         raise InvalidInput("The database takes no such value: what is no number can't be stored.")
     return (
         scope,
@@ -131,6 +140,12 @@ def revised(memory: Memory, *, scope: int) -> tuple[Any, ...]:
         memory.occurred,
         memory.last_used,
         memory.uses,
+        memory.shown,
+        memory.usefulness,
+        memory.verified,
+        memory.examined,
+        memory.decayed,
+        memory.review,
         memory.supersedes,
         array_text(memory.merged_from),
         origin.dialect,
@@ -208,4 +223,10 @@ def memory_of(row: tuple[Any, ...]) -> Memory:
         ),
         metadata=row[31],
         embedded_by=row[32],
+        shown=row[33],
+        usefulness=row[34],
+        verified=row[35],
+        examined=row[36],
+        decayed=row[37],
+        review=row[38],
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from recollect.ports.clock import Clock
-from recollect.ports.store import Capability, Change, Put
+from recollect.ports.store import Capability, Change, Put, Rate, Tend
 from recollect.stores.postgres.connection import Connection, Database
 from recollect.stores.postgres.cursors import CursorsPart
 from recollect.stores.postgres.entries import EntriesPart
@@ -80,7 +80,9 @@ class PostgresStore(
         self._estimates.forget()
 
     def _changed(self, changes: Sequence[Change]) -> None:
-        self._tell(len(changes))
+        self._tell(
+            sum(not isinstance(change, Tend | Rate) for change in changes)
+        )  # no estimate is of what those change
         if not self._has_vectors:
             return
         put = [change for change in changes if isinstance(change, Put) and change.vector is not None]

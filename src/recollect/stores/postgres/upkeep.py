@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recollect.ports.store import Finding, Receipt, StoreFacts
+from recollect.stores.postgres import keywords
 from recollect.stores.postgres.adapting import escaped
 from recollect.stores.postgres.connection import Connection, Part
 from recollect.stores.postgres.erase import TEXTS
@@ -17,6 +18,11 @@ from recollect.stores.postgres.vector_indexes import VectorIndexes
 REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
 SECURITY = "row security"
 SECURED = ("fragments", "fragment_tags", "fragment_links", "fragment_versions")
+
+
+def _of(table: str, columns: str) -> str:
+    return ", ".join(f"{table}.{column}" for column in columns.split(", "))
+
 
 # What the tables and their indexes take.
 SIZE = """
@@ -65,6 +71,19 @@ _TAGS = """
 TAGS_DIFFER = f"SELECT count(*) {_TAGS}"
 UNLIKE_TAGS = f"SELECT fragments.row, fragments.tags, fragments.agent_id {_TAGS}"
 
+# Records that are looked up by another standing than their own.
+_STANDING = "importance, ttl_tier, created_at, review_at"
+_MISPLACED = f"""
+    FROM fragments LEFT JOIN fragment_standing AS found ON found.row = fragments.row
+    WHERE ({_of("found", _STANDING)}) IS DISTINCT FROM ({_of("fragments", _STANDING)})
+"""
+STANDING_DIFFERS = f"SELECT count(*) {_MISPLACED}"
+PLACE = f"""
+    INSERT INTO fragment_standing (row, id, {_STANDING})
+    SELECT fragments.row, fragments.id, {_of("fragments", _STANDING)} {_MISPLACED}
+    ON CONFLICT (row) DO UPDATE SET ({_STANDING}) = ROW ({_of("excluded", _STANDING)})
+"""
+
 # Records that name a model but have no vector, or the other way round.
 UNPAIRED = "(embedding IS NULL) <> (embedded_by IS NULL)"
 
@@ -72,6 +91,8 @@ VACUUMED = (
     "fragments",
     "fragment_lexemes",
     "fragment_tags",
+    "fragment_keywords",
+    "fragment_standing",
     "fragment_links",
     "fragment_versions",
     "job",
@@ -126,7 +147,8 @@ class UpkeepPart(Part):
     async def optimise(self) -> int:
         def work(connection: Connection) -> int:
             before = _number(connection, SIZE)
-            connection.execute("SELECT gin_clean_pending_list('fragment_lexemes_text'::regclass)").fetchall()
+            for index in ("fragment_lexemes_text", "fragment_keywords_forms"):
+                connection.execute("SELECT gin_clean_pending_list(%s::regclass)", (index,)).fetchall()
             if self._has_vectors:
                 self._vector_indexes.build_missing(connection)
             connection.execute(f"ANALYZE {', '.join(VACUUMED)}")
@@ -163,6 +185,7 @@ def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[F
     unsecured = [row[0] for row in connection.execute(UNSECURED, (list(SECURED),)).fetchall()]
     broken = [row[0] for row in connection.execute(BROKEN_INDEXES).fetchall()]
     differing, tags = _number(connection, TEXT_DIFFERS), _number(connection, TAGS_DIFFER)
+    words, misplaced = keywords.count_wrong(connection), _number(connection, STANDING_DIFFERS)
     count = _number(connection, "SELECT count(*) FROM fragments")
     findings = [
         Finding("schema", version == latest(), f"version {version}"),
@@ -186,6 +209,22 @@ def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[F
             not tags,
             f"those of {tags} of {count} records don't fit" if tags else "they agree with the records",
             REPAIR if tags else "",
+        ),
+        Finding(
+            "keywords",
+            not words,
+            f"{words} of {count} records are found by others than theirs"
+            if words
+            else "they agree with the records",
+            REPAIR if words else "",
+        ),
+        Finding(
+            "standing",
+            not misplaced,
+            f"{misplaced} of {count} records have another importance, tier or date of review than theirs"
+            if misplaced
+            else "it agrees with the records",
+            REPAIR if misplaced else "",
         ),
     ]
     if vectors:
@@ -213,6 +252,8 @@ def _mend(connection: Connection, *, vectors: bool) -> list[str]:
         renewed = connection.execute(REINDEX_TEXT).rowcount
         done.append(f"Made the full text of {renewed} records anew.")
         done.append(f"Made the tags of {_retag(connection)} records anew.")
+        done.append(f"Made the keywords of {keywords.renew(connection)} records anew.")
+        done.append(f"Made the standing of {connection.execute(PLACE).rowcount} records anew.")
         if vectors:
             query = f"UPDATE fragments SET embedded_by = NULL, embedding = NULL WHERE {UNPAIRED}"
             done.append(f"{connection.execute(query).rowcount} records wait for a vector again.")

@@ -18,6 +18,7 @@ from recollect.stores.lexical import best_by_text
 
 _LEADING = 4  # one in so many of the pool, the best ones, keep their neighbours
 _REACH = 2  # places before and after
+_NUMBERS = ("lengths", "cosines", "importance", "trust", "uses", "usefulness", "occurred")
 Rows = npt.NDArray[np.int64]
 
 
@@ -30,12 +31,19 @@ def place_in(order: Order, memory: Memory) -> tuple[Any, str]:
             return memory.importance, memory.id
         case Order.USED:
             return memory.uses, memory.id
+        case Order.DUE:
+            return memory.review, memory.id
+
+
+def is_ascending(order: Order) -> bool:
+    """Whether the least comes first."""
+    return order in (Order.OLDEST, Order.DUE)
 
 
 def merged_pages(pages: Iterable[Sequence[Memory]], *, order: Order, limit: int) -> list[Memory]:
     """The beginning of all of them together."""
     together = [memory for page in pages for memory in page]
-    together.sort(key=lambda memory: place_in(order, memory), reverse=order is not Order.OLDEST)
+    together.sort(key=lambda memory: place_in(order, memory), reverse=not is_ascending(order))
     return together[:limit]
 
 
@@ -117,10 +125,7 @@ def merged_candidates(found: Sequence[Candidates], search: Search) -> Candidates
         counts=np.concatenate([one.counts for one in found]),
         conversations=[name for one in found for name in one.conversations],
         positions=np.concatenate([one.positions for one in found]),
-        **{
-            name: np.concatenate([getattr(one, name) for one in found])
-            for name in ("lengths", "cosines", "importance", "trust", "uses", "occurred")
-        },
+        **{name: np.concatenate([getattr(one, name) for one in found]) for name in _NUMBERS},
         total=total,
         average_length=_weighted([(one.average_length, one.total) for one in found]),
         frequencies={word: frequencies[word] for one in found for word in one.frequencies},
@@ -176,10 +181,9 @@ def _beside(found: Candidates, leading: set[int]) -> list[int]:
 
 def _only(found: Candidates, rows: Rows) -> Candidates:
     kept = rows.tolist()
-    columns = ("counts", "lengths", "cosines", "importance", "trust", "uses", "occurred", "positions")
     return replace(
         found,
         ids=[found.ids[row] for row in kept],
         conversations=[found.conversations[row] for row in kept],
-        **{name: getattr(found, name)[rows] for name in columns},
+        **{name: getattr(found, name)[rows] for name in (*_NUMBERS, "counts", "positions")},
     )

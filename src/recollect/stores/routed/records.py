@@ -10,7 +10,13 @@ from recollect.model.errors import MemoryNotFound
 from recollect.model.memory import Memory
 from recollect.model.query import Filter, Order
 from recollect.ports.store import Store
-from recollect.stores.routed.merging import merged_pages, merged_scans, merged_tallies, place_in
+from recollect.stores.routed.merging import (
+    is_ascending,
+    merged_pages,
+    merged_scans,
+    merged_tallies,
+    place_in,
+)
 from recollect.stores.routed.routing import Routing
 
 MOST_RESOLVED = 10
@@ -103,6 +109,8 @@ async def _page(
         where = replace(where, until=min(filter(None, (where.until, mark.occurred + _TICK))))
     elif order is Order.OLDEST:
         where = replace(where, since=max(filter(None, (where.since, mark.occurred))))
+    elif order is Order.DUE and mark.review is None:
+        return []  # nothing comes after what has no place among them
     begin = place_in(order, mark)
     kept: list[Memory] = []
     size, after = max(limit, _PAGE), None
@@ -111,7 +119,7 @@ async def _page(
         kept += [
             memory
             for memory in page
-            if (place_in(order, memory) > begin if order is Order.OLDEST else place_in(order, memory) < begin)
+            if (place_in(order, memory) > begin if is_ascending(order) else place_in(order, memory) < begin)
         ]
         if len(page) < size:
             break

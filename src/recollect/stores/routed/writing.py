@@ -27,8 +27,10 @@ from recollect.ports.store import (
     Keep,
     Mark,
     Put,
+    Rate,
     Receipt,
     Revise,
+    Tend,
 )
 from recollect.stores.routed.merging import merged_receipts
 from recollect.stores.routed.routing import EVERYONE, PAUSE_SECONDS, Routes, Routing
@@ -44,7 +46,7 @@ class _Placed:
 
 
 class WritingPart(Routing):
-    """Records.apply(), erase() and touch(), Index.put_vectors().
+    """Records.apply(), erase(), touch() and note_shown(), Index.put_vectors().
 
     A write is acknowledged when the registry, looked at afterwards, says that it was made in the right store. Who moves
     a project freezes it there before looking at it for the last time, so a write is either seen by that look, or comes
@@ -150,6 +152,14 @@ class WritingPart(Routing):
         for mode, own in (await self._by_mode(ids, routes)).items():
             await (await self._houses.house(mode)).touch(own, when)
 
+    async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
+        routes = await self._routes()
+        if not routes.away:
+            await (await self._home()).note_shown(ids, when)
+            return
+        for mode, own in (await self._by_mode(ids, routes)).items():
+            await (await self._houses.house(mode)).note_shown(own, when)
+
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
         routes = await self._routes()
         if not routes.away:
@@ -180,8 +190,8 @@ class WritingPart(Routing):
             modes = {routes.mode(scopes[end]) for end in _ends(change) if end in scopes}
             if isinstance(change, Put | Enqueue):
                 placed.append(_Placed(change, routes.home if own is None else routes.mode(own), own))
-            elif isinstance(change, Disconnect):
-                placed += [_Placed(change, mode, scopes.get(change.origin)) for mode in modes]
+            elif isinstance(change, Disconnect | Tend | Rate):  # passed over where nothing is there
+                placed += [_Placed(change, mode, scopes.get(_ends(change)[0])) for mode in modes]
             elif missing := [end for end in _ends(change) if end not in scopes]:
                 raise MemoryNotFound(missing[0])
             elif isinstance(change, Revise) and modes != {routes.mode(change.memory.scope)}:
@@ -261,8 +271,8 @@ def _ends(change: Change) -> tuple[str, ...]:
             return ()
         case Revise(memory=memory):
             return (memory.id,)
-        case Mark(memory_id=memory_id) | Inherit(memory_id=memory_id):
-            return (memory_id,)
+        case Mark() | Inherit() | Tend() | Rate():
+            return (change.memory_id,)
         case Keep(version=version):
             return (version.memory_id,)
         case Connect(link=link):

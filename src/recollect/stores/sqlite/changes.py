@@ -8,13 +8,27 @@ from itertools import groupby
 from typing import Any
 
 from recollect.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
+from recollect.model.keywords import keyword_forms
 from recollect.model.memory import Memory, Version
-from recollect.ports.store import Change, Connect, Disconnect, Enqueue, Inherit, Keep, Mark, Put, Revise
+from recollect.ports.store import (
+    Change,
+    Connect,
+    Disconnect,
+    Enqueue,
+    Inherit,
+    Keep,
+    Mark,
+    Put,
+    Rate,
+    Revise,
+    Tend,
+)
 from recollect.stores.codes import encode
 from recollect.stores.sqlite.filters import as_list
 from recollect.stores.sqlite.jobs import enqueue
+from recollect.stores.sqlite.keywords import DROP_KEYWORDS, KEYWORD
 from recollect.stores.sqlite.rows import REVISE, UPSERT, revised, whole
-from recollect.stores.values import list_json, mapping_json, to_micros
+from recollect.stores.values import list_json, mapping_json, to_micros, to_optional_micros
 
 # Take the next number, by which indexes in memory find what is new to them.
 NEXT_REVISION = "UPDATE counter SET value = value + 1 WHERE name = 'revision' RETURNING value"
@@ -51,12 +65,31 @@ SET_CODE = "INSERT OR REPLACE INTO vector_code (row, model, code) VALUES (?, ?, 
 DROP_VECTOR = "DELETE FROM vector WHERE row = ?"
 DROP_CODE = "DELETE FROM vector_code WHERE row = ?"
 
-# Change the status alone.
-MARK = "UPDATE memory SET status = ?, previous_status = ?, updated = ?, revision = ? WHERE id = ?"
+# Change the status alone. What is archived or active from now on is due for review.
+MARK = """
+    UPDATE memory SET status = ?1, previous_status = ?2, updated = ?3, revision = ?4,
+        review = CASE WHEN status <> ?1 AND ?1 IN ('active', 'archived') THEN ?3 ELSE review END
+    WHERE id = ?5
+"""
 
 # Take over what another record had earned.
 INHERIT = """
     UPDATE memory SET supersedes = ?, importance = max(importance, ?), uses = uses + ?, revision = ? WHERE id = ?
+"""
+
+# Change what upkeep may, unless something happened to the record since upkeep had read it.
+TEND = """
+    UPDATE memory SET tier = coalesce(?, tier), importance = coalesce(?, importance), utility = coalesce(?, utility),
+        usefulness = coalesce(?, usefulness), anchor = coalesce(?, anchor), verified = coalesce(?, verified),
+        examined = coalesce(?, examined), decayed = coalesce(?, decayed), review = coalesce(?, review)
+    WHERE id = ? AND max(updated, coalesce(last_used, updated), coalesce(stirred, updated)) <= coalesce(?, 1 << 62)
+"""
+
+# Say how useful it was, once more.
+RATE = """
+    UPDATE memory SET usefulness = max(-1.0, min(1.0, usefulness + ?1)), stirred = max(coalesce(stirred, ?2), ?2),
+        review = min(coalesce(review, ?2), ?2)
+    WHERE id = ?3
 """
 
 # Add a link, or replace the one of the same ends and relation.
@@ -124,6 +157,11 @@ class _Writing:
             self._mark(run)
         elif kind is Inherit:
             self._inherit(run)
+        elif kind is Tend:
+            self._connection.executemany(TEND, [_tended(tend) for tend in run])
+        elif kind is Rate:
+            rates = [(rate.by, to_micros(rate.when), rate.memory_id) for rate in run]
+            self._connection.executemany(RATE, rates)
         elif kind is Connect:
             self._connect([connect.link for connect in run])
         elif kind is Disconnect:
@@ -164,10 +202,10 @@ class _Writing:
         self._write(UPSERT, values, [put.memory for put in puts.values()])
         if before:
             replaced = [(row,) for row in before.values()]
-            for statement in (UNTAG, DROP_VECTOR, DROP_CODE):
+            for statement in (UNTAG, DROP_KEYWORDS, DROP_VECTOR, DROP_CODE):
                 self._connection.executemany(statement, replaced)
         rows = self._rows(puts)
-        self._tag((rows[put.memory.id], put.memory.tags) for put in puts.values() if put.memory.tags)
+        self._label((rows[put.memory.id], put.memory) for put in puts.values())
         set_vectors(
             self._connection,
             (
@@ -185,8 +223,9 @@ class _Writing:
             for memory in memories.values()
         ]
         self._write(REVISE, values, list(memories.values()))
-        self._connection.executemany(UNTAG, [(row,) for row in rows.values()])
-        self._tag((rows[memory.id], memory.tags) for memory in memories.values())
+        for statement in (UNTAG, DROP_KEYWORDS):
+            self._connection.executemany(statement, [(row,) for row in rows.values()])
+        self._label((rows[memory.id], memory) for memory in memories.values())
 
     def _mark(self, marks: list[Mark]) -> None:
         self._existing([mark.memory_id for mark in marks])
@@ -238,11 +277,13 @@ class _Writing:
                 )
         return Conflict("Two of these records say the same.")
 
-    def _tag(self, tagged: Iterable[tuple[int, tuple[str, ...]]]) -> None:
-        self._connection.executemany(
-            TAG,
-            [(row, name, name.casefold(), place) for row, tags in tagged for place, name in enumerate(tags)],
-        )
+    def _label(self, records: Iterable[tuple[int, Memory]]) -> None:
+        tags, forms = [], []
+        for row, memory in records:
+            tags += [(row, name, name.casefold(), place) for place, name in enumerate(memory.tags)]
+            forms += [(row, form) for form in keyword_forms(memory.keywords)]
+        self._connection.executemany(TAG, tags)
+        self._connection.executemany(KEYWORD, forms)
 
     def _connect(self, links: list[Any]) -> None:
         rows = self._existing([end for link in links for end in (link.origin, link.target)])
@@ -314,6 +355,21 @@ class _Writing:
             if memory_id not in rows:
                 raise MemoryNotFound(memory_id)
         return rows
+
+
+def _tended(tend: Tend) -> tuple[Any, ...]:
+    """The values of TEND."""
+    times = (tend.verified, tend.examined, tend.decayed, tend.review)
+    return (
+        None if tend.tier is None else tend.tier.value,
+        tend.importance,
+        tend.utility,
+        tend.usefulness,
+        tend.anchor,
+        *map(to_optional_micros, times),
+        tend.memory_id,
+        to_optional_micros(tend.unless_since),
+    )
 
 
 def _is_twin(error: sqlite3.IntegrityError) -> bool:

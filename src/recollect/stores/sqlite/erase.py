@@ -19,6 +19,7 @@ _ROWS = "(SELECT value FROM json_each(?))"
 # Where something about a record is kept by its row; the records themselves last. A trigger drops their index rows.
 PLACES = {
     "tags": ("tag", "memory"),
+    "keywords": ("keyword", "memory"),
     "versions": ("version", "memory"),
     "vectors": ("vector", "row"),
     "codes": ("vector_code", "row"),

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from recollect.model.access import visible_agents
+from recollect.model.memory import Status
 from recollect.model.query import Filter
 from recollect.stores.values import to_micros
 
@@ -69,6 +70,14 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
         )
     for tag in () if where.tags_any else where.tags:
         add(f"{alias}.row IN (SELECT memory FROM tag WHERE folded = ?)", tag.casefold())
+    if where.keywords_any and where.keywords:
+        wanted = as_list(where.keywords)
+        add(
+            f"{alias}.row IN (SELECT memory FROM keyword WHERE form IN (SELECT value FROM json_each(?)))",
+            wanted,
+        )
+    for form in () if where.keywords_any else where.keywords:
+        add(f"{alias}.row IN (SELECT memory FROM keyword WHERE form = ?)", form)
     if where.topic is not None:
         stated = f"{alias}.topic_folded <> '' AND " if where.topic else ""  # lets the partial index be used
         add(f"{stated}{alias}.topic_folded = ?", where.topic.casefold())
@@ -86,6 +95,13 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
         add(f"{alias}.tier IN ({_marks(where.tiers)})", *where.tiers)
     if where.anchored:
         add(f"{alias}.anchor = 1")
+    if where.due is not None:
+        add(f"{alias}.review <= ?", to_micros(where.due))
+    waiting = [f"{alias}.verified IS NULL"] if where.unverified else []
+    waiting += [f"{alias}.examined IS NULL"] if where.unexamined else []
+    if waiting and where.statuses == (Status.ACTIVE,):
+        waiting.append(f"{alias}.status = 'active'")  # said so plainly, it lets the partial index be used
+    clauses += waiting
     return Condition(" AND ".join(clauses), tuple(parameters))
 
 
@@ -96,7 +112,8 @@ def as_list(values: Iterable[str]) -> str:
 
 def _narrows(where: Filter) -> bool:
     """Whether something picks fewer rows than a scope does."""
-    return bool(where.ids or where.tags or where.topic or where.conversation or where.anchored)
+    named = where.ids or where.tags or where.keywords or where.topic or where.conversation
+    return bool(named or where.anchored or where.due or where.unverified or where.unexamined)
 
 
 def _marks(values: Iterable[object]) -> str:

@@ -11,9 +11,12 @@ from pathlib import Path
 
 from recollect.model.errors import SchemaTooNew, StoreError
 from recollect.stores.sqlite.connection import transaction
+from recollect.stores.sqlite.keywords import note_keywords
 from recollect.stores.values import to_micros
 
 Steps = tuple[tuple[int, str], ...]
+
+LIFE = 4  # from this step on records have a date of review, and keywords a table
 
 APPLICATION_ID = 0x5265636F  # "Reco"
 
@@ -54,6 +57,9 @@ def migrate(connection: sqlite3.Connection, path: Path, *, now: datetime, steps:
                     connection.execute(statement)
         if version == 0:
             connection.execute("UPDATE scope SET created = ?", (to_micros(now),))
+        elif version < LIFE <= newest:
+            connection.execute("UPDATE memory SET review = ?", (to_micros(now),))  # upkeep sees each once
+            note_keywords(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {newest}")
 

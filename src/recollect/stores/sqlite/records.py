@@ -26,6 +26,7 @@ _ORDERS = {
     Order.OLDEST: ("occurred", "ASC", ">"),
     Order.IMPORTANT: ("importance", "DESC", "<"),
     Order.USED: ("uses", "DESC", "<"),
+    Order.DUE: ("review", "ASC", ">"),
 }
 
 _TALLIED = {
@@ -66,9 +67,19 @@ DERIVED = f"""
     ORDER BY +memory.id
 """
 
+_TIMES = "(SELECT count(*) FROM json_each(?2) WHERE value = memory.id)"
+
 # Count one use; a late report doesn't turn the clock back.
-TOUCH = """
-    UPDATE memory SET uses = uses + (SELECT count(*) FROM json_each(?2) WHERE value = memory.id), last_used = max(coalesce(last_used, ?1), ?1)
+TOUCH = f"""
+    UPDATE memory SET uses = uses + {_TIMES}, last_used = max(coalesce(last_used, ?1), ?1),
+        tier = CASE tier WHEN 'permanent' THEN tier ELSE 'hot' END, review = min(coalesce(review, ?1), ?1)
+    WHERE id IN (SELECT value FROM json_each(?2))
+"""
+
+# Count one showing.
+SHOW = f"""
+    UPDATE memory SET shown = shown + {_TIMES}, stirred = max(coalesce(stirred, ?1), ?1),
+        review = min(coalesce(review, ?1), ?1)
     WHERE id IN (SELECT value FROM json_each(?2))
 """
 
@@ -165,10 +176,16 @@ class RecordsPart(Part):
         )
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
+        await self._count(TOUCH, ids, when)
+
+    async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
+        await self._count(SHOW, ids, when)
+
+    async def _count(self, statement: str, ids: Sequence[str], when: datetime) -> None:
         if ids:
             parameters = (to_micros(when), as_list(ids))
             await self._database.write(
-                lambda connection: connection.execute(TOUCH, parameters).rowcount, lasting=False
+                lambda connection: connection.execute(statement, parameters).rowcount, lasting=False
             )
 
     async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
@@ -198,6 +215,8 @@ def _page(
     column, direction, comparison = _ORDERS[order]
     condition = matching(where, walked=column)
     sql, parameters = condition.sql, condition.parameters
+    if order is Order.DUE:
+        sql += " AND memory.review IS NOT NULL"  # what is never reviewed has no place among them
     if after is not None:
         seen = visible(where.viewer)
         # Where the page before ended.

@@ -20,13 +20,13 @@ from recollect.stores.values import (
 # What Revise replaces; the rest belongs to the content.
 REVISED = (
     "scope agent kind status previous_status topic topic_folded importance confidence utility trust tier anchor "
-    "created updated occurred last_used uses supersedes merged_from dialect source conversation position file line "
-    "keywords metadata revision"
+    "created updated occurred last_used uses shown usefulness verified examined decayed review supersedes merged_from "
+    "dialect source conversation position file line keywords metadata revision"
 ).split()
 CONTENT = "content tokens content_hash gist lexemes length embedded_by".split()
-_REPLACED = [name for name in [*REVISED, *CONTENT] if name not in ("uses", "last_used")]
+_REPLACED = [name for name in [*REVISED, *CONTENT] if name not in ("uses", "last_used", "shown")]
 
-# Insert a record, or replace the one of the same id in its row; uses that were counted meanwhile stay.
+# Insert a record, or replace the one of the same id in its row; what was counted meanwhile stays.
 UPSERT = (
     f"INSERT INTO memory ({', '.join([*REVISED, *CONTENT, 'id'])}) "
     f"VALUES ({', '.join('?' for _ in [*REVISED, *CONTENT, 'id'])}) "
@@ -44,7 +44,7 @@ SELECTED = """
     memory.keywords, memory.importance, memory.confidence, memory.utility, memory.trust, memory.tier, memory.anchor,
     memory.status, memory.previous_status, memory.uses, memory.last_used, memory.supersedes, memory.merged_from,
     memory.dialect, memory.source, memory.conversation, memory.position, memory.file, memory.line, memory.metadata,
-    memory.embedded_by
+    memory.embedded_by, memory.shown, memory.usefulness, memory.verified, memory.examined, memory.decayed, memory.review
 """
 
 _KINDS = {kind.value: kind for kind in Kind}
@@ -75,6 +75,12 @@ def revised(memory: Memory, *, scope: int, revision: int) -> tuple[Any, ...]:
         created if memory.occurred is memory.created else to_micros(memory.occurred),
         to_optional_micros(memory.last_used),
         memory.uses,
+        memory.shown,
+        memory.usefulness,
+        to_optional_micros(memory.verified),
+        to_optional_micros(memory.examined),
+        to_optional_micros(memory.decayed),
+        to_optional_micros(memory.review),
         memory.supersedes,
         list_json(memory.merged_from),
         origin.dialect,
@@ -143,4 +149,10 @@ def memory_of(row: tuple[Any, ...]) -> Memory:
         ),
         metadata=from_mapping_json(row[31]),
         embedded_by=row[32],
+        shown=row[33],
+        usefulness=row[34],
+        verified=from_optional_micros(row[35]),
+        examined=from_optional_micros(row[36]),
+        decayed=from_optional_micros(row[37]),
+        review=from_optional_micros(row[38]),
     )

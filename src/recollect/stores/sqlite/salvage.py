@@ -14,9 +14,10 @@ from typing import Any
 from recollect.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreError, StoreReadOnly
 from recollect.ports.store import Finding
 from recollect.stores.sqlite.connection import make_private, transaction, translated
-from recollect.stores.sqlite.migrate import APPLICATION_ID, latest, migrate, version_of
+from recollect.stores.sqlite.migrate import APPLICATION_ID, LIFE, latest, migrate, version_of
 from recollect.stores.sqlite.pages import rows
 from recollect.stores.sqlite.upkeep import DAMAGED, file_findings, mend
+from recollect.stores.values import to_micros
 
 _STEP = 512
 _BOUND = 1 << 22  # how far to look where even the last row's number can't be read
@@ -138,6 +139,8 @@ def _salvage(path: Path, target: Path, *, now: datetime) -> int:
             for table in ("scope", "memory"):
                 _copy_from_pages(path, saved, table=table)
             _complete(saved)
+            if _has_no_reviews(path):
+                saved.execute("UPDATE memory SET review = ?", (to_micros(now),))
             mend(saved)
         return int(saved.execute("SELECT count(*) FROM memory").fetchone()[0])
 
@@ -154,6 +157,15 @@ def _refuse_newer(path: Path) -> None:
             f"The database {path} has schema {version}; this Recollect knows up to {latest()}.",
             advice="Upgrade Recollect, as whoever wrote the file did.",
         )
+
+
+def _has_no_reviews(path: Path) -> bool:
+    """Whether it may be from before there were any: then upkeep looks at each record once, as after a migration."""
+    try:
+        with closing(_open_damaged(path)) as connection:
+            return version_of(connection) < LIFE
+    except sqlite3.DatabaseError:
+        return True
 
 
 def _refuse_others(path: Path) -> None:

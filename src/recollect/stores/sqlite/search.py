@@ -18,8 +18,8 @@ from recollect.stores.sqlite.rows import SELECTED, memory_of
 
 # What is not kept in memory of candidates. CROSS JOIN keeps the order of the list.
 DETAILS = """
-    SELECT memory.row, memory.id, memory.importance, memory.trust, memory.uses, memory.occurred / 1e6, memory.length,
-        memory.conversation, ifnull(memory.position, -1), memory.lexemes
+    SELECT memory.row, memory.id, memory.importance, memory.trust, memory.uses, memory.usefulness,
+        memory.occurred / 1e6, memory.length, memory.conversation, ifnull(memory.position, -1), memory.lexemes
     FROM json_each(?) AS wanted CROSS JOIN memory ON memory.row = wanted.value
 """
 

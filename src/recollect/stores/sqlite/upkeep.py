@@ -16,6 +16,7 @@ from recollect.ports.store import Finding, Receipt, StoreFacts
 from recollect.stores.codes import decode, encode
 from recollect.stores.sqlite.changes import SET_CODE
 from recollect.stores.sqlite.connection import Part
+from recollect.stores.sqlite.keywords import mistaken, note_keywords
 from recollect.stores.sqlite.migrate import latest, version_of
 
 _LARGE_LOG = 256 << 20
@@ -26,6 +27,7 @@ REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
 # Rows that belong to no record any more, and links with an end missing.
 ORPHANS = {
     "tag": "memory NOT IN (SELECT row FROM memory)",
+    "keyword": "memory NOT IN (SELECT row FROM memory)",
     "version": "memory NOT IN (SELECT row FROM memory)",
     "vector": "row NOT IN (SELECT row FROM memory)",
     "vector_code": "row NOT IN (SELECT row FROM memory)",
@@ -159,6 +161,7 @@ def _findings(connection: sqlite3.Connection) -> list[Finding]:
         ),
         Finding("references", not dangling, f"{len(dangling)} dangling", REPAIR if dangling else ""),
         _text_finding(connection),
+        _keyword_finding(connection),
         *(_orphan_finding(connection, table) for table in ORPHANS),
         Finding(
             "vectors",
@@ -177,6 +180,12 @@ def _text_finding(connection: sqlite3.Connection) -> Finding:
             raise
         return Finding("full text", False, f"the index differs from the records ({error})", REPAIR)
     return Finding("full text", True, "the index agrees with the records")
+
+
+def _keyword_finding(connection: sqlite3.Connection) -> Finding:
+    wrong = mistaken(connection)
+    detail = f"{wrong} memories are found by others than theirs" if wrong else "they agree with the records"
+    return Finding("keywords", not wrong, detail, REPAIR if wrong else "")
 
 
 def _orphan_finding(connection: sqlite3.Connection, table: str) -> Finding:
@@ -206,6 +215,7 @@ def mend(connection: sqlite3.Connection) -> list[str]:
         done.append(f"Dropped {dropped} rows of {table} that belonged to no memory.")
     connection.execute(REBUILD_TEXT)
     done.append("Built the full-text index anew.")
+    done.append(f"Noted the keywords of {note_keywords(connection)} memories anew.")
     connection.execute("UPDATE counter SET value = value + 1 WHERE name = 'revision'")
     connection.execute("DELETE FROM vector_code WHERE row NOT IN (SELECT row FROM vector)")
     renamed = connection.execute(RENAME_MODELS).rowcount

@@ -9,7 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ import numpy as np
 
 from recollect.model.tokens import count_tokens
 from recollect.ports.embedder import Matrix
+from recollect.testing.servers.sockets import Server, Sockets
 
 Vectors = Callable[[Sequence[str], int], Matrix]  # texts, and how long their vectors are to be
 FIELDS = {
@@ -93,25 +94,23 @@ class EmbeddingServer:
         self._most = (most_texts, most_tokens)
         self._faults: deque[Fault] = deque()
         self._always: Fault | None = None
-        self._port = 0
-        self._server: _Server | None = None
-        self._thread: threading.Thread | None = None
+        self._sockets = Sockets(_Handler, self)
         self._over = threading.Event()
 
     @property
     def url(self) -> str:
         """The base that clients are given."""
-        return f"http://127.0.0.1:{self._port}/v1"
+        return f"http://127.0.0.1:{self.port}/v1"
 
     @property
     def port(self) -> int:
         """The same after a stop and a start."""
-        return self._port
+        return self._sockets.port
 
     @property
     def running(self) -> bool:
         """Whether it takes connections."""
-        return self._server is not None
+        return self._sockets.running
 
     @property
     def texts(self) -> list[str]:
@@ -129,22 +128,12 @@ class EmbeddingServer:
     def start(self) -> None:
         """Listen, on the port that it had before."""
         self._over.clear()
-        self._server = _Server(("127.0.0.1", self._port), self)
-        self._port = self._server.server_address[1]
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
+        self._sockets.start()
 
     def stop(self) -> None:
         """As if the machine were gone: connections end, new ones are refused. Idempotent."""
-        server, self._server = self._server, None
-        if server is None:
-            return
         self._over.set()
-        server.shutdown()
-        server.hang_up()
-        server.server_close()
-        if self._thread is not None:
-            self._thread.join(timeout=5)
+        self._sockets.stop()
 
     def __enter__(self) -> Self:
         self.start()
@@ -214,44 +203,12 @@ def _error(message: str, code: str) -> bytes:
     return json.dumps({"error": {"message": message, "type": "error", "code": code or None}}).encode()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False
-
-    def __init__(self, address: tuple[str, int], service: EmbeddingServer) -> None:
-        self.service = service
-        self._open: set[socket.socket] = set()
-        self._guard = threading.Lock()
-        super().__init__(address, _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        with self._guard:
-            self._open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        with self._guard:
-            self._open.discard(request)
-        super().shutdown_request(request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that gave up are no news."""
-
-    def hang_up(self) -> None:
-        with self._guard:
-            for one in self._open:
-                try:
-                    one.shutdown(socket.SHUT_RDWR)
-                except OSError:  # gone already
-                    continue
-
-
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60
     disable_nagle_algorithm = True
     wbufsize = 64 * 1024
-    server: _Server
+    server: Server
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))

@@ -7,32 +7,34 @@ from urllib.parse import urlsplit
 
 from recollect.model.errors import SettingsError
 
-_ENDPOINT = "/embeddings"
 
-
-def endpoint(base_url: str, *, plain_http: bool) -> str:
-    """The address that texts are sent to. Raises SettingsError."""
+def endpoint(
+    base_url: str, *, plain_http: bool, path: str = "/embeddings", section: str = "embedding"
+) -> str:
+    """The address that texts are sent to; `section` is of the settings that name it. Raises SettingsError."""
+    setting = f"{section}.base_url"
     if not base_url.strip().isprintable() or " " in base_url.strip():
-        raise _wrong("holds characters that no address has", advice="Copy it anew.")
+        raise _wrong(setting, "holds characters that no address has", advice="Copy it anew.")
     try:
         parts = urlsplit(base_url.strip())
         host, _ = parts.hostname or "", parts.port
     except ValueError as error:
-        raise _wrong("is no address") from error
+        raise _wrong(setting, "is no address") from error
     if parts.scheme not in ("http", "https") or not host:
-        raise _wrong("is no address", advice="Give one such as http://localhost:11434/v1.")
+        raise _wrong(setting, "is no address", advice="Give one such as http://localhost:11434/v1.")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise _wrong(
+            setting,
             "holds more than a place",
-            advice="Give the address alone; a key goes into embedding.compatible_key (or openai_key, voyage_key).",
+            advice=f"Give the address alone; a key has a setting of its own, such as {section}.openai_key.",
         )
     if parts.scheme == "http" and not is_loopback(host) and not plain_http:
         raise _wrong(
+            setting,
             f"leads to {host} by plain http, where others can read every text and the key",
-            advice="Use https://, or say embedding.plain_http = true for a network that you trust.",
+            advice=f"Use https://, or say {section}.plain_http = true for a network that you trust.",
         )
-    path = parts.path.rstrip("/")
-    return f"{parts.scheme}://{parts.netloc}{path.removesuffix(_ENDPOINT)}{_ENDPOINT}"
+    return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/').removesuffix(path)}{path}"
 
 
 def host_of(address: str) -> str:
@@ -50,5 +52,5 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _wrong(what: str, *, advice: str = "Correct it.") -> SettingsError:
-    return SettingsError(f"embedding.base_url {what}.", advice=advice)
+def _wrong(setting: str, what: str, *, advice: str = "Correct it.") -> SettingsError:
+    return SettingsError(f"{setting} {what}.", advice=advice)

@@ -1,0 +1,196 @@
+"""How well contradictions are told, on public pairs that people labelled, in English and Korean.
+
+Precision first: of what is called a contradiction, how much is one. Two views: all pairs, and those that would come before the
+classifier (similarity above 0.85 by our embedder). The rules were made by looking at other parts of the data than are reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from benchmarks.environment import RESULTS, machine
+from benchmarks.nli_data import DATASETS, REPORTED, TUNED, DataMissing, Dataset, Pair, pairs_of
+from benchmarks.peers.door import OWN_HOME, door_options, uncached_embedder
+from benchmarks.report import Aim, Table, aims_table, share, text, write
+
+from recollect.engine.classifiers import SURE, LayeredClassifier, RuleClassifier
+from recollect.engine.disputes import ALIKE, DOUBTED
+from recollect.ports.classifier import Classifier, Judgement
+from recollect.providers.embedding.pull import pull
+from recollect.providers.embedding.shelf import LocalShelf
+from recollect.providers.nli.onnx import OnnxClassifier
+
+LEAST_PRECISION = 0.9
+MODEL = "all-MiniLM-L6-v2"
+MOST_EMBEDDED = 600  # pairs of a dataset that are looked at by their similarity
+MOST_JUDGED = 500  # pairs of a dataset that a model is asked about
+HEADS = ("", "pairs", "contradictions", "called", "precision", "recall", "doubted")
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Of one classifier on some pairs."""
+
+    pairs: int
+    contradictions: int
+    called: int
+    right: int
+    doubted: int
+
+    @property
+    def precision(self) -> float | None:
+        """None where nothing was called one."""
+        return self.right / self.called if self.called else None
+
+    @property
+    def recall(self) -> float | None:
+        return self.right / self.contradictions if self.contradictions else None
+
+    def row(self, name: str) -> tuple[str, ...]:
+        counts = (self.pairs, self.contradictions, self.called)
+        return (
+            name,
+            *(f"{count:,}" for count in counts),
+            share(self.precision),
+            share(self.recall),
+            f"{self.doubted:,}",
+        )
+
+
+def figures(pairs: Sequence[Pair], judgements: Sequence[Judgement]) -> Figures:
+    """What is called one from 0.8 on; below, from 0.4 on, it is doubted."""
+    called = [pair for pair, found in zip(pairs, judgements, strict=True) if found.contradiction >= SURE]
+    return Figures(
+        pairs=len(pairs),
+        contradictions=sum(pair.label == "contradiction" for pair in pairs),
+        called=len(called),
+        right=sum(pair.label == "contradiction" for pair in called),
+        doubted=sum(DOUBTED <= found.contradiction < SURE for found in judgements),
+    )
+
+
+def summed(parts: Sequence[Figures]) -> Figures:
+    return Figures(
+        sum(part.pairs for part in parts),
+        sum(part.contradictions for part in parts),
+        sum(part.called for part in parts),
+        sum(part.right for part in parts),
+        sum(part.doubted for part in parts),
+    )
+
+
+def judged(classifier: Classifier, pairs: Sequence[Pair]) -> Figures:
+    found = asyncio.run(classifier.judge([(pair.first, pair.second) for pair in pairs]))
+    return figures(pairs, found)
+
+
+def near(pairs: Sequence[Pair]) -> list[Pair]:
+    """Those that our embedder finds as alike as neighbours must be."""
+    embedder = uncached_embedder(door_options(MODEL))
+    unrelated = embedder.unrelated.mean
+    chosen = pairs[:MOST_EMBEDDED]
+    first, second = (
+        embedder.embed_now(texts) for texts in ([p.first for p in chosen], [p.second for p in chosen])
+    )
+    alike = (np.einsum("ij,ij->i", first, second) - unrelated) / (1.0 - unrelated)
+    return [pair for pair, similarity in zip(chosen, alike, strict=True) if similarity > ALIKE]
+
+
+def measure(
+    classifier: Classifier, data: dict[Dataset, list[Pair]], *, title: str
+) -> tuple[Table, dict[str, Figures]]:
+    """A row a dataset, one a language and one for all."""
+    begun = perf_counter()
+    found = {dataset.name: judged(classifier, pairs) for dataset, pairs in data.items()}
+    rows: list[Sequence[str]] = [
+        found[dataset.name].row(f"{dataset.name} ({dataset.language})") for dataset in data
+    ]
+    for language in sorted({dataset.language for dataset in data}):
+        own = [found[dataset.name] for dataset in data if dataset.language == language]
+        found[language] = summed(own)
+        rows.append(found[language].row(f"all {language}"))
+    found["all"] = summed([found[dataset.name] for dataset in data])
+    rows.append(found["all"].row("all"))
+    seconds = perf_counter() - begun
+    rows.append((f"{found['all'].pairs / seconds:,.0f} pairs a second",))
+    return Table(title, HEADS, rows), found
+
+
+def load(part: str) -> dict[Dataset, list[Pair]]:
+    """What can be had of it; what is missing is told."""
+    data = {}
+    for dataset in DATASETS:
+        if dataset.part == part:
+            try:
+                data[dataset] = pairs_of(dataset)
+            except DataMissing as reason:
+                print(f"MISSING {dataset.name}: {reason}", flush=True)
+    return data
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tuned", action="store_true", help="the part that the rules were made by, too")
+    parser.add_argument("--models", type=Path, default=OWN_HOME / "models", help="where a model of nli lies")
+    chosen = parser.parse_args()
+    data = load(REPORTED)
+    if not data:
+        raise SystemExit("None of the labelled pairs is here, so contradictions were not measured.")
+    printed, facts = _measured(data, chosen.models)
+    if chosen.tuned:
+        table, _ = measure(RuleClassifier(), load(TUNED), title="Rules, the part that they were made by")
+        printed.append(table)
+    for table in printed:
+        print("\n" + text(table), flush=True)
+    print(f"\nwritten to {write(RESULTS, 'contradictions', {'machine': machine(), **facts}, printed).name}")
+
+
+def _measured(data: dict[Dataset, list[Pair]], models: Path) -> tuple[list[Table], dict[str, Any]]:
+    rules = RuleClassifier()
+    pull(MODEL, OWN_HOME / "models", precision=door_options(MODEL)["precision"])
+    alike = {dataset: near(pairs) for dataset, pairs in data.items()}
+    printed, facts, aims = [], dict[str, Any](), list[Aim]()
+    for title, own in (("all pairs", data), (f"pairs above {ALIKE} by {MODEL}", alike)):
+        table, found = measure(rules, own, title=f"Contradictions by rules: {title}")
+        printed.append(table)
+        facts[title] = {name: _plain(each) for name, each in found.items()}
+        precision = found["all"].precision
+        promise = f"rules: at least {LEAST_PRECISION} of what they call a contradiction is one ({title})"
+        aims.append(
+            Aim(promise, share(precision), None if precision is None else precision >= LEAST_PRECISION)
+        )
+    name = next((card.name for card in LocalShelf(models).classifiers() if card.installed), None)
+    if name is None:
+        print("No model of nli is here to measure: `recollect models pull nli` fetches one.", flush=True)
+    else:
+        few = {dataset: pairs[:MOST_JUDGED] for dataset, pairs in data.items()}
+        model = OnnxClassifier(models, name)
+        for classifier in (model, LayeredClassifier(rules, model)):
+            table, found = measure(
+                classifier, few, title=f"Contradictions by {classifier.name}: a part of all pairs"
+            )
+            printed.append(table)
+            facts[classifier.name] = {key: _plain(each) for key, each in found.items()}
+    return [*printed, aims_table(aims)], facts
+
+
+def _plain(found: Figures) -> dict[str, Any]:
+    return {
+        "pairs": found.pairs,
+        "contradictions": found.contradictions,
+        "called": found.called,
+        "precision": found.precision,
+        "recall": found.recall,
+        "doubted": found.doubted,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Memories that were chosen to answer, true near-duplicates only once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from recollect.engine.core import Engine
+from recollect.engine.ranked import Evidence, Ranked
+from recollect.model.memory import Memory
+
+SPARE = 4  # read beyond the limit, for duplicates
+MORE_THAN_ASKED = 3  # so that collapsing duplicates leaves enough
+_WORDS = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A memory, how well it answers, and what speaks for it."""
+
+    memory: Memory
+    score: float
+    evidence: Evidence
+
+
+async def read(
+    engine: Engine,
+    ranked: Sequence[Ranked],
+    evidence: Callable[[Ranked, Memory], Evidence],
+    *,
+    limit: int,
+    viewer: str,
+    after: Sequence[Chosen] = (),
+    known: Mapping[str, Memory] | None = None,
+) -> list[Chosen]:
+    """At most so many distinct ones in all, behind those chosen before; `known` ones need not be read."""
+    chosen, there = list(after), known or {}
+    left = list(ranked)
+    while left and len(chosen) < limit:
+        wanted, left = left[: limit + SPARE], left[limit + SPARE :]
+        missing = [one.id for one in wanted if one.id not in there]
+        memories = {**there, **(await engine.store.get_many(missing, viewer=viewer) if missing else {})}
+        found = [
+            Chosen(memory, one.score, evidence(one, memory))
+            for one in wanted
+            if (memory := memories.get(one.id)) is not None
+        ]
+        chosen = distinct([*chosen, *found], limit)
+    return chosen
+
+
+def distinct(chosen: Sequence[Chosen], limit: int) -> list[Chosen]:
+    """The first of them, true near-duplicates only once."""
+    kept: list[Chosen] = []
+    words: list[frozenset[str]] = []
+    for one in chosen:
+        said = frozenset(_WORDS.findall(one.memory.content.casefold()))
+        near = [other.memory for other, others in zip(kept, words, strict=True) if _nearly(said, others)]
+        if not any(_same(one.memory, other) for other in near):
+            kept.append(one)
+            words.append(said)
+        if len(kept) == limit:
+            break
+    return kept
+
+
+def _nearly(words: frozenset[str], others: frozenset[str]) -> bool:
+    """Cheap, so that the close look is for the few that need it."""
+    return 5 * len(words & others) >= 4 * max(len(words), len(others))
+
+
+def _same(one: Memory, other: Memory) -> bool:
+    """The same words, or the same statement; the turns of a conversation stay as they were said."""
+    if one.content_hash == other.content_hash:
+        return True
+    told = one.provenance.position is not None or other.provenance.position is not None
+    if told or one.kind is not other.kind:
+        return False
+    from recollect.engine.text.sameness import same_statement  # its word lists are for the rare close look
+
+    return same_statement(one.content, other.content)

@@ -1,0 +1,85 @@
+"""Stage 8: what is new is held against its neighbours; the later of two that deny each other takes the earlier one's place."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from time import perf_counter
+
+from recollect.engine.consolidate.stage import MOST_TOLD, NOTHING, Bounds, Stage, Told
+from recollect.engine.contradictions import Known, Pair, review
+from recollect.engine.core import Engine
+from recollect.engine.disputes import Judge, Outcome, neighbours, unjudged
+from recollect.model.errors import MemoryNotFound
+from recollect.model.memory import Memory
+from recollect.model.query import Filter, Order
+from recollect.ports.store import Capability, Tend
+
+NAME = "contradictions"
+BATCH = 100  # memories that are compared at a time
+
+
+async def run(engine: Engine, within: Bounds) -> Stage:
+    """As far as the time goes; what was compared isn't compared again until it is reworded."""
+    begun = perf_counter()
+    if engine.classifier is None:
+        return Stage(NAME, 0, "nothing here tells contradictions")
+    mended = await review(engine, dry=within.dry)
+    if engine.meaning.model is None or Capability.VECTORS not in engine.store.capabilities:
+        return Stage(NAME, mended, "without vectors no neighbours are found", perf_counter() - begun)
+    judge, outcome, known = Judge(engine, dry=within.dry), Outcome(), await Known.read(engine)
+    seen: set[str] = set()
+    looked, more = 0, False
+    async for page in _unexamined(engine, min(BATCH, within.batch)):
+        read = engine.clock()
+        found = await neighbours(engine, page)
+        near = [pair for own in found.values() for pair in own]
+        pairs = await unjudged(engine, near, known, seen=seen)
+        for pair, judgement in zip(pairs, await judge.judgements(pairs), strict=True):
+            await judge.decide(pair, judgement, outcome)
+        if found and not within.dry:
+            now = engine.clock()
+            await engine.store.apply([Tend(each, examined=now, unless_since=read) for each in found])
+        looked += len(page)
+        if within.over:
+            more = True
+            break
+    return _told(outcome, mended, looked=looked, seconds=perf_counter() - begun, more=more)
+
+
+async def _unexamined(engine: Engine, limit: int) -> AsyncIterator[list[Memory]]:
+    """Page by page, the oldest first; what has no vector yet is passed over and waits."""
+    where, after = Filter(viewer="system", unexamined=True), None
+    while True:
+        try:
+            page = await engine.store.find(where, order=Order.OLDEST, limit=limit, after=after)
+        except MemoryNotFound:  # the last one was erased meanwhile; the next run has the rest
+            return
+        if not page:
+            return
+        yield page
+        after = page[-1].id
+
+
+def _told(outcome: Outcome, mended: int, *, looked: int, seconds: float, more: bool) -> Stage:
+    parts = [
+        f"{len(outcome.resolved)} contradicted" if outcome.resolved else "",
+        f"{len(outcome.pending)} left for a model or a person" if outcome.pending else "",
+        f"{mended} earlier findings put right" if mended else "",
+    ]
+    examples = [_example(pair, "contradicted") for pair in outcome.resolved[:MOST_TOLD]]
+    examples += [_example(pair, "doubtful") for pair in outcome.pending[:MOST_TOLD]]
+    counts = {"contradicted": len(outcome.resolved), "doubtful": len(outcome.pending)}
+    return Stage(
+        NAME,
+        changed=len(outcome.resolved) + len(outcome.pending) + mended,
+        detail=", ".join(filter(None, parts)) or NOTHING,
+        seconds=seconds,
+        more=more,
+        looked=looked,
+        examples=tuple(examples),
+        counts={what: count for what, count in counts.items() if count},
+    )
+
+
+def _example(pair: Pair, what: str) -> Told:
+    return Told(pair.older.id, what, f"by {pair.newer.id}")

@@ -1,0 +1,103 @@
+"""What a consolidation did, kept for a year."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from recollect.engine.consolidate.stage import Stage, Told
+from recollect.engine.core import Engine
+from recollect.model.entry import Entry
+
+DRAWER = "consolidations"
+KEPT = timedelta(days=365)
+CURSOR = "consolidated"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Every stage that ran. `notice` says why none did."""
+
+    started: datetime
+    seconds: float
+    dry: bool = False
+    stages: tuple[Stage, ...] = ()
+    notice: str = ""
+
+    @property
+    def more(self) -> bool:
+        """Whether something was left for the next time."""
+        return any(stage.more for stage in self.stages)
+
+    def told(self, what: str) -> list[Told]:
+        """The memories that were archived, erased, merged, ...: the first of them."""
+        return [told for stage in self.stages for told in stage.examples if told.what == what]
+
+    def counts(self) -> Counter[str]:
+        """How many were archived, erased, merged, ...: all of them."""
+        return sum((Counter(stage.counts) for stage in self.stages), Counter[str]())
+
+
+async def keep(engine: Engine, report: Report) -> None:
+    """For those who ask later; what is erased is named in none but the one that says so."""
+    value = {
+        "started": report.started.isoformat(),
+        "seconds": report.seconds,
+        "stages": [_stage_value(stage) for stage in report.stages],
+    }
+    now = engine.clock()
+    await engine.store.put_entry(Entry(DRAWER, engine.new_id(), value, now, now + KEPT))
+    await engine.store.set_cursor(CURSOR, now.isoformat())
+
+
+async def reports(engine: Engine, *, limit: int) -> list[Report]:
+    """The newest first."""
+    found = await engine.store.entries(DRAWER, now=engine.clock(), limit=limit)
+    return [_report(entry.value) for entry in found]
+
+
+async def last_consolidated(engine: Engine) -> datetime | None:
+    """None when it never was."""
+    noted = await engine.store.cursor(CURSOR)
+    return datetime.fromisoformat(noted) if noted else None
+
+
+def _stage_value(stage: Stage) -> dict[str, Any]:
+    return {
+        "stage": stage.name,
+        "changed": stage.changed,
+        "detail": stage.detail,
+        "seconds": stage.seconds,
+        "more": stage.more,
+        "looked": stage.looked,
+        "counts": dict(stage.counts),
+        "examples": [{"id": told.memory_id, "what": told.what, "why": told.why} for told in stage.examples],
+    }
+
+
+def _report(value: Mapping[str, Any]) -> Report:
+    return Report(
+        started=datetime.fromisoformat(value["started"]),
+        seconds=value["seconds"],
+        stages=tuple(_stage(one) for one in value["stages"] or ()),
+    )
+
+
+def _stage(value: Mapping[str, Any]) -> Stage:
+    return Stage(
+        value["stage"],
+        changed=value["changed"],
+        detail=value["detail"],
+        seconds=value["seconds"],
+        more=value["more"],
+        looked=value["looked"],
+        examples=tuple(
+            Told(one["id"], one["what"], one["why"])
+            for one in value.get("examples") or ()
+            if "id" in one  # erased since, it is named no more
+        ),
+        counts=value.get("counts") or {},
+    )

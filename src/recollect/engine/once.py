@@ -1,0 +1,118 @@
+"""A call that is made again, with the same key, is answered again and done once.
+
+Of two at the same moment one holds the key, the other waits for its answer. Who dies with it holds it no longer than its
+term; what was stored until then is found again by its content, so nothing is there twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from recollect.engine.core import Engine
+from recollect.model.entry import Entry
+from recollect.model.errors import Conflict, InvalidInput, KeyReused
+
+DRAWER = "once"
+KEPT = timedelta(hours=24)
+TERM = timedelta(seconds=60)  # and as much again for every thousand items
+PATIENCE = 600  # looks
+PAUSE = 0.05  # seconds between two
+LONGEST_KEY = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The right to do what a key stands for, until it is answered or let go."""
+
+    place: str  # of the answer, and of the note that somebody is at it
+    note: str
+    said: str
+
+
+async def earlier_answer(engine: Engine, key: str, said: str, *, agent: str) -> Mapping[str, Any] | None:
+    """What was answered under this key; None if nothing was. Raises KeyReused where other things were said."""
+    return await _answer(engine, _place(key, agent), _fingerprint(key, said))
+
+
+async def hold(
+    engine: Engine, key: str, said: str, *, agent: str, items: int = 1
+) -> Held | Mapping[str, Any]:
+    """The right to go on, or what was answered before; waits for one that is at it.
+
+    Raises InvalidInput, KeyReused, Conflict for one that takes too long.
+    """
+    place, fingerprint = _place(key, agent), _fingerprint(key, said)
+    for _ in range(PATIENCE):
+        now = engine.clock()
+        held = Held(place, f"{(now + TERM * (1 + items / 1000)).isoformat()} {engine.new_id()}", fingerprint)
+        taken = await engine.store.cursor(_cursor(place))
+        if taken is None or _over(taken, now):
+            if not await engine.store.swap_cursor(_cursor(place), old=taken, new=held.note):
+                continue
+            try:
+                answer = await _answer(engine, place, fingerprint)
+            except KeyReused:
+                await let_go(engine, held)
+                raise
+            if answer is None:
+                return held
+            await let_go(engine, held)
+            return answer
+        if (answer := await _answer(engine, place, fingerprint)) is not None:
+            return answer
+        await asyncio.sleep(PAUSE)
+    raise Conflict(
+        "The first call with this idempotency key is still under way.", advice="Try again in a minute."
+    )
+
+
+async def settle(engine: Engine, held: Held, answer: Mapping[str, Any]) -> None:
+    """Keep the answer for a day, and let go."""
+    now = engine.clock()
+    value = {"said": held.said, "answer": dict(answer)}
+    await engine.store.put_entry(Entry(DRAWER, held.place, value, now, now + KEPT))
+    await let_go(engine, held)
+
+
+async def let_go(engine: Engine, held: Held) -> None:
+    """Without an answer the next one may try."""
+    await engine.store.swap_cursor(_cursor(held.place), old=held.note, new=None)
+
+
+async def _answer(engine: Engine, place: str, fingerprint: str) -> Mapping[str, Any] | None:
+    entry = await engine.store.entry(DRAWER, place, now=engine.clock())
+    if entry is None:
+        return None
+    if entry.value["said"] != fingerprint:
+        raise KeyReused(
+            "This idempotency key was used for something else within the last day.",
+            advice="Use a new key for new content; repeat a call unchanged to get its first answer.",
+        )
+    found: Mapping[str, Any] = entry.value["answer"]
+    return found
+
+
+def _place(key: str, agent: str) -> str:
+    """Nobody reads a key back, and one agent's key is nothing to another's."""
+    if not key.strip() or len(key) > LONGEST_KEY:
+        raise InvalidInput(
+            f"An idempotency key has 1 to {LONGEST_KEY} characters.", advice="A random id does well."
+        )
+    return hashlib.sha256(f"{agent}\n{key}".encode("utf-8", "surrogatepass")).hexdigest()[:40]
+
+
+def _fingerprint(key: str, said: str) -> str:
+    return hashlib.sha256(f"{key}\n{said}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _cursor(place: str) -> str:
+    return f"{DRAWER}:{place}"
+
+
+def _over(note: str, now: datetime) -> bool:
+    return datetime.fromisoformat(note.partition(" ")[0]) <= now

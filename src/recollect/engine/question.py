@@ -1,0 +1,115 @@
+"""What is asked of recall, checked, and the filter that it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from recollect.engine.checks import checked_moment
+from recollect.engine.core import LEAST_TRUST, Engine
+from recollect.engine.reach import reach
+from recollect.engine.text.clean import clean
+from recollect.engine.timeframe import Timeframe
+from recollect.engine.timeline import timeframe_of
+from recollect.model.errors import InvalidInput
+from recollect.model.link import DEFAULT_FOLLOWED, Relation
+from recollect.model.memory import Kind, Status
+from recollect.model.query import Filter
+
+LONGEST_QUERY = 8_000
+MOST_HITS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to recall. `when` is a phrase of time that filters; one inside the text only prefers.
+
+    `minimum_similarity` is a cosine, asked of what vectors found: what has a keyword is exempt, and so is what has no
+    vector. Who asks for what is quarantined asks for what isn't trusted.
+    """
+
+    text: str = ""
+    keywords: tuple[str, ...] = ()
+    scope: str | None = None
+    everywhere: bool = False
+    among: tuple[str, ...] = ()  # which scopes everywhere means; all when none is named
+    conversation: str | None = None
+    scope_only: bool = False
+    tags: tuple[str, ...] = ()
+    tags_any: bool = False
+    kinds: tuple[Kind, ...] = ()
+    topic: str | None = None
+    statuses: tuple[Status, ...] = (Status.ACTIVE,)
+    when: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int | None = None
+    token_budget: int | None = None
+    floor: float | None = None
+    minimum_similarity: float | None = None
+    minimum_trust: float = LEAST_TRUST
+    with_links: bool = False
+    relations: tuple[Relation, ...] = DEFAULT_FOLLOWED
+    neighbours: int = 0
+    count_use: bool = True
+
+    @property
+    def words(self) -> str:
+        """The text as it is looked for."""
+        return clean(self.text).strip()
+
+    @property
+    def asked(self) -> str:
+        """Text and keywords together; empty where only filters are stated."""
+        return " ".join([self.words, *self.keywords]).strip()
+
+
+def check(question: Question) -> None:
+    """Raises InvalidInput for what can't be asked."""
+    if not question.asked and not _filters(question):
+        raise InvalidInput(
+            "There is nothing to look for.", advice="Give a question, keywords, or something to filter by."
+        )
+    if (length := len(question.words)) > LONGEST_QUERY:
+        raise InvalidInput(
+            f"The question has {length:,} characters; at most {LONGEST_QUERY:,} are read.",
+            advice="Shorten it.",
+        )
+    if question.limit is not None and not 1 <= question.limit <= MOST_HITS:
+        raise InvalidInput(f"The limit is {question.limit}; it must be between 1 and {MOST_HITS}.")
+    if question.token_budget is not None and question.token_budget < 1:
+        raise InvalidInput("The token budget must be at least 1.")
+
+
+def _filters(question: Question) -> bool:
+    stated = (question.scope, question.topic, question.when, question.since, question.until)
+    chosen = question.tags or question.kinds or question.statuses != (Status.ACTIVE,)
+    return bool(chosen) or any(condition is not None for condition in stated)
+
+
+async def filter_of(engine: Engine, question: Question, *, agent: str) -> tuple[Filter, Timeframe | None]:
+    """The filter, and the time that a phrase named. Raises UnknownTime, ScopeNotFound."""
+    timeframe = timeframe_of(engine, question.when) if question.when else None
+    starts = [
+        checked_moment(engine, moment) for moment in (question.since, timeframe and timeframe.start) if moment
+    ]
+    ends = [
+        checked_moment(engine, moment) for moment in (question.until, timeframe and timeframe.end) if moment
+    ]
+    scopes = question.among if question.everywhere else await reach(engine, question.scope)
+    if question.scope_only and not question.everywhere:
+        scopes = scopes[:1]
+    where = Filter(
+        viewer=agent,
+        scopes=scopes,
+        kinds=question.kinds,
+        statuses=question.statuses,
+        tags=question.tags,
+        tags_any=question.tags_any,
+        topic=question.topic,
+        conversation=question.conversation,
+        since=max(starts, default=None),
+        until=min(ends, default=None),
+        minimum_trust=0.0 if Status.QUARANTINED in question.statuses else question.minimum_trust,
+    )
+    return where, timeframe

@@ -1,0 +1,106 @@
+"""All that a memory has said: every earlier version and the present one, and who changed what when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import datetime
+
+from recollect.engine.core import LEAST_TRUST, Engine
+from recollect.engine.draft import QUARANTINE_FROM
+from recollect.engine.surroundings import HIDDEN
+from recollect.engine.text.suspicion import suspicion
+from recollect.model.errors import MemoryNotFound
+from recollect.model.link import Relation
+from recollect.model.memory import Kind, Memory, Tier, Version
+
+WITHHELD = "(It read like instructions to its reader and is not shown.)"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What can be amended of a memory."""
+
+    content: str
+    kind: Kind
+    topic: str
+    tags: tuple[str, ...]
+    keywords: tuple[str, ...]
+    importance: float
+    anchor: bool
+    tier: Tier
+    occurred: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Edition:
+    """One version: what it said, from when to when, by whom, and in which fields it differs from the one before."""
+
+    number: int
+    said: Said
+    since: datetime
+    until: datetime | None  # None: it is the present one
+    by: str
+    changed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Oldest first. `earlier` is how many more there were before the first that is told."""
+
+    memory: Memory
+    editions: tuple[Edition, ...]
+    earlier: int
+    superseded_by: tuple[str, ...]
+
+
+async def versions(engine: Engine, memory_id: str, *, agent: str, limit: int) -> History:
+    """The last `limit` versions, as far as an answer has room. Raises MemoryNotFound, also for one that is hidden."""
+    memory = await engine.store.get(memory_id, viewer=agent)
+    if memory.status in HIDDEN or memory.trust < LEAST_TRUST:
+        raise MemoryNotFound(memory_id)
+    links = await engine.store.links_of([memory_id], relations=(Relation.SUPERSEDED_BY,), viewer=agent)
+    editions = editions_of(memory, await engine.store.versions_of(memory_id))
+    room = engine.policy.longest_answer
+    told: list[Edition] = []
+    for edition in reversed(editions[-limit:]):
+        room -= len(edition.said.content)
+        if told and room < 0:
+            break
+        told.append(edition)
+    later = tuple(link.target for link in links if link.origin == memory_id)
+    return History(memory, tuple(reversed(told)), len(editions) - len(told), later)
+
+
+def editions_of(memory: Memory, kept: list[Version]) -> list[Edition]:
+    """A version is kept with the time and the name of who ended it; the next one is that person's."""
+    editions: list[Edition] = []
+    since, by, before = memory.created, memory.agent, None
+    for version in kept:
+        said = _of(version)
+        editions.append(Edition(version.number, said, since, version.amended, by, _changed(before, said)))
+        since, by, before = version.amended, version.amended_by, said
+    now = _of(memory)
+    number = editions[-1].number + 1 if editions else 1
+    return [*editions, Edition(number, now, since, None, by, _changed(before, now))]
+
+
+def _of(record: Memory | Version) -> Said:
+    withheld = isinstance(record, Version) and suspicion(record.content).score >= QUARANTINE_FROM
+    return Said(
+        content=WITHHELD if withheld else record.content,
+        kind=record.kind,
+        topic=record.topic,
+        tags=record.tags,
+        keywords=record.keywords,
+        importance=record.importance,
+        anchor=record.anchor,
+        tier=record.tier,
+        occurred=record.occurred,
+    )
+
+
+def _changed(before: Said | None, after: Said) -> tuple[str, ...]:
+    if before is None:
+        return ()
+    names = (field.name for field in fields(Said))
+    return tuple(name for name in names if getattr(before, name) != getattr(after, name))

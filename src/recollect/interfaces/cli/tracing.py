@@ -1,0 +1,95 @@
+"""`recollect versions` and `reconstruct`: how something came to be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.interfaces.cli.command import command, with_desk
+from recollect.interfaces.cli.output import local_time, one_line
+from recollect.interfaces.cli.session import Desk
+
+if TYPE_CHECKING:
+    from recollect.operations.tracing import ReconstructResult, StepView, VersionsResult
+
+LONGEST_CELL = 72
+
+
+@command("versions", examples=["recollect versions 01jxq3k", "recollect versions 01jxq3k -n 5 --json"])
+@click.argument("id")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many, the latest (50).")
+@with_desk
+async def versions(desk: Desk, /, *, id: str, limit: int | None) -> None:
+    """All that a memory has said, and who changed it when."""
+    result: VersionsResult = await desk.run("versions", id=id, limit=limit)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    if result.earlier:
+        console.note(f"{result.earlier} earlier ones are not shown.")
+    for version in result.versions:
+        until = "now" if version.until is None else local_time(version.until, desk.zone)
+        head = f"{version.number}. {local_time(version.since, desk.zone)} to {until}, by {version.by}"
+        console.line(console.style(head, bold=True))
+        if version.changed:
+            console.line(f"   changed: {', '.join(version.changed)}")
+        for line in console.paragraphs(version.content, indent=3):
+            console.line(f"   {line}")
+        about = [
+            version.kind,
+            version.topic,
+            f"importance {version.importance:g}",
+            ", ".join(version.keywords),
+        ]
+        console.line(f"   {one_line('; '.join(filter(None, about)), most=200)}")
+    if result.supersedes:
+        console.line(f"It took the place of {result.supersedes}.")
+    for later in result.superseded_by:
+        console.line(f"Its place was taken by {later}.")
+
+
+@command(
+    "reconstruct",
+    examples=["recollect reconstruct storage", 'recollect reconstruct "which database" --scope shop'],
+)
+@click.argument("topic", nargs=-1, required=True)
+@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
+@click.option("--budget", "token_budget", type=int, metavar="N", help="At most so many tokens (2000).")
+@with_desk
+async def reconstruct(
+    desk: Desk, /, *, topic: tuple[str, ...], scope: str | None, token_budget: int | None
+) -> None:
+    """The decisions on a topic in order of time, and what became of them."""
+    result: ReconstructResult = await desk.run(
+        "reconstruct", topic=" ".join(topic), scope=scope, token_budget=token_budget
+    )
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    console.note(result.notice)
+    for step in result.decisions:
+        mark = "  (superseded)" if step.superseded else ""
+        console.line(console.style(f"{local_time(step.occurred, desk.zone)}  {step.id}{mark}", bold=True))
+        for line in console.paragraphs(step.content, indent=2):
+            console.line(f"  {line}")
+        for told in _relations(step):
+            console.line(f"  {told}")
+
+
+def _relations(step: StepView) -> list[str]:
+    named = [
+        ("supersedes", step.supersedes),
+        ("superseded by", step.superseded_by),
+        ("contradicts", step.contradicts),
+        ("contradicted by", step.contradicted_by),
+    ]
+    lines = [f"{word} {', '.join(ids)}" for word, ids in named if ids]
+    if step.versions:
+        lines.append(f"amended {step.versions} times: `recollect versions {step.id}`")
+    for linked in step.linked:
+        arrow = f"{linked.link.relation} →" if linked.link.origin == step.id else f"← {linked.link.relation}"
+        lines.append(f"{arrow} {linked.id}  {linked.kind}: {one_line(linked.content, most=LONGEST_CELL)}")
+    return lines

@@ -1,0 +1,214 @@
+"""The life of a memory: how it fades, how warm it is kept, when it goes. Pure arithmetic over one record."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from math import log, log2
+
+from recollect.model.memory import Kind, Memory, Status, Tier
+
+NEVER_FORGOTTEN = frozenset({Kind.PREFERENCE, Kind.ERROR})
+STALE_DAYS: Mapping[Kind, int] = {Kind.PROCEDURE: 30, Kind.FACT: 60, Kind.DECISION: 90}
+FLOOR = 0.05  # nothing fades below
+LONGEST_DAYS = 36_500  # so that no setting leads beyond the calendar
+# In the metadata of what belongs to a whole that stands or falls together: turns of a log, a project's summary.
+PART_OF_WHOLE = ("message_type", "summary_of")
+SESSION_ONLY = "recollect.session_only"  # in the metadata of working memory, which ends with its conversation
+SHOWN_IN_VAIN = 10  # so often shown and never used, a memory begins to sink
+SINKS_BY, SINKS_TO = 0.05, -0.5
+STEP = log2(4 / 3)  # half-lives in which a quarter is lost: then it is time to look again
+SOONEST = timedelta(hours=1)  # no memory is looked at more often by itself
+NEVER = datetime(9998, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """The knobs; app fills them from the settings."""
+
+    stale_days: Mapping[Kind, int] = field(default_factory=lambda: STALE_DAYS)
+    other_stale_days: int = 60
+    hot_days: int = 7  # unused for so long, a hot memory is warm
+    archive_below: float = 0.35  # only what has faded below this importance is archived
+    keep_archived_days: int = 180  # then it is removed; 0 keeps it for good
+    anchor_uses: int = 10
+    anchor_importance: float = 0.8
+    batch: int = 500  # memories that upkeep takes at a time
+    seconds: float = 60.0  # how long one run of upkeep may take
+    consolidate_hours: int = 24  # between two runs; 0: only when asked
+
+
+class Fate(StrEnum):
+    """What becomes of a memory now."""
+
+    STAYS = "stays"
+    ARCHIVED = "archived"
+    ERASED = "erased"
+
+
+def stale_after(kind: Kind, life: Life) -> timedelta:
+    """Unused for so long, a memory of that kind is stale."""
+    return _days(life.stale_days.get(kind, life.other_stale_days))
+
+
+def unused_since(memory: Memory) -> datetime:
+    """An amended memory is as good as a used one."""
+    return max(memory.created, memory.updated, memory.last_used or memory.created)
+
+
+def is_working(memory: Memory) -> bool:
+    """Whether it ends with its conversation, and by nothing else."""
+    return bool(memory.metadata.get(SESSION_ONLY))
+
+
+def is_exempt(memory: Memory) -> bool:
+    """Whether it is kept as it is, whatever the time: never faded, never cold, never gone."""
+    return memory.anchor or memory.tier is Tier.PERMANENT or memory.kind in NEVER_FORGOTTEN
+
+
+def is_part(memory: Memory) -> bool:
+    """Whether it is a piece of a whole, such as a document: it grows cold, but doesn't go alone."""
+    return memory.provenance.position is not None or any(name in memory.metadata for name in PART_OF_WHOLE)
+
+
+def is_unswept(memory: Memory) -> bool:
+    """Whether no sweep has seen it as it is worded now."""
+    return memory.decayed is None or memory.updated > memory.decayed
+
+
+def is_stale(memory: Memory, now: datetime, life: Life) -> bool:
+    """Whether nobody has used it, or found it worth keeping, for as long as its kind is good."""
+    if memory.status is not Status.ACTIVE or is_exempt(memory) or is_working(memory):
+        return False
+    known_good = max(unused_since(memory), memory.verified or memory.created)
+    return now - known_good >= stale_after(memory.kind, life)
+
+
+def tier_at(memory: Memory, now: datetime, life: Life) -> Tier:
+    """How warm it is to be kept: hot until it rests, warm until it is stale, then cold. Only use makes it hot again."""
+    if memory.status is not Status.ACTIVE or memory.anchor or is_working(memory):
+        return memory.tier
+    if memory.tier is Tier.PERMANENT:
+        return memory.tier
+    idle = now - unused_since(memory)
+    if memory.kind not in NEVER_FORGOTTEN and idle >= stale_after(memory.kind, life):
+        return Tier.COLD
+    if memory.tier is Tier.COLD or idle >= _days(life.hot_days):
+        return Tier.WARM
+    return memory.tier
+
+
+def faded(memory: Memory, now: datetime, life: Life) -> float:
+    """Its importance now: halved each half-life that it rests, `memory.decayed` counted already.
+
+    What is used now and then rests for less than `hot_days` and keeps all of it.
+    """
+    if not _fades(memory):
+        return memory.importance
+    days = (now - _fading_from(memory, life)) / timedelta(days=1)
+    if days <= 0:
+        return memory.importance
+    left: float = memory.importance * 2.0 ** (-days / half_life(memory, life))
+    return min(memory.importance, max(FLOOR, left))
+
+
+def half_life(memory: Memory, life: Life) -> float:
+    """In days; longer the more often it was used."""
+    return (stale_after(memory.kind, life) / timedelta(days=1)) * (1.0 + log(max(memory.uses, 1)))
+
+
+def fate_of(memory: Memory, now: datetime, life: Life) -> tuple[Fate, str]:
+    """Whether it goes, and why, in words. Nothing is erased that was not archived for `keep_archived_days` before."""
+    if memory.status is Status.ARCHIVED and _erased_at(memory, life) is not None:
+        rested = now - _archived_at(memory)
+        if rested >= _days(life.keep_archived_days):
+            return Fate.ERASED, f"archived for {rested.days} days and not asked for"
+    elif memory.status is Status.ACTIVE and _may_be_archived(memory):
+        idle = now - unused_since(memory)
+        if idle >= 2 * stale_after(memory.kind, life) and memory.importance < life.archive_below:
+            return Fate.ARCHIVED, f"unused for {idle.days} days, importance faded to {memory.importance:.2f}"
+    return Fate.STAYS, ""
+
+
+def utility(importance: float, uses: int) -> float:
+    """Worth by importance and use together."""
+    return importance * (1.0 + log(max(uses, 1)))
+
+
+def earns_anchor(memory: Memory, life: Life) -> bool:
+    """Whether it was used so often, and is so important, that it is to stay for good."""
+    return (
+        memory.status is Status.ACTIVE
+        and not memory.anchor
+        and not is_working(memory)
+        and memory.uses >= life.anchor_uses
+        and memory.importance >= life.anchor_importance
+    )
+
+
+def sunk(memory: Memory) -> float:
+    """Its usefulness: one that was shown often, never used and never praised sinks a little with each showing."""
+    if memory.shown < SHOWN_IN_VAIN or memory.uses or memory.usefulness > 0:
+        return memory.usefulness
+    return min(memory.usefulness, max(SINKS_TO, -SINKS_BY * (memory.shown - SHOWN_IN_VAIN + 1)))
+
+
+def next_review(memory: Memory, now: datetime, life: Life) -> datetime:
+    """When something will change by time alone, of a memory that was seen to just now; NEVER if nothing will.
+
+    Always later than `now`; each memory comes up a few times in its life, and no more often the more there are.
+    """
+    moments = [moment for moment in _moments(memory, now, life) if moment > now]
+    return max(min(moments), now + SOONEST) if moments else NEVER
+
+
+def _moments(memory: Memory, now: datetime, life: Life) -> list[datetime]:
+    if memory.status is Status.ARCHIVED:
+        gone = _erased_at(memory, life)
+        return [gone] if gone else []
+    if memory.status is not Status.ACTIVE or memory.anchor or memory.tier is Tier.PERMANENT:
+        return []
+    if is_working(memory):
+        return []
+    since, stale = unused_since(memory), stale_after(memory.kind, life)
+    moments: list[datetime] = []
+    if memory.tier is Tier.HOT:
+        moments.append(since + _days(life.hot_days))
+    if memory.kind not in NEVER_FORGOTTEN:
+        moments.append(since + stale)
+    if _fades(memory) and memory.importance > FLOOR:
+        start = max(now, _fading_from(memory, life))
+        moments.append(start + timedelta(days=min(LONGEST_DAYS, STEP * half_life(memory, life))))
+    if _may_be_archived(memory) and memory.importance < life.archive_below:
+        moments.append(since + 2 * stale)
+    return moments
+
+
+def _days(number: float) -> timedelta:
+    return timedelta(days=min(LONGEST_DAYS, number))
+
+
+def _fades(memory: Memory) -> bool:
+    return memory.status is Status.ACTIVE and not is_exempt(memory) and not is_working(memory)
+
+
+def _fading_from(memory: Memory, life: Life) -> datetime:
+    rested = unused_since(memory) + _days(life.hot_days)
+    return max(rested, memory.decayed) if memory.decayed else rested
+
+
+def _may_be_archived(memory: Memory) -> bool:
+    return not is_exempt(memory) and not is_part(memory) and not is_working(memory)
+
+
+def _archived_at(memory: Memory) -> datetime:
+    """Looked at since, it stays from then on."""
+    return max(memory.updated, memory.last_used or memory.updated)
+
+
+def _erased_at(memory: Memory, life: Life) -> datetime | None:
+    if not life.keep_archived_days or not (_may_be_archived(memory) or is_working(memory)):
+        return None
+    return _archived_at(memory) + _days(life.keep_archived_days)

@@ -1,0 +1,184 @@
+"""Operations of the upkeep of what is remembered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+from time import perf_counter
+
+from pydantic import Field
+
+from recollect.engine.consolidate import JOB, STAGES, Report, Stage, Told, reports, run
+from recollect.engine.consolidate.stage import STALE
+from recollect.jobs.handlers import HANDLERS
+from recollect.jobs.runner import Runner
+from recollect.jobs.schedule import enqueue_due
+from recollect.model.job import JobState
+from recollect.model.life import Fate
+from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
+
+JOBS = "jobs"
+MOST_JOBS = 1000
+MOST_REPORTS = 400
+
+
+class ConsolidateInput(Input):
+    """All stages unless some are named. A dry run changes nothing and tells what would be done."""
+
+    dry_run: bool = False
+    stages: tuple[str, ...] = ()
+    seconds: float | None = Field(default=None, gt=0, le=86_400)  # as life.seconds has it
+
+
+class StageView(Output):
+    """What one stage did; `more`: it stopped at its bounds, and goes on from there the next time.
+
+    `looked` are the memories that it looked at; `counts` what was done, by name.
+    """
+
+    stage: str
+    changed: int
+    detail: str
+    seconds: float = 0.0
+    more: bool = False
+    looked: int = 0
+    counts: dict[str, int] = {}
+
+    @classmethod
+    def of(cls, stage: Stage) -> StageView:
+        return cls(
+            stage=stage.name,
+            changed=stage.changed,
+            detail=stage.detail,
+            seconds=round(stage.seconds, 3),
+            more=stage.more,
+            looked=stage.looked,
+            counts=dict(stage.counts),
+        )
+
+
+class ToldView(Output):
+    """A memory that something was done to, and why."""
+
+    id: str
+    why: str
+
+    @classmethod
+    def of(cls, told: Told) -> ToldView:
+        return cls(id=told.memory_id, why=told.why)
+
+
+class ConsolidateResult(Output):
+    """Every stage that ran; `operations` are the changes in words, empty when there was nothing to do.
+
+    The lists name the first memories that were archived, erased, or found stale; `counts` has all of them.
+    """
+
+    stages: list[StageView]
+    operations: list[str]
+    seconds: float
+    archived: list[ToldView] = []
+    erased: list[ToldView] = []
+    stale: list[ToldView] = []
+    counts: dict[str, int] = {}
+    dry_run: bool = False
+    notice: str = ""  # why nothing was done
+
+
+class ReportsInput(Input):
+    """How many."""
+
+    limit: int = Field(default=10, ge=1, le=MOST_REPORTS)
+
+
+class ReportView(ConsolidateResult):
+    """What one consolidation did."""
+
+    started: datetime
+
+
+class ReportsResult(Output):
+    """The newest first; they are kept for a year."""
+
+    reports: list[ReportView]
+
+
+async def _consolidate(call: Call, given: ConsolidateInput) -> ConsolidateResult:
+    begun = perf_counter()
+    with_jobs = not given.dry_run and not given.stages
+    if not given.dry_run:
+        await call.engine.uses.flush()
+    report = await run(
+        call.engine,
+        dry=given.dry_run,
+        seconds=given.seconds,
+        stages=given.stages,
+        tell=lambda name, done, total: call.progress(name, done, total + with_jobs),
+    )
+    stages = list(report.stages)
+    if with_jobs and not report.notice:
+        call.progress(JOBS, len(STAGES), len(STAGES) + 1)
+        stages.append(await _run_jobs(call))
+    return _result(report, stages, seconds=perf_counter() - begun)
+
+
+async def _reports(call: Call, given: ReportsInput) -> ReportsResult:
+    found = await reports(call.engine, limit=given.limit)
+    return ReportsResult(
+        reports=[
+            ReportView(started=one.started, **dict(_result(one, one.stages, seconds=one.seconds)))
+            for one in found
+        ]
+    )
+
+
+def _result(report: Report, stages: Sequence[Stage], *, seconds: float) -> ConsolidateResult:
+    return ConsolidateResult(
+        stages=[StageView.of(stage) for stage in stages],
+        operations=[f"{stage.name}: {stage.detail}" for stage in stages if stage.changed],
+        seconds=round(seconds, 3),
+        archived=[ToldView.of(told) for told in report.told(Fate.ARCHIVED)],
+        erased=[ToldView.of(told) for told in report.told(Fate.ERASED)],
+        stale=[ToldView.of(told) for told in report.told(STALE)],
+        counts=dict(report.counts()),
+        dry_run=report.dry,
+        notice=report.notice,
+    )
+
+
+async def _run_jobs(call: Call) -> Stage:
+    """What they changed, by what each of them says; a job that failed is told and will be tried again."""
+    begun = perf_counter()
+    await enqueue_due(call.engine, besides=(JOB,))
+    names = [name for name in HANDLERS if name != JOB]
+    ran = await Runner(call.engine, HANDLERS, owner=call.engine.new_id()).run_all(most=MOST_JOBS, names=names)
+    done = [one.job for one in ran if one.kept and one.job.state is JobState.DONE]
+    runs = Counter(job.name for job in done)
+    effects: Counter[str] = Counter()
+    for job in done:
+        effects.update({f"{job.name} {what}": int(count) for what, count in (job.result or {}).items()})
+    told = [f"{name} ran {count} times" if count > 1 else f"{name} ran" for name, count in runs.items()]
+    told += [f"{what} {count}" for what, count in effects.items()]
+    told += [f"{one.job.name} failed: {one.job.error}" for one in ran if one.job.error]
+    return Stage(JOBS, effects.total(), "; ".join(told) or "nothing was due", seconds=perf_counter() - begun)
+
+
+CONSOLIDATE = Operation(
+    "consolidate",
+    "Do the upkeep that is due.",
+    ConsolidateInput,
+    ConsolidateResult,
+    _consolidate,
+    Effect.WRITES,
+    owner_only=True,
+)
+CONSOLIDATION_REPORTS = Operation(
+    "consolidation_reports",
+    "What earlier consolidations did.",
+    ReportsInput,
+    ReportsResult,
+    _reports,
+    Effect.READS,
+    owner_only=True,
+)

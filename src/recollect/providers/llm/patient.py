@@ -1,0 +1,113 @@
+"""A language model that may be slow, busy or dead: asked again within a bounded wait, then left alone for a while."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from recollect.model.errors import ModelError
+from recollect.providers.remote.line import Fault
+from recollect.providers.remote.patience import Circuit, Timing, pause
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question."""
+
+    prompt: str
+    system: str
+    most_tokens: int
+
+
+class Way(Protocol):
+    """How a model is reached."""
+
+    attempts: int  # that are worth making
+
+    async def ask(self, asked: Asked, *, patience: float) -> str:
+        """The answer's text, whole and not empty. Raises Fault; within the patience."""
+
+    async def close(self) -> None:
+        """Idempotent."""
+
+
+class PatientModel:
+    """A LanguageModel. Making one asks nothing."""
+
+    def __init__(
+        self,
+        name: str,
+        way: Way,
+        *,
+        wait_seconds: float,
+        most_output: int,
+        timing: Timing | None = None,
+    ) -> None:
+        self._name = name
+        self._way = way
+        self._wait_seconds = wait_seconds
+        self._most_output = most_output
+        self._timing = timing or Timing()
+        self._circuit = Circuit(self._timing)
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def close(self) -> None:
+        await self._way.close()
+
+    async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
+        """Raises ModelError; at once while the last failure is fresh."""
+        trial = self._circuit.enter()
+        asked = Asked(_sendable(prompt), _sendable(system), min(most_tokens, self._most_output))
+        try:
+            answer = await self._persist(asked, attempts=1 if trial else self._way.attempts)
+        except Fault as fault:
+            if fault.holds is not None:
+                self._circuit.opened(fault.error, at_least=max(fault.holds, fault.after or 0.0))
+            raise fault.error from fault
+        finally:
+            if trial:
+                self._circuit.left()
+        self._circuit.closed()
+        return answer
+
+    async def _persist(self, asked: Asked, *, attempts: int) -> str:
+        timing = self._timing
+        deadline = timing.now() + self._wait_seconds
+        for attempt in range(1, attempts + 1):
+            try:
+                return await self._way.ask(asked, patience=max(0.1, deadline - timing.now()))
+            except Fault as fault:
+                delay = pause(attempt, timing.jitter())
+                if fault.after is not None:
+                    delay = fault.after * (1 + timing.jitter() / 4)
+                if not fault.passing or attempt == attempts or timing.now() + delay >= deadline:
+                    raise
+                await timing.sleep(delay)
+        raise AssertionError("at least one attempt is made")
+
+
+class Unready:
+    """A model that was chosen but can't be asked, and says why whenever it is."""
+
+    def __init__(self, name: str, error: ModelError) -> None:
+        self._name = name
+        self._error = error
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+    async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
+        """Raises ModelError."""
+        raise type(self._error)(self._error.message, advice=self._error.advice)
+
+
+def _sendable(text: str) -> str:
+    """Half a surrogate pair has no bytes to send."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,0 +1,200 @@
+"""A language service on this machine: Anthropic's Messages and OpenAI's chat completions over a real socket, and their
+faults."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from types import TracebackType
+from typing import Any, Self
+
+from recollect.model.tokens import count_tokens
+from recollect.testing.servers.embeddings import DROP, Fault
+from recollect.testing.servers.sockets import Server, Sockets
+
+Answers = Callable[[str, str], str]  # the system's words and the prompt; what the model says to them
+MESSAGES, CHAT = "/v1/messages", "/v1/chat/completions"
+_FIELDS = {
+    MESSAGES: {"model", "max_tokens", "system", "messages", "temperature"},
+    CHAT: {"model", "messages", "max_tokens", "max_completion_tokens", "temperature"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """An answer whose end is another than usual, such as max_tokens or length."""
+
+    reason: str
+    text: str = "The answer beg"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request that came, where to, and the key that came with it."""
+
+    path: str
+    body: Mapping[str, Any]
+    key: str
+    headers: Mapping[str, str]
+
+    @property
+    def system(self) -> str:
+        """What the model is told to be."""
+        return str(self.body["system"] if self.path == MESSAGES else self.body["messages"][0]["content"])
+
+    @property
+    def prompt(self) -> str:
+        """What it is asked."""
+        return str(self.body["messages"][-1]["content"])
+
+
+class LanguageServer:
+    """Answers with what `answers` says. A `key` is wanted unless it is empty."""
+
+    def __init__(self, answers: Answers, *, key: str = "") -> None:
+        self.asked: list[Asked] = []
+        self.reached = threading.Event()  # by the first request
+        self._answers = answers
+        self._key = key
+        self._faults: deque[Fault | Cut] = deque()
+        self._always: Fault | Cut | None = None
+        self._sockets = Sockets(_Handler, self)
+        self._over = threading.Event()
+
+    @property
+    def url(self) -> str:
+        """The base that clients are given; OpenAI's has a version besides."""
+        return f"http://127.0.0.1:{self._sockets.port}"
+
+    def meet(self, *faults: Fault | Cut) -> None:
+        """The next requests meet these, in order."""
+        self._faults.extend(faults)
+
+    def always(self, fault: Fault | Cut | None) -> None:
+        """Every request meets this, until told otherwise."""
+        self._always = fault
+
+    def start(self) -> None:
+        """Listen, on the port that it had before."""
+        self._over.clear()
+        self._sockets.start()
+
+    def stop(self) -> None:
+        """As if the machine were gone: connections end, new ones are refused. Idempotent."""
+        self._over.set()
+        self._sockets.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def answer(self, path: str, content: bytes, headers: Mapping[str, str]) -> Fault:
+        """What is sent back, as status, headers and body; `hang` waits until the server stops."""
+        fault = self._faults.popleft() if self._faults else self._always
+        body = json.loads(content)
+        given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        asked = Asked(path, body, given, headers)
+        self.asked.append(asked)
+        self.reached.set()
+        if isinstance(fault, Fault):
+            if fault.hang:
+                self._over.wait()
+                return DROP
+            return fault
+        if self._key and given != self._key:
+            return _failing(path, 401, f"invalid key: {given}")
+        if wrong := _wrong(path, body, headers):
+            return _failing(path, 400, wrong)
+        text, reason = (
+            (fault.text, fault.reason) if fault else (self._answers(asked.system, asked.prompt), "")
+        )
+        shape = _message if path == MESSAGES else _completion
+        return Fault(200, body=json.dumps(shape(body, text, reason)).encode())
+
+
+def _wrong(path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
+    unknown = set(body) - _FIELDS[path]
+    if unknown:
+        return f"unknown fields: {', '.join(sorted(unknown))}"
+    if path == MESSAGES and "anthropic-version" not in headers:
+        return "anthropic-version: header is required"
+    if path == MESSAGES and not isinstance(body.get("max_tokens"), int):
+        return "max_tokens: field required"
+    if not body.get("messages") or not all(isinstance(one.get("content"), str) for one in body["messages"]):
+        return "messages: field required"
+    return ""
+
+
+def _message(body: Mapping[str, Any], text: str, reason: str) -> dict[str, Any]:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": [{"type": "text", "text": text}] if text else [],
+        "stop_reason": reason or "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 10, "output_tokens": count_tokens(text)},
+    }
+
+
+def _completion(body: Mapping[str, Any], text: str, reason: str) -> dict[str, Any]:
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": body["model"],
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": text, "refusal": None},
+                "finish_reason": reason or "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 10, "completion_tokens": count_tokens(text)},
+    }
+
+
+def _failing(path: str, status: int, message: str) -> Fault:
+    error = {"type": "authentication_error" if status == 401 else "invalid_request_error", "message": message}
+    document = {"type": "error", "error": error} if path == MESSAGES else {"error": error | {"code": None}}
+    return Fault(status, body=json.dumps(document).encode())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    disable_nagle_algorithm = True
+    wbufsize = 64 * 1024
+    server: Server
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        if self.path in _FIELDS:
+            answer = self.server.service.answer(self.path, content, headers)
+        else:
+            answer = _failing(self.path, 404, "no such place")
+        if answer.drop:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
