@@ -108,9 +108,9 @@ class TestFinding:
 
     async def test_a_run_goes_page_by_page(self, opened: Open) -> None:
         async with opened(**{"life.batch": 1}) as app:
-            for topic in "abc":
-                await denied(app, topic=topic)
-            assert len((await listed(app)).found) == 3
+            for text in (OLD, NEW, OLD.replace("billing", "mail"), NEW.replace("billing", "mail")):
+                await stored(app, text)
+            assert (await consolidate(app))["contradictions"] == 2
 
     async def test_korean_is_understood(self, app: App) -> None:
         old = await stored(app, "결제 게이트웨이의 요청 타임아웃은 30초이다.")

@@ -16,6 +16,7 @@ from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import EXPORT, LIST_SCOPES
 from recollect.operations.upkeep import LIST_JOBS
 from recollect.operations.writing import AMEND, REMEMBER_MANY
+from recollect.ports.store import Tend
 
 TEXT = "The lighthouse lamp turns every nine seconds."
 
@@ -324,3 +325,16 @@ async def test_new_memories_wait_to_be_reviewed_and_evaluated(app: App) -> None:
     await stored(app, "Another thing altogether happened.")
     waiting = [job.name for job in (await run(acting(app, "system"), LIST_JOBS)).jobs]
     assert waiting.count("evaluate") == 1
+
+
+async def test_what_is_amended_is_judged_anew(app: App) -> None:
+    memory_id = await stored(app, TEXT)
+    store = app.engine.store
+    now = app.engine.clock() + timedelta(days=30)
+    await store.apply([Tend(memory_id, verified=now, examined=now, review=now + timedelta(days=60))])
+    await run(at(app, now + timedelta(days=1)), AMEND, id=memory_id, importance=0.9)
+    memory = await store.get(memory_id, viewer="default")
+    assert (memory.verified, memory.decayed, memory.review) == (now, memory.updated, memory.updated)
+    await run(at(app, now + timedelta(days=2)), AMEND, id=memory_id, content="The lamp is dark by now.")
+    memory = await store.get(memory_id, viewer="default")
+    assert (memory.verified, memory.examined, memory.review) == (None, None, memory.updated)

@@ -230,6 +230,7 @@ async def stats_gives(talk: Talk, seen: Seen) -> None:
     assert answer["links"] >= 1
     assert answer["sessions"] >= 1
     assert answer["unverified"] <= total
+    assert answer["pendingContradictions"] == 0
     assert answer["toolFeedback"]["recall"] is not None
     seen.names.discard("toolFeedback.recall")
     assert raw["toolFeedback"]["recall"] == {"relevant": 1, "sufficient": 0, "count": 1}

@@ -363,6 +363,7 @@ FRAGMENTS = {
             "embedded",
             "anchors",
             "unverified",
+            "pendingContradictions",
             "links",
             "sessions",
             "toolFeedback",

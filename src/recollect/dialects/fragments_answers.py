@@ -189,6 +189,7 @@ class StatsAnswer(Answer):
     embeddedRatio: Annotated[float, From("embedded_ratio")]
     anchors: int
     unverified: int
+    pendingContradictions: Annotated[int, From("pending_contradictions")]
     links: int
     sessions: Annotated[int, From("conversations")]
     toolFeedback: Annotated[dict[str, Served], From("feedback")]

@@ -106,6 +106,8 @@ async def _supersede(
         previous_status=before.status,
         importance=before.importance * OUTDATED,
         updated=now,
+        decayed=now,
+        review=now,
     )
     new = replace(
         wanted,
@@ -152,7 +154,9 @@ async def _amend(
     if after == before:
         return before
     now = engine.clock()
-    after = replace(after, updated=now, review=now)
+    # An importance that somebody chose fades from now on.
+    faded = before.decayed if after.importance == before.importance else now
+    after = replace(after, updated=now, review=now, decayed=faded)
     kept = await engine.store.versions_of(memory_id)
     number = kept[-1].number + 1 if kept else 1
     # The record first: it tells when somebody was faster, before the version's number does.

@@ -47,7 +47,7 @@ async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Me
     memories = await _with_parts(engine, await forgettable(engine, ids, agent=agent, force=True), agent=agent)
     for memory in memories:
         if memory.status not in (Status.FORGOTTEN, Status.ARCHIVED):
-            raise Refused(f"The memory {memory.id} is not forgotten: it is {memory.status}.")
+            raise Refused(f"The memory {memory.id} is neither forgotten nor archived: it is {memory.status}.")
     now = engine.clock()
     back = [
         replace(memory, status=memory.previous_status or Status.ACTIVE, previous_status=None, updated=now)

@@ -7,6 +7,7 @@ from datetime import datetime
 
 from recollect.engine.backup import back_up, backups, restore
 from recollect.engine.consolidate import last_consolidated
+from recollect.engine.contradictions import contradictions
 from recollect.engine.conversations import count_conversations
 from recollect.engine.feedback import feedback_report
 from recollect.engine.health import status
@@ -68,6 +69,7 @@ class StatsResult(Output):
     embedded_ratio: float
     anchors: int
     unverified: int  # that wait to be evaluated
+    pending_contradictions: int  # pairs that wait for somebody to decide
     links: int
     conversations: int
     feedback: dict[str, ToolFeedback]
@@ -162,6 +164,7 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
         embedded_ratio=round(report.embedded / report.memories, 4) if report.memories else 0.0,
         anchors=await store.count(replace(active, anchored=True)),
         unverified=await store.count(replace(active, unverified=True)),
+        pending_contradictions=len(await contradictions(engine, agent=call.agent, pending=True)),
         links=await store.count_links(active),
         conversations=await count_conversations(engine, agent=call.agent),
         feedback={

@@ -42,6 +42,7 @@ class Finding:
 
 
 UNKNOWN = Finding(Bearing.UNKNOWN, 0.0, "")
+SAME_WORDS = Finding(Bearing.SAME, 0.85, "they use the same words")
 _SENTENCE = Expression(r"(?<=[.!?])[\"'”’)\]]*\s+(?=\S)|(?<=[。！？])|\n+|;\s+")
 _HANGUL = Expression("[가-힣]")
 _DECIMAL = Expression(r"\d{1,15}(?:\.\d{1,9})?")
@@ -71,7 +72,7 @@ Judge = Callable[[str, str], Finding]
 
 def bearing(old: str, new: str) -> Finding:
     """Of two texts, the later one second."""
-    if same_statement(old, new):
+    if old == new:
         return Finding(Bearing.SAME, 0.95, "they say the same")
     if replaces(new, old):
         return Finding(Bearing.OPPOSED, 0.95, "the later one says that it has changed")
@@ -89,6 +90,8 @@ def _by_sentence(old: str, new: str, judge: Judge) -> Finding:
         return judge(before[0], after[0])
     if len(before) > MOST_SENTENCES or len(after) > MOST_SENTENCES:
         return UNKNOWN
+    if same_statement(old, new):
+        return Finding(Bearing.SAME, 0.95, "they say the same")
     found = [judge(one, two) for one in before for two in after]
     opposed = [each for each in found if each.bearing is Bearing.OPPOSED]
     if opposed:
@@ -195,8 +198,10 @@ def _of_negation(old: Statement, new: Statement, changes: Sequence[Change]) -> F
 
 
 def _of_values(old: Statement, new: Statement, changes: Sequence[Change]) -> Finding:
-    if not changes or not all(change.both for change in changes):
-        if changes and not any(change.both for change in changes):
+    if not changes:
+        return SAME_WORDS
+    if not all(change.both for change in changes):
+        if not any(change.both for change in changes):
             return saying_more(changes)
         if any(change.both and _is_elsewhere(change) for change in changes):
             return Finding(Bearing.APART, 0.85, "they are about different things")

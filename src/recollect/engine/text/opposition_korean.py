@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from recollect.engine.text.expression import Expression
 from recollect.engine.text.opposites import opposite_korean
 from recollect.engine.text.opposition import (
+    SAME_WORDS,
     UNKNOWN,
     Bearing,
     Change,
@@ -84,7 +85,7 @@ def _of_negation(old: Statement, new: Statement, changes: Sequence[Change]) -> F
 
 def _of_values(old: Statement, new: Statement, changes: Sequence[Change]) -> Finding:
     if not changes:
-        return UNKNOWN
+        return SAME_WORDS
     has_subject = any(word.told for word in old.words)
     if len(changes) == 1 and changes[0].both and _are_opposite(changes[0]):
         if old.hedged or new.hedged or old.event != new.event or not (has_subject or changes[0].before):

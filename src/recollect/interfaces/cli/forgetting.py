@@ -37,14 +37,14 @@ PAGE = 1000
 @click.option("--hard", is_flag=True, help="Remove for good, with versions, links, vectors and index rows.")
 @click.option("--force", is_flag=True, help="Also anchors and permanent ones.")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@click.option("--undo", is_flag=True, help="Bring back what was forgotten (not --hard).")
+@click.option("--undo", is_flag=True, help="Bring back what was forgotten (not --hard) or archived.")
 @with_desk
 async def forget(
     desk: Desk, /, *, ids: tuple[str, ...], hard: bool, force: bool, yes: bool, undo: bool, **chosen: Any
 ) -> None:
     """Hide memories at once, everywhere; or remove them for good.
 
-    What was merely hidden comes back with --undo.
+    What was merely hidden, or archived for its age, comes back with --undo.
     """
     by_filter = any(chosen.values())
     if undo and hard:

@@ -127,6 +127,9 @@ def _print_hit(desk: Desk, number: int, hit: HitView, *, content: str, full: boo
     if hit.truncated and not full:
         console.line(margin + console.style(f"… cut; `recollect show {hit.id}` prints all of it", dim=True))
     console.line(margin + console.style(_about(desk, hit), dim=True))
+    for words, ids in (("contradicted by", hit.contradicted_by), ("contradicts", hit.contradicts)):
+        if ids:
+            console.line(margin + console.style(f"{words} {', '.join(ids)}", fg="yellow"))
     for turn in hit.before:
         console.line(margin + console.style(f"before: {one_line(turn.content)}", dim=True))
     for turn in hit.after:
