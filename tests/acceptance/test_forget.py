@@ -56,7 +56,7 @@ async def test_undo_restores_the_status_that_was(app: App) -> None:
 
 async def test_undo_of_what_is_not_forgotten_is_refused(app: App) -> None:
     memory_id = await stored(app, TEXT)
-    with pytest.raises(Refused, match="not forgotten"):
+    with pytest.raises(Refused, match="neither forgotten nor archived"):
         await run(app, UNFORGET, ids=[memory_id])
 
 

@@ -140,10 +140,18 @@ class Year:
         return name not in self.archived and not self.known[name].forgotten
 
 
+@dataclass(frozen=True)
+class Pace:
+    """How many days go by at a time, and how many memories come on each. All thresholds of life are whole steps."""
+
+    step: int
+    daily: int
+
+
 @pytest.fixture
-def daily(request: pytest.FixtureRequest) -> int:
-    """New memories a day: thousands in a year; on a server fewer, for each call goes over a wire."""
-    return 10 if request.config.getoption("--store") == "local" else 3
+def pace(request: pytest.FixtureRequest) -> Pace:
+    """Thousands of memories, day by day; on a server fewer and in longer steps, for each call goes over a wire."""
+    return Pace(1, 10) if request.config.getoption("--store") == "local" else Pace(5, 3)
 
 
 def begin(app: App) -> Year:
@@ -157,16 +165,16 @@ def begin(app: App) -> Year:
     return Year(replace(app, engine=engine), calendar, chance)
 
 
-async def test_a_year(opened: Open, daily: int) -> None:
+async def test_a_year(opened: Open, pace: Pace) -> None:
     async with opened(**QUICK) as app:
         year = begin(app)
         await year.keep_for_good("The disaster plan lies in the red binder.", Kind.PROCEDURE)
         await year.keep_for_good("The company was founded in a garage.", Kind.FACT)
-        for day in range(YEAR):
+        for day in range(0, YEAR, pace.step):
             year.calendar.now = FIRST_DAY + day * DAY
-            await year.remember(daily)
-            await year.use(daily)
-            if day % 30 == 29:
+            await year.remember(pace.step * pace.daily)
+            await year.use(pace.step * pace.daily)
+            if day % 30 == 20:
                 await year.forget()
             year.calendar.now += timedelta(hours=20)
             await year.consolidate()
@@ -175,7 +183,7 @@ async def test_a_year(opened: Open, daily: int) -> None:
         _check_what_was_stale_went(year, stored)
         _check_what_is_exempt_stands(year, stored)
         await _check_counts(year, stored)
-        _check_work(year, daily)
+        _check_work(year, pace)
 
 
 def _check_what_was_used_stays(year: Year, stored: dict[str, Memory]) -> None:
@@ -241,25 +249,26 @@ async def _check_counts(year: Year, stored: dict[str, Memory]) -> None:
     assert (await run(year.app, STATS)).by_status == {str(status): count for status, count in counts.items()}
 
 
-def _check_work(year: Year, daily: int) -> None:
+def _check_work(year: Year, pace: Pace) -> None:
     """Once the first have gone the whole way, each day is like the one before, though there is ever more to keep."""
-    assert mean(year.looked[-60:]) <= 1.15 * mean(year.looked[-120:-60])
-    assert max(year.looked) <= 12 * daily
+    two_months = 60 // pace.step
+    assert mean(year.looked[-two_months:]) <= 1.15 * mean(year.looked[-2 * two_months : -two_months])
+    assert max(year.looked) <= 12 * pace.step * pace.daily
 
 
 async def test_the_work_is_what_changed_however_large_the_store_is(
-    opened: Open, daily: int, tmp_path: Path
+    opened: Open, pace: Pace, tmp_path: Path
 ) -> None:
     looked = []
     for times in (1, 8):
         async with opened(**QUICK, home=tmp_path / str(times)) as app:
             year = begin(app)
             for _ in range(times):
-                await year.remember(10 * daily)
+                await year.remember(10 * pace.daily)
             await year.consolidate()
             year.calendar.now += timedelta(hours=1)
             await year.consolidate()
-            assert year.looked == [10 * daily * times, 0]
+            assert year.looked == [10 * pace.daily * times, 0]
             await year.remember(7)
             year.app.engine.uses.note(list(year.known)[:5])
             await year.app.engine.uses.flush()

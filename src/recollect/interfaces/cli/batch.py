@@ -143,6 +143,7 @@ def _print(desk: Desk, tally: Tally) -> None:
     rest = [
         f"{counts[outcome]:,} {words}"
         for outcome, words in (
+            ("would_store", "would be stored"),
             ("duplicate", "already known"),
             ("noise", "passed over as noise"),
             ("failed", "failed"),

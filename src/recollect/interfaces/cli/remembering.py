@@ -55,6 +55,10 @@ MOST_BYTES_A_CHARACTER = 4
 @click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="Anything else; repeat.")
 @words("--link", "linked_to", metavar="ID", help="A memory that it relates to.")
 @click.option("--keep", "keep_noise", is_flag=True, help="Store it even if it looks like noise.")
+@click.option("--dry-run", is_flag=True, help="Say what would be stored, linked and replaced; store nothing.")
+@click.option(
+    "--key", "idempotency_key", metavar="KEY", help="The same key again within a day stores nothing new."
+)
 @click.option("--no-jobs", is_flag=True, help="With --batch: leave follow-up work in the queue.")
 @with_desk
 async def remember(
@@ -80,6 +84,8 @@ async def remember(
 
         if text:
             raise click.UsageError("--batch reads stdin or --file, and takes no TEXT.")
+        if given["idempotency_key"]:
+            raise click.UsageError("With --batch each line has its own idempotency_key.")
         return await remember_lines(desk, path, defaults=given, run_jobs=not no_jobs)
     content = _content(desk, text, path)
     given["source"] = given["source"] or (path if path and path != "-" else None)
@@ -159,7 +165,14 @@ def _print(console: Console, result: RememberResult) -> None:
     if result.outcome == "duplicate":
         console.line(f"Already known as {memory.id}: {one_line(memory.content, most=60)}")
         return
-    console.line(f"Remembered {console.style(memory.id, fg='green')} ({memory.kind}, scope {memory.scope})")
+    if result.outcome == "would_store":
+        console.line(
+            f"Would remember a {memory.kind} in scope {memory.scope}: {one_line(memory.content, most=60)}"
+        )
+    else:
+        console.line(
+            f"Remembered {console.style(memory.id, fg='green')} ({memory.kind}, scope {memory.scope})"
+        )
     if result.redacted:
         what = ", ".join(f"{kind} ({count})" for kind, count in result.redacted.items())
         console.line(f"  redacted before storing: {what}")
@@ -168,7 +181,11 @@ def _print(console: Console, result: RememberResult) -> None:
     if result.superseded:
         console.line(f"  takes the place of {', '.join(result.superseded)}")
     for link in result.links:
-        console.line(f"  linked: {link.relation} {link.target if link.origin == memory.id else link.origin}")
+        console.line(
+            f"  linked: {link.relation} {link.target if link.target in result.linked else link.origin}"
+        )
+    if result.repeated:
+        console.line("  the answer to this key's first call; nothing new was stored")
     if result.quarantined:
         console.line(f"  quarantined, for it tries to instruct its reader: {', '.join(result.suspicious)}")
     console.note(result.notice)
