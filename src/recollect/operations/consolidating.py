@@ -21,6 +21,7 @@ from recollect.operations.catalogue import Call, Effect, Input, Operation, Outpu
 JOBS = "jobs"
 MOST_JOBS = 1000
 MOST_REPORTS = 400
+MOST_NAMED = 50  # memories in each list of an answer; the report has more
 
 
 class ConsolidateInput(Input):
@@ -120,7 +121,7 @@ async def _consolidate(call: Call, given: ConsolidateInput) -> ConsolidateResult
     if with_jobs and not report.notice:
         call.progress(JOBS, len(STAGES), len(STAGES) + 1)
         stages.append(await _run_jobs(call))
-    return _result(report, stages, seconds=perf_counter() - begun)
+    return _result(report, stages, seconds=perf_counter() - begun, most=MOST_NAMED)
 
 
 async def _reports(call: Call, given: ReportsInput) -> ReportsResult:
@@ -133,14 +134,16 @@ async def _reports(call: Call, given: ReportsInput) -> ReportsResult:
     )
 
 
-def _result(report: Report, stages: Sequence[Stage], *, seconds: float) -> ConsolidateResult:
+def _result(
+    report: Report, stages: Sequence[Stage], *, seconds: float, most: int | None = None
+) -> ConsolidateResult:
     return ConsolidateResult(
         stages=[StageView.of(stage) for stage in stages],
         operations=[f"{stage.name}: {stage.detail}" for stage in stages if stage.changed],
         seconds=round(seconds, 3),
-        archived=[ToldView.of(told) for told in report.told(Fate.ARCHIVED)],
-        erased=[ToldView.of(told) for told in report.told(Fate.ERASED)],
-        stale=[ToldView.of(told) for told in report.told(STALE)],
+        archived=[ToldView.of(told) for told in report.told(Fate.ARCHIVED)[:most]],
+        erased=[ToldView.of(told) for told in report.told(Fate.ERASED)[:most]],
+        stale=[ToldView.of(told) for told in report.told(STALE)[:most]],
         counts=dict(report.counts()),
         dry_run=report.dry,
         notice=report.notice,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 MOST_TOLD = 20  # memories that a stage names
+MOST_GONE = 200  # of those that it took away
 NOTHING = "nothing to do"
 STALE = "stale"  # what is told of a memory, and no change of it
 
@@ -45,7 +46,7 @@ class Stage:
     seconds: float = 0.0
     more: bool = False  # it stopped at a bound, and goes on from there next time
     looked: int = 0  # memories that it looked at
-    examples: tuple[Told, ...] = ()  # at most MOST_TOLD of each `what`
+    examples: tuple[Told, ...] = ()  # a few of each `what`
     counts: Mapping[str, int] = field(default_factory=dict)  # of each `what`, how many there were in all
 
 

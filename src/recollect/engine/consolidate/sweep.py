@@ -17,14 +17,15 @@ from recollect.engine.consolidate.due import Page, Pages
 from recollect.engine.consolidate.duplicates import NAME as DUPLICATES
 from recollect.engine.consolidate.duplicates import merge
 from recollect.engine.consolidate.leaving import archive, erase
-from recollect.engine.consolidate.stage import MOST_TOLD, NOTHING, STALE, Bounds, Stage, Told
+from recollect.engine.consolidate.stage import MOST_GONE, MOST_TOLD, NOTHING, STALE, Bounds, Stage, Told
 from recollect.engine.core import Engine
-from recollect.model.life import Life, next_review
-from recollect.model.memory import Memory, Status
+from recollect.model.life import Fate, Life, next_review
+from recollect.model.memory import Memory
 from recollect.ports.store import Change, Tend
 
 MOST_ERASED = 5_000  # in one sweep: for each erasure the store looks everywhere
 AGAIN = timedelta(days=1)  # when one is tried again that was to be erased
+_GONE = (Fate.ARCHIVED, Fate.ERASED)
 _TENDED = tuple(one.name for one in fields(Tend) if one.name not in ("memory_id", "unless_since", "review"))
 
 
@@ -56,7 +57,8 @@ class _Count:
 
     def add(self, told: Told) -> None:
         self.counts[told.what] += 1
-        if told.why and self.counts[told.what] <= MOST_TOLD:
+        most = MOST_GONE if told.what in _GONE else MOST_TOLD
+        if told.why and self.counts[told.what] <= most:
             self.examples.append(told)
 
 
@@ -102,7 +104,7 @@ class _Sweep:
             for count, told in seen.told:
                 if told.memory_id in seen.doomed:
                     self._doomed.append((count, told))
-                elif told.what != Status.ARCHIVED or told.memory_id in gone or self._within.dry:
+                elif told.what != Fate.ARCHIVED or told.memory_id in gone or self._within.dry:
                     count.add(told)
         await self._erased()
         return self._stages(pages, perf_counter() - begun)
