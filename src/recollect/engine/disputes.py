@@ -24,7 +24,6 @@ LEAST_ALIKE = 0.65
 VERY_ALIKE = 0.92  # an unsure pair that is so alike waits for a model, or a person
 DOUBTED = 0.4  # and one that the classifier takes for a contradiction, if not surely
 LOOKED_AT = 10  # neighbours of each
-AMONG_ALL = 3  # times as many where there is no topic to choose them by
 MOST_ASKED = 50  # pairs that a model is asked about at once; it gets the others ten at a time
 MOST_ANSWER_TOKENS = 60
 CONTRADICTION, COMPATIBLE, UNSURE = "contradiction", "compatible", "unsure"
@@ -137,11 +136,9 @@ async def neighbours(engine: Engine, memories: Sequence[Memory]) -> dict[str, li
         elif memory.id in vectors:
             groups[memory.scope, memory.agent, memory.topic.casefold()].append(memory)
     for (scope, agent, _), members in groups.items():
-        topic = members[0].topic or None
-        where = Filter(viewer=agent, scopes=(scope,), agents=(agent,), topic=topic)
+        where = Filter(viewer=agent, scopes=(scope,), agents=(agent,), topic=members[0].topic)
         own = [vectors[memory.id] for memory in members]
-        limit = LOOKED_AT if topic else LOOKED_AT * AMONG_ALL
-        near = await engine.store.nearest(own, model=model, where=where, limit=limit)
+        near = await engine.store.nearest(own, model=model, where=where, limit=LOOKED_AT + 1)
         known = await engine.store.get_many(list({hit.id for hits in near for hit in hits}), viewer=agent)
         for memory, hits in zip(members, near, strict=True):
             close = [
@@ -152,7 +149,7 @@ async def neighbours(engine: Engine, memories: Sequence[Memory]) -> dict[str, li
             found[memory.id] = [
                 in_time(memory, other, similarity)
                 for other, similarity in close
-                if similarity > LEAST_ALIKE and _is_same_topic(memory, other) and is_comparable(other)
+                if similarity > LEAST_ALIKE and is_comparable(other)
             ]
     return found
 
@@ -160,10 +157,6 @@ async def neighbours(engine: Engine, memories: Sequence[Memory]) -> dict[str, li
 def is_comparable(memory: Memory) -> bool:
     """Turns of a log, parts of a document and working memory stay as they were said."""
     return memory.status is Status.ACTIVE and not is_part(memory) and not is_working(memory)
-
-
-def _is_same_topic(one: Memory, other: Memory) -> bool:
-    return one.topic.casefold() == other.topic.casefold()
 
 
 async def unjudged(engine: Engine, pairs: Sequence[Pair], known: Known, *, seen: set[str]) -> list[Pair]:
