@@ -51,7 +51,12 @@ def service_of(chosen: EmbeddingSettings) -> Service:
         provider=chosen.provider,
         title=provider.title,
         model=name,
-        address=endpoint(chosen.base_url or provider.address, plain_http=chosen.plain_http),
+        address=endpoint(
+            chosen.base_url or provider.address,
+            plain_http=chosen.plain_http,
+            path="/embeddings",
+            section="embedding",
+        ),
         dialect=provider.dialect,
         key=_key(chosen),
         size=checked_size(model, name, chosen.dimensions),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from recollect.model.errors import (
     Refused,
     ScopeNotFound,
 )
+from recollect.model.memory import Tier
 from recollect.operations.catalogue import Operation
 from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import (
@@ -31,6 +34,7 @@ from recollect.operations.keeping import (
     SHOW_SCOPE,
 )
 from recollect.operations.writing import AMEND, LINK, UNLINK
+from recollect.ports.store import Rate, Tend
 
 NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8
@@ -42,6 +46,39 @@ async def test_a_version_keeps_all_that_an_amendment_changed(app: App) -> None:
     await run(app, AMEND, id=memory_id, metadata={"by": "meter"}, occurred=NOON, permanent=False)
     [version] = (await show(app, memory_id)).versions
     assert (version.metadata, version.occurred, version.tier) == ({"by": "ear"}, then, "permanent")
+
+
+class Meanwhile:
+    """A model in whose time something happens."""
+
+    def __init__(self, meaning: Any, happening: Callable[[], Awaitable[None]]) -> None:
+        self._meaning = meaning
+        self._happening = happening
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._meaning, name)
+
+    async def embed(self, texts: Sequence[str]) -> Any:
+        await self._happening()
+        return await self._meaning.embed(texts)
+
+
+@pytest.mark.parametrize("supersedes", [False, True])
+async def test_what_upkeep_does_while_an_amendment_is_embedded_stays(app: App, supersedes: bool) -> None:
+    memory_id = await stored(app, "The pump is loud.", importance=0.8)
+    store = app.engine.store
+
+    async def upkeep() -> None:
+        await store.apply(
+            [Tend(memory_id, anchor=True, tier=Tier.HOT, importance=0.4), Rate(memory_id, 0.5, NOON)]
+        )
+
+    busy: Any = Meanwhile(app.engine.meaning, upkeep)
+    meeting = replace(app, engine=replace(app.engine, meaning=busy))
+    done = await run(meeting, AMEND, id=memory_id, content="The pump is quiet.", supersedes=supersedes)
+    now = (await show(app, done.id)).memory
+    assert (now.content, now.anchor, now.tier, now.importance) == ("The pump is quiet.", True, "hot", 0.4)
+    assert (await show(app, memory_id)).memory.usefulness == 0.5
 
 
 async def test_amending_keeps_what_was_said_before_with_who_and_when(app: App) -> None:

@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
 from front_door import Open, acting, found, recall, run, show, stored
 
 from recollect.app import App
-from recollect.engine.contradictions import FOUND, PENDING
+from recollect.engine.classifiers import LayeredClassifier, RuleClassifier
+from recollect.engine.consolidate import contradictions as searching
+from recollect.engine.consolidate import pending
+from recollect.engine.consolidate.stage import Bounds
+from recollect.engine.contradiction_book import (
+    FOUND,
+    MOST_PENDING,
+    PENDING,
+    SETTLED,
+    Line,
+    drawers,
+    in_time,
+    lines_in,
+    new_line,
+    trim,
+    write,
+)
+from recollect.engine.contradiction_review import LINES, review
 from recollect.engine.disputes import read_verdict
+from recollect.engine.keys import fingerprint
 from recollect.model.access import Caller
 from recollect.model.errors import InvalidInput, ModelBroken, NotFound
 from recollect.operations.catalogue import Operation
@@ -26,6 +45,7 @@ from recollect.operations.contradicting import (
 )
 from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.keeping import CREATE_SCOPE
+from recollect.operations.upkeep import DOCTOR, STATUS
 from recollect.operations.writing import AMEND, REMEMBER_MANY
 from recollect.ports.classifier import Judgement
 from recollect.testing.servers.embeddings import failing
@@ -59,6 +79,10 @@ async def doubted(app: App) -> tuple[str, str]:
     old, new = await stored(app, REDIS), await stored(app, MEMCACHED)
     assert (await consolidate(app))["contradictions"] == 1
     return old, new
+
+
+async def lines(app: App, kind: str) -> list[Line]:
+    return [line for drawer in await drawers(app.engine, kind) for line in await lines_in(app.engine, drawer)]
 
 
 async def links(app: App, memory_id: str) -> set[tuple[str, str, str]]:
@@ -193,6 +217,66 @@ class TestTakingBack:
         await run(app, UNDO_CONTRADICTION, id=(await listed(app)).found[0].id)
         assert (await show(app, old)).memory.importance == 0.95
 
+    async def test_what_a_person_lowered_meanwhile_stays_too(self, app: App) -> None:
+        old, _ = await denied(app)
+        for chosen in (0.6, 0.3):
+            await run(app, AMEND, id=old, importance=chosen)
+        await run(app, UNDO_CONTRADICTION, id=(await listed(app)).found[0].id)
+        assert (await show(app, old)).memory.importance == 0.3
+
+    @pytest.mark.parametrize("order", [1, -1])
+    async def test_two_findings_are_undone_in_any_order(self, app: App, order: int) -> None:
+        old, new = await denied(app)
+        await stored(app, NEW.replace("60", "90"))
+        await consolidate(app)
+        assert (await show(app, old)).memory.importance == pytest.approx(0.2)
+        for one in sorted((await listed(app)).found, key=lambda one: one.found)[::order]:
+            await run(app, UNDO_CONTRADICTION, id=one.id)
+        assert (await show(app, old)).memory.importance == pytest.approx(0.8)
+        assert (await links(app, old), await links(app, new)) == (set(), set())
+
+    async def test_what_a_person_chose_while_it_rests_is_what_counts(self, app: App) -> None:
+        old, new = await denied(app)
+        await run(app, FORGET, ids=[new])
+        await consolidate(app)
+        await run(app, AMEND, id=old, importance=0.1)
+        await run(app, UNFORGET, ids=[new])
+        await consolidate(app)
+        assert (await show(app, old)).memory.importance == pytest.approx(0.05), "lowered, never raised"
+        await run(app, UNDO_CONTRADICTION, id=(await listed(app)).found[0].id)
+        assert (await show(app, old)).memory.importance == pytest.approx(0.1)
+
+    async def test_undone_while_it_rests_nothing_is_raised(self, app: App) -> None:
+        old, new = await denied(app)
+        await run(app, FORGET, ids=[new])
+        await consolidate(app)
+        await run(app, AMEND, id=old, importance=0.3)
+        await run(app, UNFORGET, ids=[new])
+        await run(app, UNDO_CONTRADICTION, id=(await listed(app)).found[0].id)
+        assert (await show(app, old)).memory.importance == 0.3
+
+    async def test_it_is_of_the_one_that_took_the_later_ones_place(self, app: App) -> None:
+        old, new = await denied(app)
+        amended = await run(app, AMEND, id=new, content=NEW.replace("60", "90"), supersedes=True)
+        latest = amended.memory.id
+        for _ in range(2):
+            await consolidate(app)
+            assert (await show(app, old)).memory.importance == pytest.approx(0.4)
+            assert await links(app, old) == {(latest, "contradicts", old), (old, "superseded_by", latest)}
+        [one] = (await listed(app)).found
+        assert (one.older.id, one.newer.id) == (old, latest)
+        await run(app, UNDO_CONTRADICTION, id=one.id)
+        assert await links(app, old) == set()
+        assert (await show(app, old)).memory.importance == pytest.approx(0.8)
+
+    async def test_a_correction_that_agrees_takes_it_back(self, app: App) -> None:
+        old, new = await denied(app)
+        await run(app, AMEND, id=new, content=OLD.replace("30 seconds", "30 s"), supersedes=True)
+        await consolidate(app)
+        assert await links(app, old) == set()
+        assert (await show(app, old)).memory.importance == pytest.approx(0.8)
+        assert not await lines(app, FOUND)
+
     @pytest.mark.parametrize("which", [0, 1])
     async def test_rewording_either_lets_it_fall_away(self, app: App, which: int) -> None:
         pair = await denied(app)
@@ -201,7 +285,7 @@ class TestTakingBack:
         await consolidate(app)
         assert await links(app, pair[0]) == set()
         assert (await show(app, pair[0])).memory.importance == pytest.approx(0.8)
-        assert not await app.engine.ledger.entries(FOUND, now=app.engine.clock())
+        assert not await lines(app, FOUND)
 
     async def test_it_rests_while_the_later_one_is_forgotten(self, app: App) -> None:
         old, new = await denied(app)
@@ -218,11 +302,13 @@ class TestTakingBack:
     @pytest.mark.parametrize("which", [0, 1])
     async def test_erasing_leaves_no_trace(self, app: App, which: int) -> None:
         pair = await denied(app)
+        before = (await show(app, pair[1])).memory.importance
         await run(app, FORGET, ids=[pair[which]], hard=True, confirm=True)
         await consolidate(app)
-        assert not await app.engine.ledger.entries(FOUND, now=app.engine.clock())
+        assert not await lines(app, FOUND)
         left = (await show(app, pair[1 - which])).memory
-        assert left.importance == (pytest.approx(0.8) if which else left.importance)
+        assert left.importance == pytest.approx(0.8 if which else before)
+        assert await links(app, left.id) == set()
 
 
 class TestPending:
@@ -263,7 +349,113 @@ class TestPending:
         _, new = await doubted(app)
         await run(app, FORGET, ids=[new], hard=True, confirm=True)
         await consolidate(app)
-        assert not await app.engine.ledger.entries(PENDING, now=app.engine.clock())
+        assert not await lines(app, PENDING)
+
+
+class Unsure:
+    """A classifier that doubts everything; each pair takes a tick."""
+
+    def __init__(self, name: str = "unsure", says: float = 0.3) -> None:
+        self.name = name
+        self.asked: list[int] = []
+        self.failing = False
+        self._says = says
+
+    async def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
+        if self.failing:
+            raise ModelBroken("The model is broken.")
+        self.asked.append(len(pairs))
+        return [Judgement(0.0, 1.0 - self._says, self._says) for _ in pairs]
+
+
+async def queue(app: App, count: int, *, similarity: float = 0.95) -> list[Line]:
+    """Pairs that wait, of as few memories as it takes."""
+    texts = [f"The crane of ship {number} is painted anew." for number in range(int((2 * count) ** 0.5) + 2)]
+    ids = [await stored(app, text) for text in texts]
+    known = await app.engine.store.get_many(ids, viewer="system")
+    pairs = [in_time(known[one], known[two], similarity) for one, two in combinations(ids, 2)][:count]
+    made = [new_line(app.engine, pair, by="somebody", confidence=0.5) for pair in pairs]
+    for line in made:
+        await write(app.engine, PENDING, line)
+    return made
+
+
+class TestBounds:
+    async def test_what_waits_is_judged_by_tens_as_long_as_the_time_goes(self, app: App) -> None:
+        await queue(app, 35)
+        slow = Unsure()
+        within = Bounds(deadline=15, ticks=lambda: sum(slow.asked))
+        stage = await pending.run(replace(app.engine, classifier=slow), within)
+        assert (slow.asked, stage.looked) == ([10, 10], 20)
+        await pending.run(replace(app.engine, classifier=slow), Bounds())
+        assert sum(slow.asked) == 35, "each is asked about once"
+
+    async def test_a_search_stops_between_memories_and_goes_on_there(self, app: App) -> None:
+        for number in range(6):
+            await stored(
+                app, f"The crane of the ship is painted {'red blue gray pink gold teal'.split()[number]}."
+            )
+        slow = Unsure(says=0.1)
+        engine = replace(app.engine, classifier=slow)
+        stage = await searching.run(engine, Bounds(deadline=1, ticks=lambda: sum(slow.asked)))
+        assert stage.more
+        assert 0 < stage.looked < 6
+        await searching.run(engine, Bounds())
+        stage = await searching.run(engine, Bounds())
+        assert (stage.looked, stage.more) == (0, False)
+
+    async def test_every_line_has_its_turn_and_no_run_reads_all(self, app: App) -> None:
+        line = (await queue(app, 1))[0]
+        for number in range(3 * LINES):
+            await write(
+                app.engine, SETTLED, replace(line, key=f"{fingerprint(str(number))[:16]}", older="gone")
+            )
+        changed = []
+        while await lines(app, SETTLED):
+            changed.append(await review(app.engine, Bounds()))
+        assert len(changed) >= 3
+        assert max(changed) < LINES + 100
+
+    async def test_the_queue_has_an_end_and_keeps_the_most_alike(self, app: App) -> None:
+        line = (await queue(app, 1))[0]
+        for number in range(MOST_PENDING + 5):
+            alike = replace(line, key=fingerprint(str(number))[:16], similarity=number / 10_000)
+            await write(app.engine, PENDING, alike)
+        assert await trim(app.engine, {line.agent}) == 6
+        left = sorted(one.similarity for one in await lines(app, PENDING))
+        assert (len(left), left[0]) == (MOST_PENDING, 0.0006)
+
+    async def test_each_agent_has_drawers_of_its_own(self, app: App) -> None:
+        for name in ("ann", "bob"):
+            await stored(acting(app, name), OLD)
+            await stored(acting(app, name), NEW)
+        await consolidate(app)
+        own = await drawers(app.engine, FOUND)
+        assert {drawer.agent for drawer in own} == {"ann", "bob"}
+        assert len({drawer.name for drawer in own}) == 2
+
+
+class TestABrokenModel:
+    async def test_it_is_told_and_what_it_missed_is_judged_once_it_answers(self, app: App) -> None:
+        model = Unsure("tiny", says=0.9)
+        model.failing = True
+        both = replace(app, engine=replace(app.engine, classifier=LayeredClassifier(RuleClassifier(), model)))
+        for text in (OLD, NEW, REDIS, MEMCACHED):
+            await stored(both, text)
+        answer = await run(both, CONSOLIDATE, stages=("contradictions",))
+        assert "The model is broken." in answer.stages[0].detail
+        assert "The model is broken." in (await run(both, STATUS)).classifier
+        told = {one.name: one for one in (await run(both, DOCTOR)).findings}["model of contradictions"]
+        assert (told.healthy, "The model is broken." in told.detail) == (False, True)
+        waits = await listed(both)
+        assert [one.found_by for one in (*waits.found, *waits.pending)] == ["rules", "rules"]
+        model.failing = False
+        assert (await consolidate(both))["pending"] == 1
+        assert {one.found_by for one in (await listed(both)).found} == {"rules", "tiny"}
+        assert (await run(both, STATUS)).classifier == "rules and tiny"
+        assert {one.name: one.healthy for one in (await run(both, DOCTOR)).findings}[
+            "model of contradictions"
+        ]
 
 
 class TestWithAModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from front_door import Open, acting, everything, found, recall, remember, run, show, stored
@@ -17,6 +18,31 @@ async def test_the_same_text_again_is_the_same_memory(app: App) -> None:
     again = await remember(app, "The billing service listens on port 8080.")
     assert (again.outcome, again.created, again.id) == ("duplicate", False, memory_id)
     assert len(await everything(app)) == 1
+
+
+async def test_a_repetition_draws_the_links_it_asks_for_and_says_what_it_left(app: App) -> None:
+    other = await stored(app, "Bees sleep at night.", topic="insects")
+    known = await stored(app, "Omega is the last letter of Greek.", kind="fact", topic="letters")
+    asked: Any = {
+        "content": "Omega is the last letter of Greek.",
+        "kind": "fact",
+        "linked_to": [other, known],
+    }
+    tried = await remember(app, **asked, dry_run=True)
+    assert (tried.outcome, tried.id, tried.linked, tried.notice) == ("duplicate", known, [other], "")
+    assert other not in [link.id for link in (await show(app, known)).links]
+    again = await remember(app, **asked, anchor=True, importance=0.95, topic="Letters")
+    assert (again.outcome, again.id, again.linked) == ("duplicate", known, [other])
+    assert again.notice == "It was there already; amend changes its importance, anchor."
+    shown = await show(app, known)
+    assert other in [link.id for link in shown.links]
+    assert (shown.memory.anchor, shown.memory.topic) == (False, "letters")
+
+
+async def test_a_value_in_another_case_is_another_memory(app: App) -> None:
+    await stored(app, "The guest password of the wiki is swordfish.", kind="fact")
+    answer = await remember(app, "The guest password of the wiki is SwordFish.", kind="fact")
+    assert (answer.outcome, answer.superseded) == ("stored", [])
 
 
 async def test_white_space_makes_no_difference(app: App) -> None:

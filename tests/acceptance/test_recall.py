@@ -267,6 +267,13 @@ async def test_a_second_process_finds_what_the_first_has_stored(opened: Open) ->
         assert await found(two, "zebra") == [memory_id]
 
 
+async def test_of_a_name_in_one_word_only_the_part_that_is_said_is_told(app: App) -> None:
+    whole = await stored(app, "The importer raises UnicodeDecodeError on empty lines.")
+    part = await stored(app, "The scheduler raises ImportError at midnight.")
+    why = {hit.id: hit.why[0] for hit in (await recall(app, "UnicodeDecodeError")).hits}
+    assert (why[whole], why[part]) == ("words: UnicodeDecodeError", "words: Error")
+
+
 async def test_without_a_model_recall_goes_by_text_and_says_so(opened: Open) -> None:
     async with opened(**{"embedding.provider": "local"}) as app:
         answer = await remember(app, "The billing service listens on port 8080.")

@@ -12,15 +12,18 @@ import pytest
 from front_door import Open, acting, at, found, recall, run, show, stored
 
 from recollect.app import App
-from recollect.model.errors import SettingsError
+from recollect.model.errors import InvalidInput, SettingsError
+from recollect.model.link import Link, Relation
+from recollect.model.query import Filter
 from recollect.model.tokens import count_tokens
 from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import CREATE_SCOPE
 from recollect.operations.reading import RecallResult
 from recollect.operations.upkeep import STATUS
 from recollect.operations.writing import LINK, REMEMBER_MANY
-from recollect.ports.store import Rate
+from recollect.ports.store import Connect, Rate
 from recollect.settings import load_settings
+from recollect.testing.builders import Builder
 from recollect.testing.servers.redis import RedisServer
 from redis_beside import eventually, settings_of
 
@@ -179,6 +182,14 @@ async def test_a_full_budget_ends_it_too(app: App) -> None:
     assert answer.count == 2
 
 
+async def test_what_fills_a_budget_is_counted_anew(app: App) -> None:
+    put = Builder().put("The vault code is with Ann.", keywords=("vault",), tokens=9_000)
+    await app.engine.store.apply([put])
+    await stored(app, "The vault is old.", keywords=["other"])
+    answer = await recall(app, keywords=["vault"], token_budget=200)
+    assert (answer.count, len(told(answer)) > 1) == (2, True)
+
+
 async def test_the_budget_is_kept_in_every_layer(app: App) -> None:
     ids = []
     for number in range(12):
@@ -239,6 +250,32 @@ async def test_very_many_keywords(app: App) -> None:
     assert [(hit.id, hit.layer) for hit in answer.hits] == [(every, "L1"), (most, "L2")]
     answer = await recall(app, keywords=words, limit=2)
     assert [(hit.id, hit.layer) for hit in answer.hits] == [(every, "L2"), (most, "L2")]
+
+
+async def test_more_keywords_than_anyone_means_are_refused(app: App) -> None:
+    await stored(app, "Keys rotate.", keywords=["secrets"])
+    with pytest.raises(InvalidInput, match="501 keywords; at most 500"):
+        await recall(app, keywords=[f"word{number}" for number in range(501)])
+    for asked in ({}, {"query": "what rotates?"}):
+        with pytest.raises(InvalidInput, match=r"and its keywords have .* characters; at most 8,000"):
+            await recall(app, keywords=["secrets", "x" * 8_000], **asked)
+    assert (await recall(app, keywords=["secrets", *("x" * 10 for _ in range(499))], limit=1)).count == 1
+
+
+async def test_a_keyword_that_is_repeated_counts_once(app: App) -> None:
+    await stored(app, "Night run.", keywords=["redis", "cache"])
+    words = ["redis", "cache", "disk", "pool"]
+    repeated = ["redis", "Redis", "REDIS ", "redis.", *words[1:]]
+    once, again = [(await recall(app, keywords=one, limit=1)).hits[0] for one in (words, repeated)]
+    assert (again.score, again.layer, again.why) == (once.score, "L2", ["words: redis, cache"])
+    assert (await recall(app, keywords=repeated, limit=1, minimum_score=0.6)).count == 0
+    assert (await recall(app, keywords=["redis", "Redis"], limit=1)).hits[0].why == ["words: redis"]
+
+
+async def test_what_the_first_layer_did_not_look_at_is_not_counted(app: App) -> None:
+    await fill(app)
+    assert (await recall(app, keywords=["backup"], limit=2)).considered is None
+    assert (await recall(app, keywords=["backup"], limit=9)).considered == len(SAID)
 
 
 async def test_nobody_finds_anothers_by_any_layer(app: App) -> None:
@@ -304,6 +341,15 @@ async def test_from_a_hundred_on_importance_and_recency_order_equals(app: App) -
         usual,
         vital,
     ], "a time lists what is newest"
+
+
+async def test_time_orders_equals_again_when_many_are_gone(opened: Open) -> None:
+    async with opened(**{"recall.composite_from": 4}) as app:
+        vital, usual, fresh = await rivals(app)
+        other = await stored(app, "Lunch is at noon.")
+        assert await found(at(app, NOW), "", topic="rivals") == [vital, fresh, usual]
+        await run(app, FORGET, ids=[other])
+        assert await found(at(app, NOW), "", topic="rivals") == [fresh, usual, vital]
 
 
 async def test_the_weights_can_be_set(opened: Open) -> None:
@@ -376,6 +422,23 @@ async def test_what_contradicts_a_memory_is_told(app: App) -> None:
     await run(app, FORGET, ids=[new])
     [hit] = (await recall(app, keywords=["database"], limit=1)).hits
     assert (hit.id, hit.contradicted_by, hit.superseded_by) == (old, [], [])
+
+
+async def test_every_hit_is_told_what_disputes_it(app: App) -> None:
+    await many(app, 120, topic="crowd")
+    memories = await app.engine.store.find(Filter(), limit=200)
+    hits, others = memories[:60], memories[60:]
+    pairs = [
+        Link(other.id, hit.id, Relation.CONTRADICTS, NOW) for hit, other in zip(hits, others, strict=True)
+    ]
+    crowd = [Link(other.id, hits[0].id, Relation.CONTRADICTS, NOW, 0.5) for other in others[1:]]
+    await app.engine.store.apply([Connect(link) for link in (*pairs, *crowd)])
+    policy = replace(app.engine.policy, composite_from=1_000)
+    answer = await recall(replace(app, engine=replace(app.engine, policy=policy)), topic="crowd", limit=60)
+    disputed = {hit.id: hit.contradicted_by for hit in answer.hits}
+    assert set(disputed) == {hit.id for hit in hits}
+    assert all(other.id in disputed[hit.id] for hit, other in zip(hits, others, strict=True))
+    assert len(disputed[hits[0].id]) == 10
 
 
 async def test_an_agents_contradiction_is_no_other_agents_business(app: App) -> None:

@@ -338,3 +338,25 @@ async def test_what_is_amended_is_judged_anew(app: App) -> None:
     await run(at(app, now + timedelta(days=2)), AMEND, id=memory_id, content="The lamp is dark by now.")
     memory = await store.get(memory_id, viewer="default")
     assert (memory.verified, memory.examined, memory.review) == (None, None, memory.updated)
+
+
+async def test_the_second_of_two_equal_ones_in_a_dry_run_has_no_id_either(app: App) -> None:
+    items = [{"content": TEXT, "kind": "fact"}, {"content": TEXT, "kind": "fact"}]
+    told = (await run(app, REMEMBER_MANY, dry_run=True, items=items)).results
+    assert [(one.outcome, one.id) for one in told] == [("would_store", None), ("duplicate", None)]
+    assert told[1].memory is not None
+    assert told[1].memory.id == "new"
+
+
+async def test_those_who_died_with_keys_leave_a_bounded_number_of_notes(app: App) -> None:
+    now = app.engine.clock()
+    dead, store = at(app, now).engine, app.engine.store
+    for number in range(60):
+        await hold(dead, f"k{number}", "whatever", agent="default")
+    left = [name for number in range(256) if await store.cursor(name := f"once:{number:02x}")]
+    assert 0 < len(left) <= 60
+    later = at(app, now + TERM * 2)
+    for number in range(60, 90):
+        await remember(later, f"Lamp number {number} was lit.", idempotency_key=f"k{number}")
+    kept = [note for name in left if (note := await store.cursor(name))]
+    assert len(kept) < len(left), "who comes by clears away what is over"

@@ -44,6 +44,18 @@ async def test_every_version_says_who_when_and_what_changed(app: App) -> None:
     assert (two.topic, three.topic) == ("ports", "network")
 
 
+async def test_what_upkeep_lowered_is_no_change_of_an_amendment(app: App) -> None:
+    memory_id = await stored(app, "The port is 8080.", importance=0.5)
+    await run(app, AMEND, id=memory_id, content="The port is 8081.")
+    await run(app, AMEND, id=memory_id, content="The port is 9090.", supersedes=True)
+    last = (await run(app, VERSIONS, id=memory_id)).versions[-1]
+    assert last.importance == 0.25
+    assert set(last.changed) == {"content", "keywords"}
+    other = await stored(app, "The harbour has nine cranes.", importance=0.5)
+    await run(app, AMEND, id=other, importance=0.2)
+    assert (await run(app, VERSIONS, id=other)).versions[-1].changed == ["importance"]
+
+
 async def test_a_chain_of_memories_is_named(app: App) -> None:
     old = await stored(app, "The port is 8080.")
     new = await run(app, AMEND, id=old, content="The port is 9090.", supersedes=True)

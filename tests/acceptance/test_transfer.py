@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from front_door import Open, acting, everything, found, on_disk, recall, remember, run, show, stored
+from front_door import Open, acting, at, everything, found, on_disk, recall, remember, run, show, stored
 
 from recollect.app import App
 from recollect.model.errors import InvalidInput, RecollectError, StoreError
 from recollect.model.life import NEVER
 from recollect.model.query import Filter, Order
 from recollect.model.tokens import count_tokens
+from recollect.operations.consolidating import CONSOLIDATE
+from recollect.operations.contradicting import LIST_CONTRADICTIONS, UNDO_CONTRADICTION
 from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.keeping import (
     CHANGE_SCOPE,
@@ -27,6 +29,7 @@ from recollect.operations.keeping import (
     SHOW_SCOPE,
     ImportResult,
 )
+from recollect.operations.safekeeping import BACKUP, RESTORE
 from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
 from recollect.ports.store import Rate, Tend
 
@@ -148,9 +151,31 @@ async def test_an_export_from_before_there_was_upkeep(app: App, empty: App, tmp_
         del line[name]
     await bring(empty, tmp_path / "old.jsonl", [HEAD, line])
     store, now = empty.engine.store, empty.engine.clock()
-    [memory] = await store.find(Filter(due=now, unverified=True, unexamined=True), order=Order.DUE)
+    [memory] = await store.find(Filter(due=now), order=Order.DUE)
     assert memory.id == line["id"]
-    assert (memory.shown, memory.usefulness, memory.decayed) == (0, 0.0, None)
+    assert (memory.shown, memory.usefulness) == (0, 0.0)
+    assert memory.decayed == memory.verified == memory.examined == memory.review
+
+
+async def test_what_is_old_has_a_whole_life_before_it_here(app: App, empty: App, tmp_path: Path) -> None:
+    line = await a_memory(app, tmp_path / "one.jsonl")
+    for name in ("shown", "usefulness", "verified", "examined", "decayed", "review"):
+        del line[name]
+    now = empty.engine.clock()
+    long_ago = (now - timedelta(days=400)).isoformat()
+    line |= {
+        "created": long_ago,
+        "updated": long_ago,
+        "occurred": long_ago,
+        "kind": "fact",
+        "importance": 0.5,
+    }
+    await bring(empty, tmp_path / "old.jsonl", [HEAD, line])
+    for days, archived in ((0, 0), (1, 0), (119, 0), (121, 1)):
+        later = at(empty, now + timedelta(days=days, minutes=1))
+        answer = await run(later, CONSOLIDATE)
+        assert answer.counts.get("archived", 0) == archived, days
+        assert answer.counts.get("erased", 0) == 0
 
 
 async def test_what_was_imported_is_found_shown_and_brought_back(
@@ -541,3 +566,67 @@ async def test_a_file_draws_no_link_between_what_its_bringer_does_not_see(app: A
     done = await bring(acting(app, "ada"), tmp_path / "foreign.jsonl", [HEAD, a_link(one, two)])
     assert done.links == 0
     assert (await show(grace, one)).links == []
+
+
+async def test_what_is_known_of_contradictions_goes_with_them(app: App, empty: App, tmp_path: Path) -> None:
+    for one, two in (("30", "60"), ("40", "80")):
+        for number in (one, two):
+            await stored(app, f"The timeout of gateway {one} is {number} seconds.", topic=one, importance=0.8)
+    doubtful = [
+        await stored(app, f"We use {name} for the sessions of the shop.") for name in ("Redis", "Memcached")
+    ]
+    await run(app, CONSOLIDATE, stages=("contradictions", "pending"))
+    found = (await run(app, LIST_CONTRADICTIONS)).found
+    await run(app, UNDO_CONTRADICTION, id=found[0].id)
+    whole = await export(app, tmp_path / "one.jsonl")
+    done = await run(acting(empty, "system"), IMPORT, path=str(tmp_path / "one.jsonl"))
+    assert done.contradictions == 3
+    assert await export(empty, tmp_path / "two.jsonl") == whole
+    listed = await run(empty, LIST_CONTRADICTIONS)
+    assert [one.id for one in listed.found] == [found[1].id]
+    assert {listed.pending[0].older.id, listed.pending[0].newer.id} == set(doubtful)
+    answer = await run(empty, CONSOLIDATE, stages=("contradictions", "pending"))
+    assert sum(stage.changed for stage in answer.stages) == 0, "what was taken back isn't found again"
+    taken = await run(empty, UNDO_CONTRADICTION, id=found[1].id)
+    older = await show(empty, taken.contradiction.older.id)
+    assert (older.memory.importance, [one.link.relation for one in older.links]) == (0.8, ["related"])
+    again = await run(acting(empty, "system"), IMPORT, path=str(tmp_path / "one.jsonl"))
+    assert (again.contradictions, again.links) == (0, 0)
+    assert (await run(empty, LIST_CONTRADICTIONS)).found == [], "what was said of it here stands"
+
+
+async def test_a_contradiction_of_what_says_something_else_here_is_passed_over(
+    app: App, empty: App, tmp_path: Path
+) -> None:
+    for number in (30, 60):
+        await stored(app, f"The timeout of the gateway is {number} seconds.")
+    await run(app, CONSOLIDATE, stages=("contradictions",))
+    lines = (await export(app, tmp_path / "one.jsonl")).decode().splitlines()
+    [known] = [json.loads(line) for line in lines if '"contradiction"' in line]
+    bare = [line for line in lines if '"contradiction"' not in line]
+    wrong = (
+        {"state": "guessed"},
+        {"importance": 7},
+        {"newer": known["older"]},
+        {"created": "once"},
+        {"by": "a\nb"},
+    )
+    for change in wrong:
+        with pytest.raises(InvalidInput, match=f"Line {len(bare) + 1} "):
+            await bring(empty, tmp_path / "wrong.jsonl", [*bare, known | change])
+    other = known | {"texts": "0" * 16}
+    done = await bring(empty, tmp_path / "other.jsonl", [*bare, other, known | {"newer": "nobody"}])
+    assert done.contradictions == 0
+    assert (await run(empty, LIST_CONTRADICTIONS)).found == []
+
+
+async def test_a_contradiction_comes_back_from_a_backup(app: App) -> None:
+    ids = [await stored(app, f"The timeout of the gateway is {number} seconds.") for number in (30, 60)]
+    await run(app, CONSOLIDATE, stages=("contradictions",))
+    await run(acting(app, "system"), BACKUP)
+    await run(app, FORGET, ids=ids, hard=True)
+    await run(app, CONSOLIDATE, stages=("contradictions",))
+    await run(acting(app, "system"), RESTORE)
+    [one] = (await run(app, LIST_CONTRADICTIONS)).found
+    await run(app, UNDO_CONTRADICTION, id=one.id)
+    assert (await show(app, ids[0])).memory.importance == 0.5

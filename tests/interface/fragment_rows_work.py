@@ -379,6 +379,19 @@ async def batch_fragments(talk: Talk) -> None:
     }
     answer = await talk.call("batch_remember", fragments=[TWO[0] | rich, {**TWO[1], "content": " "}, TWO[1]])
     assert [one["success"] for one in answer["results"]] == [True, False, True]
+    wrong = [
+        {**TWO[1], "type": "foo"},
+        {**TWO[1], "importance": 1.5},
+        {"content": HOSE, "type": "fact"},
+        {**TWO[1], "kind": "fact"},
+        "not even an object",
+    ]
+    fine = {"content": "The gate is open.", "topic": "t", "type": "fact"}
+    mixed = await talk.call("batch_remember", fragments=[*wrong, fine], project="orchard")
+    assert [one["success"] for one in mixed["results"]] == [False] * 5 + [True]
+    assert {one["code"] for one in mixed["results"][:5]} == {"INVALID_INPUT"}
+    assert "topic is missing" in mixed["results"][2]["error"]
+    assert (mixed["created"], mixed["failed"]) == (1, 5)
     kept = await record(talk, answer["results"][0]["id"])
     memory = kept["memory"]
     assert (memory["content"], memory["topic"], memory["kind"]) == (ROSES, "flowers", "procedure")

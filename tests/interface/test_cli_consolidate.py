@@ -12,8 +12,9 @@ LONG_AGO = 400 * 86_400 * 1_000_000
 
 
 def age(shell: Shell) -> None:
-    """Everything was stored four hundred days ago."""
+    """Everything was stored, and found good, four hundred days ago."""
     moments = "created = created - ?1, updated = updated - ?1, occurred = occurred - ?1, review = review - ?1"
+    moments += ", verified = created - ?1"
     with closing(sqlite3.connect(shell.home / "data" / "recollect.db")) as connection, connection:
         connection.execute(f"UPDATE memory SET {moments}", (LONG_AGO,))
 
@@ -29,7 +30,9 @@ def test_a_run_is_told_and_kept(shell: Shell) -> None:
     age(shell)
     dry = shell.fine("consolidate", "--dry-run")
     assert "would change" in dry.out
-    assert f"archived {one}  unused for 400 days" in dry.out
+    [told] = [line for line in dry.out.splitlines() if one in line and "archived" in line]
+    assert told.startswith(f"would be archived {one}  unused for 400 days")
+    assert told.endswith(": The harbour has nine cranes")
     assert "Nothing was changed." in dry.err
     assert len(shell.fine("list", "--json").json["memories"]) == 2
     done = shell.fine("consolidate")
@@ -40,7 +43,7 @@ def test_a_run_is_told_and_kept(shell: Shell) -> None:
     assert kept not in done.out
     reports = shell.fine("consolidate", "--reports").out
     assert "expiry: 1 archived" in reports
-    assert one in reports
+    assert f"\narchived {one}  unused" in reports
     told = shell.fine("consolidate", "--reports", "--json").json["reports"]
     assert [gone["id"] for gone in told[0]["archived"]] == [one]
     assert shell.found("harbour cranes") == []
@@ -55,6 +58,15 @@ def test_single_stages_and_json(shell: Shell) -> None:
     assert answer["operations"] == ["utility: 1 worked out anew"]
     assert set(answer["stages"][0]) == {"stage", "changed", "detail", "seconds", "more", "looked", "counts"}
     assert {"archived", "erased", "stale", "dry_run", "seconds", "counts"} <= set(answer)
+
+
+def test_what_would_be_contradicted_is_named_and_jobs_are_told_in_words(shell: Shell) -> None:
+    old = shell.remember("The request timeout of the billing gateway is 30 seconds.")
+    new = shell.remember("The request timeout of the billing gateway is 60 seconds.")
+    dry = shell.fine("consolidate", "--stage", "contradictions", "--dry-run").out
+    assert f"would be contradicted {old}  by {new}: The request timeout of the billing gateway is 30" in dry
+    [jobs] = [line for line in shell.fine("consolidate").out.splitlines() if line.startswith("jobs ")]
+    assert jobs.endswith("ran and found nothing to do")
 
 
 def test_what_makes_no_sense_is_refused(shell: Shell) -> None:

@@ -19,7 +19,9 @@ def test_a_contradiction_is_found_shown_and_taken_back(shell: Shell) -> None:
     for text in (OLD, NEW):
         shell.fine("remember", text)
     assert "1 contradicted" in shell.fine("consolidate", "--stage", "contradictions").out
-    listed = shell.fine("contradictions", "list")
+    listed = shell.fine("contradictions")
+    assert listed == shell.fine("contradictions", "list")
+    assert shell.fine("contradictions", "--json").json["found"]
     assert OLD in listed.out
     assert NEW in listed.out
     assert "undo ID" in listed.err
@@ -27,6 +29,7 @@ def test_a_contradiction_is_found_shown_and_taken_back(shell: Shell) -> None:
     assert "Both stand" in shell.fine("contradictions", "undo", one["id"][:8]).out
     assert "None is known" in shell.fine("contradictions", "list").out
     assert shell("contradictions", "undo", one["id"]).status == 3
+    assert "must not be empty" in shell("contradictions", "undo", "").err
 
 
 def test_a_doubtful_one_is_confirmed_or_dismissed(shell: Shell) -> None:

@@ -83,6 +83,27 @@ def test_importing_plain_lines_points_to_the_batch(shell: Shell, tmp_path: Path)
     assert "remember --batch" in refused.err
 
 
+def test_config_set_refuses_what_is_no_address(shell: Shell) -> None:
+    for wrong in ("notaurl", "ftp://example.org", "http://", "http://example.org/v1"):
+        answer = shell("config", "set", "llm.base_url", wrong)
+        assert (answer.status, "llm.base_url" in answer.err) == (6, True), wrong
+    assert shell.fine("config", "get", "llm.base_url").out == "\n"
+    for right in ("https://example.org/v1", "http://127.0.0.1:11434/v1", ""):
+        shell.fine("config", "set", "llm.base_url", right)
+    shell.fine("config", "set", "llm.plain_http", "true")
+    shell.fine("config", "set", "llm.base_url", "http://example.org/v1")
+
+
+def test_config_set_takes_negative_numbers_and_says_where_to_look(shell: Shell) -> None:
+    assert "at least" in shell("config", "set", "life.anchor_uses", "-3").err
+    shell.fine("config", "set", "recall.floor", "-0.5", "--json")
+    assert shell.fine("config", "get", "recall.floor").out.strip() == "-0.5"
+    unknown = shell("config", "set", "life.bogus", "3").err
+    assert "Did you mean" not in unknown
+    assert "config show life" in unknown
+    assert "Did you mean recall.limit?" in shell("config", "set", "life.limit", "3").err
+
+
 def test_config_set_keeps_what_else_is_in_the_file(shell: Shell) -> None:
     path = shell.home / "config.toml"
     assert shell.fine("config", "path").out.strip() == str(path)

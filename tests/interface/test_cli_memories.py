@@ -222,7 +222,12 @@ def test_forgetting_for_good_by_filter_asks_with_what_is_hidden_too(shell: Shell
 
 def test_anchors_are_kept_unless_forced(shell: Shell) -> None:
     known = shell.remember(PORT, "--anchor")
-    assert shell("forget", known).status == 5
+    refused = shell("forget", known)
+    assert refused.status == 5
+    assert "--force" in refused.err
+    shell.fine("amend", known, "--tag", "ports")
+    shell.remember("The harbour has nine cranes", "--tag", "ports")
+    assert "1 memory kept for good" in shell.fine("forget", "--tag", "ports", "--yes").err
     assert shell.fine("forget", known, "--force").status == 0
 
 
@@ -262,6 +267,13 @@ def test_lists_tags_and_timeline(shell: Shell) -> None:
     assert [memory["content"][:5] for memory in following["memories"]] == ["Day 3", "Day 4"]
     assert "--after" in shell.fine("list", "-n", "2").err
     assert "voyage  5" in shell.fine("tags").out
+    assert "status" not in shell.fine("list").out
+    shell.fine("forget", page["memories"][0]["id"])
+    both = shell.fine("list", "--status", "active,forgotten").out.splitlines()
+    assert {line.split()[2] for line in both} == {"status", "active", "forgotten"}
+    shown = shell.fine("show", page["memories"][1]["id"]).out
+    assert {"utility", "verified", "tier", "uses"} <= {line.split(" ")[0] for line in shown.splitlines()}
+    shell.fine("forget", page["memories"][0]["id"], "--undo")
     days = shell.fine("timeline", "March", "2024", "--json").json["days"]
     assert [day["date"] for day in days] == [f"2024-03-0{day}" for day in range(1, 6)]
     assert "2024-03-05  1 memory" in shell.fine("timeline", "--when", "2024-03-05").out
@@ -300,6 +312,22 @@ def test_a_batch_answers_for_each_line(shell: Shell) -> None:
     plain = shell("remember", "--batch", stdin="\n".join(lines))
     assert "already known" in plain.out
     assert "line 4" in plain.err
+
+
+def test_a_batch_tells_what_it_replaced(shell: Shell) -> None:
+    known = shell.remember("We deploy the shop with Kubernetes")
+    told = shell.fine("remember", "--batch", stdin='"We no longer deploy the shop with Kubernetes"').out
+    assert "The place of 1 earlier memory was taken:" in told
+    assert f"takes the place of {known}" in told
+
+
+def test_what_a_new_memory_is_to_others_is_said_from_its_side(shell: Shell) -> None:
+    error = shell.remember("The Redis queue fails with ECONNREFUSED at start", "--kind", "error")
+    told = shell.fine(
+        *("remember", "The ECONNREFUSED at start of the Redis queue is resolved by starting Redis first"),
+        *("--kind", "procedure"),
+    ).out
+    assert f"linked: resolves {error}" in told
 
 
 @pytest.mark.parametrize("depth", [50, 500, 900, 5_000, 200_000])

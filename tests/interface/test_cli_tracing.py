@@ -36,4 +36,7 @@ def test_a_chain_of_decisions(shell: Shell) -> None:
     assert told.index("2026-01-01") < told.index("2026-02-01")
     assert f"← resolved_by {error}  error: The well froze." in told
     assert shell.fine("reconstruct", "water", "--budget", "6", "--json").json["left_out"] == 1
+    nothing = shell.fine("reconstruct", "water", "--budget", "1").err
+    assert "2 decisions did not fit the budget." in nothing
+    assert "No decision" not in nothing
     assert "No decision is remembered on that." in shell.fine("reconstruct", "giraffes").err

@@ -112,12 +112,7 @@ ERRORS: list[tuple[str, dict[str, Any], str, str]] = [
         "INVALID_INPUT",
         "fragments must have at most 200 entries",
     ),
-    (
-        "batch_remember",
-        {"fragments": [{"content": "c", "topic": "t", "type": "fact", "kind": 1}]},
-        "INVALID_INPUT",
-        "fragments.0.kind is not known here",
-    ),
+    ("batch_remember", {"fragments": "c"}, "INVALID_INPUT", "fragments must be a list"),
     ("fragment_history", {"id": "zz"}, "MEMORY_NOT_FOUND", "zz"),
     ("reconstruct_history", {"topic": " "}, "INVALID_INPUT", "no topic"),
 ]

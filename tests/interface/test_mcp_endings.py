@@ -115,13 +115,16 @@ async def test_one_that_reflected_is_left_alone(home: Path, opened: Open) -> Non
         assert await told(app) == ["We fired the kiln."]
 
 
-def test_a_deleted_session_ends_also_where_nothing_was_said_since_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("since", ["nothing was said", "something was asked"])
+def test_a_deleted_session_ends_also_after_a_restart(since: str, tmp_path: Path) -> None:
     with HttpServer(tmp_path / "home", toolsets="all") as server, Poster(server.url) as poster:
         poster.greet()
         for fact in (*FACTS, SCRATCH):
             poster.call("remember", **fact)
         server.kill()
         server.start()
+        if since == "something was asked":
+            poster.call("recall", text="kiln")
         with Poster(server.url) as other:
             other.greet()
             assert other.call("context")["unreflectedSessions"] == 1
@@ -159,3 +162,14 @@ async def test_verdicts_move_what_the_last_answer_gave(load: Load, opened: Open)
     async with opened() as app:
         memory = await app.engine.store.get(kept["id"], viewer="default")
         assert memory.usefulness == pytest.approx(-0.1)
+
+
+async def test_one_agents_failure_keeps_no_other_from_its_end(load: Load, opened: Open) -> None:
+    async with talking(load(toolsets="all")) as talk:
+        for fact in FACTS:
+            await talk.call("remember", **fact)
+        [conversation] = talk.server.conversations
+        conversation.agents.add("\x00\ud800")  # first in line, and no store takes such a name
+        await talk.server.keep_conversations()
+    async with opened() as app:
+        assert len(await told(app)) == 1

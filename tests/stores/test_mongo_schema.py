@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Any
 
@@ -230,6 +230,16 @@ async def as_of_the_first_schema(store: MongoStore) -> None:
     await store._database.metadata.update_one({"_id": "state"}, {"$set": {"schema": 1}})
 
 
+async def test_what_an_older_process_writes_later_is_due_in_the_end(store: MongoStore) -> None:
+    put = Builder().put("old words")
+    await store.apply([put])
+    await store._database.memories.update_many({}, {"$unset": dict.fromkeys(_NEW, "")})
+    await store.optimise()
+    [one] = await store.find(Filter(due=datetime.max.replace(tzinfo=UTC)), order=Order.DUE)
+    assert one.decayed == one.verified == one.examined == one.review
+    assert one.id == put.memory.id
+
+
 async def test_documents_of_the_first_schema(mongo_server: MongoServer, store: MongoStore, name: str) -> None:
     build = Builder()
     put, other = build.put("old words", keywords=("Databases",), uses=3), build.put("others", agent="ada")
@@ -242,10 +252,13 @@ async def test_documents_of_the_first_schema(mongo_server: MongoServer, store: M
     newer = stores[0]
     due = START + timedelta(days=1)
     assert (await newer.facts()).schema_version == SCHEMA
-    assert await newer.get(put.memory.id, viewer="default") == replace(put.memory, review=due)
-    assert await newer.find(Filter(keywords=keyword_forms(["database"]))) == [replace(put.memory, review=due)]
-    waiting = Filter(viewer="system", due=due, unverified=True, unexamined=True)
+    begun = replace(put.memory, review=due, decayed=due, verified=due, examined=due)
+    assert await newer.get(put.memory.id, viewer="default") == begun
+    assert await newer.find(Filter(keywords=keyword_forms(["database"]))) == [begun]
+    waiting = Filter(viewer="system", due=due)
     assert [one.id for one in await newer.find(waiting, order=Order.DUE)] == [put.memory.id, other.memory.id]
+    assert await newer.count(Filter(viewer="system", unverified=True)) == 0
+    assert await newer.count(Filter(viewer="system", unexamined=True)) == 0
     assert [finding for finding in await newer.check() if not finding.healthy] == []
     for one in stores:
         await one.close()

@@ -35,12 +35,13 @@ for flag in script.get("unknown", []):
     if flag in sys.argv:
         sys.stderr.write(f"error: unknown option '{flag}'\n")
         sys.exit(1)
-if script.get("hang"):
+if script.get("hang") or script.get("leaves"):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     if "tell" in script:
         with socket.create_connection(("127.0.0.1", script["tell"])) as told:
             told.sendall(str(child.pid).encode())
-    time.sleep(600)
+    if not script.get("leaves"):
+        time.sleep(600)
 sys.stdout.write(script.get("out", "").replace("PROMPT", json.dumps(prompt)[1:-1]))
 if script.get("endless"):
     try:

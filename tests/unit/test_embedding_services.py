@@ -91,6 +91,10 @@ class Hours:
         await asyncio.sleep(0)
 
 
+def place(base: str, *, plain_http: bool) -> str:
+    return endpoint(base, plain_http=plain_http, path="/embeddings", section="embedding")
+
+
 def service(base: str, provider: str = "openai", **changes: Any) -> Service:
     known = PROVIDERS[provider]
     model = changes.pop("model", known.usual or "nomic-embed-text")
@@ -98,7 +102,7 @@ def service(base: str, provider: str = "openai", **changes: Any) -> Service:
         provider=provider,
         title=known.title,
         model=model,
-        address=endpoint(base, plain_http=False),
+        address=place(base, plain_http=False),
         dialect=known.dialect,
         key=KEY,
         dimensions=known.model(model).dimensions,
@@ -543,7 +547,7 @@ class TestAddresses:
         ],
     )
     def test_good(self, given: str, expected: str) -> None:
-        assert endpoint(given, plain_http=False) == expected
+        assert place(given, plain_http=False) == expected
 
     @pytest.mark.parametrize(
         "given",
@@ -562,12 +566,12 @@ class TestAddresses:
     )
     def test_bad(self, given: str) -> None:
         with pytest.raises(SettingsError) as caught:
-            endpoint(given, plain_http=False)
+            place(given, plain_http=False)
         assert "secret" not in str(caught.value)
         assert "embedding.base_url" in caught.value.message
 
     def test_in_the_clear_if_the_person_says_so(self) -> None:
-        assert endpoint("http://10.0.0.5/v1", plain_http=True) == "http://10.0.0.5/v1/embeddings"
+        assert place("http://10.0.0.5/v1", plain_http=True) == "http://10.0.0.5/v1/embeddings"
 
 
 class TestAnswers:

@@ -68,6 +68,13 @@ def test_a_rewording_of_the_same_kind_supersedes(similarity: float, kind: Kind, 
     assert ids(found) == (([old.id], [], []) if superseded else ([], [], [old.id]))
 
 
+@pytest.mark.parametrize("kind", [Kind.PREFERENCE, Kind.FACT])
+def test_an_update_of_another_kind_supersedes_nothing(kind: Kind) -> None:
+    old, new = made("I use Vim for code", kind=kind), made("I no longer use Vim for code", kind=Kind.FACT)
+    found = kin_of(new, [(old, 0.95)], POLICY)
+    assert ids(found) == (([old.id], [], []) if kind is Kind.FACT else ([], [], [old.id]))
+
+
 @pytest.mark.parametrize("kind", [Kind.FACT, Kind.ERROR])
 def test_forty_services_on_forty_ports_are_forty(kind: Kind) -> None:
     others = [
@@ -89,7 +96,10 @@ FAILURE = "Redis Sentinel connection fails with NOAUTH."
 FIX = "Redis Sentinel NOAUTH error resolved: set REDIS_PASSWORD in the environment."
 
 
-@pytest.mark.parametrize("kind", [Kind.ERROR, Kind.PROCEDURE])
+@pytest.mark.parametrize(
+    "kind",
+    [Kind.ERROR, Kind.PROCEDURE, Kind.DECISION, Kind.FACT, Kind.GOTCHA, Kind.PATTERN, Kind.NOTE],
+)
 def test_an_error_is_resolved_by_what_says_its_fix(kind: Kind) -> None:
     old, new = made(FAILURE, kind=Kind.ERROR, anchor=True), made(FIX, kind=kind)
     found = kin_of(new, [(old, 0.75)], POLICY)
@@ -101,7 +111,7 @@ def test_an_error_is_resolved_by_what_says_its_fix(kind: Kind) -> None:
 
 @pytest.mark.parametrize(
     ("old_kind", "new_kind", "similarity"),
-    [(Kind.FACT, Kind.ERROR, 0.9), (Kind.ERROR, Kind.FACT, 0.9), (Kind.ERROR, Kind.ERROR, 0.6)],
+    [(Kind.FACT, Kind.ERROR, 0.9), (Kind.ERROR, Kind.PREFERENCE, 0.9), (Kind.ERROR, Kind.ERROR, 0.6)],
 )
 def test_nothing_else_is_resolved(old_kind: Kind, new_kind: Kind, similarity: float) -> None:
     found = kin_of(made(FIX, kind=new_kind), [(made(FAILURE, kind=old_kind), similarity)], POLICY)

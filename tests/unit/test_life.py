@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.engine.conversations import SESSION_ONLY as WORKING
 from recollect.engine.kinship import TURN
 from recollect.engine.projects import SUMMARY_OF
 from recollect.model.life import (
@@ -58,7 +57,8 @@ lives = st.builds(
 
 
 def memory(**fields: Any) -> Memory:
-    return replace(Builder().memory(), **{"created": START, "updated": START, "occurred": START} | fields)
+    plain = {"created": START, "updated": START, "occurred": START, "verified": START}
+    return replace(Builder().memory(), **plain | fields)
 
 
 @st.composite
@@ -210,6 +210,8 @@ class TestFate:
             assert now - one.updated >= life.keep_archived_days * DAY
         if fate is Fate.ARCHIVED:
             assert one.status is Status.ACTIVE
+            assert one.verified is not None
+            assert now - one.verified >= 2 * stale_after(one.kind, life)
             assert now - unused_since(one) >= 2 * stale_after(one.kind, life)
             assert one.importance < life.archive_below
             assert tier_at(one, now, life) is Tier.COLD
@@ -252,6 +254,24 @@ class TestFate:
         assert next(day for day, tier, _, _ in seen if tier is Tier.COLD) == 60
         assert why == "archived for 180 days and not asked for"
         assert len(seen) < 15  # it was looked at a few times, not every day
+
+    def test_what_nobody_judged_is_kept_and_its_time_begins_when_somebody_does(self) -> None:
+        old = memory(importance=0.1, verified=None)
+        now = START + 400 * DAY
+        assert fate_of(old, now, PLAIN)[0] is Fate.STAYS
+        assert swept(old, now, PLAIN).review == now + 120 * DAY
+        judged = replace(old, verified=now)
+        assert fate_of(judged, now + 119 * DAY, PLAIN)[0] is Fate.STAYS
+        assert fate_of(judged, now + 120 * DAY, PLAIN) == (
+            Fate.ARCHIVED,
+            "unused for 520 days, importance faded to 0.10",
+        )
+
+    def test_what_was_on_its_way_out_goes(self) -> None:
+        going = memory(status=Status.FORGOTTEN, previous_status=Status.FORGOTTEN)
+        assert fate_of(going, START, PLAIN)[0] is Fate.ERASED
+        forgotten = memory(status=Status.FORGOTTEN, previous_status=Status.ARCHIVED)
+        assert fate_of(forgotten, START + 999 * DAY, PLAIN)[0] is Fate.STAYS
 
     def test_one_that_was_looked_at_in_the_archive_stays_there_longer(self) -> None:
         put_away = memory(status=Status.ARCHIVED, last_used=START + 100 * DAY)
@@ -310,6 +330,9 @@ class TestWorth:
         assert is_unswept(one)
         assert not is_unswept(swept(one, START, PLAIN))
         assert is_unswept(replace(swept(one, START, PLAIN), updated=START + DAY))
+        assert is_unswept(
+            memory(decayed=START + DAY, review=START + DAY)
+        )  # it is from before there were sweeps
 
 
 class TestSweeping:
@@ -352,6 +375,7 @@ class TestSweeping:
         while True:
             fate, _ = fate_of(one, now, life)
             one, reviews = swept(one, now, life), reviews + 1
+            one = replace(one, verified=one.verified or now)
             if fate is Fate.ERASED or one.review is None or one.review == NEVER:
                 break
             now = one.review
@@ -374,4 +398,3 @@ class TestSweeping:
 
 def test_the_marks_are_those_that_the_engine_sets() -> None:
     assert (TURN, SUMMARY_OF) == PART_OF_WHOLE
-    assert WORKING == SESSION_ONLY

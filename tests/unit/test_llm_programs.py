@@ -86,6 +86,16 @@ def installed(tmp_path: Path, provider: str) -> Fake:
     return made
 
 
+def runs(pid: int) -> bool:
+    """Whether it is there after a while that is long enough for one that was ended."""
+    try:
+        process = psutil.Process(pid)
+        psutil.wait_procs([process], timeout=20)
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
 async def asked(model: OwnModel, prompt: str = "hello", system: str = "You repeat.") -> str:
     return await model.complete(prompt, system=system, most_tokens=100)
 
@@ -217,8 +227,31 @@ class TestFaults:
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
-        psutil.wait_procs([child], timeout=20)
-        assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+        assert not runs(child.pid)
+
+    async def test_what_it_leaves_running_ends_and_keeps_nobody_waiting(self, fake: Fake) -> None:
+        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        async def hear(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            told.set_result(int(await reader.read()))
+            writer.close()
+
+        async with await asyncio.start_server(hear, "127.0.0.1", 0) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            fake.does(leaves=True, tell=port, out=GOOD[fake.provider])
+            async with asyncio.timeout(60):
+                assert await asked(fake.model(wait_seconds=600)) == "You said hello"
+        if sys.platform == "win32":  # where it can't be found any more
+            psutil.Process(await told).kill()
+        assert not runs(await told)
+
+    async def test_a_folder_that_can_not_be_written_is_not_the_programs_fault(self, fake: Fake) -> None:
+        fake.home.mkdir()
+        (fake.home / FOLDER).write_text("in the way", encoding="utf-8")
+        with pytest.raises(ModelBroken, match="can't be written") as failed:
+            await asked(fake.model())
+        assert "by hand" not in str(failed.value)
+        assert failed.value.unasked
 
     async def test_silence(self, fake: Fake) -> None:
         fake.does(hang=True)

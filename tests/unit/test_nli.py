@@ -91,6 +91,14 @@ async def test_the_rules_come_first_and_the_model_has_the_rest(installed: Path) 
     assert left.contradiction > 0.9
 
 
+def test_what_does_not_fit_is_not_judged_by_its_beginning(installed: Path) -> None:
+    model = OnnxClassifier(installed, "tiny-nli")
+    long, short = model.judge_now([("a cat! " * 200, "no cat!"), ("a cat", "no cat!")])
+    assert long.contradiction < 0.4
+    assert max(long.entailment, long.neutral) < SURE
+    assert short.contradiction > 0.9
+
+
 def test_a_folder_becomes_an_installed_classifier(tiny: Path, models: Path) -> None:
     shelf = LocalShelf(models)
     card = pulled(shelf, str(tiny))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from importlib import import_module
 
 import pytest
+from pydantic import BaseModel, Field, ValidationError
 
 from recollect.operations.catalogue import Effect, Input, Operation, Output
 from recollect.operations.index import MODULES, names, operation
+from recollect.operations.wording import invalid
 
 
 def declared() -> dict[str, Operation[Input, Output]]:
@@ -36,3 +38,17 @@ def test_an_operation_is_found_and_says_what_it_does(name: str) -> None:
 def test_an_unknown_name_is_no_operation() -> None:
     with pytest.raises(KeyError):
         operation("conjure")
+
+
+def test_what_is_wrong_with_a_list_or_an_empty_text_is_said_in_numbers_and_words() -> None:
+    class Few(BaseModel):
+        items: list[int] = Field(max_length=2)
+        name: str = Field(min_length=1)
+
+    def told(**given: object) -> str:
+        with pytest.raises(ValidationError) as caught:
+            Few(**given)  # type: ignore[arg-type]
+        return invalid(caught.value, known=[]).message
+
+    assert told(items=[1, 2, 3], name="a") == "items must have at most 2 entries; it had 3."
+    assert told(items=[], name="") == "name must not be empty."

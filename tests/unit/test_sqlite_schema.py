@@ -145,7 +145,8 @@ def test_what_was_there_before_upkeep_is_due_once_and_found_by_its_keywords() ->
     lives = connection.execute(
         "SELECT review, shown, usefulness, verified, examined, decayed FROM memory"
     ).fetchall()
-    assert lives == [(to_micros(START), 0, 0.0, None, None, None)] * 3
+    moment = to_micros(START)  # it fades from then on, and waits neither to be judged nor to be compared
+    assert lives == [(moment, 0, 0.0, moment, moment, moment)] * 3
     found = connection.execute("SELECT memory, form FROM keyword ORDER BY memory, form").fetchall()
     window, tokyo = keyword_forms(["deploy window", "東京"])
     assert found == [(1, window), (1, tokyo), (3, window)]

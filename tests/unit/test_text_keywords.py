@@ -34,10 +34,41 @@ def test_no_stop_words_and_each_once_whatever_its_ending() -> None:
         ("Die Rechnungsübersicht für März", {"Rechnungsübersicht", "März"}),
         ("решили использовать кэш", {"использовать", "кэш"}),
         ("We write C++ and C#.", {"C++", "C#"}),
+        ("We write C++ and .NET.", {"C++", ".NET"}),
+        ("ระบบล็อกอินใช้PostgreSQLเสมอ", {"PostgreSQL"}),
     ],
 )
 def test_any_language(text: str, expected: set[str]) -> None:
     assert expected <= set(telling_keywords(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "common"),
+    [
+        ("Der Server läuft auf Port 8080 und verwendet PostgreSQL.", {"Der", "auf", "und"}),
+        ("Le serveur est sur le port 8080 avec les données.", {"est", "sur", "avec", "les"}),
+        ("الخادم يعمل على المنفذ 8080", {"على"}),
+    ],
+)
+def test_no_common_words_of_other_languages(text: str, common: set[str]) -> None:
+    found = set(telling_keywords(text))
+    assert "8080" in found
+    assert not common & found
+
+
+def test_english_words_that_are_common_elsewhere_stay() -> None:
+    assert {"die", "war"} <= set(telling_keywords("Many die in a war."))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ระบบล็อกอินล้มเหลวเมื่อรหัสผ่านหมดอายุต้องรีเซ็ตผ่านหน้าผู้ดูแลระบบเสมอ",
+        "ខ្ញុំប្រើប្រព័ន្ធទិន្នន័យសម្រាប់គម្រោង",
+    ],
+)
+def test_a_clause_without_spaces_is_no_keyword(text: str) -> None:
+    assert telling_keywords(text) == ()
 
 
 @pytest.mark.parametrize("text", ["우리는 그리고 하지만", "我们的是在", "the and of", "", "?! ..."])

@@ -9,6 +9,7 @@ from hypothesis import strategies as some
 from recollect.engine.classifiers import SURE, judged
 from recollect.engine.text.opposition import Bearing, bearing
 
+DOUBT = 0.4
 DENIED = [
     ("The API listens on port 8080.", "The API listens on port 9090."),
     ("The default branch is main.", "The default branch is trunk."),
@@ -131,6 +132,36 @@ COMPATIBLE = [
     ("The API is fast.", "The API is fast and written in Go."),
     ("", "The port is 80."),
     ("...", "!!!"),
+    # The sentence that names the thing differs.
+    (
+        "The auth service is written in Go. The port is 8080.",
+        "The billing service is written in Go. The port is 9090.",
+    ),
+    (
+        "Staging environment notes:\nThe replica count is 1.",
+        "Production environment notes:\nThe replica count is 3.",
+    ),
+    ("Experiment with batch size 32. Accuracy is 0.81.", "Experiment with batch size 64. Accuracy is 0.84."),
+    ("Alice's setup. The editor is Vim.", "Bob's setup. The editor is Emacs."),
+    (
+        "User asked about flights to Paris. The budget is 500 euros.",
+        "User asked about hotels in Rome. The budget is 900 euros.",
+    ),
+    (
+        "We looked at service A. Caching is enabled.",
+        "We looked at service B. Caching is disabled.",
+    ),
+    ("Billing runs in Seoul. The request timeout is 30 seconds.", "The request timeout is 60 seconds."),
+    # The same in other units, or perhaps so; and what there may be several of.
+    ("The file is 2048 KB.", "The file is 2 MB."),
+    ("The limit is 1000 requests.", "The limit is 1k requests."),
+    ("The job runs at 02:00 UTC.", "The job runs at 11:00 KST."),
+    ("The road is 5 km long.", "The road is 3.1 miles long."),
+    ("Tests run on Python 3.11.", "Tests run on Python 3.12."),
+    ("CI runs on ubuntu-22.04.", "CI runs on windows-2022."),
+    ("The API returns 200.", "The API returns 404."),
+    ("The invoice is for 300 dollars.", "The invoice is for 450 dollars."),
+    ("The order total is 30 dollars.", "The order total is 45 dollars."),
 ]
 COMPATIBLE_IN_KOREAN = [
     ("인증 서비스는 8001 포트를 사용한다.", "결제 서비스는 8002 포트를 사용한다."),
@@ -148,6 +179,14 @@ COMPATIBLE_IN_KOREAN = [
     ("미나는 사과 3개를 샀다.", "미나는 사과 5개를 샀다."),
     ("1단계는 이미지를 빌드하는 것이다.", "2단계는 이미지를 올리는 것이다."),
     ("API는 JSON을 지원한다.", "API는 XML을 지원한다."),
+    (
+        "auth 서비스는 Go로 작성되었다. 포트는 8080이다.",
+        "billing 서비스는 Go로 작성되었다. 포트는 9090이다.",
+    ),
+    ("인증 서비스 설정. 포트는 8080이다.", "결제 서비스 설정. 포트는 9090이다."),
+    ("타임아웃은 5분이다.", "타임아웃은 300초이다."),
+    ("테스트는 Python 3.11에서 실행한다.", "테스트는 Python 3.12에서 실행한다."),
+    ("송장 금액은 300달러이다.", "송장 금액은 450달러이다."),
 ]
 DOUBTED = [
     ("The server may restart at night.", "The server may not restart at night."),
@@ -172,7 +211,7 @@ def test_what_can_both_be_true_is_never_surely_denied(old: str, new: str) -> Non
 
 @pytest.mark.parametrize(("old", "new"), DOUBTED)
 def test_doubt_is_told_as_doubt(old: str, new: str) -> None:
-    assert 0.4 <= judged(old, new).contradiction < SURE
+    assert DOUBT <= judged(old, new).contradiction < SURE
 
 
 def test_forty_services_on_forty_ports_are_forty_facts() -> None:
@@ -190,12 +229,23 @@ NAMES = [f"{first}-{second}" for first in ("auth", "mail", "cart", "feed") for s
 
 def test_the_same_in_other_units_is_the_same() -> None:
     assert bearing("Deploys take 5 minutes.", "Deploys take 300 seconds.").bearing is Bearing.SAME
-    assert judged("The limit is 2 GB.", "The limit is 2000 MB.").contradiction < SURE
+    for one, two in (("2 GB", "2000 MB"), ("2 GB", "2048 MB")):
+        assert judged(f"The limit is {one}.", f"The limit is {two}.").entailment >= SURE
+    assert judged("타임아웃은 5분이다.", "타임아웃은 300초이다.").entailment >= SURE
 
 
-def test_one_sentence_of_several_suffices() -> None:
+def test_other_amounts_in_other_units_are_told_apart() -> None:
+    assert judged("The timeout is 5 minutes.", "The timeout is 30 seconds.").contradiction >= SURE
+    assert judged("The timeout is 5 minutes.", "The timeout is 5 hours.").contradiction >= SURE
+    assert judged("타임아웃은 5분이다.", "타임아웃은 30초이다.").contradiction >= SURE
+
+
+def test_of_several_sentences_all_others_must_be_shared() -> None:
     old = "The API is written in Go. The request timeout is 30 seconds."
-    assert judged(old, "The request timeout is 60 seconds.").contradiction >= SURE
+    assert judged(old, old.replace("30", "60")).contradiction >= SURE
+    assert judged(old, "The request timeout is 60 seconds. The API is written in Go.").contradiction >= SURE
+    assert judged("Notes.\n포트는 8080이다.", "Notes.\n포트는 9090이다.").contradiction >= SURE
+    assert DOUBT <= judged(old, "The request timeout is 60 seconds.").contradiction < SURE
     assert judged(old, "The API is written in Go. It times out after 60 seconds.").contradiction < SURE
 
 

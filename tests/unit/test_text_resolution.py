@@ -30,9 +30,65 @@ RESOLVES = [
         "The test test_upload is flaky in CI.",
     ),
     ("pg local connection failure: fixed by ssl:false", "pg fails on local connection"),
+    (
+        "The worker hangs on large uploads. Solution: raise the body limit.",
+        "The worker hangs on large uploads.",
+    ),
+    ("Fixed ECONNREFUSED on Redis by opening the port.", "Build fails with ECONNREFUSED on Redis."),
+    (
+        "Payment job KeyError: 'amount' fixed by a default.",
+        "Payment job crashes with KeyError: 'amount'.",
+    ),
     ("결제 서버 연결 실패는 REDIS_PASSWORD를 설정하여 해결했다", "결제 서버 연결이 실패한다"),
     ("支付服务数据库连接失败，已解决：增加连接池", "支付服务数据库连接失败"),
     ("決済サーバーの接続エラーは環境変数を設定して解決した", "決済サーバーで接続エラーが発生する"),
+    (
+        "To fix the importer's UnicodeDecodeError on CSV lines, strip empty lines before decoding",
+        "The importer fails with UnicodeDecodeError on empty CSV lines",
+    ),
+    (
+        "Solved the payments API timeout in the nightly job by raising the limit to two minutes",
+        "TimeoutError: the payments API times out after 30 seconds in the nightly job",
+    ),
+    (
+        "Fixed the deploy script permission denied on /var/lib/app by chown to the deploy user",
+        'Deploy script exits with "permission denied" on /var/lib/app',
+    ),
+    (
+        "The npm install ERESOLVE failure is solved with --legacy-peer-deps",
+        "npm install fails with ERESOLVE on node 20",
+    ),
+    (
+        "We fixed KeyError: user_id in session middleware by defaulting to anonymous",
+        "KeyError: user_id in session middleware",
+    ),
+    (
+        "Kafka consumer lag after a rebalance is resolved by setting static membership",
+        "Kafka consumer lag grows over 1 million after a rebalance",
+    ),
+    (
+        "Login page blank screen in Safari 17: adding structuredClone polyfill fixed it",
+        "Login page shows a blank screen in Safari 17",
+    ),
+    (
+        "Adding a polyfill fixed the blank screen of the login page in Safari 17.",
+        "Login page shows a blank screen in Safari 17",
+    ),
+    (
+        "Workaround for flaky test test_upload in CI: seed the clock.",
+        "The test test_upload is flaky in CI.",
+    ),
+    (
+        "NullPointerException in OrderMapper on missing address was fixed by checking for null",
+        "NullPointerException in OrderMapper on missing address",
+    ),
+    (
+        "ECONNREFUSED of the worker on port 6379 is resolved by starting redis",
+        "The worker fails with ECONNREFUSED on port 6379",
+    ),
+    ("로그인 API 500 오류는 세션 검사를 추가해서 수정했다", "로그인 API가 500 오류를 반환한다"),
+    ("로그인 API 500 오류는 세션 검사를 추가하면 해결된다", "로그인 API가 500 오류를 반환한다"),
+    ("결제 배치 TimeoutError는 제한 시간을 늘려서 고쳤다", "결제 배치에서 TimeoutError가 발생한다"),
 ]
 DOES_NOT = [
     (
@@ -73,6 +129,60 @@ DOES_NOT = [
     ("결제 서버 연결 실패가 아직 해결되지 않았다", "결제 서버 연결이 실패한다"),
     ("인증 서버 연결 실패는 REDIS_PASSWORD를 설정하여 해결했다", "결제 서버 연결이 실패한다"),
     ("支付服务数据库连接失败，尚未解决", "支付服务数据库连接失败"),
+    *(
+        (new, "The worker hangs on large uploads.")
+        for new in (
+            "The worker hangs on large uploads; a solution is needed.",
+            "The worker hangs on large uploads. We need a workaround.",
+            "Looking for a solution: the worker hangs on large uploads.",
+            "The worker hangs on large uploads - Kim claims it is fixed but it came back.",
+            "Who fixed the worker hangs on large uploads?",
+            "Fixed typo in docs; the worker hangs on large uploads remains.",
+            "The worker hangs on large uploads. Fixed the logging of it so we see more.",
+        )
+    ),
+    ("워커가 큰 업로드에서 멈추는 문제 해결 방법 조사 중.", "워커가 큰 업로드에서 멈춘다."),
+    ("워커가 큰 업로드에서 멈추는 현상의 해결책이 필요하다.", "워커가 큰 업로드에서 멈춘다."),
+    ("Fixed: login fails with 500 in Chrome, cleared the cache.", "Login fails with 500 in Safari."),
+    (
+        "Payment job KeyError: 'currency' fixed by a default.",
+        "Payment job crashes with KeyError: 'amount'.",
+    ),
+    (
+        'Docker build "no space left on device": run docker system prune.',
+        "Docker build fails: no space left on device",
+    ),
+    ("The Docker build was fixed by installing curl.", "Docker build fails: no space left on device"),
+    *(
+        (new, "The importer fails with UnicodeDecodeError on empty CSV lines")
+        for new in (
+            "To fix the exporter's UnicodeDecodeError on empty CSV lines, strip them.",
+            "To fix the importer's UnicodeDecodeError on empty CSV lines, we meet on Monday.",
+            "To fix the importer's UnicodeDecodeError on empty CSV lines, ask the platform team.",
+            "Workaround for the importer's UnicodeDecodeError on empty CSV lines: none known.",
+            "Fixed the importer's documentation by naming UnicodeDecodeError and empty CSV lines.",
+            "Fixed UnicodeDecodeError by another codec.",
+            "Solved the importer's UnicodeDecodeError on JSON lines by another codec.",
+        )
+    ),
+    (
+        "The npm install ERESOLVE failure on node 18 is solved with --legacy-peer-deps",
+        "npm install fails with ERESOLVE on node 20",
+    ),
+    (
+        "The login page 401 after a password change was fixed by a new scope.",
+        "The login page returns 401 after token refresh.",
+    ),
+    (
+        "Login page blank screen in Safari 9: adding a polyfill fixed it",
+        "Login page shows a blank screen in Safari 8",
+    ),
+    (
+        "Kafka consumer lag is resolved by more consumers",
+        "Kafka consumer lag grows after a rebalance in Oslo",
+    ),
+    ("주문 API 500 오류는 세션 검사를 추가해서 수정했다", "로그인 API가 500 오류를 반환한다"),
+    ("로그인 API 500 오류 메시지를 수정했다", "로그인 API가 500 오류를 반환한다"),
 ]
 
 

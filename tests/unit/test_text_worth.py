@@ -20,6 +20,13 @@ WORTHY = [
     "I'll deploy v2.3 to staging on Friday",
     "Never commit directly to main",
     "Please write all documentation in British English",
+    "going to production needs two approvals",
+    "checking accounts are closed at year end",
+    "Do you remember to rotate keys each month",
+    "I'll always deploy on friday evenings from the main branch",
+    "Let me know by e-mail before you deploy",
+    "배포는 금요일에 하겠습니다",
+    "한국어로 답해 주세요",
     "数据库端口是5432",
     "データベースはPostgreSQLです",
     "Die Anmeldung läuft über Keycloak.",
@@ -31,6 +38,9 @@ TALK = [
     "Let me check that for you.",
     "Okay, I'll look into it.",
     "Can you take a look?",
+    "Looking into it now",
+    "One moment, please",
+    "바로 확인해볼게요",
     "확인해 보겠습니다",
     "그럼 진행하겠습니다",
     "잠시만 기다려 주세요",
@@ -58,6 +68,11 @@ def test_what_is_worth_keeping(text: str) -> None:
 def test_talk_is_worth_little(text: str) -> None:
     found = worth(text)
     assert (found.score, found.chatter) == (CHATTER, True)
+
+
+def test_what_nobody_needs_to_judge() -> None:
+    assert worth("ok thanks!").noise
+    assert not worth("Let me check that for you.").noise, "somebody may know better"
 
 
 @pytest.mark.parametrize("text", POINTING)

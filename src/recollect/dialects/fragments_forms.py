@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from recollect.dialects.shape import AGENT, Arguments, To
+from recollect.dialects.shape import AGENT, Arguments, To, each_apart
 
 MOST_AT_ONCE = 200
 
@@ -55,7 +55,9 @@ class BatchArguments(Arguments):
     """Several at once. Project and session are for those that name none of their own."""
 
     fragments: Annotated[
-        list[Statement], To("items"), Field(min_length=1, max_length=MOST_AT_ONCE, description="At most 200")
+        list[Annotated[Statement, each_apart(Statement)]],
+        To("items"),
+        Field(min_length=1, max_length=MOST_AT_ONCE, description="At most 200"),
     ]
     project: Project = None
     sessionId: SessionId = None

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.fields import FieldInfo
 
 from recollect.dialects.neutral import NOTICE, harmless, neutral
+from recollect.model.errors import InvalidInput
 from recollect.operations.catalogue import Effect, Operation
 from recollect.operations.index import operation as find_operation
 from recollect.operations.wording import invalid
@@ -57,6 +58,26 @@ class Arguments(BaseModel):
     """Base of every tool's arguments: unknown ones are errors, so that typing mistakes are told."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Unread(Arguments):
+    """Stands for an item of a list that isn't right; the operation answers for it, and for the others as ever."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    error: InvalidInput
+
+
+def each_apart(model: type[Arguments]) -> WrapValidator:
+    """The mark of a list's items that are checked one by one: a wrong one is Unread and keeps no other back."""
+
+    def checked(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return check(value)
+        except ValidationError as error:
+            return Unread(error=invalid(error, known=_known_beside(model, error)))
+
+    return WrapValidator(checked)
 
 
 class Answer(BaseModel):
@@ -152,7 +173,12 @@ def _spread(taken: Arguments, *, within: str = "") -> dict[str, tuple[str, Any]]
 
 def _plain(value: Any) -> Any:
     if isinstance(value, list) and value and isinstance(value[0], Arguments):
-        return [_nested({path: given for path, (_, given) in _spread(one).items()}) for one in value]
+        return [
+            one.error
+            if isinstance(one, Unread)
+            else _nested({path: given for path, (_, given) in _spread(one).items()})
+            for one in value
+        ]
     return value.model_dump(by_alias=True, exclude_none=True) if isinstance(value, Arguments) else value
 
 

@@ -29,6 +29,7 @@ from recollect.engine.evaluate import evaluate_job
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import Changed, ContentTooLarge, InvalidInput, Refused
 from recollect.model.lexemes import lexemes
+from recollect.model.life import OURS, OUTDATED
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Status, Tier, Version
 from recollect.model.query import Vector
@@ -36,8 +37,6 @@ from recollect.model.tokens import count_tokens
 from recollect.ports.store import Change, Connect, Enqueue, Keep, Put
 
 TRIES = 3
-OURS = "recollect."  # how the names of metadata begin that no caller takes away
-OUTDATED = 0.5  # what is left of the importance of a memory that was superseded
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +98,10 @@ async def _supersede(
         raise InvalidInput("The new memory would be the same.", advice="Say what has changed.")
     if wanted.status is Status.QUARANTINED:
         raise Refused("The new text reads like instructions to its reader.", advice="Put it as a statement.")
+    matrix = await engine.meaning.embed([wanted.content])
+    vector = await _vector(engine, before, before)
+    before = await _latest(engine, before, agent=agent)
+    wanted = _amended(engine, before, amendment)
     now = engine.clock()
     old = replace(
         before,
@@ -122,14 +125,19 @@ async def _supersede(
         review=now,
     )
     links = await engine.store.links_of([memory_id], viewer=agent)
-    moved = (_moved(link, before.id, new.id) for link in links if link.relation is not Relation.SUPERSEDED_BY)
+    moved = (_moved(link, before.id, new.id) for link in links if _goes_along(link))
     successor = Link(before.id, new.id, Relation.SUPERSEDED_BY, now)
-    retired = await _reindexed(engine, before, old)
-    matrix = await engine.meaning.embed([new.content])
+    retired = replace(indexed(engine, old, vector=vector), expected=before.updated)
     taking = indexed(engine, new, vector=None if matrix is None else matrix[0])
     links_made = (Connect(link) for link in (successor, *moved))
     await engine.store.apply([retired, taking, *links_made, Enqueue(evaluate_job(engine))])
     return taking.memory, retired.memory
+
+
+def _goes_along(link: Link) -> bool:
+    """What upkeep found of the old text is looked for anew: only its own book can take it back."""
+    found = link.relation is Relation.CONTRADICTS and link.automatic
+    return link.relation is not Relation.SUPERSEDED_BY and not found
 
 
 def _moved(link: Link, old: str, new: str) -> Link:
@@ -153,14 +161,17 @@ async def _amend(
     after = _amended(engine, before, wanted)
     if after == before:
         return before
+    vector = await _vector(engine, before, after)
+    kept = await engine.store.versions_of(memory_id)
+    before = await _latest(engine, before, agent=agent)
+    after = _amended(engine, before, wanted)
     now = engine.clock()
     # An importance that somebody chose fades from now on.
     faded = before.decayed if after.importance == before.importance else now
     after = replace(after, updated=now, review=now, decayed=faded)
-    kept = await engine.store.versions_of(memory_id)
     number = kept[-1].number + 1 if kept else 1
     # The record first: it tells when somebody was faster, before the version's number does.
-    changes: list[Change] = [await _reindexed(engine, before, after)]
+    changes: list[Change] = [replace(indexed(engine, after, vector=vector), expected=before.updated)]
     changes.append(Keep(_version(before, number=number, after=after, by=agent)))
     if after.content != before.content:
         changes.append(Enqueue(evaluate_job(engine)))
@@ -168,15 +179,29 @@ async def _amend(
     return after
 
 
-async def _reindexed(engine: Engine, before: Memory, after: Memory) -> Put:
+async def _latest(engine: Engine, before: Memory, *, agent: str) -> Memory:
+    """As it is now, after the time that a model took for its vector.
+
+    What upkeep, an opinion or a contradiction made of it meanwhile is no update, and stays. Only between this look and the
+    writing that follows it can such a change still be lost. Raises Changed for an update.
+    """
+    latest = await engine.store.get(before.id, viewer=agent)
+    if latest.updated != before.updated:
+        raise Changed(
+            f"Memory {before.id} was changed by someone else meanwhile.",
+            advice="Look at it again, then try again.",
+        )
+    return latest
+
+
+async def _vector(engine: Engine, before: Memory, after: Memory) -> Vector | None:
     model = engine.meaning.model
-    vector = None
     if after.content != before.content:
         matrix = await engine.meaning.embed([after.content])
-        vector = None if matrix is None else matrix[0]
-    elif model is not None:
-        vector = (await engine.store.vector_of([after.id], model=model)).get(after.id)
-    return replace(indexed(engine, after, vector=vector), expected=before.updated)
+        return None if matrix is None else matrix[0]
+    if model is None:
+        return None
+    return (await engine.store.vector_of([after.id], model=model)).get(after.id)
 
 
 def indexed(engine: Engine, memory: Memory, *, vector: Vector | None) -> Put:

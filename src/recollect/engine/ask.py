@@ -3,13 +3,13 @@ citations."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.engine.core import Engine
 from recollect.engine.ledger import metered
+from recollect.engine.quoting import quoted
 from recollect.engine.recall import Hit, Question, recall
 from recollect.engine.text.redact import redact
 from recollect.engine.text.split import split
@@ -117,19 +117,18 @@ def _prompt(question: str, hits: Sequence[Hit]) -> tuple[int, str]:
     room = MOST_PROMPT_TOKENS
     for number, hit in enumerate(hits, 1):
         memory = hit.memory
-        quoted = {
+        about = {
             "memory": number,
             "kind": memory.kind,
             "date": f"{memory.occurred:%Y-%m-%d}",
             "text": hit.content,
         }
-        line = json.dumps(quoted, ensure_ascii=False).replace("<", "\\u003c")
+        line = quoted(about)
         room -= count_tokens(line)
         if room < 0 and lines:
             break
         lines.append(line)
-    asked = json.dumps(question, ensure_ascii=False)
-    return len(lines), "Memories:\n" + "\n".join(lines) + f"\n\nQuestion: {asked}"
+    return len(lines), "Memories:\n" + "\n".join(lines) + f"\n\nQuestion: {quoted(question)}"
 
 
 def _sentences(text: str) -> list[str]:

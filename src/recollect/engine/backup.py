@@ -257,6 +257,7 @@ def _verified(path: Path, exported: Exported) -> str:
         "memory": exported.memories,
         "version": exported.versions,
         "link": exported.links,
+        "contradiction": exported.contradictions,
     }
     if any(found[name] != count for name, count in wanted.items()):
         raise OSError(errno.EIO, "what was read back is not what was written")

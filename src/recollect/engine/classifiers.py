@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 from recollect.ports.classifier import Classifier, Judgement
 
 SURE = 0.8  # from here on a judgement stands by itself
 LONGEST = 2_000  # characters of a text; longer ones say many things
 FEW = 10
-_DOUBT = 0.1  # what is left for contradiction where the rules know of none
+RULES = "rules"
+UNSURE = Judgement(0.25, 0.65, 0.1)  # where nothing is known
 
 
 class RuleClassifier:
@@ -18,7 +20,7 @@ class RuleClassifier:
 
     @property
     def name(self) -> str:
-        return "rules"
+        return RULES
 
     async def judge(self, pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
         """One a pair (earlier text, later text), in order; many of them in a thread, for others are served meanwhile."""
@@ -45,7 +47,7 @@ class LayeredClassifier:
         if left:
             by_model = await self._model.judge([pairs[place] for place in left])
             for place, judgement in zip(left, by_model, strict=True):
-                found[place] = judgement
+                found[place] = replace(judgement, by=judgement.by or self._model.name)
         return found
 
 
@@ -60,8 +62,12 @@ def _judged(pairs: Sequence[tuple[str, str]]) -> list[Judgement]:
 
 def judged(old: str, new: str) -> Judgement:
     """What the rules make of two texts, the later one second."""
+    return replace(_judged_by_rules(old, new), by=RULES)
+
+
+def _judged_by_rules(old: str, new: str) -> Judgement:
     if max(len(old), len(new)) > LONGEST:
-        return Judgement(0.25, 0.65, _DOUBT)
+        return UNSURE
     from recollect.engine.text.opposition import Bearing, bearing  # its word lists are for those who judge
 
     found = bearing(old, new)
@@ -76,4 +82,4 @@ def judged(old: str, new: str) -> Judgement:
         case Bearing.APART:
             return Judgement(0.0, max(sure, SURE), min(rest, round(1.0 - SURE, 4)))
         case Bearing.UNKNOWN:
-            return Judgement(0.25, 0.65, _DOUBT)
+            return UNSURE

@@ -9,6 +9,7 @@ from recollect.engine.conversations import MOST_WAITING, called, unreflected
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.reach import reach
 from recollect.engine.reflect import OPEN_QUESTION, REFLECTION, REFLECTION_OF
+from recollect.engine.surroundings import UNDISPUTED, ties_of
 from recollect.model.errors import ScopeNotFound
 from recollect.model.life import is_working
 from recollect.model.memory import Kind, Memory
@@ -18,10 +19,12 @@ from recollect.model.tokens import count_tokens, truncate_to_tokens
 
 MOST_CORE = 200
 MOST_WORKING = 50
+MOST_SHOWN = 100  # more than would be read
 MOST_OPEN = 5
 MOST_LAST = 2
 NEW_PROJECT = "[SYSTEM HINT] Nothing is remembered of this project yet: remember begins it."
 LONGEST_ITEM = 200  # tokens
+HINT_SHARE = 0.25
 SUMMARY_SHARE = 0.25
 WORKING_SHARE = 0.4
 USEFULNESS = 0.25  # how much what others thought of a memory moves it
@@ -86,10 +89,11 @@ async def context(
         scopes, fresh = (GLOBAL,), True
     conversation = called(engine, conversation) if conversation else None
     summary = await project_summary(engine, scopes[0], agent=agent)
-    core = await _core(engine, Filter(viewer=agent, scopes=scopes, minimum_trust=LEAST_TRUST), kinds)
+    where = Filter(viewer=agent, scopes=scopes, minimum_trust=LEAST_TRUST)
+    core = await _core(engine, where, kinds)
     working = await _working(engine, conversation, agent=agent) if conversation else []
     known = {summary.memory, *(memory.id for memory in working)}
-    core = [memory for memory in core if memory.id not in known]
+    core = await _undisputed(engine, [memory for memory in core if memory.id not in known], where)
     waiting = await unreflected(engine, agent=agent, besides=conversation)
     hint = " ".join(filter(None, [NEW_PROJECT if fresh else "", _hint(waiting)]))
     draft = _fitted(core, working, summary=summary.text, hint=hint, budget=budget)
@@ -103,7 +107,7 @@ async def context(
         text=text,
         tokens=count_tokens(text),
         unreflected=waiting,
-        hint=hint,
+        hint=draft.hint,
         scope=scopes[0],
         summary=draft.summary or None,
     )
@@ -125,6 +129,15 @@ async def _core(engine: Engine, where: Filter, kinds: Sequence[Kind]) -> list[Me
     return list({memory.id: memory for memory in found if not is_working(memory)}.values())
 
 
+async def _undisputed(engine: Engine, memories: list[Memory], where: Filter) -> list[Memory]:
+    """Without what a later memory contradicts, of those that may be shown; an anchor stands all the same."""
+    first = memories[:MOST_SHOWN]
+    disputes = await (await ties_of(engine, first, relations=None, where=where)).disputes() if first else {}
+    return [
+        memory for memory in first if memory.anchor or not disputes.get(memory.id, UNDISPUTED).contradicted_by
+    ]
+
+
 def standing(memory: Memory) -> float:
     """How much a memory is worth showing unasked: its importance, more where it was found useful, and less where it was
     shown often and nobody ever used it."""
@@ -143,7 +156,7 @@ def _fitted(
     core: Iterable[Memory], working: Iterable[Memory], *, summary: str, hint: str, budget: int
 ) -> _Draft:
     """As much of each as its share allows; what the others leave is for the core."""
-    kept_hint = hint if count_tokens(hint) <= budget else ""
+    kept_hint = hint if count_tokens(hint) <= budget * HINT_SHARE else ""
     room = budget - _cost(kept_hint) - _cost(HEADING)
     told = truncate_to_tokens(summary, int(room * SUMMARY_SHARE)) if summary and room > 0 else ""
     room -= _cost(f"Summary:\n{_quoted(told)}") if told else 0

@@ -1,30 +1,30 @@
 """Conversations as they go on: what was done in each, whether anybody reflected on it, whether it came to an end.
 
-What happens in one is appended, an entry each, and never changed: of two that write at once neither undoes the other. One that
-stored something is open until it has ended; those are listed for the whole store, so that any process can end what a
-crash left behind.
+What happens in one is appended, an entry each: of two that write at once neither undoes the other. One that stored something is
+open until it has ended; those are listed for the whole store, so that any process can end what a crash left behind.
 """
 
 from __future__ import annotations
 
 import json
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import logging
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
 
-from recollect.engine.checks import checked_provenance, in_utc
+from recollect.engine.checks import checked_provenance
 from recollect.engine.core import Engine
-from recollect.engine.doings import MOST_ANSWERED, MOST_TOUCHED, Done, Gathered, Place, newest
+from recollect.engine.doings import Done, Gathered, Place
+from recollect.engine.events import KEPT, MOST_APART, MOST_EVENTS, Conversation, Event, fold, summed, value_of
 from recollect.model.access import sees
 from recollect.model.entry import Entry
-from recollect.model.errors import StoreError
+from recollect.model.errors import MemoryNotFound, RecollectError, StoreError
 from recollect.model.job import Job
 from recollect.model.life import SESSION_ONLY
 from recollect.model.memory import Memory, Provenance, Status, Tier
 from recollect.model.query import Filter
-from recollect.ports.store import Enqueue, Mark, Revise
+from recollect.ports.store import Enqueue, Mark
 
 DRAWER = "conversation"  # which there are
 EVENTS = "conversation:"  # before a conversation's key: what happened in it
@@ -33,54 +33,11 @@ OPEN = "conversations:open"  # of the whole store: those that have not ended
 REFLECT = "reflect"  # the job that ends those that fell silent, and reflects on them
 ALONE = "alone:"  # how the name begins of what is no conversation, but needs an end
 DOCUMENT = "document:"  # how a conversation's name begins that stands for the parts of a long text
-KEPT = timedelta(days=90)  # after the last that was heard of one
 ABANDONED = timedelta(days=1)  # what is in no conversation ends then
-MOST_IDS = 500
-MOST_EVENTS = 10_000
 MOST_CONVERSATIONS = 10_000
 MOST_WAITING = 100  # counted no further
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One thing that happened. None in `ended` says nothing of that; `counted` takes the place of what was counted."""
-
-    memories: tuple[str, ...] = ()
-    documents: tuple[str, ...] = ()  # of long texts the first parts
-    touched: tuple[str, ...] = ()  # recalled, or shown
-    answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    tools: Mapping[str, int] = field(default_factory=dict)
-    counted: bool = False
-    started: datetime | None = None
-    reflected: bool = False
-    reflection: str | None = None
-    ended: bool | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """What is known of one. `reflection` is the memory that was written at its end, when nobody else reflected.
-
-    `answers` has what the latest answer of each tool gave.
-    """
-
-    id: str
-    agent: str
-    started: datetime
-    last: datetime
-    tools: Mapping[str, int] = field(default_factory=dict)
-    memories: tuple[str, ...] = ()
-    documents: tuple[str, ...] = ()
-    touched: tuple[str, ...] = ()
-    answers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    reflected: bool = False
-    reflection: str | None = None
-    ended: bool = False
-
-    @property
-    def by_hand(self) -> bool:
-        """Whether somebody reflected on it; what goes on after that counts as reflected."""
-        return self.reflected and self.reflection is None
+REFRESHED = 4  # times at least within the time that a session lives, while something is stored
+log = logging.getLogger(__name__)
 
 
 def called(engine: Engine, conversation: str) -> str:
@@ -95,20 +52,16 @@ def place_of(engine: Engine, conversation: str, *, agent: str) -> Place:
 
 async def conversation_of(engine: Engine, conversation: str, *, agent: str) -> Conversation | None:
     """As far as it is known, and written down."""
-    entries = await engine.store.entries(
-        EVENTS + _key(conversation, agent), now=engine.clock(), limit=MOST_EVENTS
-    )
-    if not entries:
-        return None
-    begun = entries[-1].created
-    known = Conversation(conversation, agent, started=begun, last=begun)
-    for entry in reversed(entries):
-        known = told(known, _event(entry.value), at=entry.created)
-    return known
+    drawer = EVENTS + _key(conversation, agent)
+    entries = await engine.store.entries(drawer, now=engine.clock(), limit=MOST_EVENTS)
+    if len(entries) > MOST_APART:
+        with suppress(StoreError):  # another time
+            await fold(engine, drawer, conversation, agent=agent)
+    return summed(entries, conversation, agent=agent)
 
 
 async def count_conversations(engine: Engine, *, agent: str) -> int:
-    """How many the agent may know of."""
+    """How many the agent may know of, among the newest MOST_CONVERSATIONS of all agents."""
     entries = await engine.store.entries(DRAWER, now=engine.clock(), limit=MOST_CONVERSATIONS)
     return sum(sees(agent, entry.value["agent"]) for entry in entries)
 
@@ -129,12 +82,19 @@ def note_call(engine: Engine, conversation: str, done: Done, *, agent: str) -> N
 
 
 async def write_down(engine: Engine, place: Place | None = None) -> None:
-    """What has gathered, of one place or of all; a store that is busy or full has it written another time."""
-    for each, gathered in engine.doings.take(place):
-        try:
-            await happened(gathered.engine, each.conversation, _as_event(gathered), agent=each.agent)
-        except StoreError:
-            engine.doings.give_back(each, gathered)
+    """What has gathered, of one place or of all; what can't be written now is written another time."""
+    for each in engine.doings.places() if place is None else [place]:
+        for _, gathered in engine.doings.take(each):
+            written = False
+            try:
+                await happened(gathered.engine, each.conversation, _as_event(gathered), agent=each.agent)
+                written = True
+            except RecollectError as error:
+                log.warning("what was done in a conversation could not be written down: %s", error.code)
+            finally:
+                if not written:
+                    engine.doings.give_back(each, gathered)
+                    engine.doings.arrange(lambda: write_down(engine))
 
 
 async def note_activity(
@@ -145,13 +105,17 @@ async def note_activity(
     agent: str,
     exactly: bool = False,
 ) -> None:
-    """That it stored something. Cheap where it is known to be open.
+    """That it stored something: after it did, so that who ends it meanwhile either sees that or is begun after.
 
-    With `exactly` these are the parts of long texts, which bear another conversation's name.
+    Cheap where it is known to be open. With `exactly` these are the parts of long texts, which bear another conversation's name.
     """
     place = place_of(engine, conversation, agent=agent)
-    if await engine.ledger.entry(OPEN, place.key, now=engine.clock()) is None:
-        await _begin(engine, place)
+    now = engine.clock()
+    entry = await engine.ledger.entry(OPEN, place.key, now=now)
+    if entry is None or entry.value.get("ended"):
+        await begin(engine, place)
+    elif entry.created < now - engine.policy.session_ttl / REFRESHED:
+        await engine.ledger.put_entry(replace(entry, created=now, expires=now + KEPT))
     if exactly:
         found = await engine.store.get_many(memory_ids, viewer=agent)
         names = {memory.provenance.conversation or "" for memory in found.values()}
@@ -164,26 +128,9 @@ async def happened(engine: Engine, conversation: str, event: Event, *, agent: st
     now = engine.clock()
     key = _key(conversation, agent)
     await _list(engine, conversation, agent=agent)
-    await engine.store.put_entry(Entry(EVENTS + key, engine.new_id(), _value(event), now, now + KEPT))
+    await engine.store.put_entry(Entry(EVENTS + key, engine.new_id(), value_of(event), now, now + KEPT))
     if event.reflected or (event.ended and engine.policy.reflect):
         await engine.store.drop_entry(WAITING + agent, conversation)
-
-
-def told(known: Conversation, event: Event, *, at: datetime) -> Conversation:
-    """With one more thing that happened."""
-    return replace(
-        known,
-        started=min(known.started, event.started or at),
-        last=max(known.last, at),
-        tools=dict(event.tools if event.counted else Counter(known.tools) + Counter(event.tools)),
-        memories=tuple(newest([*known.memories, *event.memories], MOST_IDS)),
-        documents=tuple(newest([*known.documents, *event.documents], MOST_IDS)),
-        touched=tuple(newest([*known.touched, *event.touched], MOST_TOUCHED)),
-        answers={**known.answers, **event.answers},
-        reflected=known.reflected or event.reflected,
-        reflection=event.reflection if event.reflected else known.reflection,
-        ended=known.ended if event.ended is None else event.ended,
-    )
 
 
 async def go_on(engine: Engine, conversation: str, *, agent: str) -> bool:
@@ -205,8 +152,13 @@ async def last_heard(engine: Engine, entry: Entry) -> datetime:
     return max([entry.created, *(event.created for event in found)])
 
 
-async def end_working_memory(engine: Engine, conversation: str, *, agent: str) -> int:
-    """Archive what was only meant for this conversation, unless it is kept for good by now; how many that were."""
+async def end_working_memory(
+    engine: Engine, conversation: str, *, agent: str, only: Collection[str] | None = None
+) -> int:
+    """Archive what was only meant for this conversation, unless it is kept for good by now; how many that were.
+
+    With `only`: of these.
+    """
     now = engine.clock()
     ended = 0
     async for memories in memories_of(engine, conversation, agent=agent):
@@ -214,41 +166,36 @@ async def end_working_memory(engine: Engine, conversation: str, *, agent: str) -
             Mark(memory.id, Status.ARCHIVED, previous=Status.ACTIVE, updated=now, only_from=Status.ACTIVE)
             for memory in memories
             if memory.metadata.get(SESSION_ONLY) == conversation
+            and (only is None or memory.id in only)
             and not memory.anchor
             and memory.tier is not Tier.PERMANENT
         ]
-        if over:
-            await engine.store.apply(over)
+        try:
+            if over:
+                await engine.store.apply(over)
+        except MemoryNotFound:  # one was erased meanwhile
+            for mark in over:
+                with suppress(MemoryNotFound):
+                    await engine.store.apply([mark])
         ended += len(over)
     return ended
 
 
 async def outlive(engine: Engine, memory: Memory) -> None:
     """Let working memory stay when its conversation ends: somebody has said the same for good."""
+    from recollect.engine.lineage import rewrite  # only here, and it needs much
+
+    def lasting(one: Memory) -> Memory:
+        metadata = {key: value for key, value in one.metadata.items() if key != SESSION_ONLY}
+        return replace(one, metadata=metadata)
+
     name = memory.provenance.conversation or ""
-    found = {memory.id: await engine.store.get(memory.id, viewer=memory.agent)}
+    await rewrite(engine, memory.id, lasting, agent=memory.agent)
     if name.startswith(DOCUMENT):
         async for batch in engine.store.scan(Filter(viewer=memory.agent, conversation=name)):
-            found |= {part.id: part for part in batch if part.agent == memory.agent}
-    changes = [
-        Revise(
-            replace(one, metadata={key: value for key, value in one.metadata.items() if key != SESSION_ONLY})
-        )
-        for one in found.values()
-    ]
-    await engine.store.apply(changes)
-
-
-async def end_abandoned(engine: Engine) -> int:
-    """End the working memory of what was silent for a day; how many memories that were."""
-    now = engine.clock()
-    ended = 0
-    for entry in await open_ones(engine):
-        place = Place.of_value(entry.value)
-        fenced = within(engine, place.fence)
-        if await last_heard(fenced, entry) <= now - ABANDONED:
-            ended += await end_working_memory(fenced, place.conversation, agent=place.agent)
-    return ended
+            for part in batch:
+                if part.agent == memory.agent and SESSION_ONLY in part.metadata:
+                    await rewrite(engine, part.id, lasting, agent=memory.agent)
 
 
 async def memories_of(
@@ -263,9 +210,9 @@ async def memories_of(
             yield [memory for memory in batch if memory.agent == agent]
 
 
-async def open_ones(engine: Engine) -> list[Entry]:
+async def open_ones(engine: Engine, *, limit: int = MOST_CONVERSATIONS) -> list[Entry]:
     """Of the whole store: those that have not ended, the latest first."""
-    return await engine.ledger.entries(OPEN, now=engine.clock(), limit=MOST_CONVERSATIONS)
+    return await engine.ledger.entries(OPEN, now=engine.clock(), limit=limit)
 
 
 def within(engine: Engine, fence: Sequence[str]) -> Engine:
@@ -289,8 +236,8 @@ def sweep_job(engine: Engine, *, due: datetime) -> Job:
     return Job(engine.new_id(), REFLECT, created=engine.clock(), due=due, key=REFLECT)
 
 
-async def _begin(engine: Engine, place: Place) -> None:
-    """It has stored something: from now on it is open, and waits for somebody to reflect on it."""
+async def begin(engine: Engine, place: Place) -> None:
+    """It has stored something, perhaps after its end: from now on it is open, and waits for somebody to reflect on it."""
     now = engine.clock()
     value = {**place.as_value(), "started": now.isoformat(), "ended": False}
     if not place.conversation.startswith(ALONE):
@@ -318,43 +265,9 @@ def _key(conversation: str, agent: str) -> str:
 
 def _as_event(gathered: Gathered) -> Event:
     return Event(
-        memories=tuple(gathered.stored)[-MOST_IDS:],
+        memories=tuple(gathered.stored),
         touched=tuple(gathered.touched),
         answers=dict(gathered.answers),
         tools=dict(gathered.tools),
         started=gathered.started,
-    )
-
-
-def _value(event: Event) -> dict[str, Any]:
-    return {
-        "memories": list(event.memories),
-        "documents": list(event.documents),
-        "touched": list(event.touched),
-        "answers": {tool: list(ids) for tool, ids in event.answers.items()},
-        "tools": dict(event.tools),
-        "counted": event.counted,
-        "started": event.started.isoformat() if event.started else None,
-        "reflected": event.reflected,
-        "reflection": event.reflection,
-        "ended": event.ended,
-    }
-
-
-def _event(value: Mapping[str, Any]) -> Event:
-    """What was erased since is missing from it, and so may be what earlier versions didn't write."""
-    started = value.get("started")
-    return Event(
-        memories=tuple(value.get("memories") or ()),
-        documents=tuple(value.get("documents") or ()),
-        touched=tuple(value.get("touched") or ()),
-        answers={
-            tool: tuple(ids or ())[:MOST_ANSWERED] for tool, ids in (value.get("answers") or {}).items()
-        },
-        tools=value.get("tools") or {},
-        counted=bool(value.get("counted")),
-        started=in_utc(datetime.fromisoformat(started)) if started else None,
-        reflected=bool(value.get("reflected")),
-        reflection=value.get("reflection"),
-        ended=value.get("ended"),
     )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from recollect.engine.classifiers import SURE, RuleClassifier, is_sure
-from recollect.engine.contradictions import Known, Pair, in_time, postpone, resolve
+from recollect.engine.contradiction_book import Pair, in_time, is_known
+from recollect.engine.contradictions import postpone, resolve
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.ledger import Metered, metered
 from recollect.model.errors import ModelError
@@ -23,6 +24,7 @@ ALIKE = 0.85  # from here on two memories are taken to be about the same
 LEAST_ALIKE = 0.65
 VERY_ALIKE = 0.92  # an unsure pair that is so alike waits for a model, or a person
 DOUBTED = 0.4  # and one that the classifier takes for a contradiction, if not surely
+FAILURE = "contradictions:failure"  # a cursor
 LOOKED_AT = 10  # neighbours of each
 MOST_ASKED = 50  # pairs that a model is asked about at once; it gets the others ten at a time
 MOST_ANSWER_TOKENS = 60
@@ -49,9 +51,14 @@ class Outcome:
 class Judge:
     """The classifier, then the model as long as it answers."""
 
-    def __init__(self, engine: Engine, *, dry: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, *, dry: bool = False, over: Callable[[], bool] = lambda: False
+    ) -> None:
         self._engine = engine
         self._dry = dry
+        self._over = over
+        self.failure: ModelError | None = None  # of the classifier's model
+        self.answered = False  # it did
         self._asked = 0
         self._rules = RuleClassifier()
         self._model = metered(engine, engine.llm) if engine.llm is not None else None
@@ -71,32 +78,40 @@ class Judge:
         texts = [(pair.older.content, pair.newer.content) for pair in pairs]
         found = await self._rules.judge(texts)
         near = [place for place, pair in enumerate(pairs) if pair.similarity > ALIKE]
-        if self._engine.classifier is None or not near:
+        if self._engine.classifier is None or not near or self.failure is not None:
             return found
         try:
             judged = await self._engine.classifier.judge([texts[place] for place in near])
-        except ModelError:
+        except ModelError as error:
+            self.failure = error  # it costs its wait once
             return found
         for place, judgement in zip(near, judged, strict=True):
-            found[place] = judgement
+            found[place] = replace(judgement, by=judgement.by or self.classifier)
+            self.answered = self.answered or found[place].by != self._rules.name
         return found
+
+    def has_doubted(self, by: str) -> bool:
+        """Whether the last rung of the classifier left it, so that asking again tells nothing new."""
+        return self.failure is not None or self.classifier.endswith(by)
 
     async def decide(self, pair: Pair, judgement: Judgement, outcome: Outcome) -> None:
         """Resolve, pass over, ask the model, or leave for later."""
         outcome.judged += 1
-        if judgement.contradiction >= SURE:
-            by = self.classifier if pair.similarity > ALIKE else self._rules.name
-            await self._resolve(pair, outcome, by=by, confidence=judgement.contradiction)
+        sure = judgement.contradiction >= SURE
+        if not sure and (is_sure(judgement) or pair.similarity <= ALIKE):
             return
-        if is_sure(judgement) or pair.similarity <= ALIKE:
+        if await is_known(self._engine, pair):
             return
-        enough = self._asked >= MOST_ASKED
+        if sure:
+            await self._resolve(pair, outcome, by=judgement.by, confidence=judgement.contradiction)
+            return
+        enough = self._asked >= MOST_ASKED or self._over()
         verdict = None if self._dry or enough else await self.verdict(pair)
         if verdict == CONTRADICTION and self._model is not None:
             await self._resolve(pair, outcome, by=self._model.name, confidence=SURE)
         elif verdict != COMPATIBLE and ((enough and self.has_model) or _is_kept(pair, judgement)):
             if not self._dry:
-                await postpone(self._engine, pair, by=self.classifier, confidence=judgement.contradiction)
+                await postpone(self._engine, pair, by=judgement.by, confidence=judgement.contradiction)
             outcome.pending.append(pair)
 
     async def verdict(self, pair: Pair) -> str | None:
@@ -159,8 +174,8 @@ def is_comparable(memory: Memory) -> bool:
     return memory.status is Status.ACTIVE and not is_part(memory) and not is_working(memory)
 
 
-async def unjudged(engine: Engine, pairs: Sequence[Pair], known: Known, *, seen: set[str]) -> list[Pair]:
-    """Each once, without those that are known, linked or superseded already; `seen` grows."""
+async def unjudged(engine: Engine, pairs: Sequence[Pair], *, seen: set[str]) -> list[Pair]:
+    """Each once, without those that are linked or superseded already; `seen` grows."""
     fresh = list({pair.key: pair for pair in pairs if pair.key not in seen}.values())
     seen.update(pair.key for pair in fresh)
     linked = {
@@ -171,8 +186,25 @@ async def unjudged(engine: Engine, pairs: Sequence[Pair], known: Known, *, seen:
             viewer="system",
         )
     }
-    open_ones = [pair for pair in fresh if frozenset((pair.older.id, pair.newer.id)) not in linked]
-    return [pair for pair in open_ones if not await known.has(engine, pair)]
+    return [pair for pair in fresh if frozenset((pair.older.id, pair.newer.id)) not in linked]
+
+
+async def note_failure(engine: Engine, judge: Judge) -> str:
+    """What is to be told of the classifier's model; `status` tells it until the model has answered again."""
+    if judge.failure is not None:
+        said = f"{judge.classifier}\n{judge.failure.message}"
+        if await engine.store.cursor(FAILURE) != said:
+            await engine.store.set_cursor(FAILURE, said)
+        return f"the rules alone judged, for the model failed ({judge.failure.message})"
+    if judge.answered and await engine.store.cursor(FAILURE) is not None:
+        await engine.store.set_cursor(FAILURE, None)
+    return ""
+
+
+async def last_failure(engine: Engine) -> str:
+    """Of the model that tells contradictions; empty where it works, or another one is configured."""
+    name, _, said = (await engine.store.cursor(FAILURE) or "").partition("\n")
+    return said if engine.classifier is not None and name == engine.classifier.name else ""
 
 
 async def _asked(model: Metered, pair: Pair) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,8 +15,10 @@ if TYPE_CHECKING:
     from recollect.engine.core import Engine
 
 INTERVAL = 60.0  # seconds: a crash loses at most so much of what is gathered, and never a memory
+MOST_STORED = 500  # of one conversation: the newest
 MOST_TOUCHED = 200
 MOST_ANSWERED = 50
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Gathered:
     def add(self, done: Done) -> None:
         """One call more."""
         self.tools[done.tool] += 1
-        self.stored.update(dict.fromkeys(done.stored))
+        self.stored = newest([*self.stored, *done.stored], MOST_STORED)
         if done.gave is not None:
             self.answers[done.tool] = done.gave[:MOST_ANSWERED]
             self.touched = newest([*self.touched, *done.gave], MOST_TOUCHED)
@@ -77,7 +80,8 @@ class Doings:
         self._seconds = seconds
         self._gathered: dict[Place, Gathered] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Task[None] | None = None
+        self._writing: set[asyncio.Task[None]] = set()
+        self._rests = False
 
     def __bool__(self) -> bool:
         """Whether anything has gathered."""
@@ -91,6 +95,10 @@ class Doings:
         known.engine = engine
         known.add(done)
 
+    def places(self) -> list[Place]:
+        """Where something has gathered."""
+        return list(self._gathered)
+
     def take(self, place: Place | None = None) -> list[tuple[Place, Gathered]]:
         """What has gathered, of one place or of all; it is the taker's now."""
         places = list(self._gathered) if place is None else [place]
@@ -101,27 +109,34 @@ class Doings:
         since = self._gathered.get(place)
         if since is not None:
             gathered.tools.update(since.tools)
-            gathered.stored.update(since.stored)
+            gathered.stored = newest([*gathered.stored, *since.stored], MOST_STORED)
             gathered.answers.update(since.answers)
             gathered.touched = newest([*gathered.touched, *since.touched], MOST_TOUCHED)
         self._gathered[place] = gathered
 
     def arrange(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Have `write` called a while from now, once however often it is arranged until then."""
-        if self._timer is None:
+        if self._timer is None and not self._rests:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._begin, write)
 
     async def rest(self) -> None:
-        """Nothing is arranged any more, and what was begun is done."""
+        """Nothing is arranged any more, and what was begun is done, well or not."""
+        self._rests = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._writing is not None:
-            await self._writing
+        await asyncio.gather(*self._writing, return_exceptions=True)
 
     def _begin(self, write: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._timer = None
-        self._writing = asyncio.get_running_loop().create_task(write())
+        task = asyncio.get_running_loop().create_task(write())
+        self._writing.add(task)
+        task.add_done_callback(self._written)
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        self._writing.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("what was done in conversations could not be written down", exc_info=error)
 
 
 def newest(ids: Iterable[str], most: int) -> dict[str, None]:

@@ -82,6 +82,8 @@ class Remembered:
     redacted: tuple[Finding, ...] = ()
     suspicious: tuple[str, ...] = ()
     embedded: bool = False
+    unapplied: tuple[str, ...] = ()  # what a repetition asked for and the memory that is there hasn't
+    proposed: bool = False  # by a dry run: the memory isn't there
     error: RecollectError | None = None
 
 
@@ -137,6 +139,19 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
         )
         for record in records
     ]
+
+
+def unapplied(draft: Draft, known: Memory) -> tuple[str, ...]:
+    """What was asked for along with a text that is known already, and is otherwise there: amending would change it."""
+    asked = {
+        "importance": draft.importance is not None and abs(draft.importance - known.importance) > 1e-6,
+        "anchor": draft.anchor and not known.anchor,
+        "permanence": draft.tier is Tier.PERMANENT and known.tier is not Tier.PERMANENT,
+        "topic": bool(draft.topic) and draft.topic.casefold() != known.topic.casefold(),
+        "type": draft.kind not in (Kind.NOTE, known.kind),
+        "keywords": not set(draft.keywords) <= set(known.keywords),
+    }
+    return tuple(name for name, differs in asked.items() if differs)
 
 
 def content_hash(text: str) -> str:

@@ -3,37 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from recollect.engine.beside import beside
 from recollect.engine.chosen import MORE_THAN_ASKED, SPARE
 from recollect.engine.core import Engine
 from recollect.engine.ranked import DAY
 from recollect.model.memory import Memory
 from recollect.model.query import Filter, Numbers, Order
 from recollect.model.ranking import boost, boosted, composite, usefulness_nudge
-from recollect.ports.store import Store
 
-ROUNDS = 4  # of reading; nearly always the first tells
-MOST_READ = 500  # more are counted instead
-MOST_REACHED = 1_000  # filters that are remembered
-
-# Of each store as its caller sees it: a fence around a store is a store of its own, so nothing is told across it.
-_REACHED: WeakKeyDictionary[Store, set[tuple[Filter, int]]] = WeakKeyDictionary()
+MORE_ROUNDS = 1  # of reading, where the first leaves it open
+MOST_SPARE = 50  # beyond the limit: so many may say the same
 
 
 async def best_equals(engine: Engine, where: Filter, *, limit: int) -> list[Memory]:
     """The best of what matches first, with some to spare; the latest while fewer are within reach than a ranking needs."""
-    page = limit * MORE_THAN_ASKED + SPARE
+    page = min(limit * MORE_THAN_ASKED, limit + MOST_SPARE) + SPARE
     latest = await engine.store.find(where, order=Order.NEWEST, limit=page)
     if len(latest) < 2 or not await _many(engine, where, known=len(latest)):
         return latest
     memories = latest
     if len(latest) == page:  # there may be more
         memories = await _with_important(engine, where, latest, needed=limit + SPARE)
-    nudges = usefulness_nudge(np.array([memory.usefulness for memory in memories]))
-    order = np.argsort(-_composite(engine, memories) * nudges, kind="stable").tolist()
+    worth = _composite(engine, memories) * usefulness_nudge(_numbers(memories, "usefulness"))
+    order = np.argsort(-worth, kind="stable").tolist()
     return [memories[row] for row in order]
 
 
@@ -54,41 +49,35 @@ def nudged(engine: Engine, scores: Sequence[float], memories: Sequence[Memory]) 
 
 
 async def _many(engine: Engine, where: Filter, *, known: int) -> bool:
-    """Whether enough memories are within reach; looked at until it is so.
-
-    A few are read rather than all counted: in a large store that takes longer than the answer.
-    """
+    """Whether enough memories are within reach; no more are counted."""
     needed = engine.policy.composite_from
     within = Filter(viewer=where.viewer, scopes=where.scopes)
-    reached = _REACHED.setdefault(engine.store, set())
-    if known >= needed or (within, needed) in reached:
-        return True
-    if needed > MOST_READ:
-        enough = await engine.store.count(within) >= needed
-    else:
-        enough = len(await engine.store.find(within, limit=needed)) >= needed
-    if enough and len(reached) < MOST_REACHED:
-        reached.add((within, needed))
-    return enough
+    return known >= needed or await engine.store.count(within, most=needed) >= needed
 
 
 async def _with_important(
     engine: Engine, where: Filter, latest: list[Memory], *, needed: int
 ) -> list[Memory]:
-    """Read by importance and by time in turn, until nothing unread could be among the best."""
+    """Read by importance and by time in turn, until nothing unread could be among the best by these, or the rounds end.
+
+    Of very many, a better one may then be unread that is among neither the newest nor the most important. How useful
+    they were decides only among those that were read.
+    """
     seen = {memory.id: memory for memory in latest}
-    page, after = len(latest), None
-    for _ in range(ROUNDS):
-        important = await engine.store.find(where, order=Order.IMPORTANT, limit=page, after=after)
+    page = len(latest)
+    important = await engine.store.find(where, order=Order.IMPORTANT, limit=page)
+    for _ in range(MORE_ROUNDS):
         seen |= {memory.id: memory for memory in important}
         if len(important) < page or _settled(engine, list(seen.values()), important[-1], latest[-1], needed):
             break
-        after = important[-1].id
-        latest = await engine.store.find(where, order=Order.NEWEST, limit=page, after=latest[-1].id)
+        more = engine.store.find(where, order=Order.IMPORTANT, limit=page, after=important[-1].id)
+        async with beside(more) as reading:
+            latest = await engine.store.find(where, order=Order.NEWEST, limit=page, after=latest[-1].id)
+        important = reading.result()
         seen |= {memory.id: memory for memory in latest}
-        if len(latest) < page:
+        if len(latest) < page:  # now everything was read
             break
-    return list(seen.values())
+    return list((seen | {memory.id: memory for memory in important}).values())
 
 
 def _settled(engine: Engine, seen: Sequence[Memory], important: Memory, recent: Memory, needed: int) -> bool:

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.engine.core import LEAST_TRUST, Engine
+from recollect.engine.draft import gist_of
 from recollect.engine.ledger import Metered, metered
 from recollect.engine.text.sameness import same_statement
 from recollect.engine.text.worth import Worth, worth
-from recollect.model.errors import ModelError
+from recollect.model.errors import MemoryNotFound, ModelError
 from recollect.model.job import Job
+from recollect.model.lexemes import lexemes
 from recollect.model.life import NEVER_FORGOTTEN
-from recollect.model.link import Relation
-from recollect.model.memory import Memory, Status, Tier
+from recollect.model.memory import Memory, Tier
 from recollect.model.query import Filter, Order
 from recollect.model.tokens import count_tokens
-from recollect.ports.store import Change, Enqueue, Tend
+from recollect.ports.store import Enqueue, Tend
 
 EVALUATE = "evaluate"
 AFTER = timedelta(seconds=5)  # so that what is remembered in one go is judged in one go
+LATER = timedelta(minutes=10)  # when a run came to nothing
 BATCH = 50
-SECONDS = 20.0  # that one run may take; what is left is another one's
+SECONDS = (
+    20.0  # after which a run begins nothing more, no call of a model either; what is left is another one's
+)
 AT_ONCE = 10  # fragments in one call of a model
 MOST_PROMPT_TOKENS = 4_000
 TOKENS_A_VERDICT = 40
@@ -43,6 +48,9 @@ SYSTEM = (
     '{"fragment": its number, "score": from 0 (worthless) to 1 (certainly worth keeping), '
     f'"verdict": "{KEEP}", "{DOUBT}" (vague, doubtful or soon outdated) or "{TALK}" (mere small talk)}}.'
 )
+
+
+_WAITING = Filter(viewer="system", unverified=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,42 +78,73 @@ def evaluate_job(engine: Engine) -> Job:
     return Job(id=engine.new_id(), name=EVALUATE, created=now, due=now + AFTER, key=EVALUATE)
 
 
-async def evaluate(engine: Engine, *, seconds: float = SECONDS) -> Evaluated:
-    """Judge what waits, until nothing does or the time is up; then the rest is queued again.
+async def evaluate(
+    engine: Engine, *, seconds: float = SECONDS, timer: Callable[[], float] = time.monotonic
+) -> Evaluated:
+    """Judge what waits, the newest first, until nothing does or the time is up; then the rest is queued again.
 
     Raises the store's errors. A model that fails is done without.
     """
-    until = time.monotonic() + seconds
-    judge = _Judge(engine)
-    seen: set[str] = set()
+    until = timer() + seconds
+
+    def over() -> bool:
+        return timer() >= until
+
+    judge = _Judge(engine, over)
     done = Evaluated()
-    while True:
+    after: str | None = None
+    while not over():
         read = engine.clock()
-        waiting = await engine.store.find(
-            Filter(viewer="system", unverified=True), order=Order.OLDEST, limit=BATCH
-        )
-        fresh = [memory for memory in waiting if memory.id not in seen]
-        if not fresh or time.monotonic() >= until:
-            if waiting:  # the time is up, or they were used while they were judged
-                await engine.store.apply([Enqueue(evaluate_job(engine))])
-            return replace(done, left=bool(waiting))
-        seen.update(memory.id for memory in fresh)
-        verdicts = await judge.verdicts(fresh)
-        changes: list[Change] = [
-            _tended(memory, verdicts[memory.id], read=read, now=engine.clock()) for memory in fresh
-        ]
-        await engine.store.apply(changes)
-        done = _counted(done, verdicts)
+        try:
+            page = await engine.store.find(_WAITING, order=Order.NEWEST, limit=BATCH, after=after)
+        except MemoryNotFound:  # the last one was erased meanwhile; the next run has the rest
+            break
+        if not page:
+            break
+        after = page[-1].id
+        verdicts = await judge.verdicts(page)
+        noted = await _noted(engine, [one for one in page if one.id in verdicts], verdicts, read=read)
+        done = _counted(done, [verdicts[name] for name in noted])
+    left = bool(await engine.store.find(_WAITING, limit=1))
+    if left:
+        again = evaluate_job(engine)
+        if not done.judged and not over():  # under a key that keeps nothing new waiting
+            again = replace(again, due=again.created + LATER, key=f"{EVALUATE} later")
+        await engine.store.apply([Enqueue(again)])
+    return replace(done, left=left)
+
+
+async def _noted(
+    engine: Engine, memories: Sequence[Memory], verdicts: Mapping[str, Verdict], *, read: datetime
+) -> list[str]:
+    """Write the verdicts down; the ids of those that have one now. What was reworded meanwhile waits for another."""
+    ids = tuple(memory.id for memory in memories)
+    if not ids:
+        return []
+    now = engine.clock()
+    await engine.store.apply([_tended(one, verdicts[one.id], read=read, now=now) for one in memories])
+    passed_over = await engine.store.find(replace(_WAITING, ids=ids), limit=len(ids))
+    if passed_over:
+        # Used, shown or rated meanwhile, or by somebody whose clock is ahead of ours. As long as the words are the same
+        # the score holds, or a model would be asked for it again and again; what it is used for is more than talk.
+        updated = {one.id: one.updated for one in memories}
+        same = [one for one in passed_over if one.updated == updated[one.id]]
+        await engine.store.apply([Tend(one.id, utility=verdicts[one.id].score, verified=now) for one in same])
+        passed_over = await engine.store.find(replace(_WAITING, ids=ids), limit=len(ids))
+    waiting = {one.id for one in passed_over}
+    return [name for name in ids if name not in waiting]
 
 
 class _Judge:
     """By the model as long as it answers, else by rules."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, over: Callable[[], bool]) -> None:
         self._engine = engine
         self._model = metered(engine, engine.llm) if engine.llm is not None else None
+        self._over = over
 
     async def verdicts(self, memories: Sequence[Memory]) -> dict[str, Verdict]:
+        """By id; of those that there was no time to ask the model about, none."""
         repeated = await _repeated(self._engine, memories)
         ruled = {
             memory.id: worth(
@@ -118,8 +157,12 @@ class _Judge:
         for memory in memories:
             if _is_for_the_model(memory, ruled[memory.id]):
                 of_agent[memory.agent].append(memory)
-        for own in of_agent.values():  # so that no agent's text stands beside another's
-            for lot in _lots(own):
+        # Apart, so that no agent's text stands beside another's.
+        for lot in [lot for own in of_agent.values() for lot in _lots(own)]:
+            if self._model is not None and self._over():
+                for memory in lot:
+                    del verdicts[memory.id]
+            else:
                 verdicts |= await self._by_model(lot, ruled)
         return verdicts
 
@@ -183,9 +226,9 @@ def _quoted(number: int, memory: Memory) -> str:
 
 
 def _is_for_the_model(memory: Memory, ruled: Worth) -> bool:
-    """Turns of a log and parts of documents come by the thousand, and need no judge; nor does what is plainly talk."""
+    """Turns of a log and parts of documents come by the thousand, and need no judge; nor does a greeting."""
     in_a_row = memory.provenance.position is not None or "message_type" in memory.metadata
-    return not in_a_row and not ruled.chatter and memory.trust >= LEAST_TRUST
+    return not in_a_row and not ruled.noise and memory.trust >= LEAST_TRUST
 
 
 def _lots(memories: Sequence[Memory]) -> list[list[Memory]]:
@@ -202,23 +245,27 @@ def _lots(memories: Sequence[Memory]) -> list[list[Memory]]:
 
 
 async def _repeated(engine: Engine, memories: Sequence[Memory]) -> set[str]:
-    """Those that say what an older neighbour says already."""
-    ids = [memory.id for memory in memories]
-    links = await engine.store.links_of(ids, relations=(Relation.RELATED,), viewer="system")
-    near: dict[str, set[str]] = defaultdict(set)
-    for link in links:
-        near[link.origin].add(link.target)
-        near[link.target].add(link.origin)
-    others = await engine.store.get_many(sorted(set().union(*near.values())), viewer="system") if near else {}
-    return {
-        memory.id
-        for memory in memories
-        for other in (others.get(one) for one in near[memory.id])
-        if other is not None
-        and other.id < memory.id
-        and (other.agent, other.status) == (memory.agent, Status.ACTIVE)
-        and same_statement(memory.content, other.content)
-    }
+    """Those that say what an older one of their scope and agent says already."""
+    gists = await asyncio.to_thread(_gists, memories)
+    of_place: dict[tuple[str, str], list[Memory]] = defaultdict(list)
+    for memory in memories:
+        if gists[memory.id]:
+            of_place[memory.scope, memory.agent].append(memory)
+    found: set[str] = set()
+    for (scope, agent), own in of_place.items():
+        wanted = sorted({gists[memory.id] for memory in own})
+        known = await engine.store.by_gist(wanted, scope=scope, agent=agent)
+        found |= {
+            memory.id
+            for memory in own
+            for other in known.get(gists[memory.id], ())
+            if other.id < memory.id and same_statement(memory.content, other.content)
+        }
+    return found
+
+
+def _gists(memories: Sequence[Memory]) -> dict[str, str]:
+    return {memory.id: gist_of(lexemes(memory.content)) for memory in memories}
 
 
 def _tended(memory: Memory, verdict: Verdict, *, read: datetime, now: datetime) -> Tend:
@@ -229,13 +276,13 @@ def _tended(memory: Memory, verdict: Verdict, *, read: datetime, now: datetime) 
         utility=verdict.score,
         importance=lowered,
         verified=now,
-        unless_since=max(read, memory.updated),
+        unless_since=max(read, memory.updated, memory.last_used or read),
     )
 
 
-def _counted(done: Evaluated, verdicts: Mapping[str, Verdict]) -> Evaluated:
+def _counted(done: Evaluated, verdicts: Sequence[Verdict]) -> Evaluated:
     return Evaluated(
         judged=done.judged + len(verdicts),
-        by_model=done.by_model + sum(one.by_model for one in verdicts.values()),
-        doubtful=done.doubtful + sum(one.score < DOUBTFUL for one in verdicts.values()),
+        by_model=done.by_model + sum(one.by_model for one in verdicts),
+        doubtful=done.doubtful + sum(one.score < DOUBTFUL for one in verdicts),
     )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,10 +14,11 @@ from recollect.engine.checks import safe_text
 from recollect.engine.claims import claim
 from recollect.engine.conversations import called, conversation_of, place_of, write_down
 from recollect.engine.core import Engine
-from recollect.model.access import sees
+from recollect.model.access import sees, visible_agents
 from recollect.model.entry import Entry
+from recollect.model.errors import RecollectError
 from recollect.model.memory import Status
-from recollect.ports.store import Change, Rate
+from recollect.ports.store import Rate
 
 TOOLS = "tool_feedback"
 TASKS = "task_feedback"
@@ -27,6 +30,9 @@ MOST = 10_000  # of which a report is made: the newest
 MOST_RATED = 50  # by one verdict
 MOST_TOLD = 5  # suggestions of a tool, and points of tasks
 STEP = 0.1  # how far one verdict moves a memory's usefulness
+HELD = timedelta(seconds=10)  # the marks of a conversation, by a process that died
+PAUSE, TRIES = 0.05, 240  # seconds: for somewhat longer than that a verdict waits for another one's
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,8 +204,16 @@ def _newest(texts: Any) -> tuple[str, ...]:
 
 
 async def _seen(engine: Engine, drawer: str, *, agent: str) -> list[Entry]:
-    found = await engine.store.entries(drawer, now=engine.clock(), limit=MOST)
-    return [entry for entry in found if sees(agent, entry.value["agent"])]
+    """Agents have drawers of their own, so that none is pushed out of its report by others; and all is in one."""
+    now = engine.clock()
+    drawers = [drawer, *(_own(drawer, one) for one in sorted(visible_agents(agent) or ()))]
+    found = [entry for name in drawers for entry in await engine.store.entries(name, now=now, limit=MOST)]
+    seen = {entry.key: entry for entry in found if sees(agent, entry.value["agent"])}
+    return sorted(seen.values(), key=lambda entry: (entry.created, entry.key), reverse=True)[:MOST]
+
+
+def _own(drawer: str, agent: str) -> str:
+    return f"{drawer} of {agent}"
 
 
 async def _felt(engine: Engine, verdict: Verdict, *, agent: str, held_in: str | None) -> int:
@@ -215,16 +229,33 @@ async def _felt(engine: Engine, verdict: Verdict, *, agent: str, held_in: str | 
     now = engine.clock()
     # Where no door knows of a conversation, a day is one: a name of the caller's choice would bound nothing.
     drawer = RATED + json.dumps([agent, held_in] if held_in else [agent, None, f"{now:%Y-%m-%d}"])
-    async with claim(engine, drawer) as mine:
-        if not mine:
-            return 0
-        known = {entry.key for entry in await engine.store.entries(drawer, now=now, limit=MOST)}
-        fresh = [memory_id for memory_id in there if memory_id not in known]
-        for memory_id in fresh:
-            await engine.store.put_entry(Entry(drawer, memory_id, {"by": by}, now, now + RATED_KEPT))
-        changes: list[Change] = [Rate(memory_id, by, now) for memory_id in fresh]
-        if changes:
-            await engine.store.apply(changes)
+    for _ in range(TRIES):
+        async with claim(engine, drawer, held=HELD) as mine:
+            if mine:
+                return await _moved(engine, drawer, there, by=by)
+        await asyncio.sleep(PAUSE)
+    log.warning("a verdict moved nothing: too many others were given in its conversation at the same time")
+    return 0
+
+
+async def _moved(engine: Engine, drawer: str, there: Sequence[str], *, by: float) -> int:
+    """How many of them are moved now: those that were not in this conversation."""
+    now = engine.clock()
+    known = {
+        memory_id
+        for entry in await engine.store.entries(drawer, now=now, limit=MOST)
+        for memory_id in entry.value.get("memories") or ()
+    }
+    fresh = [memory_id for memory_id in there if memory_id not in known]
+    if not fresh:
+        return 0
+    mark = Entry(drawer, engine.new_id(), {"by": by, "memories": fresh}, now, now + RATED_KEPT)
+    await engine.store.put_entry(mark)
+    try:
+        await engine.store.apply([Rate(memory_id, by, now) for memory_id in fresh])
+    except RecollectError:
+        await engine.store.drop_entry(drawer, mark.key)  # so that it can be said again
+        raise
     return len(fresh)
 
 
@@ -244,5 +275,6 @@ async def _answered(engine: Engine, verdict: Verdict, *, agent: str, held_in: st
 async def _keep(engine: Engine, drawer: str, value: dict[str, object]) -> str:
     now = engine.clock()
     entry = Entry(drawer, engine.new_id(), value, now, now + KEPT)
-    await engine.store.put_entry(entry)
+    for name in (drawer, _own(drawer, str(value["agent"]))):
+        await engine.store.put_entry(replace(entry, drawer=name))
     return entry.key

@@ -105,8 +105,8 @@ class Fenced:
             await self.get(after, viewer=where.viewer)
         return await self._store.find(self._narrowed(where), order=order, limit=limit, after=after)
 
-    async def count(self, where: Filter) -> int:
-        return await self._store.count(self._narrowed(where))
+    async def count(self, where: Filter, *, most: int | None = None) -> int:
+        return await self._store.count(self._narrowed(where), most=most)
 
     async def tally(self, where: Filter, by: str) -> dict[str, int]:
         return await self._store.tally(self._narrowed(where), by)

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from recollect.engine.core import Engine
-from recollect.model.errors import InvalidInput, MemoryNotFound, Refused
+from recollect.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
+from recollect.model.life import is_going
 from recollect.model.link import Relation
 from recollect.model.memory import Memory, Status, Tier
 from recollect.ports.store import Change, Mark, Receipt
@@ -42,18 +43,34 @@ async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool 
 async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
     """Undo a soft forget, or bring back from the archive.
 
-    Raises MemoryNotFound, Refused for one that is neither forgotten nor archived, Conflict.
+    What somebody else changes at that moment doesn't come back. Raises MemoryNotFound, Refused for one that is neither
+    forgotten nor archived, or on its way out for good, Changed, Conflict.
     """
     memories = await _with_parts(engine, await forgettable(engine, ids, agent=agent, force=True), agent=agent)
     for memory in memories:
         if memory.status not in (Status.FORGOTTEN, Status.ARCHIVED):
             raise Refused(f"The memory {memory.id} is neither forgotten nor archived: it is {memory.status}.")
+        if is_going(memory):
+            raise Refused(f"The memory {memory.id} was archived for its time, and is being removed for good.")
     now = engine.clock()
     back = [
         replace(memory, status=memory.previous_status or Status.ACTIVE, previous_status=None, updated=now)
         for memory in memories
     ]
-    await engine.store.apply([Mark(memory.id, memory.status, previous=None, updated=now) for memory in back])
+    marks = [
+        Mark(memory.id, new.status, previous=None, updated=now, only_from=memory.status)
+        for memory, new in zip(memories, back, strict=True)
+    ]
+    await engine.store.apply(list[Change](marks))
+    there = await engine.store.get_many([memory.id for memory in back], viewer=agent)
+    for memory in back:
+        if memory.id not in there:
+            raise MemoryNotFound(memory.id)
+        if there[memory.id].status is not memory.status:
+            raise Changed(
+                f"The memory {memory.id} was changed meanwhile: it is {there[memory.id].status}.",
+                advice="Look at it, then try again.",
+            )
     return back
 
 

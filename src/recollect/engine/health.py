@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from recollect.engine.classifiers import RULES
 from recollect.engine.core import Engine
+from recollect.engine.disputes import last_failure
 from recollect.engine.embed import embed_missing
 from recollect.engine.ledger import EMBEDDING, Spend, metered, spent_today
 from recollect.engine.storage import OK, Storage, storages, within_reach, without_vectors
@@ -44,6 +46,7 @@ class StatusReport:
     services: Spend  # what embedding services were asked for today
     language_model: str | None  # the one that was configured
     asked: Spend  # what language models were asked for today
+    classifier: str  # what tells contradictions, and why it fails where it does
     beside: AsideFacts  # what stands beside the store
     activity: tuple[Active, ...]  # conversations that it knows of
     storage: tuple[Storage, ...]  # the stores in use; what is in one that doesn't answer is not counted
@@ -78,11 +81,19 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         services=await spent_today(engine, EMBEDDING),
         language_model=engine.llm.name if engine.llm else None,
         asked=await spent_today(engine),
+        classifier=await _judging(engine),
         beside=await engine.aside.facts(),
         activity=tuple(await engine.aside.activity.recent(viewer=agent)),
         storage=tuple(storage),
         reached=reached,
     )
+
+
+async def _judging(engine: Engine) -> str:
+    if engine.classifier is None:
+        return ""
+    failure = await last_failure(engine)
+    return f"{engine.classifier.name}, which fails: {failure}" if failure else engine.classifier.name
 
 
 def _model_notice(engine: Engine) -> str:
@@ -106,6 +117,7 @@ async def examine(engine: Engine) -> list[Finding]:
     findings.extend(await _vectors(engine))
     findings.extend(await _beside(engine))
     findings.extend(await _language_model(engine))
+    findings.extend(await _classifier(engine))
     tally = await engine.store.tally_jobs()
     dead = tally.get(JobState.DEAD, 0)
     findings.append(
@@ -153,6 +165,19 @@ def _models(engine: Engine) -> list[Finding]:
             )
         )
     return findings
+
+
+async def _classifier(engine: Engine) -> list[Finding]:
+    """Whether the model that tells contradictions does: by one pair, which the rules leave to it."""
+    if engine.classifier is None or engine.classifier.name == RULES:
+        return []
+    what = "model of contradictions"
+    try:
+        await engine.classifier.judge([("The mill grinds rye.", "Barley is what the mill likes best.")])
+    except ModelError as error:
+        said = f"{engine.classifier.name}: {error.message}"
+        return [Finding(what, False, f"{said} The rules alone judge.", error.advice)]
+    return [Finding(what, True, f"{engine.classifier.name} answers")]
 
 
 async def _language_model(engine: Engine) -> list[Finding]:

@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from recollect.engine.checks import (
@@ -18,6 +20,7 @@ from recollect.engine.checks import (
     checked_topic,
     everything_said,
 )
+from recollect.engine.contradiction_carry import TYPE, Carried, bring, carried_from, is_taken_back
 from recollect.engine.core import Engine, unbroken
 from recollect.engine.draft import (
     PART_OF,
@@ -40,7 +43,7 @@ from recollect.model.tokens import count_tokens
 from recollect.ports.embedder import Matrix
 from recollect.ports.store import Change, Connect, Keep, Put
 
-_Item = Scope | Memory | Version | Link
+_Item = Scope | Memory | Version | Link | Carried
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class Imported:
     versions: int = 0
     scopes: int = 0
     redacted: int = 0
+    contradictions: int = 0
 
 
 async def import_lines(
@@ -63,7 +67,7 @@ async def import_lines(
     Raises InvalidInput by line, Refused for memories of an agent whom the caller doesn't see.
     """
     intake = _Import(engine, agent)
-    batches = _batches(_parsed(lines, intake.checked))
+    batches = _batches(_parsed(lines, intake.checked, now=engine.clock()))
     # Reading and checking takes long, and others wait for this thread.
     while (batch := await unbroken(asyncio.to_thread(next, batches, None))) is not None:
         await intake.take(batch)
@@ -84,13 +88,14 @@ def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
     yield batch
 
 
-def _parsed(lines: Iterable[str], checked: Callable[[_Item], _Item]) -> Iterator[_Item]:
+def _parsed(lines: Iterable[str], checked: Callable[[_Item], _Item], *, now: datetime) -> Iterator[_Item]:
     seen_head = False
     readers: dict[str, Callable[[dict[str, Any]], _Item]] = {
         "scope": scope_from,
-        "memory": memory_from,
+        "memory": partial(memory_from, now=now),
         "version": version_from,
         "link": link_from,
+        TYPE: carried_from,
     }
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -125,7 +130,7 @@ def _check_head(document: Any) -> None:
 
 
 class _Import:
-    """One import on its way; knows which memories it brought, since links follow theirs."""
+    """One import on its way; knows which memories it brought, since links and contradictions follow theirs."""
 
     def __init__(self, engine: Engine, agent: str) -> None:
         self.done = Imported()
@@ -160,6 +165,8 @@ class _Import:
         changes.extend(Keep(version) for version in versions)
         changes.extend(Connect(link) for link in links)
         await self._engine.store.apply(changes)
+        pairs = [item for item in batch if isinstance(item, Carried)]
+        brought = await bring(self._engine, pairs, agent=self._agent, new=self._new)
         self.done = Imported(
             memories=self.done.memories + len(fresh),
             skipped=self.done.skipped + len(memories) - len(fresh),
@@ -167,6 +174,7 @@ class _Import:
             versions=self.done.versions + len(versions),
             scopes=self.done.scopes + made,
             redacted=self.done.redacted + sum(memory.id in self._redacted for memory in fresh),
+            contradictions=self.done.contradictions + brought,
         )
 
     async def _scopes(self, scopes: Sequence[Scope]) -> int:
@@ -270,7 +278,8 @@ class _Import:
         present = await self._engine.store.get_many(list(ends), viewer=self._agent)
         drawn = await self._engine.store.links_of(list(present), viewer=self._agent)
         here = present.keys() | self._new
-        return [link for link in links if link not in drawn and {link.origin, link.target} <= here]
+        missing = [link for link in links if link not in drawn and {link.origin, link.target} <= here]
+        return [link for link in missing if not await is_taken_back(self._engine, link, present)]
 
     async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
         matrix = await self._engine.meaning.embed([memory.content for memory in memories])

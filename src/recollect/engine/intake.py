@@ -8,9 +8,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from recollect.engine.core import Engine
-from recollect.engine.draft import Draft, Outcome, Prepared, Remembered, prepare
+from recollect.engine.draft import Draft, Outcome, Prepared, Remembered, prepare, unapplied
 from recollect.engine.evaluate import evaluate_job
 from recollect.engine.kinship import Kin, heir, kin_of, superseding
+from recollect.engine.links import connect
 from recollect.engine.relate import kin_by_meaning, relate_job
 from recollect.model.errors import Conflict, MemoryNotFound, RecollectError, Refused, ScopeNotFound
 from recollect.model.link import Link, Relation
@@ -76,6 +77,9 @@ async def _passed(intake: _Intake, drafts: Sequence[Draft]) -> list[Remembered]:
         for _, embedding in flying:
             embedding.cancel()
         await asyncio.gather(*(embedding for _, embedding in flying), return_exceptions=True)
+    for number, answer in list(intake.answers.items()):
+        if answer.outcome is Outcome.DUPLICATE and answer.memory is not None:
+            intake.answers[number] = await intake.repeated(drafts[number], answer.memory)
     return [intake.answers[number] for number in range(len(drafts))]
 
 
@@ -127,6 +131,20 @@ class _Intake:
         await self._relate_later(
             [item for item in admitted if self.answers[item.number].outcome is Outcome.STORED]
         )
+
+    async def repeated(self, draft: Draft, known: Memory) -> Remembered:
+        """The answer for what is there already: its links are drawn, the rest of it stays as it is."""
+        try:
+            links = [await self._linked(known, end) for end in draft.linked_to if end != known.id]
+        except RecollectError as error:
+            return Remembered(Outcome.FAILED, error=error)
+        return Remembered(
+            Outcome.DUPLICATE, memory=known, links=tuple(links), unapplied=unapplied(draft, known)
+        )
+
+    async def _linked(self, known: Memory, end: str) -> Link:
+        link, _ = await connect(self._engine, known.id, end, relation=Relation.RELATED, agent=known.agent)
+        return link
 
     def _check_scope(self, draft: Draft) -> None:
         name = draft.scope or self._engine.policy.scope
@@ -271,12 +289,23 @@ class _Preview(_Intake):
 
     def __init__(self, engine: Engine, scopes: dict[str, Scope], drafts: int) -> None:
         super().__init__(engine, scopes, drafts)
+        self._proposed: set[str] = set()
         self._relate_now = True  # what a job would find out later is told now
 
     async def write(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> None:
         puts = self._puts(admitted, matrix)
         kin = await self._kin(admitted, puts)
-        self.answers.update({item.number: self._stored(item, puts, kin) for item in admitted})
+        for item in admitted:
+            told = replace(self._stored(item, puts, kin), proposed=True)
+            self.answers[item.number] = told
+            self._proposed.update(part.memory.id for part in item.parts)
+
+    async def repeated(self, draft: Draft, known: Memory) -> Remembered:
+        told = await super().repeated(draft, known)
+        return replace(told, proposed=known.id in self._proposed)
+
+    async def _linked(self, known: Memory, end: str) -> Link:
+        return Link(known.id, end, Relation.RELATED, self._engine.clock())
 
 
 def _with_heirloom(put: Put, kin: dict[str, Kin]) -> Put:

@@ -10,12 +10,14 @@ from recollect.engine.core import Policy
 from recollect.engine.draft import TURN as TURN  # those who write logs name it as well
 from recollect.engine.text.resolution import resolves
 from recollect.engine.text.sameness import replaces, same_statement
-from recollect.model.life import SESSION_ONLY
+from recollect.model.life import SESSION_ONLY, is_kept_for_good
 from recollect.model.link import Link, Relation
-from recollect.model.memory import Kind, Memory, Status, Tier
+from recollect.model.memory import Kind, Memory, Status
 from recollect.ports.store import Change, Connect, Mark
 
-TELLS_OF_A_FIX = (Kind.ERROR, Kind.PROCEDURE)
+TELLS_OF_A_FIX = frozenset(
+    {Kind.ERROR, Kind.PROCEDURE, Kind.DECISION, Kind.FACT, Kind.GOTCHA, Kind.PATTERN, Kind.NOTE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def kin_of(new: Memory, others: Iterable[tuple[Memory, float]], policy: Policy) 
         # The same record was stored by somebody else a moment ago: a repetition, as the store will say.
         if _same_record(new, other) or similarity <= policy.link_threshold or not _same_topic(new, other):
             continue
-        lasts = other.anchor or other.tier is Tier.PERMANENT or TURN in other.metadata
+        lasts = is_kept_for_good(other) or TURN in other.metadata
         kept = lasts or _outlives(other, new)
         if _resolves(new, other):
             resolved.append(other)
@@ -77,7 +79,10 @@ def _resolves(new: Memory, old: Memory) -> bool:
 
 
 def _stands_in_for(new: Memory, old: Memory, *, similarity: float, policy: Policy) -> bool:
-    alike = similarity > policy.near_duplicate and new.kind is old.kind
+    """Of one kind only: where a fact speaks against a preference it is for the search for contradictions, which can be undone."""
+    if new.kind is not old.kind:
+        return False
+    alike = similarity > policy.near_duplicate
     return (alike and same_statement(new.content, old.content)) or replaces(new.content, old.content)
 
 

@@ -13,7 +13,7 @@ from recollect.engine.equals import nudged
 from recollect.engine.keyed import with_all
 from recollect.engine.question import Question
 from recollect.engine.ranked import L1, L2, L3, Evidence, Ranked, Ranking
-from recollect.engine.surroundings import shortened
+from recollect.engine.surroundings import recounted, shortened
 from recollect.model.keywords import keyword_forms
 from recollect.model.lexemes import query_lexemes
 from recollect.model.memory import Memory
@@ -41,7 +41,7 @@ class Layered:
     chosen: list[Chosen]
     asked: tuple[str, ...]  # layers, the last of which ended it
     rung: str
-    considered: int
+    considered: int | None  # None where the first layer was enough: what lacks the keywords wasn't looked at
     short: Candidates | None = None
 
 
@@ -75,15 +75,16 @@ class Layers:
         self._where = where
         self._limit = question.limit or engine.policy.limit
         self._forms = keyword_forms(question.keywords)
+        self._words = {form: word for word in reversed(question.keywords) for form in keyword_forms([word])}
         self._lexemes = lexemes_of(question.keywords)
 
     async def run(self) -> Layered:
         """Every keyword; then any of them, and their words; then their meaning."""
         keyed = await with_all(self._engine, self._forms, where=self._where, limit=self._limit)
-        every = Evidence(_named(self._question.keywords), L1)
+        every = Evidence(_named([self._words[form] for form in self._forms]), L1)
         first = distinct([Chosen(memory, ALL_OF_THEM, every) for memory in keyed.memories], self._limit)
         if self._enough(first):
-            return Layered(first, (L1,), keyed.rung, considered=len(keyed.memories))
+            return Layered(first, (L1,), keyed.rung, considered=None)
         looked = _Looked()
         candidates = await self._by_words(looked)
         chosen = await self._chosen(first, looked)
@@ -122,9 +123,9 @@ class Layers:
                 looked.note(Ranked(memory.id, score, -1), Evidence(_named(own), L2))
 
     def _had(self, memory: Memory) -> list[str]:
-        """Which of the keywords it has, as they were asked for."""
+        """Which of the keywords it has, each once, as it was asked for."""
         own = set(keyword_forms(memory.keywords))
-        return [word for word in self._question.keywords if own.issuperset(keyword_forms([word]))]
+        return [self._words[form] for form in self._forms if form in own]
 
     async def _by_meaning(self, looked: _Looked, matrix: Matrix) -> Candidates:
         candidates = await self._search(matrix)
@@ -182,7 +183,9 @@ class Layers:
             return True
         budget = self._question.token_budget
         longest = self._engine.policy.longest_hit
-        return budget is not None and budget <= sum(shortened(one.memory, longest).tokens for one in chosen)
+        return budget is not None and budget <= sum(
+            recounted(shortened(one.memory, longest)).tokens for one in chosen
+        )
 
 
 def lexemes_of(keywords: Sequence[str], *, text: str = "") -> tuple[str, ...]:

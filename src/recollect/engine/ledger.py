@@ -70,8 +70,11 @@ class Metered:
         await self._reserve(line)
         try:
             text = await self._model.complete(prompt, system=system, most_tokens=most_tokens)
-        except ModelError:
-            await self._settle(replace(line, tokens_out=0, outcome=FAILED))
+        except ModelError as error:
+            if error.unasked:
+                await self._drop(line)
+            else:
+                await self._settle(replace(line, tokens_out=0, outcome=FAILED))
             raise
         await self._settle(replace(line, tokens_out=count_tokens(text), outcome=OK))
         return text
@@ -94,6 +97,10 @@ class Metered:
     async def _settle(self, line: _Line) -> None:
         with suppress(StoreError):  # then it stays counted with the most that it may have cost
             await _write(self._engine, line)
+
+    async def _drop(self, line: _Line) -> None:
+        with suppress(StoreError):
+            await self._engine.ledger.drop_entry(DRAWER + line.day, line.key)
 
 
 def metered(engine: Engine, model: LanguageModel) -> Metered:

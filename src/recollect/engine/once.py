@@ -1,7 +1,8 @@
 """A call that is made again, with the same key, is answered again and done once.
 
 Of two at the same moment one holds the key, the other waits for its answer. Who dies with it holds it no longer than its
-term; what was stored until then is found again by its content, so nothing is there twice.
+term; what was stored until then is found again by its content, so nothing is there twice. Notes of who holds what lie
+in a bounded number of places, and whoever comes to one clears away those that are over: nothing is left of the dead.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from recollect.model.errors import Conflict, InvalidInput, KeyReused
 DRAWER = "once"
 KEPT = timedelta(hours=24)
 TERM = timedelta(seconds=60)  # and as much again for every thousand items
-PATIENCE = 600  # looks
+PATIENCE = 1_300  # looks: a little longer than the term of one that died with a single item
 PAUSE = 0.05  # seconds between two
 LONGEST_KEY = 200
 
@@ -48,12 +49,9 @@ async def hold(
     """
     place, fingerprint = _place(key, agent), _fingerprint(key, said)
     for _ in range(PATIENCE):
-        now = engine.clock()
-        held = Held(place, f"{(now + TERM * (1 + items / 1000)).isoformat()} {engine.new_id()}", fingerprint)
-        taken = await engine.store.cursor(_cursor(place))
-        if taken is None or _over(taken, now):
-            if not await engine.store.swap_cursor(_cursor(place), old=taken, new=held.note):
-                continue
+        until = engine.clock() + TERM * (1 + items / 1000)
+        held = Held(place, f"{until.isoformat()} {place} {engine.new_id()}", fingerprint)
+        if await _note(engine, held):
             try:
                 answer = await _answer(engine, place, fingerprint)
             except KeyReused:
@@ -81,7 +79,26 @@ async def settle(engine: Engine, held: Held, answer: Mapping[str, Any]) -> None:
 
 async def let_go(engine: Engine, held: Held) -> None:
     """Without an answer the next one may try."""
-    await engine.store.swap_cursor(_cursor(held.place), old=held.note, new=None)
+    taken = await engine.store.cursor(_cursor(held.place))
+    while held.note in (notes := _notes(taken)):
+        left = "\n".join(note for note in notes if note != held.note)
+        if await engine.store.swap_cursor(_cursor(held.place), old=taken, new=left or None):
+            return
+        taken = await engine.store.cursor(_cursor(held.place))
+
+
+async def _note(engine: Engine, held: Held) -> bool:
+    """Whether the key is this caller's now; notes of the same place that are over go."""
+    while True:
+        now = engine.clock()
+        taken = await engine.store.cursor(_cursor(held.place))
+        others = [note for note in _notes(taken) if not _over(note, now)]
+        if any(note.split()[1] == held.place for note in others):
+            return False
+        if await engine.store.swap_cursor(
+            _cursor(held.place), old=taken, new="\n".join((*others, held.note))
+        ):
+            return True
 
 
 async def _answer(engine: Engine, place: str, fingerprint: str) -> Mapping[str, Any] | None:
@@ -111,7 +128,11 @@ def _fingerprint(key: str, said: str) -> str:
 
 
 def _cursor(place: str) -> str:
-    return f"{DRAWER}:{place}"
+    return f"{DRAWER}:{place[:2]}"
+
+
+def _notes(taken: str | None) -> list[str]:
+    return taken.split("\n") if taken else []
 
 
 def _over(note: str, now: datetime) -> bool:

@@ -16,7 +16,8 @@ from recollect.model.link import DEFAULT_FOLLOWED, Relation
 from recollect.model.memory import Kind, Status
 from recollect.model.query import Filter
 
-LONGEST_QUERY = 8_000
+LONGEST_QUERY = 8_000  # characters, the keywords included
+MOST_KEYWORDS = 500
 MOST_HITS = 200
 
 
@@ -70,9 +71,15 @@ def check(question: Question) -> None:
         raise InvalidInput(
             "There is nothing to look for.", advice="Give a question, keywords, or something to filter by."
         )
-    if (length := len(question.words)) > LONGEST_QUERY:
+    if (number := len(question.keywords)) > MOST_KEYWORDS:
         raise InvalidInput(
-            f"The question has {length:,} characters; at most {LONGEST_QUERY:,} are read.",
+            f"There are {number:,} keywords; at most {MOST_KEYWORDS:,} are looked for.",
+            advice="Name those that matter.",
+        )
+    if (length := len(question.asked)) > LONGEST_QUERY:
+        both = " and its keywords have" if question.keywords else " has"
+        raise InvalidInput(
+            f"The question{both} {length:,} characters; at most {LONGEST_QUERY:,} are read.",
             advice="Shorten it.",
         )
     if question.limit is not None and not 1 <= question.limit <= MOST_HITS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -18,6 +18,7 @@ from recollect.model.ranking import FLOOR, boost, boosted, fuse
 
 DAY = 86_400.0
 L1, L2, L3, LISTED = "L1", "L2", "L3", "filter"  # every keyword, words, vectors; no comparing at all
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _WORD = re.compile(r"\w[\w'’./+#-]*")
 
 
@@ -101,7 +102,7 @@ class Ranking:
         found, fused = self._found, self._fused
         reasons: list[str] = []
         said = [lexeme for lexeme, count in zip(self._lexemes, found.counts[row], strict=True) if count]
-        words = dict.fromkeys(self._surface[lexeme] for lexeme in said if lexeme in self._surface)
+        words = list(dict.fromkeys(one for word in self._written for one in _matched(word, said)))
         if words:
             reasons.append("words: " + ", ".join(words))
         elif fused.words[row] > 0:
@@ -119,13 +120,23 @@ class Ranking:
         return np.asarray((self._found.counts[:, columns] > 0).any(axis=1), dtype=np.bool_)
 
     @cached_property
-    def _surface(self) -> Mapping[str, str]:
+    def _written(self) -> Sequence[tuple[str, Sequence[str]]]:
         """Lexemes are for the index; people are told the words that they wrote."""
-        names: dict[str, str] = {}
+        words: dict[tuple[str, ...], str] = {}
         for word in _WORD.findall(self._text):
-            for lexeme in query_lexemes(word):
-                names.setdefault(lexeme, word)
-        return names
+            words.setdefault(tuple(query_lexemes(word)), word)
+        return [(word, lexemes) for lexemes, word in words.items() if lexemes]
+
+
+def _matched(written: tuple[str, Sequence[str]], said: Collection[str]) -> list[str]:
+    """The word, or only those of its parts that are said: of `UnicodeDecodeError` it may be `Error` alone."""
+    word, lexemes = written
+    if lexemes[0] in said:
+        return [word]
+    if not any(lexeme in said for lexeme in lexemes):
+        return []
+    parts = [part for part in _PART.findall(word) if any(one in said for one in query_lexemes(part))]
+    return parts or [word]
 
 
 def _within(occurred: Numbers, frame: Timeframe) -> npt.NDArray[np.bool_]:

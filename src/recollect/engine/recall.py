@@ -59,7 +59,7 @@ class Recalled:
     """The answer, and how it came about."""
 
     hits: tuple[Hit, ...]
-    considered: int  # records within the filter
+    considered: int | None  # records within the filter; None where keywords alone told enough of them
     tokens: int
     rung: str
     notice: str = ""
@@ -76,7 +76,7 @@ class _Found:
     chosen: Sequence[Chosen]
     layers: tuple[str, ...]
     rung: str
-    considered: int
+    considered: int | None
     notice: str = ""
     preferred: Timeframe | None = None
 

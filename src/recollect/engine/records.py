@@ -30,10 +30,14 @@ def memory_line(memory: Memory) -> Line:
     return line
 
 
-def memory_from(line: Line) -> Memory:
-    """Raises KeyError, ValueError, TypeError on what no export wrote."""
+def memory_from(line: Line, *, now: datetime) -> Memory:
+    """Of a record from before there were dates of review the life begins now; it counts as judged and compared.
+
+    Raises KeyError, ValueError, TypeError on what no export wrote.
+    """
     fields = _fields(line)
-    fields.setdefault("review", fields["created"])  # before there were dates of review: it is looked at once
+    for name in ("review", "decayed", "verified", "examined"):
+        fields.setdefault(name, now.isoformat())
     fields.update(
         kind=Kind(fields["kind"]),
         status=Status(fields["status"]),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import re
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta, tzinfo
 from typing import Any
 
-from recollect.engine.conversations import Conversation
+from recollect.engine.events import Conversation
 from recollect.engine.keys import fingerprint
+from recollect.engine.quoting import answered, quoted
 from recollect.engine.text.sameness import same_statement
+from recollect.model.lexemes import lexemes
 from recollect.model.memory import Memory
 from recollect.model.tokens import count_tokens, truncate_to_tokens
 from recollect.ports.llm import LanguageModel
@@ -34,7 +35,6 @@ SYSTEM = (
     "themselves, says something that the data supports, and repeats no single memory. Lists may be empty, and usually "
     "are short. Write in the language of the memories."
 )
-_FENCED = re.compile(r"\A```(?:json)?\s*\n(.*)\n```\Z", re.DOTALL)
 
 
 def counted(conversation: Conversation, left: Sequence[Memory], *, zone: tzinfo) -> str:
@@ -62,11 +62,22 @@ async def in_words(
     if points is None:
         return None
     said = [memory.content for memory in left]
-    fresh = {
-        name: tuple(text for text in texts if not any(same_statement(text, other) for other in said))
-        for name, texts in points.items()
-    }
+    fresh = await asyncio.to_thread(_without, {name: points[name] for name in POINTS}, said)
     return {**fresh, SUMMARY: points[SUMMARY]}
+
+
+def _without(points: Mapping[str, Sequence[str]], said: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Without those that say again what was said. The close look is for the few that share most of their words."""
+    known = [(text, frozenset(lexemes(text))) for text in said]
+
+    def is_known(text: str) -> bool:
+        words = frozenset(lexemes(text))
+        return any(
+            5 * len(words & others) >= 4 * max(len(words), len(others)) and same_statement(text, other)
+            for other, others in known
+        )
+
+    return {name: tuple(text for text in texts if not is_known(text)) for name, texts in points.items()}
 
 
 def prompt_of(conversation: Conversation, left: Sequence[Memory]) -> str:
@@ -78,10 +89,10 @@ def prompt_of(conversation: Conversation, left: Sequence[Memory]) -> str:
         "memories_stored": len(left),
         "memories_recalled": len(conversation.touched),
     }
-    lines = [_quoted({"activity": activity})]
+    lines = [quoted({"activity": activity})]
     room = MOST_PROMPT_TOKENS - count_tokens(lines[0])
     for number, memory in enumerate(left, 1):
-        line = _quoted(
+        line = quoted(
             {
                 "memory": number,
                 "kind": memory.kind,
@@ -98,13 +109,7 @@ def prompt_of(conversation: Conversation, left: Sequence[Memory]) -> str:
 
 def parsed(answer: str) -> Mapping[str, tuple[str, ...]] | None:
     """What a model replied, if it is exactly what was asked for, within bounds; None otherwise."""
-    text = answer.strip()
-    if fenced := _FENCED.match(text):  # many can't do without
-        text = fenced[1]
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    value = answered(answer)
     if not isinstance(value, dict) or not value.keys() <= {SUMMARY, *POINTS}:
         return None
     summary = _text(value.get(SUMMARY), LONGEST_SUMMARY)
@@ -123,10 +128,6 @@ def _texts(value: Any) -> tuple[str, ...] | None:
 
 def _text(value: Any, longest: int) -> str | None:
     return value.strip() if isinstance(value, str) and len(value) <= longest else None
-
-
-def _quoted(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
 def _lasted(time: timedelta) -> str:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from recollect.engine.conversations import Event, called, happened
+from recollect.engine.conversations import called, happened
 from recollect.engine.core import Engine, unbroken
 from recollect.engine.draft import Draft, Outcome, Remembered, prepare
+from recollect.engine.events import Event
 from recollect.engine.intake import BATCH, remember_many
 from recollect.engine.recount import SUMMARY
 from recollect.model.errors import RecollectError, StoreError
@@ -95,7 +96,7 @@ async def stored_together(
         if ids:
             await attach(engine, ids, to=to or ids[0])
     except RecollectError:
-        await _take_back(engine, answers)
+        await take_back(engine, answers)
         raise
     return answers
 
@@ -124,8 +125,8 @@ async def _kept(
     return answers
 
 
-async def _take_back(engine: Engine, answers: Sequence[Remembered]) -> None:
-    """As far as the store lets us."""
+async def take_back(engine: Engine, answers: Sequence[Remembered]) -> None:
+    """Erase what is new of them, as far as the store lets us."""
     now = engine.clock()
     new = [one for one in answers if one.outcome is Outcome.STORED and one.memory]
     retired = [old for one in new for old in one.superseded]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,8 @@ from recollect.model.query import Filter
 from recollect.model.tokens import count_tokens
 
 MOST_TURNS = 200
-MOST_DISPUTED = 100  # memories that are looked at for all hits together
+FIRST_WORDS = 60  # characters of a hit where another one names it
+MOST_DISPUTED = 10  # of each hit
 READ_AHEAD = 3  # so many times what may come along is read at once, for some are hidden or too long
 DISPUTES = (Relation.CONTRADICTS, Relation.SUPERSEDED_BY)
 HIDDEN = frozenset({Status.FORGOTTEN, Status.QUARANTINED})
@@ -51,11 +53,11 @@ class Ties:
         self._read: dict[str, Memory] = {}
 
     async def disputes(self) -> dict[str, Disputes]:
-        """By id, what disputes each of them; those without are absent."""
-        links = [link for link in self._links if link.relation in DISPUTES]
+        """By id, what disputes each of them, so many at most and the strongest links first; those without are absent."""
+        links = self._disputing()
         if not links:
             return {}
-        await self._look_at([end for link in links for end in (link.origin, link.target)][:MOST_DISPUTED])
+        await self._look_at([end for link in links for end in (link.origin, link.target)])
         found: dict[str, dict[str, list[str]]] = {}
         for link in links:
             if self._stands(link.origin) and self._stands(link.target):
@@ -70,10 +72,23 @@ class Ties:
             if memory_id in self._hits
         }
 
+    def _disputing(self) -> list[Link]:
+        links: list[Link] = []
+        told: Counter[str] = Counter()
+        for link in self._links:
+            near = [end for end in (link.origin, link.target) if end in self._hits]
+            if link.relation in DISPUTES and any(told[end] < MOST_DISPUTED for end in near):
+                links.append(link)
+                told.update(near)
+        return links
+
     async def linked(
         self, relations: Sequence[Relation], allowance: Allowance
     ) -> dict[str, tuple[LinkedMemory, ...]]:
-        """By id, the memories one link away, the strongest links first; so many in all, none twice, no hit again."""
+        """By id, the memories one link away, the strongest links first; so many in all, none twice.
+
+        Of a hit that another hit is linked to, more than merely related, the other one has the first words.
+        """
         most = self._engine.policy.most_linked
         ends = {
             far: (near, link)
@@ -96,7 +111,20 @@ class Ties:
                     if short is not None:
                         found.setdefault(near, []).append(LinkedMemory(link, short))
                         taken += 1
+        for link in self._between(relations)[: most - taken]:
+            if (short := allowance.fitted(shortened(self._hits[link.target], FIRST_WORDS))) is not None:
+                found.setdefault(link.origin, []).append(LinkedMemory(link, short))
         return {memory_id: tuple(items) for memory_id, items in found.items()}
+
+    def _between(self, relations: Sequence[Relation]) -> list[Link]:
+        return [
+            link
+            for link in self._links
+            if link.origin in self._hits
+            and link.target in self._hits
+            and link.relation is not Relation.RELATED
+            and (not relations or link.relation in relations)
+        ]
 
     def _ends(self, link: Link) -> tuple[str, str]:
         return (link.origin, link.target) if link.origin in self._hits else (link.target, link.origin)

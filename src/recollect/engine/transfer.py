@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TextIO
 
+from recollect.engine.contradiction_carry import carried
 from recollect.engine.core import Engine, unbroken
 from recollect.engine.records import link_line, memory_line, scope_line, version_line
 from recollect.model.errors import StoreFull, StoreReadOnly
@@ -36,6 +37,7 @@ class Exported:
     links: int
     versions: int
     scopes: int
+    contradictions: int = 0
 
 
 async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) -> Exported:
@@ -84,15 +86,16 @@ def put_in_place(partial: Path, path: Path) -> None:
 
 
 async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None = None) -> Exported:
-    """A head line, scopes, then each memory followed by its versions, then links; written by threads, batch by batch.
+    """A head line, scopes, then each memory followed by its versions, then links, then what is known of contradictions.
 
-    A link with one end among them is written too: it is drawn again where the other end is there.
+    Written by threads, batch by batch. A link with one end among them is written too: it is drawn again where the other
+    end is there. Of contradictions both are wanted.
     """
     chosen = where or Filter(viewer="system", statuses=ANY_STATUS)
     scopes = await engine.store.scopes()
     head = {"recollect": "export", "format": FORMAT}
     await _write(stream, [head, *(scope_line(scope) for scope in scopes)])
-    versions = links = 0
+    versions = links = pairs = 0
     ids: list[str] = []
     async for batch in engine.store.scan(chosen):
         earlier = await engine.store.versions_among([memory.id for memory in batch])
@@ -102,7 +105,10 @@ async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None 
     async for some in _links(engine, sorted(ids), viewer=chosen.viewer):
         await _write(stream, (link_line(link) for link in some))
         links += len(some)
-    return Exported("-", len(ids), links, versions, len(scopes))
+    async for known in carried(engine, frozenset(ids), viewer=chosen.viewer):
+        await _write(stream, known)
+        pairs += len(known)
+    return Exported("-", len(ids), links, versions, len(scopes), contradictions=pairs)
 
 
 async def _links(engine: Engine, ids: Sequence[str], *, viewer: str) -> AsyncIterator[list[Link]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -10,24 +11,31 @@ from recollect.ports.clock import Clock
 from recollect.ports.store import Store
 
 ENOUGH = 200
+SECONDS = 5.0  # that a count waits at most: a crash loses no more
 
 
 class UseCounter:
-    """Remembers which memories were recalled or shown, and writes it down now and then, and at the end."""
+    """Remembers which memories were recalled or shown, and writes it down soon after, and at the end."""
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, *, seconds: float = SECONDS) -> None:
         self._store = store
         self._clock = clock
+        self._seconds = seconds
         self._waiting: list[str] = []
         self._shown: list[str] = []
+        self._turn = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
 
     def note(self, ids: Iterable[str]) -> None:
         """Count one use of each, later."""
         self._waiting.extend(ids)
+        self._arrange()
 
     def note_shown(self, ids: Iterable[str]) -> None:
         """Count that each was put before somebody who had not asked for it, later."""
         self._shown.extend(ids)
+        self._arrange()
 
     @property
     def due(self) -> bool:
@@ -36,14 +44,26 @@ class UseCounter:
 
     async def flush(self) -> None:
         """Write what has gathered; a store that is busy or full loses a count, not an answer."""
-        if self._waiting:
-            ids, self._waiting = self._waiting, []
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        async with self._turn:
+            used, self._waiting = self._waiting, []
+            shown, self._shown = self._shown, []
             with suppress(StoreError):
-                await self._store.touch(ids, self._clock())
-        if self._shown:
-            ids, self._shown = self._shown, []
+                if used:
+                    await self._store.touch(used, self._clock())
             with suppress(StoreError):
-                await self._store.note_shown(ids, self._clock())
+                if shown:
+                    await self._store.note_shown(shown, self._clock())
+
+    def _arrange(self) -> None:
+        if self._timer is None and (self._waiting or self._shown):
+            self._timer = asyncio.get_running_loop().call_later(self._seconds, self._begin)
+
+    def _begin(self) -> None:
+        self._timer = None
+        self._writing = asyncio.get_running_loop().create_task(self.flush())
 
 
 class Uncounted(UseCounter):

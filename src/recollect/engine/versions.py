@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
+from typing import Any
 
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.draft import QUARANTINE_FROM
@@ -13,6 +15,12 @@ from recollect.model.errors import MemoryNotFound
 from recollect.model.link import Relation
 from recollect.model.memory import Kind, Memory, Tier, Version
 
+# Changes that need no amendment.
+_BY_UPKEEP: dict[str, Callable[[Said, Said], bool]] = {
+    "importance": lambda before, after: after.importance < before.importance,
+    "tier": lambda before, after: Tier.PERMANENT not in (before.tier, after.tier),
+    "anchor": lambda _before, after: after.anchor,
+}
 WITHHELD = "(It read like instructions to its reader and is not shown.)"
 
 
@@ -29,11 +37,12 @@ class Said:
     anchor: bool
     tier: Tier
     occurred: datetime
+    metadata: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Edition:
-    """One version: what it said, from when to when, by whom, and in which fields it differs from the one before."""
+    """One version: what it said, from when to when, by whom, and what the amendment that made it changed."""
 
     number: int
     said: Said
@@ -96,11 +105,18 @@ def _of(record: Memory | Version) -> Said:
         anchor=record.anchor,
         tier=record.tier,
         occurred=record.occurred,
+        metadata=record.metadata,
     )
 
 
 def _changed(before: Said | None, after: Said) -> tuple[str, ...]:
+    """Upkeep lowers importance, cools and anchors without an amendment: what it may have done is not told as one's change.
+
+    Unless nothing else differs: each version is an amendment's, which changed something.
+    """
     if before is None:
         return ()
     names = (field.name for field in fields(Said))
-    return tuple(name for name in names if getattr(before, name) != getattr(after, name))
+    differing = [name for name in names if getattr(before, name) != getattr(after, name)]
+    said = [name for name in differing if name not in _BY_UPKEEP or not _BY_UPKEEP[name](before, after)]
+    return tuple(said or differing)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
+from math import inf
 from typing import Any
 
 from recollect.engine.consolidate import JOB as CONSOLIDATE
+from recollect.engine.consolidate import STAGES
 from recollect.engine.consolidate import run as consolidate
-from recollect.engine.conversations import REFLECT, end_abandoned
+from recollect.engine.conversations import REFLECT
 from recollect.engine.core import Engine
-from recollect.engine.embed import EMBED, embed_missing
+from recollect.engine.embed import EMBED, embed_missing, queue_embedding
 from recollect.engine.endings import queue_sweep, reflect_on_silent
-from recollect.engine.evaluate import EVALUATE, evaluate
+from recollect.engine.evaluate import EVALUATE, SECONDS, evaluate
 from recollect.engine.relate import RELATE, relate
 from recollect.jobs.runner import Handler
 from recollect.model.errors import ModelError
@@ -21,15 +24,24 @@ from recollect.ports.store import Enqueue
 
 KEPT = timedelta(days=14)
 PAUSE = timedelta(minutes=1)  # between two runs of what doesn't end in one
+MORE = "consolidate:more"  # the key of a run that goes on with some stages, beside the one for all
+SHORTEST = 1.0  # seconds that even one for whom no time is left may take
 TIDY = "tidy-jobs"
+Left = Callable[[], float]  # seconds
 
 
-async def _embed(engine: Engine, job: Job) -> Mapping[str, Any]:
+def _no_end() -> float:
+    return inf
+
+
+async def _embed(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
     if engine.meaning.model is None or await engine.meaning.refusal() is not None:
         return {"embedded": 0}
-    embedded = await embed_missing(engine)
+    embedded = await embed_missing(engine, enough=lambda: left() <= 0)
     if engine.meaning.reason:
         raise ModelError(engine.meaning.reason)
+    if left() <= 0 and await engine.store.unembedded(engine.meaning.model, limit=1):
+        await queue_embedding(engine)
     return {"embedded": embedded}
 
 
@@ -42,18 +54,23 @@ async def _reflect(engine: Engine, job: Job) -> Mapping[str, Any]:
     return {"ended": swept.ended, "reflected": swept.reflected, "expired": swept.expired}
 
 
-async def _evaluate(engine: Engine, job: Job) -> Mapping[str, Any]:
-    done = await evaluate(engine)
+async def _evaluate(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
+    done = await evaluate(engine, seconds=min(SECONDS, max(SHORTEST, left())))
     return {"judged": done.judged, "by_model": done.by_model, "doubtful": done.doubtful}
 
 
 async def _consolidate(engine: Engine, job: Job) -> Mapping[str, Any]:
-    """What is left when the time is up, or when somebody else was at it, is done a little later."""
+    """What is left when the time is up, or when somebody else was at it, is done a little later: only those stages."""
     await engine.uses.flush()
-    report = await consolidate(engine)
+    stages = [name for name in STAGES if name in job.payload.get("stages", ())]
+    report = await consolidate(engine, stages=stages)
     if report.more or report.notice:
         now = engine.clock()
-        again = Job(engine.new_id(), CONSOLIDATE, created=now, due=now + PAUSE, key=CONSOLIDATE)
+        left = [stage.name for stage in report.stages if stage.more] or stages
+        key = MORE if left else CONSOLIDATE
+        again = Job(
+            engine.new_id(), CONSOLIDATE, created=now, due=now + PAUSE, key=key, payload={"stages": left}
+        )
         await engine.store.apply([Enqueue(again)])
     return {stage.name: stage.changed for stage in report.stages if stage.changed}
 
@@ -63,7 +80,6 @@ async def _tidy(engine: Engine, job: Job) -> Mapping[str, Any]:
     await queue_sweep(engine)
     return {
         "dropped": await engine.store.drop_jobs(before=engine.clock() - KEPT),
-        "ended": await end_abandoned(engine),
         "entries": await engine.store.drop_expired(engine.clock()),
     }
 
@@ -76,3 +92,10 @@ HANDLERS: Mapping[str, Handler] = {
     TIDY: _tidy,
     CONSOLIDATE: _consolidate,
 }
+# What one who waits may run when no time is left: each is short.
+SHORT = (EVALUATE, RELATE, TIDY)
+
+
+def handlers_within(left: Left) -> Mapping[str, Handler]:
+    """For one who waits: what takes long stops when no time is left, and queues the rest."""
+    return {**HANDLERS, EMBED: partial(_embed, left=left), EVALUATE: partial(_evaluate, left=left)}

@@ -59,11 +59,20 @@ class Runner:
         return Ran(outcome, await self._engine.store.finish(outcome, self._owner))
 
     async def run_all(
-        self, *, most: int = 10_000, names: Sequence[str] = (), told: Callable[[int], None] = lambda _: None
+        self,
+        *,
+        most: int = 10_000,
+        names: Sequence[str] = (),
+        told: Callable[[int], None] = lambda _: None,
+        enough: Callable[[], bool] = lambda: False,
     ) -> list[Ran]:
-        """Until nothing is due, or `most` have run; tells how many after each."""
+        """Until nothing is due, `most` have run, or one has and it is `enough`; tells how many after each."""
         done: list[Ran] = []
-        while len(done) < most and (ran := await self.run_next(names=names)) is not None:
+        while (
+            len(done) < most
+            and not (done and enough())
+            and (ran := await self.run_next(names=names)) is not None
+        ):
             done.append(ran)
             told(len(done))
         return done

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from recollect.engine.consolidate import JOB as CONSOLIDATE
 from recollect.engine.core import Engine
 from recollect.engine.embed import EMBED
+from recollect.engine.evaluate import EVALUATE
 from recollect.jobs.handlers import TIDY
 from recollect.model.job import Job
 from recollect.ports.store import Enqueue
@@ -22,7 +23,12 @@ class Entry:
     every: timedelta
 
 
-ALWAYS: Sequence[Entry] = (Entry(EMBED, timedelta(hours=1)), Entry(TIDY, timedelta(days=1)))
+# What is remembered is judged soon; what came in another way, as by an import, within a day.
+ALWAYS: Sequence[Entry] = (
+    Entry(EMBED, timedelta(hours=1)),
+    Entry(EVALUATE, timedelta(days=1)),
+    Entry(TIDY, timedelta(days=1)),
+)
 
 
 def schedule_of(engine: Engine) -> Sequence[Entry]:

@@ -188,10 +188,11 @@ class SchemaTooNew(StoreError):
 
 
 class ModelError(RecollectError):
-    """An embedding model failed."""
+    """A model failed. `unasked`: it was never sent anything, so the call has cost nothing."""
 
     code = "MODEL_ERROR"
     exit_status = 8
+    unasked = False
 
 
 class ModelMissing(ModelError):

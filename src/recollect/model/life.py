@@ -16,6 +16,8 @@ FLOOR = 0.05  # nothing fades below
 LONGEST_DAYS = 36_500  # so that no setting leads beyond the calendar
 # In the metadata of what belongs to a whole that stands or falls together: turns of a log, a project's summary.
 PART_OF_WHOLE = ("message_type", "summary_of")
+OURS = "recollect."  # how the names of metadata begin that are Recollect's own
+OUTDATED = 0.5  # what is left of the importance of a memory that another one superseded or contradicts
 SESSION_ONLY = "recollect.session_only"  # in the metadata of working memory, which ends with its conversation
 SHOWN_IN_VAIN = 10  # so often shown and never used, a memory begins to sink
 SINKS_BY, SINKS_TO = 0.05, -0.5
@@ -63,9 +65,14 @@ def is_working(memory: Memory) -> bool:
     return bool(memory.metadata.get(SESSION_ONLY))
 
 
+def is_kept_for_good(memory: Memory) -> bool:
+    """Whether somebody, or its use, has made it one that stays: nothing retires or lowers it by itself."""
+    return memory.anchor or memory.tier is Tier.PERMANENT
+
+
 def is_exempt(memory: Memory) -> bool:
     """Whether it is kept as it is, whatever the time: never faded, never cold, never gone."""
-    return memory.anchor or memory.tier is Tier.PERMANENT or memory.kind in NEVER_FORGOTTEN
+    return is_kept_for_good(memory) or memory.kind in NEVER_FORGOTTEN
 
 
 def is_part(memory: Memory) -> bool:
@@ -74,16 +81,30 @@ def is_part(memory: Memory) -> bool:
 
 
 def is_unswept(memory: Memory) -> bool:
-    """Whether no sweep has seen it as it is worded now."""
-    return memory.decayed is None or memory.updated > memory.decayed
+    """Whether no sweep has seen it as it is worded now.
+
+    A sweep sets a date beyond the moment that it notes; what came from before there were sweeps has the same for both.
+    """
+    if memory.decayed is None or memory.updated > memory.decayed:
+        return True
+    return memory.review is not None and memory.review <= memory.decayed
+
+
+def is_going(memory: Memory) -> bool:
+    """Whether it is on its way out of the archive for good: nothing else is forgotten from being forgotten."""
+    return memory.status is Status.FORGOTTEN and memory.previous_status is Status.FORGOTTEN
+
+
+def may_be_erased(memory: Memory) -> bool:
+    """Whether it may go for good once it was archived for long enough."""
+    return _may_be_archived(memory) or is_working(memory)
 
 
 def is_stale(memory: Memory, now: datetime, life: Life) -> bool:
     """Whether nobody has used it, or found it worth keeping, for as long as its kind is good."""
     if memory.status is not Status.ACTIVE or is_exempt(memory) or is_working(memory):
         return False
-    known_good = max(unused_since(memory), memory.verified or memory.created)
-    return now - known_good >= stale_after(memory.kind, life)
+    return now - _known_good(memory) >= stale_after(memory.kind, life)
 
 
 def tier_at(memory: Memory, now: datetime, life: Life) -> Tier:
@@ -120,15 +141,21 @@ def half_life(memory: Memory, life: Life) -> float:
 
 
 def fate_of(memory: Memory, now: datetime, life: Life) -> tuple[Fate, str]:
-    """Whether it goes, and why, in words. Nothing is erased that was not archived for `keep_archived_days` before."""
+    """Whether it goes, and why, in words. Nothing is erased that was not archived for `keep_archived_days` before.
+
+    Nothing is archived that nobody has judged yet, and its time counts from then at the earliest.
+    """
+    if is_going(memory):
+        return Fate.ERASED, "archived for long enough; an earlier run was broken off"
     if memory.status is Status.ARCHIVED and _erased_at(memory, life) is not None:
         rested = now - _archived_at(memory)
         if rested >= _days(life.keep_archived_days):
             return Fate.ERASED, f"archived for {rested.days} days and not asked for"
-    elif memory.status is Status.ACTIVE and _may_be_archived(memory):
-        idle = now - unused_since(memory)
+    elif memory.status is Status.ACTIVE and memory.verified and _may_be_archived(memory):
+        idle = now - _known_good(memory)
         if idle >= 2 * stale_after(memory.kind, life) and memory.importance < life.archive_below:
-            return Fate.ARCHIVED, f"unused for {idle.days} days, importance faded to {memory.importance:.2f}"
+            unused = (now - unused_since(memory)).days
+            return Fate.ARCHIVED, f"unused for {unused} days, importance faded to {memory.importance:.2f}"
     return Fate.STAYS, ""
 
 
@@ -168,7 +195,7 @@ def _moments(memory: Memory, now: datetime, life: Life) -> list[datetime]:
     if memory.status is Status.ARCHIVED:
         gone = _erased_at(memory, life)
         return [gone] if gone else []
-    if memory.status is not Status.ACTIVE or memory.anchor or memory.tier is Tier.PERMANENT:
+    if memory.status is not Status.ACTIVE or is_kept_for_good(memory):
         return []
     if is_working(memory):
         return []
@@ -182,12 +209,16 @@ def _moments(memory: Memory, now: datetime, life: Life) -> list[datetime]:
         start = max(now, _fading_from(memory, life))
         moments.append(start + timedelta(days=min(LONGEST_DAYS, STEP * half_life(memory, life))))
     if _may_be_archived(memory) and memory.importance < life.archive_below:
-        moments.append(since + 2 * stale)
+        moments.append((_known_good(memory) if memory.verified else now) + 2 * stale)
     return moments
 
 
 def _days(number: float) -> timedelta:
     return timedelta(days=min(LONGEST_DAYS, number))
+
+
+def _known_good(memory: Memory) -> datetime:
+    return max(unused_since(memory), memory.verified or memory.created)
 
 
 def _fades(memory: Memory) -> bool:
@@ -209,6 +240,6 @@ def _archived_at(memory: Memory) -> datetime:
 
 
 def _erased_at(memory: Memory, life: Life) -> datetime | None:
-    if not life.keep_archived_days or not (_may_be_archived(memory) or is_working(memory)):
+    if not life.keep_archived_days or not may_be_erased(memory):
         return None
     return _archived_at(memory) + _days(life.keep_archived_days)

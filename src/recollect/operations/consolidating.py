@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from time import perf_counter
+from time import monotonic, perf_counter
 
 from pydantic import Field
 
 from recollect.engine.consolidate import JOB, STAGES, Report, Stage, Told, reports, run
 from recollect.engine.consolidate.stage import STALE
-from recollect.jobs.handlers import HANDLERS
+from recollect.jobs.handlers import HANDLERS, SHORT, handlers_within
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due
 from recollect.model.job import JobState
@@ -21,6 +21,19 @@ from recollect.operations.catalogue import Call, Effect, Input, Operation, Outpu
 JOBS = "jobs"
 MOST_JOBS = 1000
 MOST_REPORTS = 400
+_LISTED = (Fate.ARCHIVED, Fate.ERASED, STALE)  # each in a list of its own
+_IN_WORDS = {
+    "embed embedded": "{} embedded",
+    "relate changes": "{} related with others",
+    "reflect ended": "{} conversations ended",
+    "reflect reflected": "{} reflected upon",
+    "reflect expired": "{} working memories gone",
+    "evaluate judged": "{} judged",
+    "evaluate by_model": "{} of them by a model",
+    "evaluate doubtful": "{} found doubtful",
+    "tidy-jobs dropped": "{} old jobs dropped",
+    "tidy-jobs entries": "{} expired notes dropped",
+}
 MOST_NAMED = 50  # memories in each list of an answer; the report has more
 
 
@@ -70,10 +83,16 @@ class ToldView(Output):
         return cls(id=told.memory_id, why=told.why)
 
 
+class OtherView(ToldView):
+    """A memory that something else was done to: merged, anchored, contradicted, ..."""
+
+    what: str
+
+
 class ConsolidateResult(Output):
     """Every stage that ran; `operations` are the changes in words, empty when there was nothing to do.
 
-    The lists name the first memories that were archived, erased, or found stale; `counts` has all of them.
+    The lists name the first memories that were archived, erased, found stale, or changed otherwise; `counts` has all.
     """
 
     stages: list[StageView]
@@ -82,6 +101,7 @@ class ConsolidateResult(Output):
     archived: list[ToldView] = []
     erased: list[ToldView] = []
     stale: list[ToldView] = []
+    others: list[OtherView] = []
     counts: dict[str, int] = {}
     dry_run: bool = False
     notice: str = ""  # why nothing was done
@@ -107,6 +127,8 @@ class ReportsResult(Output):
 
 async def _consolidate(call: Call, given: ConsolidateInput) -> ConsolidateResult:
     begun = perf_counter()
+    limit = call.engine.policy.life.seconds if given.seconds is None else given.seconds
+    until = monotonic() + limit
     with_jobs = not given.dry_run and not given.stages
     if not given.dry_run:
         await call.engine.uses.flush()
@@ -120,7 +142,7 @@ async def _consolidate(call: Call, given: ConsolidateInput) -> ConsolidateResult
     stages = list(report.stages)
     if with_jobs and not report.notice:
         call.progress(JOBS, len(STAGES), len(STAGES) + 1)
-        stages.append(await _run_jobs(call))
+        stages.append(await _run_jobs(call, until=until))
     return _result(report, stages, seconds=perf_counter() - begun, most=MOST_NAMED)
 
 
@@ -144,27 +166,45 @@ def _result(
         archived=[ToldView.of(told) for told in report.told(Fate.ARCHIVED)[:most]],
         erased=[ToldView.of(told) for told in report.told(Fate.ERASED)[:most]],
         stale=[ToldView.of(told) for told in report.told(STALE)[:most]],
+        others=[
+            OtherView(id=told.memory_id, why=told.why, what=told.what)
+            for stage in stages
+            for told in stage.examples
+            if told.what not in _LISTED
+        ],
         counts=dict(report.counts()),
         dry_run=report.dry,
         notice=report.notice,
     )
 
 
-async def _run_jobs(call: Call) -> Stage:
-    """What they changed, by what each of them says; a job that failed is told and will be tried again."""
+async def _run_jobs(call: Call, *, until: float) -> Stage:
+    """What they changed, by what each of them says; a job that failed is told and will be tried again.
+
+    In the time that is left, and a short one even in none; what isn't begun stays queued.
+    """
+
+    def left() -> float:
+        return until - monotonic()
+
     begun = perf_counter()
     await enqueue_due(call.engine, besides=(JOB,))
-    names = [name for name in HANDLERS if name != JOB]
-    ran = await Runner(call.engine, HANDLERS, owner=call.engine.new_id()).run_all(most=MOST_JOBS, names=names)
+    names = [name for name in HANDLERS if name != JOB] if left() > 0 else SHORT
+    runner = Runner(call.engine, handlers_within(left), owner=call.engine.new_id())
+    ran = await runner.run_all(most=MOST_JOBS, names=names, enough=lambda: left() <= 0)
     done = [one.job for one in ran if one.kept and one.job.state is JobState.DONE]
     runs = Counter(job.name for job in done)
     effects: Counter[str] = Counter()
     for job in done:
         effects.update({f"{job.name} {what}": int(count) for what, count in (job.result or {}).items()})
-    told = [f"{name} ran {count} times" if count > 1 else f"{name} ran" for name, count in runs.items()]
-    told += [f"{what} {count}" for what, count in effects.items()]
+    told = [_IN_WORDS.get(what, f"{{}} {what}").format(count) for what, count in effects.items() if count]
+    if runs and not told:
+        told.append(f"{runs.total()} ran and found nothing to do")
     told += [f"{one.job.name} failed: {one.job.error}" for one in ran if one.job.error]
-    return Stage(JOBS, effects.total(), "; ".join(told) or "nothing was due", seconds=perf_counter() - begun)
+    if left() <= 0:
+        told.append("the time was up; what else waits stays queued")
+    detail = "; ".join(told) or "nothing was due"
+    return Stage(JOBS, effects.total(), detail, seconds=perf_counter() - begun)
 
 
 CONSOLIDATE = Operation(

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from recollect.engine.conversations import go_on
 from recollect.engine.endings import end_conversation, end_session
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 
 
 class EndConversationInput(Input):
-    """A conversation that is over, and what the door saw of it. One that isn't `over` may come back."""
+    """A conversation that its client left. One that isn't `over` may come back."""
 
     conversation: str
-    tools: dict[str, int] = {}
-    memories: list[str] = []
-    started: datetime | None = None
-    reflected: bool = False
     over: bool = True  # if not, its working memory stays
 
 
@@ -57,16 +51,7 @@ class EndSessionResult(Output):
 
 
 async def _end_conversation(call: Call, given: EndConversationInput) -> EndConversationResult:
-    ending = await end_conversation(
-        call.engine,
-        given.conversation,
-        agent=call.agent,
-        tools=given.tools,
-        memories=given.memories,
-        started=given.started,
-        reflected=given.reflected,
-        over=given.over,
-    )
+    ending = await end_conversation(call.engine, given.conversation, agent=call.agent, over=given.over)
     return EndConversationResult(
         reflected=ending.reflection is not None,
         id=ending.reflection,

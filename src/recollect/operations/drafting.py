@@ -10,14 +10,12 @@ from recollect.engine.conversations import ALONE, called, note_activity, outlive
 from recollect.engine.draft import Draft, Outcome, Remembered
 from recollect.engine.projects import open_project
 from recollect.model.errors import InvalidInput, ScopeNotFound
-from recollect.model.life import SESSION_ONLY, is_working
+from recollect.model.life import OURS, SESSION_ONLY, is_working
 from recollect.model.memory import Provenance, Tier
 from recollect.operations.catalogue import Call, full_ids
 
 if TYPE_CHECKING:
     from recollect.operations.writing import RememberInput
-
-OURS = "recollect."  # how the names of metadata begin that mean something to the engine
 
 
 class Drafting:

@@ -131,6 +131,7 @@ class ExportResult(Output):
     links: int
     versions: int
     scopes: int
+    contradictions: int = 0  # pairs of which something is known
 
 
 class ImportInput(Input):
@@ -148,6 +149,7 @@ class ImportResult(Output):
     versions: int
     scopes: int
     redacted: int
+    contradictions: int = 0
     notice: str = ""
 
 
@@ -209,6 +211,7 @@ async def _export(call: Call, given: ExportInput) -> ExportResult:
         links=written.links,
         versions=written.versions,
         scopes=written.scopes,
+        contradictions=written.contradictions,
     )
 
 
@@ -228,6 +231,7 @@ async def _import(call: Call, given: ImportInput) -> ImportResult:
         versions=done.versions,
         scopes=done.scopes,
         redacted=done.redacted,
+        contradictions=done.contradictions,
         notice=call.engine.meaning.reason,
     )
 

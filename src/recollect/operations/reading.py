@@ -32,7 +32,7 @@ class RecallInput(Input):
     """
 
     query: str = ""
-    keywords: list[str] = []
+    keywords: list[str] = []  # 500 at most, and 8,000 characters with the question
     scope: str | None = None
     everywhere: bool = False
     scope_only: bool = False  # nothing of the scopes above it
@@ -77,7 +77,7 @@ class RecallResult(Output):
 
     hits: list[HitView]
     count: int
-    considered: int
+    considered: int | None  # records within the filters; None where the first layer ended it
     tokens: int
     rung: str
     notice: str = ""

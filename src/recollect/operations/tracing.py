@@ -113,10 +113,13 @@ async def _reconstruct(call: Call, given: ReconstructInput) -> ReconstructResult
     chain = await reconstruct(
         call.engine, given.topic, agent=call.agent, scope=given.scope, budget=given.token_budget
     )
+    told, left = bool(chain.steps), chain.left_out
     notices = [
-        "No decision has that topic; these are about it." if chain.by_meaning else "",
-        f"{chain.left_out} earlier ones did not fit the budget." if chain.left_out else "",
-        "" if chain.steps else "No decision is remembered on that.",
+        "No decision has that topic; these are the nearest by meaning." if chain.by_meaning and told else "",
+        f"{left} {'earlier ' if told else ''}decision{'' if left == 1 else 's'} did not fit the budget."
+        if left
+        else "",
+        "" if told or left else "No decision is remembered on that.",
     ]
     return ReconstructResult(
         topic=given.topic,

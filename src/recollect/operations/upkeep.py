@@ -17,7 +17,6 @@ from recollect.jobs.schedule import enqueue_due, next_runs
 from recollect.model.errors import Refused
 from recollect.model.job import Job, JobState
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
-from recollect.operations.modelling import judging
 from recollect.operations.views import FindingView, JobView, ReceiptView
 
 MOST_BROUGHT_FORWARD = 1000
@@ -164,7 +163,7 @@ def _status_of(call: Call, report: StatusReport, *, version: str) -> StatusResul
         language_calls=report.asked.calls,
         language_tokens=report.asked.tokens,
         daily_tokens=call.engine.policy.daily_tokens,
-        classifier=judging(call.engine),
+        classifier=report.classifier,
         beside=_beside(report),
         conversations=len(report.activity),
         activity=dict(sum((Counter(one.counts) for one in report.activity), Counter())),

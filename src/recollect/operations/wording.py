@@ -41,6 +41,7 @@ _LIMITS = {
     "literal_error": "must be one of {expected}",
     "enum": "must be one of {expected}",
 }
+_COUNTED = dict.fromkeys(("too_short", "too_long"), "it had {}")
 
 
 def invalid(
@@ -57,11 +58,14 @@ def invalid(
         close = get_close_matches(place[-1], known, n=1)
         hint = f"Did you mean {close[0]}?" if close else f"Known are: {', '.join(known) or 'none'}."
         return InvalidInput(f"{name} is not known here.", advice=hint)
+    if kind == "string_too_short" and not first.get("input"):
+        return InvalidInput(f"{name} must not be empty.")
     if kind in _LIMITS:
         words = _LIMITS[kind].format(**context)
     else:
         words = _KINDS.get(kind, first["msg"][:1].lower() + first["msg"][1:])
-    return InvalidInput(f"{name} {words}; it was {_quoted(first.get('input'))}.")
+    had = _COUNTED.get(kind, "it was {}").format(context.get("actual_length") or _quoted(first.get("input")))
+    return InvalidInput(f"{name} {words}; {had}.")
 
 
 def _quoted(given: Any) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr, ValidatorFunctionWrapHandler, WrapValidator
 
 from recollect.engine.amend import Amendment, amend, supersede
 from recollect.engine.checks import LARGEST_NUMBER
@@ -27,6 +27,8 @@ RECOMMENDED = 300  # characters of one atomic statement
 ATOMIC = frozenset({Kind.FACT, Kind.DECISION, Kind.ERROR, Kind.PREFERENCE, Kind.PROCEDURE, Kind.RELATION})
 SHORTER = "several short statements are found more easily."
 LONG = f"It is kept whole, but it has over {RECOMMENDED} characters: {SHORTER}"
+TALK = "It looks like small talk; nothing was stored."
+RESOLVES = "resolves"  # resolved_by, from the other side
 NEW = "new"  # stands for an id that a dry run doesn't give
 
 
@@ -63,6 +65,43 @@ class RememberInput(Input):
     dry_run: bool = False
 
 
+class Unreadable(RememberInput):
+    """An item that a door could not read: it fails, and keeps no other back."""
+
+    content: str = ""
+    _error: InvalidInput = PrivateAttr()
+
+    @classmethod
+    def because(cls, error: InvalidInput) -> Unreadable:
+        """The item that fails with this error."""
+        item = cls()
+        item._error = error
+        return item
+
+    @property
+    def error(self) -> InvalidInput:
+        """Why."""
+        return self._error
+
+
+def _item(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
+    return Unreadable.because(value) if isinstance(value, InvalidInput) else check(value)
+
+
+class Tie(Output):
+    """A link as the new memory has it: with whom, and what it is to that one."""
+
+    id: str
+    relation: str
+
+    @classmethod
+    def of(cls, link: LinkView) -> Tie:
+        """Links are drawn from the new one, but from an error to what resolves it."""
+        if link.relation == Relation.RESOLVED_BY:
+            return cls(id=link.origin, relation=RESOLVES)
+        return cls(id=link.target, relation=link.relation)
+
+
 class RememberResult(Output):
     """What became of it; or, as `would_store` and without an id, what a dry run would do."""
 
@@ -83,11 +122,16 @@ class RememberResult(Output):
     error: str | None = None
     error_code: str | None = None
 
+    @property
+    def ties(self) -> list[Tie]:
+        """Its links, read from its own side."""
+        return [Tie.of(link) for link in self.links]
+
 
 class RememberManyInput(Input):
     """Several at once. Scope, conversation and dialect are for those that have none of their own."""
 
-    items: list[RememberInput] = Field(max_length=MOST_AT_ONCE)
+    items: list[Annotated[RememberInput, WrapValidator(_item)]] = Field(max_length=MOST_AT_ONCE)
     scope: str | None = None
     create_scope: bool = False
     conversation: str | None = None
@@ -254,6 +298,8 @@ async def _passed(
     answers: dict[int, Remembered] = {}
     for number, item in items.items():
         try:
+            if isinstance(item, Unreadable):
+                raise item.error
             drafts[number] = await drafting.draft(item)
         except RecollectError as error:
             answers[number] = Remembered(Outcome.FAILED, error=error)
@@ -310,14 +356,14 @@ def _answer(call: Call, given: RememberInput, answer: Remembered) -> RememberRes
     stored = answer.outcome is Outcome.STORED
     would = stored and given.dry_run
     links = [LinkView.of(link) for link in answer.links]
-    if would and memory:  # nobody has an id yet
+    if answer.proposed and memory:  # nobody has an id yet
         ends = ({"origin": NEW} if link.origin == memory.id else {"target": NEW} for link in links)
         links = [link.model_copy(update=end) for link, end in zip(links, ends, strict=True)]
         memory = replace(memory, id=NEW)
     return RememberResult(
         outcome="would_store" if would else answer.outcome.value,
         created=stored and not would,
-        id=memory.id if memory and not would else None,
+        id=memory.id if memory and not answer.proposed else None,
         memory=MemoryView.of(memory) if memory else None,
         parts=[] if would else list(answer.parts),
         superseded=list(answer.superseded),
@@ -329,7 +375,7 @@ def _answer(call: Call, given: RememberInput, answer: Remembered) -> RememberRes
         quarantined=bool(answer.suspicious),
         suspicious=list(answer.suspicious),
         embedded=answer.embedded,
-        notice=_notice(call, answer) if stored else "",
+        notice=_notice(call, answer) if stored else _not_stored(answer),
         error=str(answer.error) if answer.error else None,
         error_code=answer.error.code if answer.error else None,
     )
@@ -342,6 +388,14 @@ def _notice(call: Call, answer: Remembered) -> str:
     elif answer.memory and is_long(answer.memory):
         told.append(LONG)
     return " ".join(filter(None, told))
+
+
+def _not_stored(answer: Remembered) -> str:
+    if answer.outcome is Outcome.NOISE:
+        return TALK
+    if not answer.unapplied:
+        return ""
+    return f"It was there already; amend changes its {', '.join(answer.unapplied)}."
 
 
 def is_long(memory: Memory) -> bool:

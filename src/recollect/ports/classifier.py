@@ -14,6 +14,7 @@ class Judgement:
     entailment: float
     neutral: float
     contradiction: float
+    by: str = ""  # who judged, where that is not the whole classifier
 
 
 class Classifier(Protocol):

@@ -32,8 +32,8 @@ class Put:
     """Insert a memory, or replace the one of the same id; text, index and vector in one step.
 
     `lexemes` is what full text finds it by, `labels` too but without counting as length. `vector` None leaves the
-    record without one (and drops an old one). Replacing leaves the counts of use and of showing as they are; with `expected`, the time
-    of the update that the caller had read, it is refused if there was another since.
+    record without one (and drops an old one). Replacing leaves the counts of use and of showing and the usefulness as they
+    are; with `expected`, the time of the update that the caller had read, it is refused if there was another since.
     `gist` is a hash of its content words: near-duplicates share it.
     """
 
@@ -201,8 +201,8 @@ class Records(Protocol):
     ) -> list[Memory]:
         """A page in that order; `after` is the id that the page before ended with."""
 
-    async def count(self, where: Filter) -> int:
-        """How many match."""
+    async def count(self, where: Filter, *, most: int | None = None) -> int:
+        """How many match, or `most` where there are more: nothing is counted beyond that."""
 
     async def tally(self, where: Filter, by: str) -> dict[str, int]:
         """How many match for each value of `by`: kind, status, scope, tier, topic, agent, tag or embedded_by."""

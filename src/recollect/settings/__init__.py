@@ -241,8 +241,22 @@ def _named(kind: Any) -> str:
 
 
 def _nearest(word: str, known: Mapping[str, Any]) -> str:
+    """Within its section, if there is one of that name: that alone makes two keys alike."""
     from difflib import get_close_matches
 
+    section, _, name = word.rpartition(".")
+    inside = {
+        key.removeprefix(f"{section}."): key for key in known if section and key.startswith(f"{section}.")
+    }
+    if inside:
+        close = [inside[one] for one in get_close_matches(name, inside, n=1)]
+        elsewhere = [key for key in known if key.endswith(f".{name}")]
+        close = close or elsewhere[:1]
+        return (
+            f" Did you mean {close[0]}?"
+            if close
+            else f" `recollect config show {section}` lists those of [{section}]."
+        )
     close = get_close_matches(word, known, n=1)
     return f" Did you mean {close[0]}?" if close else ""
 

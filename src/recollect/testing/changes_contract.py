@@ -10,7 +10,7 @@ import pytest
 from recollect.model.errors import Changed, InvalidInput, MemoryNotFound
 from recollect.model.memory import Memory, Provenance, Status
 from recollect.model.query import Filter
-from recollect.ports.store import Enqueue, Inherit, Mark, Put, Store
+from recollect.ports.store import Enqueue, Inherit, Mark, Put, Rate, Store
 from recollect.testing.builders import START, Builder, unit
 from recollect.testing.searching import by_text
 
@@ -56,15 +56,16 @@ class ChangesContract:
             await store.apply([reworded(put.memory, "second words")])
         assert await store.count(Filter(statuses=())) == 0
 
-    async def test_replacing_leaves_the_counts_of_use(
+    async def test_replacing_leaves_the_counts_of_use_and_the_usefulness(
         self, store: Store, other: Store, build: Builder
     ) -> None:
         put = build.put("first words", uses=2, last_used=START)
         await store.apply([put])
         await other.touch([put.memory.id], LATER)
+        await other.apply([Rate(put.memory.id, 0.25, LATER)])
         after = reworded(put.memory, "second words")
         await store.apply([after])
-        expected = replace(after.memory, uses=3, last_used=LATER)
+        expected = replace(after.memory, uses=3, last_used=LATER, usefulness=0.25)
         assert await store.get(put.memory.id, viewer="default") == expected
 
     async def test_a_mark_passes_over_another_status(self, store: Store, build: Builder) -> None:

@@ -122,6 +122,8 @@ class RecordsContract:
         puts = [build.put(tags=("t", f"t{n}"), vector=unit(n, 1)) for n in range(500)]
         await store.apply(puts)
         assert await store.count(Filter(tags=("t",))) == 500
+        assert await store.count(Filter(tags=("t",)), most=100) == 100
+        assert await store.count(Filter(tags=("t1",)), most=100) == 1
         found = await store.get_many([put.memory.id for put in puts], viewer="default")
         assert list(found.values()) != []
         assert all(found[put.memory.id] == put.memory for put in puts)

@@ -92,7 +92,7 @@ async def _run(name: str, stage_run: Run, engine: Engine, within: Bounds) -> Sta
     try:
         return await stage_run(engine, within)
     except ModelError as error:
-        return Stage(name, 0, f"failed: {error.message}", more=True)
+        return Stage(name, 0, f"failed: {error.message}")  # the next run tries again
 
 
 def _part(within: Bounds, share: float) -> Bounds:

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from recollect.engine.consolidate.stage import Bounds
 from recollect.engine.core import Engine
+from recollect.model.errors import MemoryNotFound
 from recollect.model.memory import Memory
 from recollect.model.query import Filter, Order
 
@@ -32,13 +33,14 @@ class Pages:
         self._before: str | None = None  # where the last page began, and where the next one does
         self._after: str | None = None
         self._last: list[Memory] = []
+        self._lost = False  # where the next page begins
         self.looked = 0
         self.more = False
 
     async def next(self) -> Page | None:
         """None at the end."""
         if self.looked and self._within.over:
-            self.more = bool(await self._find(limit=1))
+            self.more = bool(await self._find(limit=1)) or self._lost
             return None
         read = self._engine.clock()
         found = await self._find(limit=self._within.batch)
@@ -46,7 +48,7 @@ class Pages:
         seen = {memory.id for memory in self._last}
         fresh = [memory for memory in found if memory.id not in seen]
         if not fresh:
-            self.more = bool(found)
+            self.more = bool(found) or self._lost
             return None
         self.looked += len(fresh)
         self._last, self._before, self._after = found, self._after, found[-1].id
@@ -59,4 +61,8 @@ class Pages:
 
     async def _find(self, *, limit: int) -> list[Memory]:
         after = None if self._moving else self._after
-        return await self._engine.store.find(self._due, order=Order.DUE, limit=limit, after=after)
+        try:
+            return await self._engine.store.find(self._due, order=Order.DUE, limit=limit, after=after)
+        except MemoryNotFound:  # the last one was erased meanwhile; the next run has the rest
+            self._lost = True
+            return []

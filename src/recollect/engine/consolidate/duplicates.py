@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from time import perf_counter
@@ -39,8 +40,11 @@ async def run(engine: Engine, within: Bounds) -> Stage:
     begun = perf_counter()
     pages = Pages(engine, within, moving=False)
     told: list[Told] = []
+    retired: set[str] = set()
     while (page := await pages.next()) is not None:
-        told += (await merge(engine, page.memories, read=page.read, dry=within.dry)).told
+        merged = await merge(engine, page.memories, read=page.read, dry=within.dry, besides=retired)
+        told += merged.told
+        retired |= merged.retired
     return Stage(
         NAME,
         changed=len(told),
@@ -53,8 +57,13 @@ async def run(engine: Engine, within: Bounds) -> Stage:
     )
 
 
-async def merge(engine: Engine, memories: Sequence[Memory], *, read: datetime, dry: bool) -> Merged:
-    """Merge those that repeat another one of their scope and agent, each looked at once as it is worded."""
+async def merge(
+    engine: Engine, memories: Sequence[Memory], *, read: datetime, dry: bool, besides: AbstractSet[str]
+) -> Merged:
+    """Merge those that repeat another one of their scope, agent and topic, each looked at once as it is worded.
+
+    `besides` are those that were merged on an earlier page, which a dry run finds as they were.
+    """
     groups: dict[tuple[str, str], list[Memory]] = defaultdict(list)
     for memory in memories:
         if is_unswept(memory) and _mergeable(memory):
@@ -65,7 +74,7 @@ async def merge(engine: Engine, memories: Sequence[Memory], *, read: datetime, d
         wanted = list({gist for gist in gists.values() if gist})
         known = await engine.store.by_gist(wanted, scope=scope, agent=agent)
         for memory in fresh:
-            same = _alike(memory, known.get(gists[memory.id], ()), besides=merged.retired)
+            same = _alike(memory, known.get(gists[memory.id], ()), besides=merged.retired | besides)
             if not same:
                 continue
             kept, retired = chosen([memory, *same])
@@ -91,7 +100,7 @@ def _gists(memories: Sequence[Memory]) -> dict[str, str]:
     return {memory.id: gist_of(lexemes(memory.content)) for memory in memories}
 
 
-def _alike(memory: Memory, known: Sequence[Memory], *, besides: set[str]) -> list[Memory]:
+def _alike(memory: Memory, known: Sequence[Memory], *, besides: AbstractSet[str]) -> list[Memory]:
     if memory.id in besides:
         return []
     return [
@@ -100,6 +109,7 @@ def _alike(memory: Memory, known: Sequence[Memory], *, besides: set[str]) -> lis
         if other.id != memory.id
         and other.id not in besides
         and other.kind is memory.kind
+        and other.topic.casefold() == memory.topic.casefold()
         and _mergeable(other)
         and same_statement(memory.content, other.content)
     ]
@@ -114,62 +124,91 @@ def _lasts(memory: Memory) -> bool:
 
 
 async def _retire(engine: Engine, kept: Memory, old: Sequence[Memory], *, read: datetime) -> list[Memory]:
-    """Those that were retired by this call: of two that merge the same at once each is counted once."""
+    """Those that were retired by this call, in one piece with what they leave: broken off, all is as it was or done.
+
+    Of two that merge the same at once each is counted once.
+    """
     for _ in range(TRIES):
+        known = await engine.store.get_many([kept.id, *(one.id for one in old)], viewer="system")
+        old = [known[one.id] for one in old if _is_as_it_was(one, known.get(one.id))]
+        heir = known.get(kept.id)
+        if heir is None or not _is_as_it_was(kept, heir) or not old:
+            return []
+        taken = await _taken_links(engine, heir, old)
         try:
-            await engine.store.apply(_superseding(kept, old, now=read))
+            await engine.store.apply(_superseding(heir, old, taken, now=read))
             break
-        except MemoryNotFound:
-            known = await engine.store.get_many([kept.id, *(one.id for one in old)], viewer="system")
-            old = [one for one in old if one.id in known]
-            if kept.id not in known or not old:
-                return []
+        except MemoryNotFound:  # one of them was erased meanwhile
+            continue
     else:
         return []
+    return await _settled(engine, heir, old, taken, read=read)
+
+
+async def _settled(
+    engine: Engine, kept: Memory, old: Sequence[Memory], taken: Sequence[Link], *, read: datetime
+) -> list[Memory]:
+    """Those that did go; what others changed between the look and the merging is put right."""
     now = await engine.store.get_many([kept.id, *(one.id for one in old)], viewer="system")
     mine = [one for one in old if one.id in now and _retired_at(now[one.id], read)]
+    wrong = [one for one in mine if now[one.id].content_hash != one.content_hash]
     heir = now.get(kept.id)
     if heir is None or heir.status is not Status.ACTIVE or heir.content_hash != kept.content_hash:
-        for one in mine:
-            await _bring_back(engine, one, kept)
-        return []
-    if mine:
-        await engine.store.apply(await _inheritance(engine, heir, mine))
-    return mine
-
-
-def _superseding(kept: Memory, old: Sequence[Memory], *, now: datetime) -> list[Change]:
+        wrong = list(mine)
+    for one in wrong:
+        await _bring_back(engine, one, kept)
+    merged = [one for one in mine if one not in wrong]
+    lost = sum(one.uses for one in old if one not in merged)
     changes: list[Change] = []
-    for one in old:
-        changes.append(Mark(one.id, Status.SUPERSEDED, one.status, now, only_from=Status.ACTIVE))
-        changes.append(Connect(Link(one.id, kept.id, Relation.SUPERSEDED_BY, now, automatic=True)))
-    return changes
+    if heir is not None and lost:
+        changes.append(Inherit(kept.id, supersedes=heir.supersedes or old[0].id, importance=0.0, uses=-lost))
+    if not merged:
+        changes += [Disconnect(link.origin, link.target, link.relation) for link in taken]
+    if changes:
+        await engine.store.apply(changes)
+    return merged
+
+
+def _superseding(
+    kept: Memory, old: Sequence[Memory], taken: Sequence[Link], *, now: datetime
+) -> list[Change]:
+    """They go, and leave what they had earned, and whom they knew."""
+    marks = [Mark(one.id, Status.SUPERSEDED, one.status, now, only_from=Status.ACTIVE) for one in old]
+    links = [Link(one.id, kept.id, Relation.SUPERSEDED_BY, now, automatic=True) for one in old]
+    inherit = Inherit(
+        kept.id,
+        supersedes=kept.supersedes or old[0].id,
+        importance=max(one.importance for one in old),
+        uses=sum(one.uses for one in old),
+    )
+    return [*marks, *(Connect(link) for link in (*links, *taken)), inherit]
+
+
+def _is_as_it_was(before: Memory, now: Memory | None) -> bool:
+    return now is not None and now.status is Status.ACTIVE and now.content_hash == before.content_hash
 
 
 def _retired_at(memory: Memory, moment: datetime) -> bool:
     return memory.status is Status.SUPERSEDED and memory.updated == moment
 
 
-async def _inheritance(engine: Engine, kept: Memory, old: Sequence[Memory]) -> list[Change]:
-    """What they had earned, and whom they knew."""
+async def _taken_links(engine: Engine, kept: Memory, old: Sequence[Memory]) -> list[Link]:
+    """The old ones' links as the kept one's, without those that it has."""
     ids = {one.id for one in old}
-    changes: list[Change] = [
-        Inherit(
-            kept.id,
-            supersedes=kept.supersedes or old[0].id,
-            importance=max(one.importance for one in old),
-            uses=sum(one.uses for one in old),
-        )
-    ]
-    for link in await engine.store.links_of(list(ids), viewer="system"):
-        taken = replace(
-            link,
-            origin=kept.id if link.origin in ids else link.origin,
-            target=kept.id if link.target in ids else link.target,
-        )
-        if taken.origin != taken.target and link.relation is not Relation.SUPERSEDED_BY:
-            changes.append(Connect(taken))
-    return changes
+    links = await engine.store.links_of([kept.id, *ids], viewer="system")
+    has = {(link.origin, link.target, link.relation) for link in links}
+    taken: dict[tuple[str, str, Relation], Link] = {}
+    for link in links:
+        if link.relation is Relation.SUPERSEDED_BY or (
+            link.automatic and link.relation is Relation.CONTRADICTS
+        ):
+            continue  # what upkeep found stays with its own book
+        origin = kept.id if link.origin in ids else link.origin
+        target = kept.id if link.target in ids else link.target
+        key = (origin, target, link.relation)
+        if origin != target and key not in has:
+            taken[key] = replace(link, origin=origin, target=target)
+    return list(taken.values())
 
 
 async def _bring_back(engine: Engine, old: Memory, kept: Memory) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import perf_counter
 
 from recollect.engine.consolidate.stage import STALE, Bounds, Stage, together
 from recollect.engine.consolidate.sweep import Rule, Verdict, sweep_by
-from recollect.engine.conversations import end_abandoned
 from recollect.engine.core import Engine
 from recollect.model.life import Life, is_stale, unused_since
 from recollect.model.memory import Memory
+
+OPTIMISED = "optimised"  # the cursor that says when
+OPTIMISE_EVERY = timedelta(hours=20)  # so that a daily run never just misses it
 
 
 def _turn(memory: Memory, now: datetime, life: Life) -> Verdict:
@@ -28,7 +30,7 @@ async def run(engine: Engine, within: Bounds) -> Stage:
 
 
 async def tidy(engine: Engine, within: Bounds) -> Stage:
-    """Working memory whose conversation is over, entries that expired, the store's own files.
+    """Entries that expired, the store's own files. Conversations that fell silent have a job of their own.
 
     The keyword sets beside the store need nothing: they follow each write, and are made anew every day.
     """
@@ -36,11 +38,19 @@ async def tidy(engine: Engine, within: Bounds) -> Stage:
         return Stage(RULE.name, 0, "")
     begun = perf_counter()
     done = {
-        "memories ended with their conversations": await end_abandoned(engine),
         "expired entries dropped": await engine.store.drop_expired(engine.clock()),
-        "bytes freed": await engine.store.optimise(),
+        "bytes freed": await _optimised(engine),
     }
     counts = {what: count for what, count in done.items() if count}
     changed = sum(1 if what == "bytes freed" else count for what, count in counts.items())
     detail = ", ".join(f"{count} {what}" for what, count in counts.items())
     return Stage(RULE.name, changed, detail, perf_counter() - begun, counts=counts)
+
+
+async def _optimised(engine: Engine) -> int:
+    """It costs the same however little was changed: once a day is enough."""
+    now, last = engine.clock(), await engine.store.cursor(OPTIMISED)
+    if last is not None and timedelta(0) <= now - datetime.fromisoformat(last) < OPTIMISE_EVERY:
+        return 0
+    await engine.store.set_cursor(OPTIMISED, now.isoformat())
+    return await engine.store.optimise()

@@ -8,11 +8,12 @@ from math import isclose
 
 from recollect.engine.core import Engine
 from recollect.model.errors import Conflict, MemoryNotFound
-from recollect.model.life import Fate, fate_of, next_review
-from recollect.model.memory import Memory, Status
+from recollect.model.life import Fate, fate_of, is_going, may_be_erased, next_review
+from recollect.model.memory import Memory, Status, Tier
 from recollect.ports.store import Change, Mark, Tend
 
 TRIES = 3
+FEW = 100  # that are erased at a time
 
 
 async def archive(
@@ -41,17 +42,40 @@ async def archive(
 
 async def erase(engine: Engine, ids: Sequence[str]) -> set[str]:
     """Remove those that are to go still; which went. Their words may live on in what was made of them."""
+    gone: set[str] = set()
+    for first in range(0, len(ids), FEW):
+        gone |= await _erase(engine, ids[first : first + FEW])
+    return gone
+
+
+async def _erase(engine: Engine, ids: Sequence[str]) -> set[str]:
+    """First they leave the archive, so that nobody brings back from there what is about to go; then they go.
+
+    One that stops in between leaves them hidden, and due: the next one goes on with them.
+    """
     now, life = engine.clock(), engine.policy.life
     known = await engine.store.get_many(ids, viewer="system")
-    doomed = [one.id for one in known.values() if fate_of(one, now, life)[0] is Fate.ERASED]
-    if not doomed:
-        return set()
-    return set((await engine.store.erase(doomed)).ids)
+    doomed = {one.id: one for one in known.values() if fate_of(one, now, life)[0] is Fate.ERASED}
+    leave = [
+        Mark(name, Status.FORGOTTEN, Status.FORGOTTEN, now, only_from=Status.ARCHIVED) for name in doomed
+    ]
+    await apply_to_existing(engine, leave)
+    left = await engine.store.get_many(list(doomed), viewer="system")
+    going = [one for one in left.values() if is_going(one)]
+    kept = [one for one in going if not may_be_erased(one) or _is_wanted(doomed[one.id], one)]
+    back = [
+        Mark(one.id, Status.ARCHIVED, _before_the_archive(doomed[one.id]), now, only_from=Status.FORGOTTEN)
+        for one in kept
+    ]
+    await apply_to_existing(engine, back)
+    stay = {one.id for one in kept}
+    last = [one.id for one in going if one.id not in stay]
+    return set((await engine.store.erase(last)).ids) if last else set()
 
 
 async def apply_to_existing(engine: Engine, marks: Sequence[Mark]) -> None:
     """All of them, but for those whose record somebody erases meanwhile."""
-    for _ in range(TRIES):
+    for _ in range(TRIES if marks else 0):
         try:
             await engine.store.apply(list[Change](marks))
             break
@@ -77,11 +101,34 @@ def _is_stirred(before: Memory, tended: Memory, now: Memory) -> bool:
     return not counted or rated or _is_amended(before, tended, now)
 
 
+def _before_the_archive(memory: Memory) -> Status | None:
+    return memory.previous_status if memory.status is Status.ARCHIVED else Status.ACTIVE
+
+
+def _is_wanted(before: Memory, now: Memory) -> bool:
+    """Whether somebody used or changed in the archive what was to leave it."""
+    return before.status is Status.ARCHIVED and _is_stirred(before, before, now)
+
+
 def _is_amended(before: Memory, tended: Memory, now: Memory) -> bool:
     """Upkeep itself may have been passed over: then the importance is as it was."""
     if not _is_close(now.importance, tended.importance) and not _is_close(now.importance, before.importance):
         return True
-    stated = ("content_hash", "kind", "topic", "tags", "keywords", "anchor", "occurred", "metadata")
+    if (before.tier is Tier.PERMANENT) != (now.tier is Tier.PERMANENT):
+        return True
+    if not _is_close(now.confidence, before.confidence) or not _is_close(now.trust, before.trust):
+        return True
+    stated = (
+        "content_hash",
+        "kind",
+        "topic",
+        "tags",
+        "keywords",
+        "anchor",
+        "occurred",
+        "metadata",
+        "provenance",
+    )
     return any(getattr(before, name) != getattr(now, name) for name in stated)
 
 

@@ -32,6 +32,11 @@ class Report:
         """Whether something was left for the next time."""
         return any(stage.more for stage in self.stages)
 
+    @property
+    def changed(self) -> int:
+        """How much was."""
+        return sum(stage.changed for stage in self.stages)
+
     def told(self, what: str) -> list[Told]:
         """The memories that were archived, erased, merged, ...: the first of them."""
         return [told for stage in self.stages for told in stage.examples if told.what == what]
@@ -42,15 +47,17 @@ class Report:
 
 
 async def keep(engine: Engine, report: Report) -> None:
-    """For those who ask later; what is erased is named in none but the one that says so."""
+    """For those who ask later, if something was changed; what is erased is named in none but the one that says so."""
+    now = engine.clock()
+    await engine.store.set_cursor(CURSOR, now.isoformat())
+    if not report.changed:
+        return
     value = {
         "started": report.started.isoformat(),
         "seconds": report.seconds,
         "stages": [_stage_value(stage) for stage in report.stages],
     }
-    now = engine.clock()
     await engine.store.put_entry(Entry(DRAWER, engine.new_id(), value, now, now + KEPT))
-    await engine.store.set_cursor(CURSOR, now.isoformat())
 
 
 async def reports(engine: Engine, *, limit: int) -> list[Report]:

@@ -23,8 +23,7 @@ from recollect.model.life import Fate, Life, next_review
 from recollect.model.memory import Memory
 from recollect.ports.store import Change, Tend
 
-MOST_ERASED = 5_000  # in one sweep: for each erasure the store looks everywhere
-AGAIN = timedelta(days=1)  # when one is tried again that was to be erased
+AGAIN = timedelta(days=1)  # when one is tried again that was to be erased, and could not be
 _GONE = (Fate.ARCHIVED, Fate.ERASED)
 _TENDED = tuple(one.name for one in fields(Tend) if one.name not in ("memory_id", "unless_since", "review"))
 
@@ -90,7 +89,7 @@ class _Sweep:
         self._rules = [(rule, _Count(rule.name)) for rule in rules]
         self._whole = whole
         self._merging = _Count(DUPLICATES)
-        self._doomed: list[tuple[_Count, Told]] = []
+        self._retired: set[str] = set()  # by merging, also in a dry run, where they stay as they are
 
     async def run(self) -> list[Stage]:
         begun = perf_counter()
@@ -102,20 +101,20 @@ class _Sweep:
             gone = set() if self._within.dry else await self._written(seen, page)
             pages.moved(gone)
             for count, told in seen.told:
-                if told.memory_id in seen.doomed:
-                    self._doomed.append((count, told))
-                elif told.what != Fate.ARCHIVED or told.memory_id in gone or self._within.dry:
+                if told.what not in _GONE or told.memory_id in gone or self._within.dry:
                     count.add(told)
-        await self._erased()
         return self._stages(pages, perf_counter() - begun)
 
     async def _merged(self, page: Page) -> list[Memory]:
         """The page without what repeats something else; what it was merged into is read anew."""
         begun = perf_counter()
-        merged = await merge(self._engine, page.memories, read=page.read, dry=self._within.dry)
+        merged = await merge(
+            self._engine, page.memories, read=page.read, dry=self._within.dry, besides=self._retired
+        )
+        self._retired |= merged.retired
         for told in merged.told:
             self._merging.add(told)
-        memories = [memory for memory in page.memories if memory.id not in merged.retired]
+        memories = [memory for memory in page.memories if memory.id not in self._retired]
         if merged.kept and not self._within.dry:
             anew = await self._engine.store.get_many(list(merged.kept), viewer="system")
             memories = [anew.get(memory.id, memory) for memory in memories]
@@ -141,7 +140,7 @@ class _Sweep:
         return seen
 
     async def _written(self, seen: _Seen, page: Page) -> set[str]:
-        """Those that were archived."""
+        """Those that went: archived, or erased. Broken off at any point, what isn't done with is due still."""
         leaving = {
             name: (seen.before[name], after)
             for name, after in seen.after.items()
@@ -150,29 +149,25 @@ class _Sweep:
         changes: list[Change] = []
         for name, after in seen.after.items():
             review = None
-            if self._whole:
+            if self._whole and name not in leaving:
                 review = next_review(after, page.read, self._engine.policy.life)
             tend = _tend(seen.before[name], after, review=review, read=page.read)
             if tend is not None:
                 changes.append(tend)
-        if self._whole:
-            changes += [Tend(name, review=page.read + AGAIN, unless_since=page.read) for name in seen.doomed]
         await self._engine.store.apply(changes)
-        return await archive(self._engine, leaving, read=page.read) if leaving else set()
+        gone = await archive(self._engine, leaving, read=page.read) if leaving else set()
+        return gone | await self._erased(seen.doomed, read=page.read)
 
-    async def _erased(self) -> None:
-        doomed = [told.memory_id for _, told in self._doomed[:MOST_ERASED]]
-        if self._within.dry:
-            gone = set(doomed)
-        else:
-            begun = perf_counter()
-            gone = await erase(self._engine, doomed) if doomed else set()
-            for rule, count in self._rules:
-                if rule.name == "expiry":
-                    count.seconds += perf_counter() - begun
-        for count, told in self._doomed:
-            if told.memory_id in gone:
-                count.add(told)
+    async def _erased(self, doomed: Sequence[str], *, read: datetime) -> set[str]:
+        begun = perf_counter()
+        gone = await erase(self._engine, doomed)
+        if self._whole and len(gone) < len(doomed):
+            again = [Tend(name, review=read + AGAIN) for name in doomed if name not in gone]
+            await self._engine.store.apply(list[Change](again))
+        for rule, count in self._rules:
+            if rule.name == "expiry":
+                count.seconds += perf_counter() - begun
+        return gone
 
     def _stages(self, pages: Pages, seconds: float) -> list[Stage]:
         counts = [count for _, count in self._rules]
@@ -180,8 +175,7 @@ class _Sweep:
             counts.append(self._merging)
         # Reading and writing is done for all of them together.
         share = max(0.0, seconds - sum(count.seconds for count in counts)) / len(counts)
-        more = pages.more or len(self._doomed) > MOST_ERASED
-        return [_stage(count, looked=pages.looked, more=more, share=share) for count in counts]
+        return [_stage(count, looked=pages.looked, more=pages.more, share=share) for count in counts]
 
 
 def _stage(count: _Count, *, looked: int, more: bool, share: float) -> Stage:

@@ -5,26 +5,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from recollect.engine.text.expression import Expression
 from recollect.model.keywords import keyword_form
 from recollect.model.lexemes import stop_lexemes
-from recollect.model.stop_words import STOP_WORDS
+from recollect.model.stop_words import OTHER_STOP_WORDS, STOP_WORDS
 
 MOST = 8
 _MOST_CHARACTERS = 4_000  # what a text is about is said early
 _LONGEST = 64
 _LONGEST_HAN = 6
+_LONGEST_UNSPACED = 16  # beyond, a run of Thai or Khmer is a clause, not a word
+_ENOUGH_TO_TELL = 2  # words by which a text's language is known
 
 _TOKEN = Expression(r"""[^\s,;()\[\]{}<>"“”„«»‹›。、，！？；：（）「」『』【】《》〈〉…|=*`~^$%&]+""")
 _EDGES = ".:!?'’‘-–—/\\·・+#@_"
 _SHARP = Expression(r"[cCfF](?:\+\+|#)")
-_IDENTIFIER = Expression(r"[^\W\d_]*[a-z0-9][A-Z]|\w[_./\\@:-]\w|[^\W\d_]\d|\d[^\W\d_]|[cCfF][+#]")
+_IDENTIFIER = Expression(r"^\.\w|[^\W\d_]*[a-z0-9][A-Z]|\w[_./\\@:-]\w|[^\W\d_]\d|\d[^\W\d_]|[cCfF][+#]")
 _POSSESSIVE = Expression(r"['’][sS]$")
 _NUMBER = Expression(r"[\d.,:/-]+")
 _REDACTED = Expression(r"\[redacted[^\]]*\]", re.IGNORECASE)
 
+_DOTTED = Expression(r"\.[A-Za-z]\w{1,30}")  # .NET, .env
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Burmese, Khmer
+_UNSPACED_RUN = Expression(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+_HAS_UNSPACED = Expression(f"[{_UNSPACED}]")
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff"
 _SCRIPT_RUN = Expression(
@@ -85,17 +91,59 @@ def telling_words(text: str) -> Iterator[tuple[str, float]]:
     """Words as they are written, in order, with how telling each looks; repetitions kept."""
     text = _REDACTED.sub(" ", text[:_MOST_CHARACTERS])
     asian = not text.isascii() and _ASIAN.search(text) is not None
+    unspaced = not text.isascii() and _HAS_UNSPACED.search(text) is not None
+    common = _common_words(text)
     starts_sentence = not asian  # in such a text a capital letter is a name's, wherever it stands
     for token in _TOKEN.findall(text):
         ends = token[-1] in ".:!?" and not asian
         if asian and _ASIAN.search(token):
             yield from _asian(_trimmed(token))
+        elif unspaced and _HAS_UNSPACED.search(token):
+            yield from _unspaced(_trimmed(token))
+        elif common and token.strip(_EDGES).lower() in common and not token.isupper():
+            pass
         elif (found := _spaced(token, starts_sentence=starts_sentence)) is not None:
             yield found
         starts_sentence = ends
 
 
+def _common_words(text: str) -> frozenset[str]:
+    """Those of the other languages that the text seems to be in; mostly none."""
+    words = frozenset(text.lower().split()) & _other_stop_words()
+    if not words:
+        return frozenset()
+    return frozenset().union(*(known for known in _by_language() if _tells(known & words)))
+
+
+def _tells(words: frozenset[str]) -> bool:
+    """Two words, or one that no English text has."""
+    return len(words) >= _ENOUGH_TO_TELL or any(not word.isascii() for word in words)
+
+
+@cache
+def _by_language() -> tuple[frozenset[str], ...]:
+    return tuple(frozenset(words.split()) for words in OTHER_STOP_WORDS.values())
+
+
+@cache
+def _other_stop_words() -> frozenset[str]:
+    """Without those that English has too, which would make every text seem foreign."""
+    return frozenset().union(*_by_language()) - STOP_WORDS
+
+
+def _unspaced(token: str) -> Iterator[tuple[str, float]]:
+    """Nobody puts spaces between the words: what is short enough to be one is taken, and foreign words within."""
+    for run in _UNSPACED_RUN.findall(token):
+        if not _HAS_UNSPACED.match(run):
+            if (found := _spaced(run, starts_sentence=False)) is not None:
+                yield found
+        elif 2 < len(run) <= _LONGEST_UNSPACED:
+            yield run, 0.4 + min(len(run), 12) / 12
+
+
 def _trimmed(token: str) -> str:
+    if _DOTTED.fullmatch(token.rstrip(_EDGES)):
+        return token.rstrip(_EDGES)
     if _SHARP.fullmatch(token.rstrip(".:!?")):
         return token.rstrip(".:!?")
     return _POSSESSIVE.sub("", token.strip(_EDGES))

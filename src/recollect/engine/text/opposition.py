@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from enum import StrEnum
 
+from recollect.engine.text.amounts import Amounts, compared
 from recollect.engine.text.expression import Expression
 from recollect.engine.text.opposites import OPPOSITE_VERBS, opposite
 from recollect.engine.text.sameness import replaces, same_statement
@@ -45,7 +46,6 @@ UNKNOWN = Finding(Bearing.UNKNOWN, 0.0, "")
 SAME_WORDS = Finding(Bearing.SAME, 0.85, "they use the same words")
 _SENTENCE = Expression(r"(?<=[.!?])[\"'”’)\]]*\s+(?=\S)|(?<=[。！？])|\n+|;\s+")
 _HANGUL = Expression("[가-힣]")
-_DECIMAL = Expression(r"\d{1,15}(?:\.\d{1,9})?")
 _PRONOUNS = frozenset("it they this that these those he she its their his her".split())
 _PERSONS = frozenset("i we my our you your".split())
 # A number after one of these says which one it is, not how much.
@@ -56,13 +56,14 @@ _NUMBERED = frozenset(
 # What is used, supported or known may be several things at once.
 _MANY = frozenset(
     """support includ contain provid offer test accept know like love enjoy speak need handl list mention cover see have add
-    log call send read writ store""".split()
+    log call send read writ store return""".split()
 )
 _SINGLE = frozenset(lexeme for word in SINGLE_VALUED for lexeme in lexemes(word)) | SINGLE_VALUED | {"due"}
 _KEPT = frozenset("stored kept saved written implemented built released scheduled born".split())  # after "is"
 _TOGETHER = frozenset({"80", "443"})  # ports that one server has both of
-_SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "day": 86400.0, "week": 604800.0}
-_BYTES = {"byte": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
+# Papers of which there are many: two sums are two of them.
+_PAPERS = frozenset("invoic order receipt purchas transact payment bill".split())
+_SUMS = frozenset("total amount sum price cost".split())
 _EXCHANGES = frozenset(
     "instead rather switch replac chang migrat except unless 대신 전환하 변경하 교체하".split()
 )
@@ -92,17 +93,43 @@ def _by_sentence(old: str, new: str, judge: Judge) -> Finding:
         return UNKNOWN
     if same_statement(old, new):
         return Finding(Bearing.SAME, 0.95, "they say the same")
-    found = [judge(one, two) for one in before for two in after]
-    opposed = [each for each in found if each.bearing is Bearing.OPPOSED]
+    found = [[judge(one, two) for two in after] for one in before]
+    opposed = [
+        (each.confidence, row, column)
+        for row, own in enumerate(found)
+        for column, each in enumerate(own)
+        if each.bearing is Bearing.OPPOSED
+    ]
     if opposed:
-        best = max(opposed, key=lambda each: each.confidence)
-        # "It" of the second sentence may be anything.
-        vague = any(_begins_vaguely(sentence) for sentence in (*before[1:], *after[1:]))
-        return Finding(Bearing.DOUBTFUL, 0.6, best.why) if vague else best
-    doubtful = [each for each in found if each.bearing is Bearing.DOUBTFUL]
+        _, row, column = max(opposed)
+        return _of_opposed(before, after, found, row=row, column=column)
+    doubtful = [each for own in found for each in own if each.bearing is Bearing.DOUBTFUL]
     if doubtful:
         return doubtful[0]
-    return found[0] if found[0].bearing is Bearing.APART else UNKNOWN
+    return found[0][0] if found[0][0].bearing is Bearing.APART else UNKNOWN
+
+
+def _of_opposed(
+    before: Sequence[str], after: Sequence[str], found: Sequence[Sequence[Finding]], *, row: int, column: int
+) -> Finding:
+    """Sure only if all the rest is said by both: another sentence may name what this one is about."""
+    best = found[row][column]
+    rows = [place for place in range(len(before)) if place != row]
+    columns = [place for place in range(len(after)) if place != column]
+
+    def alike(one: int, two: int) -> bool:
+        return before[one] == after[two] or found[one][two].bearing is Bearing.SAME
+
+    shared = all(any(alike(one, two) for two in columns) for one in rows) and all(
+        any(alike(one, two) for one in rows) for two in columns
+    )
+    # "It" of the second sentence may be anything.
+    vague = any(_begins_vaguely(sentence) for sentence in (*before[1:], *after[1:]))
+    if shared and not vague:
+        return best
+    if any(found[one][two].bearing is Bearing.APART for one, two in zip(rows, columns, strict=False)):
+        return Finding(Bearing.APART, 0.8, "another sentence is about different things")
+    return Finding(Bearing.DOUBTFUL, 0.6, best.why)
 
 
 def sentences(text: str) -> list[str]:
@@ -250,7 +277,15 @@ def _is_valued(change: Change) -> bool:
         and change.before[-2].told
     ):
         return True
-    return led_by and change.preceding(2) in _SINGLE and change.kinds <= {"name", "path", "date", "number"}
+    single = change.preceding(2) in _SINGLE and not _runs_on(change)
+    return led_by and single and change.kinds <= {"name", "path", "date", "number"}
+
+
+def _runs_on(change: Change) -> bool:
+    """ "Tests run on Python 3.11": and perhaps on others; on one port, though."""
+    places = [word.key for word in change.before]
+    on = any(pair == ("run", "on") for pair in zip(places, places[1:], strict=False))
+    return on and change.before[-1].raw.lower() not in ATTRIBUTES
 
 
 def _of_value(old: Statement, new: Statement, change: Change) -> Finding:
@@ -261,6 +296,9 @@ def _of_value(old: Statement, new: Statement, change: Change) -> Finding:
         return _of_opposites(old, new, change)
     if _happened(old, new):
         return Finding(Bearing.APART, 0.8, "each happened once")
+    units = of_units(change)
+    if units is not None:
+        return units
     if change.kinds == {"number"}:
         return _of_number(old, new, change)
     single = _is_attribute(old, new, change) or _is_valued(change)
@@ -287,25 +325,35 @@ def _of_number(old: Statement, new: Statement, change: Change) -> Finding:
     values = f"{_text(change.taken)} against {_text(change.put)}"
     if change.preceding() in _NUMBERED and change.before[-1].told == change.taken[0].told:
         return Finding(Bearing.APART, 0.85, "they are about different things")
-    if _amount(change.taken) is not None and _amount(change.taken) == _amount(change.put):
-        return Finding(Bearing.SAME, 0.85, "the same amount in other units")
     if {word.key for word in change.words} <= _TOGETHER:
         return UNKNOWN
     if old.limited or new.limited:
+        return Finding(Bearing.DOUBTFUL, 0.5, values)
+    if _is_of_papers(change):
+        return UNKNOWN
+    if _runs_on(change):
         return Finding(Bearing.DOUBTFUL, 0.5, values)
     if (old.verbs | new.verbs) & _MANY and not _is_valued(change) and not _counts(change):
         return UNKNOWN
     return Finding(Bearing.OPPOSED, 0.9, values)
 
 
-def _amount(words: Sequence[Word]) -> tuple[str, float] | None:
-    """ "5 minutes" in seconds."""
-    if len(words) != 2 or not _DECIMAL.fullmatch(words[0].key):
-        return None
-    for dimension, factors in (("time", _SECONDS), ("bytes", _BYTES)):
-        if words[1].key in factors:
-            return dimension, float(words[0].key) * factors[words[1].key]
-    return None
+def of_units(change: Change) -> Finding | None:
+    """What there is to say of amounts in different units; None where the values may be compared as they are."""
+    one, two = (tuple(word.key for word in words) for words in (change.taken, change.put))
+    match compared(one, two, bare=change.kinds == {"number"}):
+        case Amounts.EQUAL:
+            return Finding(Bearing.SAME, 0.85, "the same amount in other units")
+        case Amounts.UNCLEAR:
+            return UNKNOWN
+        case Amounts.COMPARABLE:
+            return None
+
+
+def _is_of_papers(change: Change) -> bool:
+    """ "The invoice is for 300 dollars"."""
+    subject = {word.key for word in change.before if not word.told} - FUNCTION_WORDS
+    return bool(subject & _PAPERS) and subject <= _PAPERS | _SUMS
 
 
 def _counts(change: Change) -> bool:

@@ -15,6 +15,7 @@ from recollect.engine.text.opposition import (
     Finding,
     changes_between,
     is_one_frame,
+    of_units,
     saying_more,
 )
 from recollect.engine.text.statement import Statement
@@ -25,6 +26,8 @@ _ATTRIBUTES = frozenset(
     """포트 버전 제한 한도 타임아웃 시간제한 이름 주소 담당자 책임자 관리자 소유자 편집기 에디터 테마 기본값 마감일 마감 예산 브랜치 리전 호스트 도메인
     비밀번호 일정 제목 크기 임계값 라이선스 시간대 이메일 전화번호 상태 가격 간격 주기 용량 할당량 모델 생일 나이 배포일 출시일 언어 수도 대표 팀장 최대값 최댓값 최소값 개수""".split()
 )
+_PAPERS = frozenset("송장 주문 영수증 청구서 거래".split())
+_SUMS = frozenset("금액 총액 합계 가격 비용".split())
 _IN_USE = Expression(r"사용|쓴|쓰|이용|배포|저장|운영|관리|설정|실행|호스팅|돌아|작성|도입|채택")
 _INSTEAD = Expression(r"(\S+?)(?:을|를|은|는)? 대신(?:에)?\s")
 _FROM_TO = Expression(
@@ -103,11 +106,16 @@ def _of_values(old: Statement, new: Statement, changes: Sequence[Change]) -> Fin
 def _of_value(old: Statement, new: Statement, change: Change) -> Finding:
     if old.event or new.event:
         return UNKNOWN
+    units = of_units(change)
+    if units is not None:
+        return units
     if change.kinds == {"number"} and len(change.taken) <= 2 and len(change.put) <= 2:
         unit = change.after[0].key if change.after else ""
         if unit in _WHICH or any(word.key in _WHICH for word in change.words):
             return UNKNOWN
-        if old.limited or new.limited:
+        if _is_of_papers(change):
+            return UNKNOWN
+        if old.limited or new.limited or _runs_somewhere(change):
             return Finding(Bearing.DOUBTFUL, 0.5, _values(change))
         return Finding(Bearing.OPPOSED, 0.85, _values(change))
     subject = [word.key for word in change.before if not word.told]
@@ -117,6 +125,17 @@ def _of_value(old: Statement, new: Statement, change: Change) -> Finding:
     if change.kinds == {"name"}:
         return Finding(Bearing.DOUBTFUL, 0.5, _values(change))
     return UNKNOWN
+
+
+def _runs_somewhere(change: Change) -> bool:
+    """ "테스트는 Python 3.11에서 실행한다": and perhaps on others."""
+    return change.taken[-1].raw.endswith("에서") and change.put[-1].raw.endswith("에서")
+
+
+def _is_of_papers(change: Change) -> bool:
+    """ "송장 금액은 300달러이다"."""
+    subject = {word.key for word in change.before if not word.told}
+    return bool(subject & _PAPERS) and subject <= _PAPERS | _SUMS
 
 
 def _are_opposite(change: Change) -> bool:

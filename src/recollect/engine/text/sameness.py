@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recollect.engine.text.expression import Expression
 from recollect.engine.text.wording import (
@@ -41,16 +41,35 @@ _UPDATES = Expression(
 )
 
 
+# What follows is a value, a quotation or an option: its letters are meant as they stand.
+_BEFORE_A_VALUE = Expression(
+    r"(?:\b(?:is|are|was|were|be|to|now|as|called|named|returns?|equals?|password|token|key|name|user|branch|label|flag)"
+    r"\s+(?:(?:the|an?|now)\s+)?|[=:]\s*|['\"`“‘„«]|(?<![\w])--?)$",
+    re.IGNORECASE,
+)
+_QUOTED = Expression(r"`[^`\n]+`|\"[^\"\n]+\"|“[^”\n]+”|(?<!\w)'[^'\n]+'(?!\w)|‘[^’\n]+’(?!\w)")
+_OPENS = Expression(r"(?:^|[.!?…。！？\n])[\s\"'“‘(*-]*$")
+_AFTER_A_NUMBER = Expression(r"\d\s?$")
+_KOREAN_COPULA = Expression("(?:이다|입니다|이에요|예요|임|다)$")
+_NEAR = 24  # characters that are looked at before a word
+_LONG_ENOUGH = 4  # letters from which a name in running text is known by them, whatever their case
+_SPELLED_UNITS = {"kb": ("KB", "kB"), "mb": ("MB",), "gb": ("GB",), "tb": ("TB",)} | {
+    unit: (unit,) for unit in ("m", "g", "s", "h")
+}
+_NAMES_IN_ANY_CASE = frozenset(ALIASES) | frozenset(ALIASES.values())
+_PLAIN_WORDS = FUNCTION_WORDS | USE_VERBS | ADJUNCT_STARTS | ARTICLES | {"not"}
+
 # A phrase with one of these reaches beyond itself: moving it may turn the sentence round.
 _BOUND = frozenset(("to", "from", "than", "by", "and", "or"))
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """`key` is what is compared; `kind` is what a difference in it is called."""
+    """`key` is the word whatever its case, `kind` is what a difference in it is called; `spelling` has the case that counts."""
 
     key: str
     kind: str
+    spelling: str
 
 
 def differences(a: str, b: str) -> frozenset[str]:
@@ -66,18 +85,25 @@ def same_statement(a: str, b: str) -> bool:
 def _differences(left: Sequence[_Token], right: Sequence[_Token]) -> frozenset[str]:
     left_keys, right_keys = [token.key for token in left], [token.key for token in right]
     if left_keys == right_keys:
-        return frozenset()
+        return _by_spelling(left, right)
     only_left, only_right = Counter(left_keys), Counter(right_keys)
     only_left.subtract(right_keys)
     only_right.subtract(left_keys)
     extra = {key for key, count in only_left.items() if count > 0}
     other = {key for key, count in only_right.items() if count > 0}
     if not extra and not other:
-        return frozenset() if _is_adjunct_moved(left_keys, right_keys) else frozenset({"order"})
+        moved = _is_adjunct_moved(left_keys, right_keys)
+        return _by_spelling(left, right) if moved else frozenset({"order"})
     kinds = {token.kind for token in (*left, *right) if token.key in extra or token.key in other}
     if any(are_antonyms(one, two) for one in extra for two in other):
         kinds.add("antonym")
     return frozenset(kinds)
+
+
+def _by_spelling(left: Sequence[_Token], right: Sequence[_Token]) -> frozenset[str]:
+    """For the same words: a value or a unit in another case is another one."""
+    same = Counter(token.spelling for token in left) == Counter(token.spelling for token in right)
+    return frozenset() if same else frozenset({"name"})
 
 
 def _is_adjunct_moved(left: Sequence[str], right: Sequence[str]) -> bool:
@@ -93,25 +119,61 @@ def _is_adjunct_moved(left: Sequence[str], right: Sequence[str]) -> bool:
 def _tokens(text: str) -> list[_Token]:
     tokens: list[_Token] = []
     progressive = False
+    quoted = [match.span() for match in _QUOTED.finditer(text)]
     for match in TOKEN.finditer(text):
         kind, raw = match.lastgroup or "word", match[0]
         if kind in ("path", "date"):
-            tokens.append(_Token(raw.rstrip("/.:") if kind == "path" else raw, kind))
+            tokens.append(_token(raw.rstrip("/.:") if kind == "path" else raw, kind))
         elif kind == "number":
-            tokens.append(_Token(number_key(raw), "number"))
+            tokens.append(_token(number_key(raw), "number"))
         elif kind == "cjk":
-            tokens.append(_Token(raw, "negation" if raw in NEGATIONS_INSIDE else "words"))
+            tokens.append(_token(raw, "negation" if raw in NEGATIONS_INSIDE else "words"))
         elif kind == "sign":
-            tokens.append(_Token(raw, "number" if raw in "%$€£¥₩-+<>=≤≥≠°" else "words"))
+            tokens.append(_token(raw, "number" if raw in "%$€£¥₩-+<>=≤≥≠°" else "words"))
         else:
+            within = any(start < match.start() < end for start, end in quoted)
+            before = text[max(0, match.start() - _NEAR) : match.start()]
             for part in CONTRACTIONS.get(raw.lower().replace("’", "'"), (raw,)):
                 token = _word(part, first=not tokens, progressive=progressive)
                 progressive = part.lower() in ("is", "are", "am")
                 if token is not None:
-                    tokens.append(token)
+                    tokens.append(replace(token, spelling=_spelling(part, token, before, quoted=within)))
             continue
         progressive = False
     return tokens
+
+
+def _token(key: str, kind: str) -> _Token:
+    return _Token(key, kind, key)
+
+
+def _spelling(raw: str, token: _Token, before: str, *, quoted: bool) -> str:
+    """The key, or the very letters where their case says something. When unsure: it does."""
+    low = raw.lower()
+    if raw == low and low not in _SPELLED_UNITS:
+        return f"to {raw}" if low in ("may", "march") else token.key  # no month
+    if quoted or (_BEFORE_A_VALUE.search(before) and low not in NEGATIONS - {"none"}):
+        counts = low not in _NAMES_IN_ANY_CASE or quoted
+    elif _AFTER_A_NUMBER.search(before):
+        if low in UNITS:
+            return token.key if raw in _SPELLED_UNITS.get(low, (raw,)) else f"unit {raw}"
+        counts = len(raw) <= _LONG_ENOUGH and low not in DATE_WORDS
+    elif token.kind in ("number", "date", "negation") or low in _NAMES_IN_ANY_CASE:
+        counts = False
+    elif low in _PLAIN_WORDS:
+        counts = raw.isupper() and len(raw) > 1  # IT, US
+    else:
+        counts = len(raw) < _LONG_ENOUGH or not raw.isalpha() or _is_korean_value(raw)
+    if not counts:
+        return token.key
+    if _OPENS.search(before) and raw[1:] == low[1:] and not quoted:
+        return token.key
+    return raw if token.key == low else f"{token.key} {raw}"
+
+
+def _is_korean_value(raw: str) -> bool:
+    """ "swordfish이다": a foreign word, and that something is it."""
+    return not raw.isascii() and raw[0].isascii() and _KOREAN_COPULA.search(raw) is not None
 
 
 def number_key(raw: str) -> str:
@@ -124,17 +186,17 @@ def _word(raw: str, *, first: bool, progressive: bool) -> _Token | None:
     if low in ARTICLES and (first or raw != "A"):
         return None
     if low in NUMBER_WORDS:
-        return _Token(NUMBER_WORDS[low], "number")
+        return _token(NUMBER_WORDS[low], "number")
     if low in NEGATIONS or (not low.isascii() and any(part in low for part in NEGATIONS_INSIDE)):
-        return _Token(low, "negation")
+        return _token(low, "negation")
     if low in DATE_WORDS:
-        return _Token(DATE_WORDS[low], "date")
+        return _token(DATE_WORDS[low], "date")
     if low in UNITS:
-        return _Token(UNITS[low], "number")
+        return _token(UNITS[low], "number")
     named = _NAME.match(raw) is not None or (raw[0].isupper() and not first)
     key = ALIASES.get(low, low)
     key = _verb(key, progressive=progressive)
-    return _Token(ALIASES.get(key, key), "name" if named else "words")
+    return _token(ALIASES.get(key, key), "name" if named else "words")
 
 
 def _verb(word: str, *, progressive: bool) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from recollect.engine.text.expression import Expression
 from recollect.engine.text.noise import is_noise
@@ -30,18 +31,25 @@ _DANGLING = Expression(
     r"|(?:它|这个|那个|这样|那样|上面的)",
     re.IGNORECASE,
 )
-# Announcing the next step, or asking for it, is talk, unless it names something. What is asked for in so many words
-# may be a preference: only what is too short to say one counts.
+# Announcing the next step, or asking for it, is talk, if there is nothing else: what is announced may be a decision, and
+# what is asked for in so many words a preference.
 _TALK = Expression(
     r"(?:(?:ok(?:ay)?|sure|alright|great|good|right|now|so|well|yes|yeah|no)\b[,.! ]*)*"
     r"(?:let me|let's see|i'?ll|i will|i'?m going to|i am going to|i'?m (?:now )?(?:checking|looking|working|doing|trying)"
     r"|going to|working on|looking into|checking|one moment|just a (?:moment|second|sec|minute)|hold on|give me a"
-    r"|(?:can|could|would|will) you|do you|are you|what about|how about)\b"
-    r"|잠시만|잠깐만|기다려",
+    r"|(?:can|could|would|will) you|do you|are you|what about|how about)\b",
     re.IGNORECASE,
 )
-_TALK_AT_END = Expression(r"(?:볼게요?|보겠습니다|하겠습니다|할게요?|할까요|주세요|해줘)[.?!~ ]*$")
-_SHORT_KOREAN = 16  # characters
+_STEPS = (
+    "check look see take try think get start begin continue proceed go work find read do moment second sec minute bit quick "
+    "quickly now first next please again closer thing ready sure help wait know"
+)
+_KOREAN_TALK = Expression(
+    r"(?:(?:네|예|응|넵|좋아요?|좋습니다|알겠습니다|알겠어요?|그럼|그러면|이제|먼저|우선|일단|바로|지금|다시|계속|직접|한\s?번|더|좀|조금만|제가"
+    r"|잠시만요?|잠깐만요?|그거|이거|그것|이것|그건|이건)(?:[\s,.!~]+|$))*"
+    r"(?:(?:(?:확인|진행|시작|작업|처리|검토|수정|생각|계속|실행)(?:을|를)?\s?해?|찾아|살펴|알아|기다려|해)?\s?"
+    r"(?:볼게요?|보겠습니다|하겠습니다|할게요?|할까요|주세요|줘|봐))?[.?!~ ]*$"
+)
 _UNSPACED = Expression(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7ff\u0e00-\u0eff]")
 
 
@@ -54,6 +62,7 @@ class Worth:
     words: int = 0  # of content, each once
     dangling: bool = False  # it speaks of something that it doesn't name
     chatter: bool = False
+    noise: bool = False  # a greeting, a thank-you, a sign: nobody would call that anything else
     repeated: bool = False  # another one says the same
 
 
@@ -63,8 +72,9 @@ def worth(text: str, *, labels: Sequence[str] = (), repeated: bool = False) -> W
     words = _words(said)
     signs = _signs(said)
     dangling = _DANGLING.match(said) is not None
-    if _is_chatter(said, signs=signs):
-        return Worth(CHATTER, signs, words, dangling, chatter=True, repeated=repeated)
+    noise = is_noise(said)
+    if noise or (not signs and _is_talk(said)):
+        return Worth(CHATTER, signs, words, dangling, chatter=True, noise=noise, repeated=repeated)
     specific = 0.5 * min(1.0, words / ENOUGH_WORDS) + 0.5 * min(1.0, signs / ENOUGH_SIGNS)
     whole = 1.0 if words >= 3 else 0.5
     if dangling:
@@ -79,13 +89,18 @@ def worth(text: str, *, labels: Sequence[str] = (), repeated: bool = False) -> W
     return Worth(round(score, 3), signs, words, dangling, repeated=repeated)
 
 
-def _is_chatter(said: str, *, signs: int) -> bool:
-    if is_noise(said):
-        return True
-    if len(said) > _LONGEST_TALK or signs:
+def _is_talk(said: str) -> bool:
+    """Whether it announces a step, or asks for one, and says nothing besides."""
+    if len(said) > _LONGEST_TALK:
         return False
-    short = len(said) <= _SHORT_KOREAN
-    return _TALK.match(said) is not None or (short and _TALK_AT_END.search(said) is not None)
+    if opening := _TALK.match(said):
+        return not set(lexemes(said[opening.end() :])) - stop_lexemes() - _steps()
+    return bool(said) and _KOREAN_TALK.match(said) is not None
+
+
+@cache
+def _steps() -> frozenset[str]:
+    return frozenset(lexemes(_STEPS))
 
 
 def _words(said: str) -> int:

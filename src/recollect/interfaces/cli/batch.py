@@ -32,7 +32,15 @@ class Tally:
 
     def answered(self, number: int, result: RememberResult) -> None:
         """One line's answer."""
-        self.lines.append({"line": number, "outcome": result.outcome, "id": result.id, "error": result.error})
+        self.lines.append(
+            {
+                "line": number,
+                "outcome": result.outcome,
+                "id": result.id,
+                "superseded": result.superseded,
+                "error": result.error,
+            }
+        )
 
     def unanswered(self, numbers: Iterable[int], error: RecollectError) -> None:
         """Lines that some of may have been stored before the database failed."""
@@ -152,6 +160,16 @@ def _print(desk: Desk, tally: Tally) -> None:
         if counts[outcome]
     ]
     desk.console.line(", ".join([f"Remembered {plural(counts['stored'], 'memory')}", *rest]) + ".")
+    replaced = [line for line in tally.lines if line.get("superseded")]
+    if replaced:
+        number = sum(len(line["superseded"]) for line in replaced)
+        desk.console.line(f"The place of {plural(number, 'earlier memory')} was taken:")
+    for line in replaced[:MOST_TOLD]:
+        desk.console.line(
+            f"  line {line['line']}: {line['id']} takes the place of {', '.join(line['superseded'])}"
+        )
+    if len(replaced) > MOST_TOLD:
+        desk.console.line(f"  … and {len(replaced) - MOST_TOLD} more; --json lists them all.")
     failures = [line for line in tally.lines if line["outcome"] == "failed"]
     for line in failures[:MOST_TOLD]:
         desk.console.warn(f"  line {line['line']}: {line['error']}")

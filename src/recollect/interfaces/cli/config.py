@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -11,18 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.interfaces.cli.command import Group
+from recollect.interfaces.cli.command import Command, Group
 from recollect.interfaces.cli.launcher import CARRY_OVER
 from recollect.interfaces.cli.output import neutral, plural
 from recollect.interfaces.cli.session import Session
 from recollect.model.errors import SettingsError, StoreReadOnly
 from recollect.settings import HIDDEN, LoadedSettings, SettingInfo, parsed_value
+from recollect.settings.address import SECTIONS, check_address
 from recollect.settings.declared import Settings
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
 
 
+_NEGATIVE = re.compile(r"-\d+(\.\d+)?")
 VARIABLES = "In the environment a.b is RECOLLECT_A_B, and some have another name besides"
 
 
@@ -87,8 +90,19 @@ def get_config(session: Session, key: str) -> None:
         session.console.line(neutral(_shown(info.value, quoted=False)))
 
 
+class _WithNumbers(Command):
+    """`-3` is a number here, and no option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        place = next((at for at, word in enumerate(args) if _NEGATIVE.fullmatch(word)), None)
+        if place is not None and "--" not in args:
+            args = [*args[:place], *args[place + 1 :], "--", args[place]]
+        return super().parse_args(ctx, args)
+
+
 @config.command(
     "set",
+    cls=_WithNumbers,
     examples=[
         "recollect config set time_zone Europe/Berlin",
         "recollect config set embedding.openai_key",
@@ -175,6 +189,8 @@ def _given(session: Session, key: str, value: str | None) -> str:
 def write_setting(session: Session, key: str, value: str) -> Path:
     """Check, then write atomically. Raises SettingsError, StoreReadOnly."""
     parsed = parsed_value(key, value)
+    if key in SECTIONS:
+        check_address(session.loaded().settings, key, value)
     path = _file(session)
 
     def with_value(document: TOMLDocument) -> None:

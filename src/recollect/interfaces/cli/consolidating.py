@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from recollect.interfaces.cli.command import command, with_desk, words
-from recollect.interfaces.cli.output import local_time, neutral, plural
+from recollect.interfaces.cli.output import local_time, neutral, one_line, plural
 from recollect.interfaces.cli.session import Desk
+from recollect.model.errors import NotFound
 
 if TYPE_CHECKING:
     from recollect.operations.consolidating import ConsolidateResult, ReportsResult, ToldView
+    from recollect.operations.reading import ShowResult
+
+TOLD = ("merged", "anchored", "contradicted", "doubtful")
+STATES = ("stale", "doubtful")  # what is found, and not done
+MOST_QUOTED = 60  # memories whose words are looked up
+LONGEST_QUOTE = 60
 
 
 @command(
@@ -50,16 +58,16 @@ async def consolidate(
     if limit is not None and not reports:
         raise click.UsageError("--limit goes with --reports.")
     if reports:
-        _print_reports(desk, await desk.run("consolidation_reports", limit=limit))
+        await _print_reports(desk, await desk.run("consolidation_reports", limit=limit))
         return
     result: ConsolidateResult = await desk.run("consolidate", dry_run=dry_run, stages=stages, seconds=seconds)
     if desk.console.json:
         desk.console.document(result)
     else:
-        _print(desk, result)
+        await _print(desk, result)
 
 
-def _print(desk: Desk, result: ConsolidateResult) -> None:
+async def _print(desk: Desk, result: ConsolidateResult) -> None:
     console = desk.console
     if result.notice:
         console.line(result.notice)
@@ -76,26 +84,42 @@ def _print(desk: Desk, result: ConsolidateResult) -> None:
             for one in result.stages
         ],
     )
-    _print_gone(desk, result)
+    await _print_gone(desk, result)
     if result.dry_run:
         console.note("Nothing was changed.")
     elif any(one.more for one in result.stages):
         console.note("The time was up; the same call goes on from there.")
 
 
-def _print_gone(desk: Desk, result: ConsolidateResult) -> None:
-    for what, told in (("archived", result.archived), ("erased", result.erased), ("stale", result.stale)):
-        _print_told(desk, what, told, count=result.counts.get(what, 0))
+async def _print_gone(desk: Desk, result: ConsolidateResult) -> None:
+    """Each with its beginning, as far as it is there and the caller's."""
+    lists: dict[str, Sequence[ToldView]] = {
+        "archived": result.archived,
+        "erased": result.erased,
+        "stale": result.stale,
+    }
+    lists |= {what: [one for one in result.others if one.what == what] for what in TOLD}
+    quoted = await _beginnings(desk, [one.id for told in lists.values() for one in told])
+    for what, told in lists.items():
+        shown = f"would be {what}" if result.dry_run and what not in STATES else what
+        for one in told:
+            said = f": {quoted[one.id]}" if one.id in quoted else ""
+            desk.console.line(f"{shown} {one.id}  {neutral(one.why)}{said}")
+        more = result.counts.get(what, 0) - len(told)
+        if more > 0:
+            desk.console.line(f"{shown} and {more:,} more")
 
 
-def _print_told(desk: Desk, what: str, told: Sequence[ToldView], *, count: int) -> None:
-    for one in told:
-        desk.console.line(f"{what:<8} {one.id}  {neutral(one.why)}")
-    if count > len(told):
-        desk.console.line(f"{what:<8} and {count - len(told):,} more")
+async def _beginnings(desk: Desk, ids: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for one in list(dict.fromkeys(ids))[:MOST_QUOTED]:
+        with suppress(NotFound):  # erased, or another agent's
+            shown: ShowResult = await desk.run("show", id=one)
+            found[one] = one_line(shown.memory.content, most=LONGEST_QUOTE)
+    return found
 
 
-def _print_reports(desk: Desk, result: ReportsResult) -> None:
+async def _print_reports(desk: Desk, result: ReportsResult) -> None:
     if desk.console.json:
         desk.console.document(result)
         return
@@ -107,4 +131,4 @@ def _print_reports(desk: Desk, result: ReportsResult) -> None:
         desk.console.line(desk.console.style(f"{when}  {changes}, {one.seconds:.1f} s", bold=True))
         for line in one.operations:
             desk.console.line(f"  {neutral(line)}")
-        _print_gone(desk, one)
+        await _print_gone(desk, one)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from recollect.interfaces.cli.command import Group, with_desk
+from recollect.interfaces.cli.command import Group, global_options, with_desk
 from recollect.interfaces.cli.output import local_time, neutral, one_line
 from recollect.interfaces.cli.session import Desk
 
@@ -22,10 +22,20 @@ if TYPE_CHECKING:
 @click.group(
     "contradictions",
     cls=Group,
-    examples=["recollect contradictions list", "recollect contradictions undo 3f2a"],
+    params=global_options(shown=False),
+    invoke_without_command=True,
+    examples=["recollect contradictions", "recollect contradictions undo 3f2a"],
 )
-def contradictions() -> None:
-    """Memories that deny each other: found by `recollect consolidate`, shown by recall, and yours to judge."""
+@click.pass_context
+def contradictions(ctx: click.Context) -> int | None:
+    """Memories that deny each other: found by `recollect consolidate`, shown by recall, and yours to judge.
+
+    Without a command they are listed.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    status: int | None = ctx.invoke(list_contradictions)
+    return status
 
 
 @contradictions.command(

@@ -56,7 +56,12 @@ async def forget(
         count = len(set(ids)) if ids else await count_of(desk, chosen, hidden=hard)
         if count or hard:
             confirm(desk.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
-    result: ForgetResult = await desk.run("forget", ids=ids, hard=hard, force=force, confirm=True, **chosen)
+    try:
+        result: ForgetResult = await desk.run(
+            "forget", ids=ids, hard=hard, force=force, confirm=True, **chosen
+        )
+    except Refused as error:
+        raise type(error)(error.message, advice=error.advice.replace("`force`", "--force")) from error
     if desk.console.json:
         desk.console.document(result)
         return
@@ -118,8 +123,10 @@ async def _matching(desk: Desk, /, *, status: str, chosen: dict[str, Any]) -> li
 
 
 def _print(console: Console, result: ForgetResult) -> None:
+    if result.kept:
+        console.note(f"{plural(len(result.kept), 'memory')} kept for good stayed: --force takes them too.")
     if not result.count:
-        console.line("Nothing matches: nothing was forgotten.")
+        console.line(f"{'Nothing else' if result.kept else 'Nothing'} matches: nothing was forgotten.")
         return
     console.line(f"{'Removed' if result.hard else 'Forgot'} {plural(result.count, 'memory')}.")
     for memory_id in result.forgotten:

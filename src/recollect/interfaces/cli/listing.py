@@ -81,12 +81,14 @@ async def list_memories(desk: Desk, /, **given: Any) -> None:
     if not result.memories:
         console.line("No memory matches.")
         return
+    several = len(set(given["statuses"])) > 1
     console.table(
-        ["id", "date", "kind", "scope", "content"],
+        ["id", "date", *(["status"] if several else []), "kind", "scope", "content"],
         [
             [
                 memory.id,
                 local_time(memory.occurred, desk.zone)[: len("2024-01-01")],
+                *([memory.status] if several else []),
                 memory.kind,
                 memory.scope,
                 one_line(memory.content, most=LONGEST_CELL),
@@ -148,6 +150,11 @@ async def timeline(desk: Desk, /, *, time: tuple[str, ...], when: str | None, **
             console.line(f"  {clock}  {memory.kind:<10} {one_line(memory.content, most=LONGEST_CELL)}")
 
 
+def _worth(memory: MemoryView) -> str:
+    shown = f", shown {memory.shown} times unasked" if memory.shown else ""
+    return f"{memory.utility:g}, usefulness {memory.usefulness:g}{shown}"
+
+
 def _facts(desk: Desk, memory: MemoryView) -> list[tuple[str, str]]:
     zone = desk.zone
     used = f", last {local_time(memory.last_used, zone)}" if memory.last_used else ""
@@ -166,6 +173,9 @@ def _facts(desk: Desk, memory: MemoryView) -> list[tuple[str, str]]:
         ("importance", f"{memory.importance:g}, confidence {memory.confidence:g}, trust {memory.trust:g}"),
         ("tier", memory.tier + (", anchor" if memory.anchor else "")),
         ("uses", f"{memory.uses}{used}"),
+        ("utility", _worth(memory)),
+        ("verified", local_time(memory.verified, zone) if memory.verified else "not yet"),
+        ("next upkeep", local_time(memory.review, zone) if memory.review else ""),
         ("tokens", str(memory.tokens)),
         ("supersedes", memory.supersedes or ""),
         ("merged from", ", ".join(memory.merged_from)),

@@ -31,6 +31,15 @@ _STEERING = re.compile(
 )
 _STEERING_IN_JSON = re.compile(_STEERING.pattern.replace("\x00-\x08\x0b-\x1f", ""))
 
+_SEEN_FROM_THE_TARGET = {
+    "related": "related",
+    "caused_by": "causes",
+    "resolved_by": "resolves",
+    "part_of": "has as a part",
+    "contradicts": "contradicted by",
+    "superseded_by": "supersedes",
+}
+
 
 class ReaderGone(Exception):
     """Whoever read our output has had enough, as in `recollect list | head -1`."""
@@ -207,6 +216,11 @@ def plural(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
+
+
+def relation_words(relation: str, *, outward: bool) -> str:
+    """What the memory at hand is to the one at the other end: `resolved by` it, or, the other way round, `resolves` it."""
+    return relation.replace("_", " ") if outward else _SEEN_FROM_THE_TARGET.get(relation, relation)
 
 
 def price(dollars: float) -> str:

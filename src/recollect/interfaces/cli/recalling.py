@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.interfaces.cli.command import command, with_desk, words
-from recollect.interfaces.cli.output import local_time, one_line
+from recollect.interfaces.cli.output import local_time, one_line, relation_words
 from recollect.interfaces.cli.session import Desk
 from recollect.model.link import Relation
 from recollect.model.memory import Kind, Status
@@ -104,7 +104,7 @@ async def recall(
 
 
 def _nothing(result: RecallResult, *, everywhere: bool) -> str:
-    if not result.considered:
+    if result.considered == 0:
         where = "" if everywhere else f" in {', '.join(result.scopes)}"
         return f"Nothing is remembered{where} that these filters let through. Try --everywhere, or fewer filters."
     wider = "" if everywhere else " --everywhere looks in every scope;"
@@ -127,16 +127,17 @@ def _print_hit(desk: Desk, number: int, hit: HitView, *, content: str, full: boo
     if hit.truncated and not full:
         console.line(margin + console.style(f"… cut; `recollect show {hit.id}` prints all of it", dim=True))
     console.line(margin + console.style(_about(desk, hit), dim=True))
-    for words, ids in (("contradicted by", hit.contradicted_by), ("contradicts", hit.contradicts)):
+    for said, ids in (("contradicted by", hit.contradicted_by), ("contradicts", hit.contradicts)):
         if ids:
-            console.line(margin + console.style(f"{words} {', '.join(ids)}", fg="yellow"))
+            console.line(margin + console.style(f"{said} {', '.join(ids)}", fg="yellow"))
     for turn in hit.before:
         console.line(margin + console.style(f"before: {one_line(turn.content)}", dim=True))
     for turn in hit.after:
         console.line(margin + console.style(f"after: {one_line(turn.content)}", dim=True))
     for linked in hit.links:
-        words = f"{linked.link.relation.replace('_', ' ')}: {one_line(linked.content)} ({linked.id})"
-        console.line(margin + console.style(words, dim=True))
+        relation = relation_words(linked.link.relation, outward=linked.link.origin == hit.id)
+        told = f"{relation}: {one_line(linked.content)} ({linked.id})"
+        console.line(margin + console.style(told, dim=True))
 
 
 def _about(desk: Desk, hit: HitView) -> str:

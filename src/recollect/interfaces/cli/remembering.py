@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from recollect.interfaces.cli.command import command, with_desk, words
-from recollect.interfaces.cli.output import Console, one_line, plural
+from recollect.interfaces.cli.output import Console, one_line, plural, relation_words
 from recollect.interfaces.cli.session import Desk
 from recollect.model.errors import ContentTooLarge, InvalidInput
 from recollect.model.memory import Kind
@@ -181,9 +181,9 @@ def _print(console: Console, result: RememberResult) -> None:
     if result.superseded:
         console.line(f"  takes the place of {', '.join(result.superseded)}")
     for link in result.links:
-        console.line(
-            f"  linked: {link.relation} {link.target if link.target in result.linked else link.origin}"
-        )
+        outward = link.target in result.linked
+        far = link.target if outward else link.origin
+        console.line(f"  linked: {relation_words(link.relation, outward=outward)} {far}")
     if result.repeated:
         console.line("  the answer to this key's first call; nothing new was stored")
     if result.quarantined:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 async def export(desk: Desk, /, *, path: str | None, scope: str | None) -> None:
     """Write everything as JSON lines.
 
-    Memories, versions, links and scopes go to PATH, to stdout for `-`, else into the export folder.
+    Memories, versions, links, scopes and what is known of contradictions go to PATH, to stdout for `-`, else into the export folder.
     """
     if path == "-":
         with tempfile.TemporaryDirectory(prefix="recollect-") as folder:
@@ -72,6 +72,7 @@ async def import_file(desk: Desk, /, *, path: str, no_jobs: bool) -> None:
         plural(result.memories, "memory"),
         plural(result.versions, "version"),
         plural(result.links, "link"),
+        *([plural(result.contradictions, "contradiction")] if result.contradictions else []),
     ]
     desk.console.line(f"Imported {', '.join(parts)}; {result.skipped:,} were here already.")
     if result.redacted:
@@ -84,6 +85,7 @@ def _summary(result: ExportResult) -> str:
         plural(result.memories, "memory"),
         plural(result.versions, "version"),
         plural(result.links, "link"),
+        *([plural(result.contradictions, "contradiction")] if result.contradictions else []),
     ]
     return f"Exported {', '.join(parts)}, {plural(result.scopes, 'scope')}"
 

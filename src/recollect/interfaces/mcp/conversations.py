@@ -50,10 +50,6 @@ class Conversations:
     def __iter__(self) -> Iterator[Conversation]:
         return iter([*self._open.values(), *([self._lone] if self._lone else [])])
 
-    def has(self, session_id: str) -> bool:
-        """Whether that session is in one of them."""
-        return any(one.session_id == session_id for one in self._open.values())
-
     def lone(self, caller: Caller) -> Conversation:
         """The one conversation of a process whose client speaks without sessions."""
         if self._lone is None:

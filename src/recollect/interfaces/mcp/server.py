@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -281,30 +281,41 @@ class McpServer:
             return
         for conversation in self.conversations:
             for agent in sorted(conversation.agents):
-                await _work(running, conversation, agent).run("go_on", conversation=conversation.id)
+                with _on_its_own("a conversation could not be kept open"):
+                    await _work(running, conversation, agent).run("go_on", conversation=conversation.id)
 
     async def session_ended(self, session_id: str) -> None:
-        """By its owner. One that nothing was said in since a restart is in none of our conversations."""
+        """By its owner. Ended by its name: since a restart, or at another server, others may have written in it."""
         running = self._opening.opened
-        if running is not None and not self.conversations.has(session_id):
-            await ask(running, "end_session", conversation=session_id)
+        if running is not None:
+            with _on_its_own("a session's conversations could not be ended"):  # then their silence ends them
+                await ask(running, "end_session", conversation=session_id)
 
     async def _ended(self, conversation: Conversation) -> None:
         """What a conversation leaves behind, for each agent that was spoken for. Where nothing was stored: nothing."""
         running = self._opening.opened
         if running is None:
             return
-        try:
-            over = not (
-                conversation.session_id and self.goes_on and await self.goes_on(conversation.session_id)
-            )
-            for agent in sorted(conversation.agents):
+        over = True
+        with _on_its_own("whether a session goes on could not be found out"):
+            if conversation.session_id and self.goes_on:
+                over = False  # what may come back keeps its working memory; silence ends it otherwise
+                over = not await self.goes_on(conversation.session_id)
+        for agent in sorted(conversation.agents):
+            with _on_its_own("a conversation could not be reflected on"):
                 work = _work(running, conversation, agent)
                 await work.run("end_conversation", conversation=conversation.id, over=over)
-        except RecollectError as error:
-            log.warning("a conversation could not be reflected on: %s", error.code)
-        except Exception:  # an outermost handler: what closes after this one must close too
-            log.exception("a conversation could not be reflected on")
+
+
+@contextmanager
+def _on_its_own(failed: str) -> Iterator[None]:
+    """An outermost handler: what comes after this one must be done too."""
+    try:
+        yield
+    except RecollectError as error:
+        log.warning("%s: %s", failed, error.code)
+    except Exception:
+        log.exception(failed)
 
 
 def _work(running: Running, conversation: Conversation, agent: str) -> Work:

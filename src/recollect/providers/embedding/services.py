@@ -107,7 +107,12 @@ class ServiceEmbedder:
         self._timing = timing or Timing()
         self._line = VectorLine(service.title, service.address, service.key)
         self._circuit = Circuit(self._timing)
-        self._pace = Pace(self._bounds.requests_per_minute, self._bounds.tokens_per_minute, self._timing)
+        self._pace = Pace(
+            self._bounds.requests_per_minute,
+            self._bounds.tokens_per_minute,
+            self._timing,
+            section="embedding",
+        )
         self._traits: Traits | None = None
         self._measuring = asyncio.Lock()
 

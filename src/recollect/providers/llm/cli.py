@@ -13,7 +13,7 @@ from recollect.providers.llm.patient import Asked
 from recollect.providers.llm.processes import Endless, Ran, run
 from recollect.providers.llm.programs import Program, Told, Unanswered
 from recollect.providers.remote.line import Fault, plain_words
-from recollect.providers.remote.patience import LONGEST_HOLD
+from recollect.providers.remote.patience import LONGEST_HOLD, unasked
 
 AT_ONCE = 2
 _UNKNOWN_FLAG = re.compile(r"unknown (?:option|argument)s?:? ['\"]?(--[\w-]+)", re.IGNORECASE)
@@ -75,16 +75,22 @@ class ByProgram:
         return answer
 
     async def _run(self, asked: Asked) -> Ran:
-        found = shutil.which(str(Path(self._command).expanduser()), path=self._environ.get("PATH"))
+        found = await asyncio.to_thread(self._found)
         if found is None:
             missing = ModelMissing(
                 f"There is no program {self._command!r} to ask.",
                 advice=f"Install {self._program.title}, or say where it is by llm.command.",
             )
-            raise Fault(missing, holds=LONGEST_HOLD)
+            raise Fault(unasked(missing), holds=LONGEST_HOLD)
         try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            told = self._program.tell(asked, self._model, self._folder)
+            told = await asyncio.to_thread(self._tell, asked)
+        except OSError as error:
+            unusable = ModelBroken(
+                f"What {self._program.title} is told can't be written to {self._folder}: {error.strerror}.",
+                advice="Make room there, or let Recollect write to it.",
+            )
+            raise Fault(unasked(unusable)) from error
+        try:
             while True:
                 ran = await self._once(found, told, asked.prompt)
                 unknown = _UNKNOWN_FLAG.search(ran.err)
@@ -98,6 +104,13 @@ class ByProgram:
             raise Fault(broken, holds=LONGEST_HOLD) from error
         except Endless as error:
             raise Fault(ModelBroken(f"{self._program.title} answers without end.")) from error
+
+    def _found(self) -> str | None:
+        return shutil.which(str(Path(self._command).expanduser()), path=self._environ.get("PATH"))
+
+    def _tell(self, asked: Asked) -> Told:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._program.tell(asked, self._model, self._folder)
 
     def _optional(self, told: Told) -> list[tuple[str, ...]]:
         return [flag for flag in told.optional if flag[0] not in self._unknown]

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from recollect.model.errors import ModelError
 from recollect.providers.remote.line import Fault
-from recollect.providers.remote.patience import Circuit, Timing, pause
+from recollect.providers.remote.patience import Circuit, Timing, pause, unasked
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Unready:
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
         """Raises ModelError."""
-        raise type(self._error)(self._error.message, advice=self._error.advice)
+        raise unasked(self._error)
 
 
 def _sendable(text: str) -> str:

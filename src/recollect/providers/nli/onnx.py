@@ -28,6 +28,7 @@ from recollect.providers.nli.installed import (
 )
 
 DEFAULT_BATCH_TOKENS = 1_024
+NEITHER = Judgement(0.25, 0.65, 0.1)  # sure of nothing
 
 Numbers = npt.NDArray[np.float64]
 _Encoded = tuple[list[int], list[int]]  # ids, and which of the two texts each belongs to
@@ -39,6 +40,7 @@ class _Loaded:
     inputs: frozenset[str]
     tokenizer: Any
     pad: int
+    limit: int  # tokens of both texts together
     order: tuple[int, ...]  # where the model puts entailment, neutral, contradiction
 
 
@@ -68,7 +70,17 @@ class OnnxClassifier:
         if not pairs:
             return []
         loaded = self._ready()
-        encoded = [self._encode(loaded, old, new) for old, new in pairs]
+        found = [self._encode(loaded, old, new) for old, new in pairs]
+        # Of a text that it can't read to the end it can't say what is in it.
+        whole = [place for place, (ids, _) in enumerate(found) if len(ids) <= loaded.limit]
+        judgements = [NEITHER] * len(pairs)
+        for place, one in zip(whole, self._judged(loaded, [found[place] for place in whole]), strict=True):
+            judgements[place] = one
+        return judgements
+
+    def _judged(self, loaded: _Loaded, encoded: list[_Encoded]) -> list[Judgement]:
+        if not encoded:
+            return []
         logits = np.zeros((len(encoded), len(LABELS)))
 
         def fill(rows: list[int]) -> None:
@@ -93,7 +105,7 @@ class OnnxClassifier:
             raise broken(self._model, "its answers are not numbers")
         shares = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
-        return [Judgement(*(float(share) for share in row)) for row in shares]
+        return [Judgement(float(row[0]), float(row[1]), float(row[2])) for row in shares]
 
     @staticmethod
     def _encode(loaded: _Loaded, old: str, new: str) -> _Encoded:
@@ -112,7 +124,7 @@ class OnnxClassifier:
 
 
 def load(folder: Path, model: InstalledClassifier) -> _Loaded:
-    """A session and its tokenizer, cut at what the model takes. Raises ModelBroken."""
+    """A session and its tokenizer. Raises ModelBroken."""
     from tokenizers import Tokenizer
 
     try:
@@ -124,12 +136,13 @@ def load(folder: Path, model: InstalledClassifier) -> _Loaded:
     tokenizer = Tokenizer.from_str((folder / TOKENIZER).read_text(encoding="utf-8"))
     pad = int((tokenizer.padding or {}).get("pad_id", 0))
     tokenizer.no_padding()
-    tokenizer.enable_truncation(max_length=model.limit, strategy="longest_first")
+    tokenizer.no_truncation()
     return _Loaded(
         session=session,
         inputs=frozenset(entry.name for entry in session.get_inputs()),
         tokenizer=tokenizer,
         pad=pad,
+        limit=model.limit,
         order=tuple(model.labels.index(label) for label in LABELS),
     )
 

@@ -212,11 +212,11 @@ def _try(ready: Path, installed: InstalledClassifier) -> None:
         trial.judge_now([("The port is 5432.", "The port is 5433.")])
     except ModelBroken as error:
         raise ModelPullFailed(
-            replace_name(error.message, ready.name, installed.name), advice="Choose another model."
+            _renamed(error.message, ready.name, installed.name), advice="Choose another model."
         ) from error
 
 
-def replace_name(message: str, shown: str, name: str) -> str:
+def _renamed(message: str, shown: str, name: str) -> str:
     """The person knows it by its own name, not by where it was tried."""
     return message.replace(repr(shown), repr(name))
 

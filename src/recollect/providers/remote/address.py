@@ -8,9 +8,7 @@ from urllib.parse import urlsplit
 from recollect.model.errors import SettingsError
 
 
-def endpoint(
-    base_url: str, *, plain_http: bool, path: str = "/embeddings", section: str = "embedding"
-) -> str:
+def endpoint(base_url: str, *, plain_http: bool, path: str, section: str) -> str:
     """The address that texts are sent to; `section` is of the settings that name it. Raises SettingsError."""
     setting = f"{section}.base_url"
     if not base_url.strip().isprintable() or " " in base_url.strip():

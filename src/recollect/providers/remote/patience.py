@@ -33,6 +33,13 @@ def pause(attempt: int, jitter: float) -> float:
     return longest * (0.5 + jitter / 2)
 
 
+def unasked(error: ModelError) -> ModelError:
+    """The same again, of a call that was never sent."""
+    again = type(error)(error.message, advice=error.advice)
+    again.unasked = True
+    return again
+
+
 class Circuit:
     """Open after a failure: calls then fail at once, until one of them may try again."""
 
@@ -48,7 +55,7 @@ class Circuit:
         if self._error is None:
             return False
         if self._trying or self._timing.now() < self._until:
-            raise type(self._error)(self._error.message, advice=self._error.advice)
+            raise unasked(self._error)
         self._trying = True
         return True
 
@@ -70,10 +77,14 @@ class Circuit:
 
 
 class Pace:
-    """At most so many requests and tokens a minute; 0 is no limit. What wasn't used is saved for at most a minute."""
+    """At most so many requests and tokens a minute; 0 is no limit. What wasn't used is saved for at most a minute.
 
-    def __init__(self, requests: int, tokens: int, timing: Timing) -> None:
+    `section` is of the settings that say how many.
+    """
+
+    def __init__(self, requests: int, tokens: int, timing: Timing, *, section: str) -> None:
         self._timing = timing
+        self._section = section
         self._rates = (requests / MINUTE, tokens / MINUTE)
         self._saved = [float(requests), float(tokens)]
         self._seen = timing.now()
@@ -92,8 +103,8 @@ class Pace:
             due = max(due, short / rate)
         if due >= patience:
             raise ModelAway(
-                f"The next call of the embedding service is due in {due:.0f} seconds by the limits set here.",
-                advice="Raise embedding.requests_per_minute or embedding.tokens_per_minute, or wait.",
+                f"The next call of the service is due in {due:.0f} seconds by the limits set here.",
+                advice=f"Raise {self._section}.requests_per_minute or {self._section}.tokens_per_minute, or wait.",
             )
         # Taken before the wait, so that whoever comes meanwhile queues behind.
         self._saved[0] -= 1.0

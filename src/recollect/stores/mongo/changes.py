@@ -166,7 +166,7 @@ class _Writing:
         self._check_scope(memory.scope)
         fields = whole(put)
         if record.exists:  # what was counted meanwhile stays
-            del fields["uses"], fields["last_used"], fields["shown"]
+            del fields["uses"], fields["last_used"], fields["shown"], fields["usefulness"]
         record.set(fields)
         record.exists = True
 

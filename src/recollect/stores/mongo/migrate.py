@@ -223,8 +223,17 @@ async def _bring_up_to_date(database: Database, now: datetime) -> None:
 
     Broken off, it goes on at the next opening.
     """
-    await database.memories.update_many({"review": {"$exists": False}}, {"$set": {"review": to_micros(now)}})
+    await begin_lives(database, now)
     await keywords.renew(database)
+
+
+async def begin_lives(database: Database, now: datetime) -> None:
+    """Have upkeep see what a process of the first schema wrote, be it after the schema changed; it fades from now on.
+
+    It counts as judged and compared: the past is not sent to a model, nor gone through in one night.
+    """
+    begun = dict.fromkeys(("review", "decayed", "verified", "examined"), to_micros(now))
+    await database.memories.update_many({"review": {"$exists": False}}, {"$set": begun})
 
 
 async def _created(database: Database, name: str, **options: Any) -> None:

@@ -89,9 +89,10 @@ class RecordsPart(Part):
             lambda: _page(self._database, where, order=order, limit=limit, after=after)
         )
 
-    async def count(self, where: Filter) -> int:
+    async def count(self, where: Filter, *, most: int | None = None) -> int:
         condition = matching(where)
-        return await self._database.read(lambda: self._database.memories.count_documents(condition))
+        bound: dict[str, Any] = {} if most is None else {"limit": most}
+        return await self._database.read(lambda: self._database.memories.count_documents(condition, **bound))
 
     async def tally(self, where: Filter, by: str) -> dict[str, int]:
         if by not in _TALLIED:

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from recollect.ports.clock import Clock
 from recollect.ports.store import Finding, Receipt, StoreFacts
 from recollect.stores.codes import decode, encode
 from recollect.stores.mongo import keywords
 from recollect.stores.mongo.connection import PATIENT, Database, Part
-from recollect.stores.mongo.migrate import INDEXES, SCHEMA, VIEWS
+from recollect.stores.mongo.migrate import INDEXES, SCHEMA, VIEWS, begin_lives
 from recollect.stores.mongo.rows import Document, exact_of
 from recollect.stores.mongo.steps import LINKS, MEMORIES, STATE, VERSIONS, Step
 
@@ -38,6 +39,7 @@ class UpkeepPart(Part):
     """The Upkeep protocol."""
 
     _embedded: bool
+    _clock: Clock
 
     async def facts(self) -> StoreFacts:
         database = self._database
@@ -79,6 +81,7 @@ class UpkeepPart(Part):
 
     async def optimise(self) -> int:
         async def work() -> int:
+            await begin_lives(self._database, self._clock())
             before = await self._database.database.command("dbStats")
             await self._compact([MEMORIES])
             after = await self._database.database.command("dbStats")

@@ -122,9 +122,11 @@ class RecordsPart(Part):
             viewer=where.viewer,
         )
 
-    async def count(self, where: Filter) -> int:
+    async def count(self, where: Filter, *, most: int | None = None) -> int:
         condition = matching(where)
         query = f"SELECT count(*) FROM fragments WHERE {condition.sql}"
+        if most is not None:
+            query = f"SELECT count(*) FROM (SELECT 1 FROM fragments WHERE {condition.sql} LIMIT {most:d}) AS found"
         found = await self._database.read(
             lambda connection: connection.execute(query, condition.parameters, prepare=False).fetchall(),
             viewer=where.viewer,

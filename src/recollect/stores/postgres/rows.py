@@ -97,7 +97,7 @@ SELECTED = """
     fragments.verified_at, fragments.examined_at, fragments.decayed_at, fragments.review_at
 """
 
-_COUNTED = ("access_count", "accessed_at", "shown", "id")
+_COUNTED = ("access_count", "accessed_at", "shown", "usefulness", "id")
 _KINDS = {kind.value: kind for kind in Kind}
 _STATUSES = {status.value: status for status in Status}
 _TIERS = {tier.value: tier for tier in Tier}

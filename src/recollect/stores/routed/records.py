@@ -70,8 +70,9 @@ class ReadingPart(Routing):
         ]
         return merged_pages(pages, order=order, limit=limit)
 
-    async def count(self, where: Filter) -> int:
-        return sum(await self._of_each(where, lambda store, own: store.count(own)))
+    async def count(self, where: Filter, *, most: int | None = None) -> int:
+        found = sum(await self._of_each(where, lambda store, own: store.count(own, most=most)))
+        return found if most is None else min(found, most)
 
     async def tally(self, where: Filter, by: str) -> dict[str, int]:
         tallies = await self._of_each(where, lambda store, own: store.tally(own, by))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from recollect.model.access import visible_agents
 from recollect.model.memory import Status
@@ -70,14 +70,9 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
         )
     for tag in () if where.tags_any else where.tags:
         add(f"{alias}.row IN (SELECT memory FROM tag WHERE folded = ?)", tag.casefold())
-    if where.keywords_any and where.keywords:
-        wanted = as_list(where.keywords)
-        add(
-            f"{alias}.row IN (SELECT memory FROM keyword WHERE form IN (SELECT value FROM json_each(?)))",
-            wanted,
-        )
-    for form in () if where.keywords_any else where.keywords:
-        add(f"{alias}.row IN (SELECT memory FROM keyword WHERE form = ?)", form)
+    if where.keywords:
+        named = _named(where, alias)
+        add(named.sql, *named.parameters)
     if where.topic is not None:
         stated = f"{alias}.topic_folded <> '' AND " if where.topic else ""  # lets the partial index be used
         add(f"{stated}{alias}.topic_folded = ?", where.topic.casefold())
@@ -103,6 +98,39 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
         waiting.append(f"{alias}.status = 'active'")  # said so plainly, it lets the partial index be used
     clauses += waiting
     return Condition(" AND ".join(clauses), tuple(parameters))
+
+
+def having_keywords(where: Filter, row: str) -> Condition:
+    """True where the record of that row has the filter's keywords; a look at what it has, one row at a time."""
+    has = f"EXISTS (SELECT 1 FROM keyword WHERE keyword.memory = {row} AND"
+    if where.keywords_any:
+        # The plus: a record has fewer keywords than may be asked for.
+        return Condition(
+            f"{has} +keyword.form IN (SELECT value FROM json_each(?)))", (as_list(where.keywords),)
+        )
+    return Condition(" AND ".join(f"{has} keyword.form = ?)" for _ in where.keywords), where.keywords)
+
+
+def rows_with_keywords(where: Filter) -> Condition:
+    """A SELECT of the rows of records that have the filter's keywords, from those that have the first of them on."""
+    if where.keywords_any:
+        return Condition(
+            "SELECT memory FROM keyword WHERE form IN (SELECT value FROM json_each(?))",
+            (as_list(where.keywords),),
+        )
+    first, *others = where.keywords
+    begun, parameters = "SELECT named.memory FROM keyword AS named WHERE named.form = ?", (first,)
+    if not others:
+        return Condition(begun, parameters)
+    also = having_keywords(replace(where, keywords=tuple(others)), "named.memory")
+    return Condition(f"{begun} AND {also.sql}", (*parameters, *also.parameters))
+
+
+def _named(where: Filter, alias: str) -> Condition:
+    if where.ids:  # they are few already
+        return having_keywords(where, f"{alias}.row")
+    rows = rows_with_keywords(where)
+    return Condition(f"{alias}.row IN ({rows.sql})", rows.parameters)
 
 
 def as_list(values: Iterable[str]) -> str:

@@ -29,25 +29,21 @@ class LinksPart(Part):
         self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
     ) -> list[Link]:
         origin, target = visible(viewer, "origin"), visible(viewer, "target")
-        related = f"AND relation IN ({', '.join('?' for _ in relations)})" if relations else ""
+        named = [relation.value for relation in relations]
+        related = f"AND relation IN ({', '.join('?' for _ in named)})" if named else ""
         # Links that begin or end at some records, both ends visible, each once.
         query = f"""
             WITH asked (row) AS (SELECT row FROM memory WHERE id IN (SELECT value FROM json_each(?))),
             found AS (
-                SELECT * FROM link WHERE origin IN (SELECT row FROM asked)
-                UNION SELECT * FROM link WHERE target IN (SELECT row FROM asked)
+                SELECT * FROM link WHERE origin IN (SELECT row FROM asked) {related}
+                UNION SELECT * FROM link WHERE target IN (SELECT row FROM asked) {related}
             )
             SELECT origin.id, target.id, relation, found.created, weight, automatic FROM found
             JOIN memory AS origin ON origin.row = found.origin JOIN memory AS target ON target.row = found.target
-            WHERE {origin.sql} AND {target.sql} {related}
+            WHERE {origin.sql} AND {target.sql}
             ORDER BY found.created, origin.id, target.id, relation
         """
-        values = (
-            as_list(ids),
-            *origin.parameters,
-            *target.parameters,
-            *(relation.value for relation in relations),
-        )
+        values = (as_list(ids), *named, *named, *origin.parameters, *target.parameters)
         return await self._database.read(
             lambda connection: [_link(row) for row in connection.execute(query, values)]
         )

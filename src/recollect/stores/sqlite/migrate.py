@@ -58,7 +58,10 @@ def migrate(connection: sqlite3.Connection, path: Path, *, now: datetime, steps:
         if version == 0:
             connection.execute("UPDATE scope SET created = ?", (to_micros(now),))
         elif version < LIFE <= newest:
-            connection.execute("UPDATE memory SET review = ?", (to_micros(now),))  # upkeep sees each once
+            # Upkeep sees each once. What was before doesn't count as fading, and nothing of it waits to be judged.
+            connection.execute(
+                "UPDATE memory SET review = ?1, decayed = ?1, verified = ?1, examined = ?1", (to_micros(now),)
+            )
             note_keywords(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {newest}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -13,7 +14,15 @@ from recollect.model.query import Filter, Order
 from recollect.ports.store import Change
 from recollect.stores.sqlite import changes as writing
 from recollect.stores.sqlite.connection import Part
-from recollect.stores.sqlite.filters import Condition, as_list, matching, visible
+from recollect.stores.sqlite.filters import (
+    Condition,
+    Parameter,
+    as_list,
+    having_keywords,
+    matching,
+    rows_with_keywords,
+    visible,
+)
 from recollect.stores.sqlite.rows import SELECTED, memory_of
 from recollect.stores.values import to_micros
 
@@ -28,6 +37,14 @@ _ORDERS = {
     Order.USED: ("uses", "DESC", "<"),
     Order.DUE: ("review", "ASC", ">"),
 }
+
+_INDEXED = frozenset({"occurred", "importance"})  # columns whose order an index has
+_FREQUENT = 2_000  # records that have the keywords: more are better met on the way than sorted
+_COUNTED = (1_000, 10_000)  # of each keyword, until it is clear which is the rarest
+_MOST_WALKED = 3_000  # index entries; where the page isn't filled by then, they are sorted after all
+
+# How many records have a keyword, up to a bound.
+HAVING = "SELECT count(*) FROM (SELECT 1 FROM keyword WHERE form = ? LIMIT ?)"
 
 _TALLIED = {
     "kind": "memory.kind",
@@ -127,9 +144,11 @@ class RecordsPart(Part):
             lambda connection: _page(connection, where, order=order, limit=limit, after=after)
         )
 
-    async def count(self, where: Filter) -> int:
+    async def count(self, where: Filter, *, most: int | None = None) -> int:
         condition = matching(where)
         query = f"SELECT count(*) FROM memory WHERE {condition.sql}"
+        if most is not None:
+            query = f"SELECT count(*) FROM (SELECT 1 FROM memory WHERE {condition.sql} LIMIT {most:d})"
         found = await self._database.read(
             lambda connection: connection.execute(query, condition.parameters).fetchone()
         )
@@ -213,25 +232,88 @@ def _page(
     connection: sqlite3.Connection, where: Filter, *, order: Order, limit: int, after: str | None
 ) -> list[Memory]:
     column, direction, comparison = _ORDERS[order]
-    condition = matching(where, walked=column)
-    sql, parameters = condition.sql, condition.parameters
-    if order is Order.DUE:
-        sql += " AND memory.review IS NOT NULL"  # what is never reviewed has no place among them
-    if after is not None:
-        seen = visible(where.viewer)
-        # Where the page before ended.
-        mark = connection.execute(
-            f"SELECT {column}, id FROM memory WHERE id = ? AND {seen.sql}", (after, *seen.parameters)
-        ).fetchone()
-        if mark is None:
-            raise MemoryNotFound(after)
-        sql += f" AND (memory.{column}, memory.id) {comparison} (?, ?)"
-        parameters = (*parameters, *mark)
     sorting = f"memory.{column} {direction}, memory.id {direction}"
+    begin = Condition("1", ())
+    if order is Order.DUE:
+        begin = Condition("memory.review IS NOT NULL", ())  # what is never reviewed has no place among them
+    if after is not None:
+        begin = _both(begin, _beyond(_place(connection, where, column, after), column, comparison))
+    if column in _INDEXED and where.keywords and not where.ids:
+        where = _rarest_first(connection, where)
+        if _frequent(connection, where):
+            met = _met(connection, where, begin, column=column, sorting=sorting, limit=limit)
+            if met is not None:
+                return met
+    condition = _both(matching(where, walked=column), begin)
+    return _in_order(connection, condition, sorting=sorting, limit=limit)
+
+
+def _place(
+    connection: sqlite3.Connection, where: Filter, column: str, memory_id: str
+) -> tuple[Parameter, ...]:
+    """Where a page ended."""
+    seen = visible(where.viewer)
+    mark: tuple[Parameter, ...] | None = connection.execute(
+        f"SELECT {column}, id FROM memory WHERE id = ? AND {seen.sql}", (memory_id, *seen.parameters)
+    ).fetchone()
+    if mark is None:
+        raise MemoryNotFound(memory_id)
+    return mark
+
+
+def _rarest_first(connection: sqlite3.Connection, where: Filter) -> Filter:
+    if where.keywords_any or len(where.keywords) < 2:
+        return where
+    having: dict[str, int] = {}
+    for most in _COUNTED:
+        having = {form: connection.execute(HAVING, (form, most)).fetchone()[0] for form in where.keywords}
+        if min(having.values()) < most:
+            break
+    return replace(where, keywords=tuple(sorted(having, key=lambda form: having[form])))
+
+
+def _frequent(connection: sqlite3.Connection, where: Filter) -> bool:
+    rarest = where if where.keywords_any else replace(where, keywords=where.keywords[:1])
+    for each in dict.fromkeys((rarest, where)):  # the rarest alone nearly always tells
+        rows = rows_with_keywords(each)
+        query = f"SELECT count(*) FROM ({rows.sql} LIMIT ?)"
+        if connection.execute(query, (*rows.parameters, _FREQUENT)).fetchone()[0] < _FREQUENT:
+            return False
+    return True
+
+
+def _met(
+    connection: sqlite3.Connection, where: Filter, begin: Condition, *, column: str, sorting: str, limit: int
+) -> list[Memory] | None:
+    """The page as it is met on the way along an index; None where it isn't filled soon."""
+    # The last index entry that is looked at.
+    query = f"""
+        SELECT {column}, id FROM memory WHERE {begin.sql} ORDER BY {sorting} LIMIT 1 OFFSET {_MOST_WALKED}
+    """
+    mark = connection.execute(query, begin.parameters).fetchone()
+    condition = _both(matching(replace(where, keywords=()), walked=column), begin)
+    if mark is not None:
+        condition = _both(condition, _beyond(mark, column, ">" if "DESC" in sorting else "<"))
+    condition = _both(condition, having_keywords(where, "memory.row"))
+    found = _in_order(connection, condition, sorting=sorting, limit=limit)
+    return found if mark is None or len(found) == limit else None
+
+
+def _beyond(mark: tuple[Parameter, ...], column: str, comparison: str) -> Condition:
+    return Condition(f"(memory.{column}, memory.id) {comparison} (?, ?)", mark)
+
+
+def _both(one: Condition, other: Condition) -> Condition:
+    return Condition(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
+
+
+def _in_order(
+    connection: sqlite3.Connection, condition: Condition, *, sorting: str, limit: int
+) -> list[Memory]:
     # The rows are chosen inside an index where one has the columns; only the page's records are read whole.
     query = f"""
         SELECT {SELECTED} FROM memory
-        WHERE memory.row IN (SELECT memory.row FROM memory WHERE {sql} ORDER BY {sorting} LIMIT ?)
+        WHERE memory.row IN (SELECT memory.row FROM memory WHERE {condition.sql} ORDER BY {sorting} LIMIT ?)
         ORDER BY {sorting}
     """
-    return [memory_of(row) for row in connection.execute(query, (*parameters, limit))]
+    return [memory_of(row) for row in connection.execute(query, (*condition.parameters, limit))]

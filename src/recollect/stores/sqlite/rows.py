@@ -24,7 +24,9 @@ REVISED = (
     "dialect source conversation position file line keywords metadata revision"
 ).split()
 CONTENT = "content tokens content_hash gist lexemes length embedded_by".split()
-_REPLACED = [name for name in [*REVISED, *CONTENT] if name not in ("uses", "last_used", "shown")]
+_REPLACED = [
+    name for name in [*REVISED, *CONTENT] if name not in ("uses", "last_used", "shown", "usefulness")
+]
 
 # Insert a record, or replace the one of the same id in its row; what was counted meanwhile stays.
 UPSERT = (

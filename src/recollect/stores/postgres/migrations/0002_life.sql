@@ -1,18 +1,26 @@
 -- The life of a memory: what came of it, what upkeep has looked at, and when it looks again. Upkeep sees each record that
--- is there already once. A default that is the same for all is written into no record.
+-- is there already once; it begins to fade now, and waits neither to be judged nor to be compared. A default that is the
+-- same for all is written into no record.
 
 DROP INDEX fragments_verified;
 ALTER TABLE fragments RENAME COLUMN verified_at TO updated_at;
 ALTER TABLE fragments
-    ADD COLUMN verified_at timestamptz, -- when it was last found worth keeping; it waits for that where there is none
-    ADD COLUMN examined_at timestamptz, -- when it was last held against its neighbours; the same
-    ADD COLUMN decayed_at timestamptz,
+    ADD COLUMN verified_at timestamptz -- when it was last found worth keeping; it waits for that where there is none
+        DEFAULT coalesce(current_setting('recollect.now', true)::timestamptz, now()),
+    ADD COLUMN examined_at timestamptz -- when it was last held against its neighbours; the same
+        DEFAULT coalesce(current_setting('recollect.now', true)::timestamptz, now()),
+    ADD COLUMN decayed_at timestamptz
+        DEFAULT coalesce(current_setting('recollect.now', true)::timestamptz, now()),
     ADD COLUMN review_at timestamptz
         DEFAULT coalesce(current_setting('recollect.now', true)::timestamptz, now()),
     ADD COLUMN stirred_at timestamptz, -- when it was last shown or rated
     ADD COLUMN shown bigint NOT NULL DEFAULT 0,
     ADD COLUMN usefulness double precision NOT NULL DEFAULT 0 CHECK (usefulness BETWEEN -1 AND 1);
-ALTER TABLE fragments ALTER COLUMN review_at DROP DEFAULT;
+ALTER TABLE fragments
+    ALTER COLUMN verified_at DROP DEFAULT,
+    ALTER COLUMN examined_at DROP DEFAULT,
+    ALTER COLUMN decayed_at DROP DEFAULT,
+    ALTER COLUMN review_at DROP DEFAULT;
 
 CREATE INDEX fragments_verified ON fragments (verified_at);
 -- What waits is soon done, so these two stay small however large the store is.
