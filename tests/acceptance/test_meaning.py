@@ -94,6 +94,33 @@ async def test_what_belongs_together_is_linked_at_most_three_times(knowing: App)
     assert (await remember(knowing, "My daughter is allergic to peanuts.")).links == []
 
 
+@pytest.mark.parametrize(
+    ("error", "fix", "kind"),
+    [
+        (
+            "The importer fails with UnicodeDecodeError on empty CSV lines",
+            "To fix the importer's UnicodeDecodeError on CSV lines, strip empty lines before decoding",
+            "procedure",
+        ),
+        (
+            "KeyError: user_id in session middleware",
+            "We fixed KeyError: user_id in session middleware by defaulting to anonymous",
+            "decision",
+        ),
+        (
+            "로그인 API가 500 오류를 반환한다",
+            "로그인 API 500 오류는 세션 검사를 추가해서 수정했다",
+            "fact",
+        ),
+    ],
+)
+async def test_an_error_is_linked_with_its_fix(knowing: App, error: str, fix: str, kind: str) -> None:
+    failed = await stored(knowing, error, kind="error", topic="work")
+    answer = await remember(knowing, fix, kind=kind, topic="work")
+    assert answer.ties == [{"id": failed, "relation": "resolves"}]
+    assert [(link.origin, link.target) for link in answer.links] == [(failed, answer.id)]
+
+
 async def test_what_is_of_another_topic_is_not_linked(knowing: App) -> None:
     await stored(knowing, "The morning train from Lisbon to Porto leaves from platform 1.", topic="travel")
     text = "The morning train from Lisbon to Porto leaves from platform 2."

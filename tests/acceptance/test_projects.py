@@ -15,9 +15,9 @@ from recollect.engine.projects import LONGEST_SUMMARY
 from recollect.model.access import Caller
 from recollect.model.errors import ContentTooLarge, InvalidInput, RecollectError, Refused, ScopeNotFound
 from recollect.model.query import Filter, Order
+from recollect.operations.conversing import END_CONVERSATION
 from recollect.operations.index import operation
 from recollect.operations.keeping import CHANGE_SCOPE, EXPORT, IMPORT, SHOW_SCOPE
-from recollect.operations.conversing import END_CONVERSATION
 from recollect.operations.projects import (
     PROJECT_CONTEXT,
     PROJECT_SUMMARY,

@@ -20,6 +20,7 @@ async def test_another_process_sees_them_before_this_one_ends(opened: Open) -> N
         await recall(quick, "lighthouse tea")
         await run(quick, CONTEXT)
         async with asyncio.timeout(30):
-            while (seen := (await show(other, memory_id)).memory).uses < 1 or seen.shown < 1:
-                await asyncio.sleep(0.01)
+            seen = (await show(other, memory_id)).memory
+            while not (seen.uses and seen.shown):
+                seen = (await show(other, memory_id)).memory
         assert (seen.uses, seen.shown, seen.tier) == (1, 1, "hot")

@@ -22,6 +22,8 @@ async def content(talk: Talk) -> None:
     answer = await talk.call("remember", content=long, topic="garden", type="fact")
     assert "over 300 characters" in answer["note"]
     assert (await record(talk, answer["id"]))["memory"]["content"] == long
+    chat = await talk.call("remember", content="ok", topic="garden", type="fact")
+    assert (chat["success"], chat["note"]) == (False, "It looks like small talk; nothing was stored.")
 
 
 @row("remember", "topic")
@@ -29,6 +31,13 @@ async def topic(talk: Talk) -> None:
     await remembered(talk, ROSES, topic="roses")
     assert await recalled(talk, topic="roses") == [ROSES]
     assert await recalled(talk, topic="hoses") == []
+    for nothing in ("", "  "):
+        error = await talk.error("remember", content=HOSE, topic=nothing, type="fact")
+        assert (error["code"], error["error"].split()[0]) == ("INVALID_INPUT", "topic")
+    secret = await talk.call(
+        "remember", content=HOSE, topic="anna@example.org", type="fact", source="b@example.org"
+    )
+    assert secret["redacted"] == {"email": 2}
 
 
 @row("remember", "type", "importance")
@@ -62,6 +71,7 @@ async def linked_to(talk: Talk) -> None:
     other = await remembered(talk, HOSE)
     answer = await talk.call("remember", content=ROSES, topic="garden", type="fact", linkedTo=[other])
     assert answer["linked"] == [other]
+    assert answer["links"] == [{"id": other, "relation": "related"}]
     [link] = (await record(talk, answer["id"]))["links"]
     assert (link["id"], link["link"]["relation"], link["link"]["automatic"]) == (other, "related", False)
 
@@ -117,7 +127,7 @@ async def session_id(talk: Talk) -> None:
 async def idempotency_key(talk: Talk) -> None:
     given = {"content": ROSES, "topic": "garden", "type": "fact", "idempotencyKey": "k1"}
     first = await talk.call("remember", **given)
-    assert await talk.call("remember", **given) == first
+    assert await talk.call("remember", **given) == first | {"repeated": True}
     assert first["created"]
     error = await talk.error("remember", **given | {"content": HOSE})
     assert error["code"] == "IDEMPOTENCY_KEY_REUSED"
@@ -147,7 +157,8 @@ async def remember_gives(talk: Talk, seen: Seen) -> None:
     first = seen.of(await talk.call("remember", **given))
     assert list(first.has("success", "created", "outcome", "quarantined")) == [True, True, "stored", False]
     assert first["linked"] == [other]
-    assert first.get("parts") is None
+    assert first.get("links") == [{"id": other, "relation": "related"}]
+    assert (first.get("parts"), first.get("repeated")) == (None, None)
     again = seen.of(await talk.call("remember", **given))
     assert list(again.has("id", "created", "outcome", "success")) == [first["id"], False, "duplicate", True]
     newer = seen.of(await talk.call("remember", **given | {"content": "we use PostgreSQL for the store"}))

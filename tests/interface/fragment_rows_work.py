@@ -459,6 +459,7 @@ async def batch_gives(talk: Talk, seen: Seen) -> None:
     newer, masked, again, failed, whole = answer["results"]
     assert list(newer.has("success", "created", "outcome", "quarantined")) == [True, True, "stored", False]
     assert (newer["superseded"], newer["linked"]) == ([old], [old])
+    assert newer.get("links") == [{"id": old, "relation": "related"}]
     assert masked._value["redacted"] == {"email": 1}
     assert masked["redacted"]
     assert again["repeated"]

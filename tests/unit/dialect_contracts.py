@@ -228,7 +228,17 @@ PROJECT = {
 }
 
 _NODE = "id content type topic importance depth"
-_REMEMBERED = ("outcome", "quarantined", "redacted", "parts", "linked", "superseded", "note")
+_REMEMBERED = (
+    "outcome",
+    "quarantined",
+    "redacted",
+    "parts",
+    "linked",
+    "links",
+    "superseded",
+    "repeated",
+    "note",
+)
 _STATEMENT = (
     "content topic type keywords importance source linkedTo scope isAnchor project sessionId idempotencyKey"
 )
@@ -417,7 +427,7 @@ BEYOND = {
             "created",
             "failed",
             "dryRun",
-            *_each("results", " ".join(("success id created repeated error code", *_REMEMBERED))),
+            *_each("results", " ".join(("success id created error code", *_REMEMBERED))),
         ),
     ),
     "fragment_history": Contract(

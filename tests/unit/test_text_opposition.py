@@ -48,6 +48,11 @@ DENIED = [
     ("The gateway accepts anonymous calls.", "The gateway rejects anonymous calls."),
     ("We use npm.", "We use pnpm instead of npm."),
     ("The licence is MIT.", "The licence is Apache."),
+    ("Dark mode is on by default.", "Dark mode is off by default."),
+    ("Tracing is turned on in staging.", "Tracing is turned off in staging."),
+    ("The release date is Monday.", "The release date is Thursday."),
+    ("The release date is 5 March.", "The release date is 12 April."),
+    ("The deadline is May 5.", "The deadline is May 12."),
 ]
 DENIED_IN_KOREAN = [
     ("API는 8080 포트를 사용한다.", "API는 9090 포트를 사용한다."),
@@ -68,6 +73,13 @@ DENIED_IN_KOREAN = [
     ("테스트 서버가 있다.", "테스트 서버가 없다."),
     ("결제 모듈은 재시도를 한다.", "결제 모듈은 재시도를 안 한다."),
     ("팀은 5명이다.", "팀은 7명이다."),
+    ("배포는 금요일에 한다.", "배포는 금요일에 하지 않는다."),
+    ("테스트는 네트워크를 쓴다.", "테스트는 네트워크를 쓰지 않는다."),
+    ("미나는 고기를 먹는다.", "미나는 고기를 먹지 않는다."),
+    ("출시일은 3월 5일이다.", "출시일은 4월 12일이다."),
+    ("출시일은 3월 5일이다.", "출시일은 3월 12일이다."),
+    ("이 저장소는 공개되어 있다.", "이 저장소는 비공개이다."),
+    ("이 저장소는 공개되어 있다.", "이 저장소는 공개되어 있지 않다."),
 ]
 COMPATIBLE = [
     ("Service alpha listens on port 8001.", "Service beta listens on port 8002."),
@@ -195,6 +207,52 @@ DOUBTED = [
     ("The build takes about 5 minutes.", "The build takes about 6 minutes."),
     ("We use pnpm instead of npm.", "We use npm."),
     ("일부 테스트는 느리다.", "일부 테스트는 느리지 않다."),
+    # There may be several: days of release, versions that are needed.
+    ("The release happens on Monday.", "The release happens on Thursday."),
+    ("The release happens on 5 May.", "The release happens on 12 May."),
+    ("Python 3.11 is required.", "Python 3.13 is required."),
+    ("배포는 금요일에 한다.", "배포는 월요일에 한다."),
+    ("배포는 3월에 한다.", "배포는 4월에 한다."),
+    ("배포는 금요일에 했다.", "배포는 금요일에 하지 않는다."),
+]
+# Of different things, people, places or times, or the same day in other words.
+NOT_EVEN_DOUBTED = [
+    ("The web release happens on Monday.", "The mobile release happens on Thursday."),
+    ("The release happened on Monday.", "The release happened on Thursday."),
+    ("The release date of alpha is 5 March.", "The release date of beta is 12 April."),
+    ("The release date was 5 March.", "The release date is 12 April."),
+    ("The release date is Friday.", "The release date is 5 March."),
+    ("The deadline is tomorrow.", "The deadline is Friday."),
+    ("Python 3.11 is required.", "Node 22 is required."),
+    ("Python 3.11 is supported.", "Python 3.13 is supported."),
+    ("Python 3.11 was required.", "Python 3.13 is required."),
+    ("Python 3.11 is required in staging.", "Python 3.13 is required in production."),
+    ("Port 8001 is required.", "Port 8002 is required."),
+    ("Ticket 4 is required.", "Ticket 5 is required."),
+    ("Dark mode is on by default.", "Compact mode is off by default."),
+    ("Dark mode is on in staging.", "Dark mode is off in production."),
+    ("Dark mode is on for Mina.", "Dark mode is off for Joon."),
+    ("Dark mode was on by default.", "Dark mode is off by default."),
+    ("The cup is on the table.", "The cup is off the table."),
+    ("스테이징 배포는 금요일에 한다.", "운영 배포는 금요일에 하지 않는다."),
+    ("미나는 금요일에 운동을 한다.", "준호는 금요일에 운동을 하지 않는다."),
+    ("예전에는 배포를 금요일에 했다.", "배포를 금요일에 하지 않는다."),
+    ("알파 출시일은 3월 5일이다.", "베타 출시일은 4월 12일이다."),
+    ("원래 출시일은 3월 5일이었다.", "출시일은 4월 12일이다."),
+    ("출시일은 3월 5일이다.", "출시일은 2026년 3월 5일이다."),
+    ("출시일은 3월 5일이다.", "출시일은 금요일이다."),
+    ("웹 저장소는 공개되어 있다.", "앱 저장소는 비공개이다."),
+]
+MENDED = [
+    (
+        "The importer fails with UnicodeDecodeError on empty CSV lines.",
+        "To fix the importer's UnicodeDecodeError on CSV lines, strip empty lines before decoding.",
+    ),
+    (
+        "KeyError: user_id in session middleware.",
+        "We fixed KeyError: user_id in session middleware by defaulting to anonymous.",
+    ),
+    ("로그인 API가 500 오류를 반환한다.", "로그인 API 500 오류는 예외 처리를 추가해서 수정했다."),
 ]
 
 
@@ -212,6 +270,22 @@ def test_what_can_both_be_true_is_never_surely_denied(old: str, new: str) -> Non
 @pytest.mark.parametrize(("old", "new"), DOUBTED)
 def test_doubt_is_told_as_doubt(old: str, new: str) -> None:
     assert DOUBT <= judged(old, new).contradiction < SURE
+
+
+@pytest.mark.parametrize(("old", "new"), NOT_EVEN_DOUBTED)
+def test_near_misses_are_not_even_doubted(old: str, new: str) -> None:
+    for one, two in ((old, new), (new, old)):
+        assert judged(one, two).contradiction < DOUBT, bearing(one, two)
+
+
+@pytest.mark.parametrize(("error", "fix"), MENDED)
+def test_an_error_and_its_fix_are_surely_no_contradiction(error: str, fix: str) -> None:
+    assert judged(error, fix).neutral >= SURE
+
+
+def test_that_a_failure_is_over_still_denies_it() -> None:
+    old = "The importer fails on empty lines."
+    assert judged(old, "The importer no longer fails on empty lines.").contradiction >= SURE
 
 
 def test_forty_services_on_forty_ports_are_forty_facts() -> None:

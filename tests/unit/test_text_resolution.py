@@ -181,6 +181,28 @@ DOES_NOT = [
         "Kafka consumer lag is resolved by more consumers",
         "Kafka consumer lag grows after a rebalance in Oslo",
     ),
+    *(
+        (new, "The payments API times out in the nightly job")
+        for new in (
+            "We think we solved the payments API timeout in the nightly job by retries",
+            "Kim was asked whether she solved the payments API timeout in the nightly job",
+            "The nightly job of the payments API is resolved by name, not by address",
+            "Retries have not fixed the payments API timeout in the nightly job",
+        )
+    ),
+    (
+        "The staging database uses a fixed connection pool on port 5433",
+        "The staging database connection pool on port 5433 fails",
+    ),
+    (
+        "Fixed the login page by adding a blank screen test for Safari 17",
+        "Login page shows a blank screen in Safari 17",
+    ),
+    (
+        "To resolve the host name in CI, set the DNS server.",
+        "CI fails to resolve the host name of the DNS server",
+    ),
+    ("로그인 API 500 오류는 다음 주에 수정하여 배포할 계획이다", "로그인 API가 500 오류를 반환한다"),
     ("주문 API 500 오류는 세션 검사를 추가해서 수정했다", "로그인 API가 500 오류를 반환한다"),
     ("로그인 API 500 오류 메시지를 수정했다", "로그인 API가 500 오류를 반환한다"),
 ]

@@ -12,13 +12,6 @@ STORED = {"stored": True, "duplicate": True, "would_store": True, "noise": False
 Note = Annotated[str | None, From("notice", unless_empty=True)]
 
 
-class Tie(Answer):
-    """With whom the new one is linked, and what it is to that one."""
-
-    id: str
-    relation: str
-
-
 class RememberAnswer(Answer):
     """What became of it; of a dry run what would, without an id."""
 
@@ -30,7 +23,7 @@ class RememberAnswer(Answer):
     redacted: dict[str, int]
     parts: Annotated[list[str] | None, From("parts", unless_empty=True)] = None
     linked: Annotated[list[str] | None, From("linked", unless_empty=True)] = None
-    links: Annotated[list[Tie] | None, From("ties", unless_empty=True)] = None
+    links: Annotated[list[dict[str, str]] | None, From("ties", unless_empty=True)] = None
     superseded: Annotated[list[str] | None, From("superseded", unless_empty=True)] = None
     repeated: Annotated[bool | None, From("repeated", unless_empty=True)] = None
     note: Note = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticKnownError
 
 from recollect.dialects.shape import AGENT, Arguments, To, each_apart
 
@@ -21,11 +22,22 @@ Once = Annotated[str | None, To("idempotency_key"), Field(description="Repeats s
 DryRun = Annotated[bool, To("dry_run"), Field(description="Only tell")]
 
 
+def _said(text: str) -> str:
+    """Refuses an empty one; a bound of the schema's own would cost every client words."""
+    if not text.strip():
+        raise PydanticKnownError("string_too_short", {"min_length": 1})
+    return text
+
+
 class Statement(Arguments):
     """One thing to remember."""
 
     content: Annotated[str, Field(description="One self-contained statement, 1-3 sentences")]
-    topic: Annotated[str, Field(description="Short label, e.g. deployment")]
+    topic: Annotated[
+        str,
+        AfterValidator(_said),
+        Field(description="Short label, e.g. deployment"),
+    ]
     type: Annotated[Kind, To("kind")]
     keywords: Annotated[list[str] | None, To("keywords", also=("tags",))] = None  # other dialects' tags
     importance: Share = None

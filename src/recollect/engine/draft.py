@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
@@ -127,6 +128,7 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
         return []
     texts = [text] if len(text) <= policy.part_length else split(text, limit=policy.part_length)
     first = _record(engine, draft, text=texts[0], quarantined=doubt.score >= QUARANTINE_FROM)
+    found = _with_labels(draft, first, redaction.found) if redaction else ()
     records = [first] if len(texts) == 1 else _parts(engine, first, texts)
     return [
         Prepared(
@@ -134,7 +136,7 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
             lexemes=(said := lexemes(record.content)),
             labels=labels_of(engine, record),
             gist=gist_of(said),
-            redacted=redaction.found if redaction else (),
+            redacted=found,
             suspicious=doubt.reasons if record.status is Status.QUARANTINED else (),
         )
         for record in records
@@ -184,6 +186,18 @@ def has_own_keywords(memory: Memory) -> bool:
 def own_keywords(text: str, metadata: Mapping[str, Any]) -> tuple[str, ...]:
     """For when nobody gave any; none for the turns of a log, which are found by their place and their words."""
     return () if TURN in metadata else telling_keywords(text)
+
+
+def _with_labels(draft: Draft, record: Memory, found: Sequence[Finding]) -> tuple[Finding, ...]:
+    """What was taken out of the content, and out of what was given along with it."""
+    counts = Counter({finding.kind: finding.count for finding in found})
+    given, kept = (
+        {one.topic, *one.tags, *one.keywords, one.provenance.source, one.provenance.file}
+        for one in (draft, record)
+    )
+    for text in filter(None, given - kept):  # what was kept as it is held no secret
+        counts.update({finding.kind: finding.count for finding in redact(clean(text)).found})
+    return tuple(Finding(kind, count) for kind, count in counts.items())
 
 
 @lru_cache(maxsize=1024)

@@ -11,11 +11,17 @@ from recollect.engine.draft import Draft, Outcome, Remembered
 from recollect.engine.projects import open_project
 from recollect.model.errors import InvalidInput, ScopeNotFound
 from recollect.model.life import OURS, SESSION_ONLY, is_working
-from recollect.model.memory import Provenance, Tier
+from recollect.model.memory import Kind, Memory, Provenance, Tier
 from recollect.operations.catalogue import Call, full_ids
 
 if TYPE_CHECKING:
     from recollect.operations.writing import RememberInput
+
+RECOMMENDED = 300  # characters of one atomic statement
+ATOMIC = frozenset({Kind.FACT, Kind.DECISION, Kind.ERROR, Kind.PREFERENCE, Kind.PROCEDURE, Kind.RELATION})
+SHORTER = "several short statements are found more easily."
+LONG = f"It is kept whole, but it has over {RECOMMENDED} characters: {SHORTER}"
+TALK = "It looks like small talk; nothing was stored."
 
 
 class Drafting:
@@ -115,6 +121,26 @@ async def note_stored(call: Call, done: Iterable[tuple[Draft, Remembered]]) -> N
     for (conversation, document), ids in stored.items():
         # The parts of a long text don't bear the conversation's name.
         await note_activity(call.engine, conversation, ids, agent=call.agent, exactly=document)
+
+
+def notice_of(answer: Remembered, *, unembedded: str) -> str:
+    """What the caller should know of it; `unembedded` is why it has no meaning, if it has none."""
+    if answer.outcome is Outcome.NOISE:
+        return TALK
+    if answer.outcome is not Outcome.STORED:
+        changes = ", ".join(answer.unapplied)
+        return f"It was there already; amend changes its {changes}." if changes else ""
+    told = [unembedded if not answer.embedded else ""]
+    if answer.memory and answer.memory.kind in ATOMIC and answer.parts:
+        told.append(f"It is kept whole, in {len(answer.parts)} linked parts: {SHORTER}")
+    elif answer.memory and is_long(answer.memory):
+        told.append(LONG)
+    return " ".join(filter(None, told))
+
+
+def is_long(memory: Memory) -> bool:
+    """Longer than one statement should be."""
+    return memory.kind in ATOMIC and len(memory.content) > RECOMMENDED
 
 
 def _tier(given: RememberInput) -> Tier:

@@ -16,18 +16,13 @@ from recollect.engine.intake import preview, remember_many
 from recollect.engine.links import connect, disconnect
 from recollect.model.errors import InvalidInput, RecollectError
 from recollect.model.link import Relation
-from recollect.model.memory import Kind, Memory, Tier
+from recollect.model.memory import Kind, Tier
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
-from recollect.operations.drafting import Drafting, callers, note_stored
+from recollect.operations.drafting import LONG, Drafting, callers, is_long, note_stored, notice_of
 from recollect.operations.repeating import Repeating, kept_answer, repeated
 from recollect.operations.views import LinkView, MemoryView
 
 MOST_AT_ONCE = 10_000
-RECOMMENDED = 300  # characters of one atomic statement
-ATOMIC = frozenset({Kind.FACT, Kind.DECISION, Kind.ERROR, Kind.PREFERENCE, Kind.PROCEDURE, Kind.RELATION})
-SHORTER = "several short statements are found more easily."
-LONG = f"It is kept whole, but it has over {RECOMMENDED} characters: {SHORTER}"
-TALK = "It looks like small talk; nothing was stored."
 RESOLVES = "resolves"  # resolved_by, from the other side
 NEW = "new"  # stands for an id that a dry run doesn't give
 
@@ -88,20 +83,6 @@ def _item(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
     return Unreadable.because(value) if isinstance(value, InvalidInput) else check(value)
 
 
-class Tie(Output):
-    """A link as the new memory has it: with whom, and what it is to that one."""
-
-    id: str
-    relation: str
-
-    @classmethod
-    def of(cls, link: LinkView) -> Tie:
-        """Links are drawn from the new one, but from an error to what resolves it."""
-        if link.relation == Relation.RESOLVED_BY:
-            return cls(id=link.origin, relation=RESOLVES)
-        return cls(id=link.target, relation=link.relation)
-
-
 class RememberResult(Output):
     """What became of it; or, as `would_store` and without an id, what a dry run would do."""
 
@@ -123,9 +104,10 @@ class RememberResult(Output):
     error_code: str | None = None
 
     @property
-    def ties(self) -> list[Tie]:
-        """Its links, read from its own side."""
-        return [Tie.of(link) for link in self.links]
+    def ties(self) -> list[dict[str, str]]:
+        """With whom it is linked, and what it is to each: links lead from the new one, but from an error to its fix."""
+        said = ({Relation.RESOLVED_BY.value: RESOLVES}.get(one.relation, one.relation) for one in self.links)
+        return [{"id": far, "relation": told} for far, told in zip(self.linked, said, strict=True)]
 
 
 class RememberManyInput(Input):
@@ -375,32 +357,10 @@ def _answer(call: Call, given: RememberInput, answer: Remembered) -> RememberRes
         quarantined=bool(answer.suspicious),
         suspicious=list(answer.suspicious),
         embedded=answer.embedded,
-        notice=_notice(call, answer) if stored else _not_stored(answer),
+        notice=notice_of(answer, unembedded=call.engine.meaning.reason),
         error=str(answer.error) if answer.error else None,
         error_code=answer.error.code if answer.error else None,
     )
-
-
-def _notice(call: Call, answer: Remembered) -> str:
-    told = [call.engine.meaning.reason if not answer.embedded else ""]
-    if answer.memory and answer.memory.kind in ATOMIC and answer.parts:
-        told.append(f"It is kept whole, in {len(answer.parts)} linked parts: {SHORTER}")
-    elif answer.memory and is_long(answer.memory):
-        told.append(LONG)
-    return " ".join(filter(None, told))
-
-
-def _not_stored(answer: Remembered) -> str:
-    if answer.outcome is Outcome.NOISE:
-        return TALK
-    if not answer.unapplied:
-        return ""
-    return f"It was there already; amend changes its {', '.join(answer.unapplied)}."
-
-
-def is_long(memory: Memory) -> bool:
-    """Longer than one statement should be."""
-    return memory.kind in ATOMIC and len(memory.content) > RECOMMENDED
 
 
 REMEMBER = Operation("remember", "Store one memory.", RememberInput, RememberResult, _remember, Effect.WRITES)

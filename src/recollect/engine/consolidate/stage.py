@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 MOST_TOLD = 20  # memories that a stage names
-MOST_GONE = 200  # of those that it took away
+MOST_GONE = 10_000  # of those that it took away: of what is erased nothing else is left to tell
 NOTHING = "nothing to do"
 STALE = "stale"  # what is told of a memory, and no change of it
 

@@ -48,6 +48,7 @@ OPPOSITE_VERBS = frozenset(
     """like dislik love hate accept reject allow deni forbid block prefer avoid enabl disabl pass fail succeed increas decreas open close
     start stop agre disagre includ exclud show hide win lose buy sell rise fall""".split()
 )
+_DIRECTIONS = frozenset("on off up down insid outsid left right befor after abov below".split())
 _PREFIXES = ("un", "in", "im", "dis", "non", "non-", "ir")
 
 
@@ -65,3 +66,8 @@ def opposite_korean(one: str, two: str) -> bool:
         return True
     longer, shorter = (one, two) if len(one) > len(two) else (two, one)
     return len(shorter) > 1 and longer[:1] in "비불미무부" and longer[1:] == shorter
+
+
+def are_directions(one: str, two: str) -> bool:
+    """ "walks up the street": opposites only where nothing follows."""
+    return {one, two} <= _DIRECTIONS

@@ -7,15 +7,15 @@ in what is said of one and the same subject, they may not both be true. What nei
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from difflib import SequenceMatcher
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from recollect.engine.text.amounts import Amounts, compared
+from recollect.engine.text.amounts import MONTHS, Amounts, compared, may_be_one_day
 from recollect.engine.text.expression import Expression
-from recollect.engine.text.opposites import OPPOSITE_VERBS, opposite
+from recollect.engine.text.opposites import OPPOSITE_VERBS, are_directions, opposite
+from recollect.engine.text.resolution import resolves
 from recollect.engine.text.sameness import replaces, same_statement
-from recollect.engine.text.statement import Statement, Word, statement
+from recollect.engine.text.statement import Change, Statement, Word, changes_between, is_one_frame, statement
 from recollect.engine.text.wording import ADJUNCT_STARTS, ATTRIBUTES, FUNCTION_WORDS, SINGLE_VALUED
 from recollect.model.lexemes import lexemes
 
@@ -67,7 +67,7 @@ _SUMS = frozenset("total amount sum price cost".split())
 _EXCHANGES = frozenset(
     "instead rather switch replac chang migrat except unless 대신 전환하 변경하 교체하".split()
 )
-_DIRECTIONS = frozenset("on off up down insid outsid left right befor after abov below".split())
+_NEEDED = frozenset("requir need".split())
 Judge = Callable[[str, str], Finding]
 
 
@@ -80,8 +80,12 @@ def bearing(old: str, new: str) -> Finding:
     if _HANGUL.search(old) or _HANGUL.search(new):
         from recollect.engine.text.opposition_korean import bearing_korean  # for those who need it
 
-        return _by_sentence(old, new, bearing_korean)
-    return _by_sentence(old, new, _of_sentences)
+        found = _by_sentence(old, new, bearing_korean)
+    else:
+        found = _by_sentence(old, new, _of_sentences)
+    if found.bearing in (Bearing.UNKNOWN, Bearing.DOUBTFUL) and resolves(new, old):
+        return Finding(Bearing.APART, 0.8, "the later one says how it was resolved")
+    return found
 
 
 def _by_sentence(old: str, new: str, judge: Judge) -> Finding:
@@ -164,50 +168,6 @@ def _compared(before: Statement, after: Statement, changes: Sequence[Change]) ->
     return _of_values(before, after, changes)
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A place where two statements differ: what the one has there, and what the other."""
-
-    taken: tuple[Word, ...]
-    put: tuple[Word, ...]
-    before: tuple[Word, ...]  # all that stands before it, of the older one
-    after: tuple[Word, ...]
-
-    @property
-    def both(self) -> bool:
-        return bool(self.taken and self.put)
-
-    @property
-    def words(self) -> tuple[Word, ...]:
-        return (*self.taken, *self.put)
-
-    @property
-    def told(self) -> bool:
-        return all(word.told for word in self.words)
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        return frozenset(word.kind for word in self.words)
-
-    def preceding(self, back: int = 1) -> str:
-        return self.before[-back].key if len(self.before) >= back else ""
-
-
-def changes_between(old: Statement, new: Statement) -> list[Change]:
-    matcher = SequenceMatcher(None, old.keys, new.keys, autojunk=False)
-    return [
-        Change(old.words[a:b], new.words[c:d], old.words[:a], old.words[b:])
-        for what, a, b, c, d in matcher.get_opcodes()
-        if what != "equal"
-    ]
-
-
-def is_one_frame(old: Statement, new: Statement, changes: Sequence[Change]) -> bool:
-    """Whether most of it is the same words: of other sentences the rules can't say what they are about."""
-    changed = max(sum(len(change.taken) for change in changes), sum(len(change.put) for change in changes))
-    return 2 * changed <= max(len(old.words), len(new.words))
-
-
 def _of_negation(old: Statement, new: Statement, changes: Sequence[Change]) -> Finding:
     if abs(old.negations - new.negations) != 1 or min(old.negations, new.negations) > 0:
         return UNKNOWN
@@ -251,7 +211,7 @@ def saying_more(changes: Sequence[Change]) -> Finding:
 def _is_elsewhere(change: Change) -> bool:
     """In the subject, or in the circumstances: "in staging", "for caching"."""
     if not change.told:
-        return not (change.before and _are_opposite_verbs(change))
+        return not (change.before and (_are_opposite_verbs(change) or _is_needed(change)))
     if _is_valued(change):
         return False
     return change.preceding() in ADJUNCT_STARTS and change.kinds <= {"name", "words", "path"}
@@ -263,6 +223,12 @@ def _are_opposite_verbs(change: Change) -> bool:
         return False
     one, two = change.taken[0].key, change.put[0].key
     return one in OPPOSITE_VERBS and two in OPPOSITE_VERBS and opposite(one, two)
+
+
+def _is_needed(change: Change) -> bool:
+    """ "Python 3.11 is required": said of the version, though it stands before the verb. Port 80 and port 81 are two things."""
+    needed = bool(change.after) and change.after[0].told and change.after[0].key in _NEEDED
+    return needed and change.kinds == {"number"} and change.before[-1].raw.lower() not in ATTRIBUTES
 
 
 def _is_valued(change: Change) -> bool:
@@ -296,14 +262,19 @@ def _of_value(old: Statement, new: Statement, change: Change) -> Finding:
         return _of_opposites(old, new, change)
     if _happened(old, new):
         return Finding(Bearing.APART, 0.8, "each happened once")
+    dated = _is_date(change)
+    if dated and change.preceding() in MONTHS:  # "due on May 5": what stands before the date
+        change = replace(change, before=change.before[:-1])
+    single = _is_attribute(old, new, change) or _is_valued(change)
+    if dated:
+        if change.kinds != {"number"} and may_be_one_day(*change.keys):
+            return UNKNOWN
+        return Finding(Bearing.OPPOSED, 0.85, values) if single else Finding(Bearing.DOUBTFUL, 0.5, values)
     units = of_units(change)
     if units is not None:
         return units
     if change.kinds == {"number"}:
         return _of_number(old, new, change)
-    single = _is_attribute(old, new, change) or _is_valued(change)
-    if change.kinds == {"date"}:
-        return Finding(Bearing.OPPOSED, 0.85, values) if single else Finding(Bearing.DOUBTFUL, 0.5, values)
     if single and old.definite and new.definite and len(change.taken) <= 2 and len(change.put) <= 2:
         return Finding(Bearing.OPPOSED, 0.85, values)
     if change.kinds <= {"name", "path"} and change.preceding() in ("use", "prefer", "choos"):
@@ -311,14 +282,31 @@ def _of_value(old: Statement, new: Statement, change: Change) -> Finding:
     return UNKNOWN
 
 
+def _is_date(change: Change) -> bool:
+    """ "5 March", or the 5 of it."""
+    if change.kinds == {"number"}:
+        return change.preceding() in MONTHS or bool(change.after and change.after[0].key in MONTHS)
+    dated = all(any(word.kind == "date" for word in words) for words in (change.taken, change.put))
+    return dated and change.kinds <= {"date", "number"}
+
+
 def _of_opposites(old: Statement, new: Statement, change: Change) -> Finding:
     one, two = change.taken[0], change.put[0]
     values = f"{one.raw} against {two.raw}"
-    if {one.key, two.key} <= _DIRECTIONS and change.after:  # "walks up the street"
+    if are_directions(one.key, two.key) and change.after and not (old.linked and _is_switched(change)):
         return UNKNOWN
     if not (old.definite and new.definite) or change.preceding() in ADJUNCT_STARTS:
         return Finding(Bearing.DOUBTFUL, 0.5, values)
     return Finding(Bearing.OPPOSED, 0.9, values)
+
+
+def _is_switched(change: Change) -> bool:
+    """ "is on by default", "is turned off in staging"; not "is on the table"."""
+    if {word.key for word in change.words} != {"on", "off"}:
+        return False
+    after = [word.key for word in change.after]
+    told = {word.key for word in change.before if word.told}
+    return told <= {"turn", "switch"} and (after[0] in ADJUNCT_STARTS or after == ["by", "default"])
 
 
 def _of_number(old: Statement, new: Statement, change: Change) -> Finding:
@@ -331,7 +319,7 @@ def _of_number(old: Statement, new: Statement, change: Change) -> Finding:
         return Finding(Bearing.DOUBTFUL, 0.5, values)
     if _is_of_papers(change):
         return UNKNOWN
-    if _runs_on(change):
+    if _runs_on(change) or not change.told:
         return Finding(Bearing.DOUBTFUL, 0.5, values)
     if (old.verbs | new.verbs) & _MANY and not _is_valued(change) and not _counts(change):
         return UNKNOWN
@@ -340,8 +328,7 @@ def _of_number(old: Statement, new: Statement, change: Change) -> Finding:
 
 def of_units(change: Change) -> Finding | None:
     """What there is to say of amounts in different units; None where the values may be compared as they are."""
-    one, two = (tuple(word.key for word in words) for words in (change.taken, change.put))
-    match compared(one, two, bare=change.kinds == {"number"}):
+    match compared(*change.keys, bare=change.kinds == {"number"}):
         case Amounts.EQUAL:
             return Finding(Bearing.SAME, 0.85, "the same amount in other units")
         case Amounts.UNCLEAR:
@@ -368,7 +355,10 @@ def _is_attribute(old: Statement, new: Statement, change: Change) -> bool:
     if not (old.linked and new.linked) or any(word.told for word in change.before):
         return False
     heads = [
-        place for place, word in enumerate(change.before) if word.raw.lower().removesuffix("'s") in ATTRIBUTES
+        place
+        for place, word in enumerate(change.before)
+        if word.raw.lower().removesuffix("'s") in ATTRIBUTES
+        or (word.key == "date" and len(change.before) > 1)  # the release date, not the date
     ]
     return any(
         place == len(change.before) - 1 or change.before[place + 1].key in ("of", "for", "in", "on")

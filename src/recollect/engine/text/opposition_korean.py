@@ -5,20 +5,18 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
+from recollect.engine.text.amounts import may_be_one_day
 from recollect.engine.text.expression import Expression
 from recollect.engine.text.opposites import opposite_korean
 from recollect.engine.text.opposition import (
     SAME_WORDS,
     UNKNOWN,
     Bearing,
-    Change,
     Finding,
-    changes_between,
-    is_one_frame,
     of_units,
     saying_more,
 )
-from recollect.engine.text.statement import Statement
+from recollect.engine.text.statement import Change, Statement, changes_between, is_one_frame
 from recollect.engine.text.statement_korean import statement_korean
 
 LONGEST = 30
@@ -80,6 +78,8 @@ def _of_negation(old: Statement, new: Statement, changes: Sequence[Change]) -> F
     if not changes:
         if old.hedged or new.hedged or len(old.words) < 2:
             return Finding(Bearing.DOUBTFUL, 0.6, "one denies what the other says of some")
+        if old.event != new.event and not new.ended:
+            return Finding(Bearing.DOUBTFUL, 0.6, "one denies what the other says of another time")
         return Finding(Bearing.OPPOSED, 0.9, "one denies what the other says")
     if any(change.both and not change.told for change in changes):
         return Finding(Bearing.APART, 0.8, "they are about different things")
@@ -106,6 +106,9 @@ def _of_values(old: Statement, new: Statement, changes: Sequence[Change]) -> Fin
 def _of_value(old: Statement, new: Statement, change: Change) -> Finding:
     if old.event or new.event:
         return UNKNOWN
+    dated = change.kinds == {"date"}
+    if dated and may_be_one_day(*change.keys):
+        return UNKNOWN
     units = of_units(change)
     if units is not None:
         return units
@@ -122,7 +125,7 @@ def _of_value(old: Statement, new: Statement, change: Change) -> Finding:
     named = bool(subject) and subject[-1] in _ATTRIBUTES and all(not word.told for word in change.before)
     if named and len(change.taken) == len(change.put) == 1:
         return Finding(Bearing.OPPOSED, 0.85, _values(change))
-    if change.kinds == {"name"}:
+    if dated or change.kinds == {"name"}:
         return Finding(Bearing.DOUBTFUL, 0.5, _values(change))
     return UNKNOWN
 

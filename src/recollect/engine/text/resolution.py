@@ -12,8 +12,8 @@ from recollect.model.keywords import keyword_form
 from recollect.model.stop_words import STOP_WORDS
 
 _SOLVED = Expression(
-    r"\b(?:fixed|resolved|solved|cured|remedied|mitigated|worked around"
-    r"|(?:fix|workaround|solution|remedy)(?=\s*:|\s+(?:is|was)\s+(?:to|by|a|an|the)\b|\s+for\s+[^.;:\n]+:)"
+    r"\b(?:(?<!\ba )(?<!\bthe )(?:fixed|resolved)|solved|cured|remedied|mitigated|worked around"
+    r"|(?:fix|workaround|solution|remedy)(?=\s*:|\s+(?:is|was)\s+(?:to|by|a|an|the)\b|\s+for\s[^.;:\n]{1,120}?(?::|\s(?:is|was)\s+(?:to|by)\b))"
     r"|(?:no longer|stopped) (?:fail|happen|occur|crash|hang|appear)\w*)\b"
     r"|해결(?:했|됐|됨|함|되었|하였|한다|된다|\s*완료|(?:책|법|\s*방법)?\s*[:：])|고쳤|고쳐졌|(?:수정|조치)(?:했|하여|해서|하니|함|됨|\s*완료)"
     r"|解決(?:した|しました|済|され|(?:策|方法)\s*[:：])|直した|直った|直りました|修正(?:した|しました|済)"
@@ -27,16 +27,17 @@ _UNSOLVED = Expression(
     r"|\b(?:un(?:re)?solved|unresolved|unfixed)\b|\bstill (?:fail|happen|occur|crash|hang|appear|unclear|there|open)\w*"
     r"|\b(?:needed|wanted|required|looking for|look for|searching for|searched for|in search of|need an?|wants? an?|hop(?:e|es|ed|ing)"
     r"|c[ao]mes? back|came back|is back|reappear\w*|recur\w*|again|remains?|persists?|claim\w*|allegedly|supposedly|seems?|apparently|maybe"
-    r"|perhaps|partly|partially|temporarily|in review|todo|tbd|pending|investigat\w*|reopened|reverted|unknown|none)\b|[?？]"
+    r"|perhaps|partly|partially|temporarily|in review|todo|tbd|pending|investigat\w*|reopened|reverted|unknown|none"
+    r"|whether|think\w*|thought|believe\w*|guess\w*|before we)\b|[?？]"
     r"|미해결|해결(?:되지|하지|이)?\s*(?:않|못|안|안\s*됨|불가)|해결\s*(?:필요|예정|방법을?\s*(?:찾|모))|고치지\s*못"
-    r"|필요|조사|찾는\s*중|찾고|검토|예정|재발|다시\s*(?:발생|나타)|여전히|아직|일시적|임시|주장"
+    r"|필요|계획|해야|조사|찾는\s*중|찾고|검토|예정|재발|다시\s*(?:발생|나타)|여전히|아직|일시적|임시|주장"
     r"|未解決|解決(?:して(?:い)?ない|できな|していません|しない)|直らな|未解[决決]|[没沒]有?解[决決]|[无無]法解[决決]|尚未|待解[决決]"
     r"|再発|再び|調査中|必要|まだ|再次|仍然|依然|需要|调查|調查",
     re.IGNORECASE,
 )
 # What was mended is named at once: "fixed the logging".
 _MENDED_AT = (
-    r"\b(?:fixed|resolved|solved|cured|remedied|mitigated|worked around)\s+"
+    r"(?<!\ba )(?<!\bthe )\b(?:fixed|resolved|solved|cured|remedied|mitigated|worked around)\s+"
     r"(?!by\b|with\b|using\b|via\b|through\b|in\b|on\b|it\b|this\b|that\b|after\b|once\b|since\b|when\b)"
 )
 _MENDED = Expression(_MENDED_AT + r"(?P<what>[^.;:,\n]+)", re.IGNORECASE)
@@ -47,7 +48,7 @@ _HOW_TO = Expression(
     re.IGNORECASE,
 )
 _HEADED = Expression(
-    r"^(?:the |a |our )?(?:fix|workaround|solution|remedy) for (?P<what>[^.;,\n]+?)(?:\s+(?:is|was)\b|:(?=\s))",
+    r"^(?:the |a |our )?(?:fix|workaround|solution|remedy) for (?P<what>[^.;,\n]{1,120}?)(?:\s(?:is|was)\b|:(?=\s))",
     re.IGNORECASE,
 )
 # What stands in the way of reading a clause up to its fix as the name of the failure.
@@ -58,7 +59,8 @@ _MEANS = (Expression(r"\sby\s"), Expression(r"\s(?:with|using|via|through)\s"))
 _KOREAN_FAILURE = Expression(
     r"^(?P<what>.*?(?:오류|에러|실패|문제|장애|현상|예외|버그|중단|지연|누락|충돌|Error|Exception))[은는을를이가]\s"
 )
-_KOREAN_MENDED = Expression(r"(?P<what>\S+)[을를]\s*(?:해결|고쳤|수정|조치)(?!하여|해서|하니)")
+_KOREAN_MEANS = r"(?:[해하]여?서|하여|하고|[가-힣][려꿔워춰켜아어]서)\s"  # how it was done, told first
+_KOREAN_MENDED = Expression(r"(?P<what>\S{1,40})[을를]\s*(?:해결|고쳤|수정|조치)(?!하여|해서|하니)")
 _HANGUL = Expression("[\uac00-\ud7a3]")
 _ASIAN = Expression("[\u3041-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 # One failure in several spellings.
@@ -97,6 +99,8 @@ def resolves(new: str, old: str) -> bool:
     """Whether the new text names the very failure that the old one tells of, and what resolved it."""
     if not says_how_resolved(new) or says_how_resolved(old):
         return False
+    if _HOW_TO.search(new.strip()) and "resolve" in old.casefold():
+        return False  # "fails to resolve the host": another sense of the word
     new, old = _TIMEOUT.sub("timeout", new), _TIMEOUT.sub("timeout", old)
     failure, told = _words(_failure(old, colon=False)), _words(new)
     if len(failure) < FEWEST or not _quoted(old) <= _quoted(new) | told or _mends_another(new, failure):
@@ -106,12 +110,14 @@ def resolves(new: str, old: str) -> bool:
     if not named <= _words(old) or not _digits(clause) <= _digits(old):
         return False  # something foreign where the failure is named: another one
     missing, both = failure - told, failure & named
+    if named and len(both) * 2 <= len(failure):
+        return False  # the rest of it is told in passing, of what was done
     if not missing:
         return True
     # Said in other words: the same error by name and more than half of what failed, or nearly all of it.
     same_sign = bool(_signs(old)) and _signs(old) <= _signs(new)
     if same_sign:
-        return len(both) >= FEWEST and len(both) * 2 > len(failure)
+        return len(both) >= FEWEST
     return not _signs(old) and len(both) > FEWEST and len(missing) * 3 <= len(failure)
 
 
@@ -123,7 +129,7 @@ def _named(new: str) -> str:
             return found["what"]
     if _ASIAN.search(text):
         found = _KOREAN_FAILURE.search(text)
-        return found["what"] if found else ""
+        return re.split(_KOREAN_MEANS, found["what"])[-1] if found else ""
     if found := _MENDED_WHOLE.search(text):
         return _before_the_means(found["what"])
     first = re.split(_CLAUSE, text, maxsplit=1)[0]
@@ -197,7 +203,7 @@ def _signs(text: str) -> frozenset[str]:
 
 
 _SIGN = Expression(
-    r"\b(?:[A-Z][A-Z0-9_]{3,}|\w+(?:Error|Exception|Fault|Warning)|[A-Z]{1,4}-?\d{2,6}|0x[0-9a-fA-F]{2,}|[1-5]\d\d)\b"
+    r"\b(?:[A-Z][A-Z0-9_]{3,}|\w+(?:Error|Exception|Fault|Warning)|[A-Z]{1,4}-?\d{2,6}|timeout|0x[0-9a-fA-F]{2,}|[1-5]\d\d)\b"
 )
 _SHORT = Expression(r"\b[a-z0-9]{2}\b")  # pg, ui, s3: too short for a keyword, and yet what it is about
 

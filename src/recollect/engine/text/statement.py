@@ -1,8 +1,11 @@
-"""An English sentence as what is compared: its content words, which of them follow the verb, and how it is meant."""
+"""An English sentence as what is compared: its content words, which of them follow the verb, how it is meant, and where
+two of them differ."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import lru_cache
 
 from recollect.engine.text.expression import Expression
@@ -40,7 +43,7 @@ _VERBS = (
         """require support need return expire start begin end stop open close accept reject allow deny belong contain include cost
     weigh take last consist mean equal want know think believe speak live love hate enjoy own lead report serve point connect
     retry fail pass default expose cache encrypt handle process belong play eat ride sit stand walk jump hold look wear
-    perform cut talk sing dance swim climb throw catch kick drive push pull drink cook slice peel chop pour put""".split()
+    happen occur meet perform cut talk sing dance swim climb throw catch kick drive push pull drink cook slice peel chop pour put""".split()
     )
     | USE_VERBS
     | SINGLE_VALUED
@@ -98,6 +101,54 @@ class Statement:
     @property
     def keys(self) -> tuple[str, ...]:
         return tuple(word.key for word in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A place where two statements differ: what the one has there, and what the other."""
+
+    taken: tuple[Word, ...]
+    put: tuple[Word, ...]
+    before: tuple[Word, ...]  # all that stands before it, of the older one
+    after: tuple[Word, ...]
+
+    @property
+    def both(self) -> bool:
+        return bool(self.taken and self.put)
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        return (*self.taken, *self.put)
+
+    @property
+    def told(self) -> bool:
+        return all(word.told for word in self.words)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return frozenset(word.kind for word in self.words)
+
+    @property
+    def keys(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return tuple(word.key for word in self.taken), tuple(word.key for word in self.put)
+
+    def preceding(self, back: int = 1) -> str:
+        return self.before[-back].key if len(self.before) >= back else ""
+
+
+def changes_between(old: Statement, new: Statement) -> list[Change]:
+    matcher = SequenceMatcher(None, old.keys, new.keys, autojunk=False)
+    return [
+        Change(old.words[a:b], new.words[c:d], old.words[:a], old.words[b:])
+        for what, a, b, c, d in matcher.get_opcodes()
+        if what != "equal"
+    ]
+
+
+def is_one_frame(old: Statement, new: Statement, changes: Sequence[Change]) -> bool:
+    """Whether most of it is the same words: of other sentences the rules can't say what they are about."""
+    changed = max(sum(len(change.taken) for change in changes), sum(len(change.put) for change in changes))
+    return 2 * changed <= max(len(old.words), len(new.words))
 
 
 @lru_cache(512)

@@ -7,21 +7,27 @@ from functools import lru_cache
 
 from recollect.engine.text.expression import Expression
 from recollect.engine.text.statement import Statement, Word
+from recollect.engine.text.wording import DATE_WORDS
 
 NEGATED = "\uf8ff"  # stands where a negation was
 _REWRITTEN = (
-    # "사용하지 않는다", "먹지 못했다": the verb, then the mark; the tense stays with it.
+    # "사용하지 않는다", "먹지 못했다": the verb, then the mark.
     (
-        Expression(r"지(?:는|도|를|가)?\s*(?:않|못하|못했|못할|못한|못해|못 ?하)(았|었|했|을|은|는)?\S*"),
-        r"다\1 " + NEGATED,
+        Expression(r"지(?:는|도|를|가)?\s*(?:않|못하|못했|못할|못한|못해|못 ?하)\S*"),
+        "다 " + NEGATED,
     ),
     (Expression(r"필요(?:가|는|성이)?\s*없\S*"), f"필요하다 {NEGATED}"),
     (Expression(r"(?<!\S)(?:안|못)\s+(?=\S)"), f"{NEGATED} "),
     (Expression(r"(?<!\S)없(었|을|는|이|던)?\S*"), rf"있\1다 {NEGATED}"),
     (Expression(r"(?<=\S)없(었|을|는|이)(\S*)"), rf" 있\1다 {NEGATED}"),
+    (Expression(r"(?<=\S\S)(?:되어|돼)\s+있\S*"), "되다"),  # "공개되어 있다"
+    (Expression(r"(?<!\d)(?:(\d{4}년)\s*)?(\d{1,2}월)\s+(\d{1,2}일)(?!간|\s*동안)"), r"\1\2\3"),  # one date
     (Expression(r"(?:이|가)?\s*(?:아니다|아닙니다|아니었다|아니에요|아니였다|아님)"), f" {NEGATED}"),
 )
-_PIECE = Expression(r"[0-9][0-9.,:/-]*|[A-Za-z][A-Za-z0-9_.+#/-]*|[가-힣]+|" + NEGATED + r"|[%$€£¥₩]")
+_DATE = r"(?:\d{4}년)?\d{1,2}월(?:\d{1,2}일)?"
+_PIECE = Expression(
+    _DATE + r"|[0-9][0-9.,:/-]*|[A-Za-z][A-Za-z0-9_.+#/-]*|[가-힣]+|" + NEGATED + r"|[%$€£¥₩]"
+)
 _PARTICLE = Expression(
     r"(?<=..)(?:에서는|에게는|으로는|께서는|에서도|까지는|부터는|이라는|라는|에서|에게|으로|께서|까지|부터|보다|처럼|에는|에도|로는|와는|과는|이나|마다|이며"
     r"|은|는|이|가|을|를|의|에|로|와|과|도|만|랑|나)$|(?<=^.)(?:을|를|은|는|이|가|에)$"
@@ -33,6 +39,9 @@ _SUBJECT = Expression(r"(?:은|는|이|가|께서|께서는|에서는|에는)$")
 _DOING = Expression(
     r"^(.{1,}?)(?:하|한|할|함|합|했|해|하여|하였)(?:다|고|며|는|던|여|지|면|기|게|려|자|요|니다|습니다|ㄴ다)?\S{0,4}$"
 )
+_DOES = Expression(
+    r"^(?:한다|합니다|했다|했습니다|했음|해요|했어요|하였다|하다)$"
+)  # of its own: "재시도를 했다"
 _BECOMING = Expression(r"^(.{2,}?)(?:되|된|될|됨|됩|됐|돼|되어|되었)\S{0,4}$")
 _BEING = Expression(r"^(.{1,}?)(?:이다|입니다|이었다|였다|이에요|예요|이며|인|임|이라고)$")
 # The endings of other verbs, decomposed: "먹는다" and "먹었습니다" to "먹".
@@ -127,11 +136,14 @@ def _keys(raw: str) -> list[tuple[str, str]]:
     if len(pieces) == 1 and "가" <= pieces[0][0] <= "힣":
         if pieces[0] in _NUMERALS:
             return [(_NUMERALS[pieces[0]], "number")]
-        return [(_stem(pieces[0]), "words")]
+        stem = _stem(pieces[0])
+        return [(stem, "date" if stem in DATE_WORDS else "words")]
     found: list[tuple[str, str]] = []
     for place, piece in enumerate(pieces):
         if piece == NEGATED:
             found.append((piece, "words"))
+        elif piece[0].isdigit() and "월" in piece:
+            found.append((piece, "date"))
         elif piece[0].isdigit():
             found.append((piece.rstrip(".,:/-").replace(",", ""), "number"))
         elif piece[0].isascii():
@@ -161,6 +173,8 @@ def _stem(word: str) -> str:
         match = pattern.match(word)
         if match and len(match[1]) >= 1:
             return match[1] + ending
+    if _DOES.match(word):
+        return "하"
     if word.startswith("있"):
         return "있"
     match = _BEING.match(word)
