@@ -68,7 +68,7 @@ unit: $(VENV)/dev
 # FEWER=postgres,mongodb,redis leaves out what needs these servers, and says so.
 FEWER ?=
 WITHOUT = $(if $(FEWER),--without $(FEWER),)
-PYTEST = $(PY) -m pytest -n 2 --dist loadfile $(WITHOUT)
+PYTEST = $(PY) -m pytest -n 3 --dist loadfile $(WITHOUT)
 # What goes through a store, whichever it is; those left out choose their stores themselves, or have none.
 ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
 	$(addprefix tests/interface/test_,$(addsuffix .py,cli_memories http_running mcp_http mcp_sessions))
