@@ -118,7 +118,7 @@ async def test_hard_forgetting_gives_a_receipt_for_each_place(app: App) -> None:
     expected = {"text": 1, "links": 1, "versions": 1, "vectors": 1, "memories": 1}
     apart = {  # what isn't in the record itself
         "local": {"tags": 1, "keywords": 3, "codes": 1},
-        "postgres": {"tags": 1},
+        "postgres": {"tags": 1, "keywords": 1, "standing": 1},
         "mongodb": {},
     }
     assert removed == expected | apart[app.loaded.settings.store.mode]

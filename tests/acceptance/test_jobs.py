@@ -287,7 +287,10 @@ async def test_relating_again_changes_nothing(app: App, tmp_path: Path) -> None:
         f"The {colour} lever of the press is greased every Monday." for colour in ("red", "blue", "green")
     ]
     texts += ["The press is stopped by the lever.", "the press is stopped by the lever!"]
-    texts += [f"Filler about topic {number}." for number in range(10)]
+    # Each like none of the others: which of many equals are linked is nobody's promise.
+    texts += "Owls sleep; Bread rises; Snow melts; Ships sail; Bees hum; Clocks tick; Rivers bend; Foxes run".split(
+        "; "
+    )
     answer = await run(app, REMEMBER_MANY, items=[{"content": text} for text in texts])
     ids = [one.id for one in answer.results if one.id is not None]
     await run(app, RUN_JOBS)
