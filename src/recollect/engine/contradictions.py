@@ -29,11 +29,11 @@ from recollect.engine.contradiction_book import (
 from recollect.engine.core import Engine
 from recollect.model.access import EVERYONE, visible_agents
 from recollect.model.errors import InvalidInput, MemoryNotFound, NotFound
+from recollect.model.life import OUTDATED, is_kept_for_good
 from recollect.model.link import Link, Relation
-from recollect.model.memory import Memory, Status, Tier
+from recollect.model.memory import Memory, Status
 from recollect.ports.store import Change, Connect, Disconnect, Tend
 
-OUTDATED = 0.5  # what is left of the importance of the earlier one
 BATCH = 500
 TRIES = 3
 
@@ -181,8 +181,7 @@ async def is_drawn(engine: Engine, line: Line) -> bool:
 
 
 def _lowering(engine: Engine, line: Line, older: Memory) -> Line:
-    stands = older.anchor or older.tier is Tier.PERMANENT
-    importance = None if stands else older.importance
+    importance = None if is_kept_for_good(older) else older.importance
     lowered_to = None if importance is None else importance * OUTDATED
     return replace(line, importance=importance, lowered_to=lowered_to, lowered=engine.clock(), applied=False)
 

@@ -20,8 +20,8 @@ from recollect.engine.text.worth import Worth, worth
 from recollect.model.errors import MemoryNotFound, ModelError
 from recollect.model.job import Job
 from recollect.model.lexemes import lexemes
-from recollect.model.life import NEVER_FORGOTTEN
-from recollect.model.memory import Memory, Tier
+from recollect.model.life import is_exempt
+from recollect.model.memory import Memory
 from recollect.model.query import Filter, Order
 from recollect.model.tokens import count_tokens
 from recollect.ports.store import Enqueue, Tend
@@ -269,8 +269,7 @@ def _gists(memories: Sequence[Memory]) -> dict[str, str]:
 
 
 def _tended(memory: Memory, verdict: Verdict, *, read: datetime, now: datetime) -> Tend:
-    kept = memory.anchor or memory.tier is Tier.PERMANENT or memory.kind in NEVER_FORGOTTEN
-    lowered = memory.importance * LOWERED if verdict.talk and not kept else None
+    lowered = memory.importance * LOWERED if verdict.talk and not is_exempt(memory) else None
     return Tend(
         memory.id,
         utility=verdict.score,

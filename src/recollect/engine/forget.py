@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from recollect.engine.core import Engine
 from recollect.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
-from recollect.model.life import is_going
+from recollect.model.life import is_going, is_kept_for_good
 from recollect.model.link import Relation
-from recollect.model.memory import Memory, Status, Tier
+from recollect.model.memory import Memory, Status
 from recollect.ports.store import Change, Mark, Receipt
 
 
@@ -97,7 +97,7 @@ async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: 
         if memory_id not in found:
             raise MemoryNotFound(memory_id)
         memory = found[memory_id]
-        if not force and _is_for_good(memory):
+        if not force and is_kept_for_good(memory):
             raise Refused(
                 f"The memory {memory_id} is kept for good ({'an anchor' if memory.anchor else 'permanent'}).",
                 advice="Say so with `force`.",
@@ -108,11 +108,7 @@ async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: 
 async def kept_for_good(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
     """Those of them that only go by force: anchors, and permanent ones."""
     found = await engine.store.get_many(ids, viewer=agent)
-    return [memory for memory in found.values() if _is_for_good(memory)]
-
-
-def _is_for_good(memory: Memory) -> bool:
-    return memory.anchor or memory.tier is Tier.PERMANENT
+    return [memory for memory in found.values() if is_kept_for_good(memory)]
 
 
 async def _with_parts(engine: Engine, memories: Sequence[Memory], *, agent: str) -> list[Memory]:

@@ -222,7 +222,8 @@ class _Intake:
         for part in item.parts:
             put = _with_heirloom(puts[part.memory.id], kin)
             changes.append(put)
-            changes.extend(superseding(put.memory, kin.get(part.memory.id, Kin()).superseded))
+            superseded = kin.get(part.memory.id, Kin()).superseded
+            changes.extend(superseding(put.memory, superseded, now=put.memory.updated))
         changes.extend(Connect(link) for link in self._links(item, kin))
         changes.extend(
             Connect(Link(part.memory.id, first.id, Relation.PART_OF, now, automatic=True))

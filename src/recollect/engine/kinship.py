@@ -91,14 +91,14 @@ def _same_topic(one: Memory, other: Memory) -> bool:
     return not one.topic or not other.topic or one.topic.casefold() == other.topic.casefold()
 
 
-def superseding(new: Memory, old_ones: Sequence[Memory]) -> list[Change]:
+def superseding(new: Memory, old_ones: Sequence[Memory], *, now: datetime) -> list[Change]:
     """What retires the old ones in favour of `new`; both stay readable."""
     changes: list[Change] = []
     for old in old_ones:
         changes.append(
-            Mark(old.id, Status.SUPERSEDED, previous=old.status, updated=new.updated, only_from=old.status)
+            Mark(old.id, Status.SUPERSEDED, previous=old.status, updated=now, only_from=old.status)
         )
-        changes.append(Connect(Link(old.id, new.id, Relation.SUPERSEDED_BY, new.updated, automatic=True)))
+        changes.append(Connect(Link(old.id, new.id, Relation.SUPERSEDED_BY, now, automatic=True)))
     return changes
 
 

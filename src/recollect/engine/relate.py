@@ -51,7 +51,7 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
         retired.update(old.id for old in older)
         if older:
             changes.append(_inheritance(memory, older))
-            changes.extend(superseding(memory, older))
+            changes.extend(superseding(memory, older, now=memory.updated))
         fresh = [
             Connect(link)
             for link in own.links(memory.id, now=engine.clock())

@@ -15,12 +15,13 @@ from recollect.engine.consolidate.leaving import TRIES, apply_to_existing
 from recollect.engine.consolidate.stage import MOST_TOLD, NOTHING, Bounds, Stage, Told
 from recollect.engine.core import Engine
 from recollect.engine.draft import gist_of
+from recollect.engine.kinship import superseding
 from recollect.engine.text.sameness import same_statement
 from recollect.model.errors import Conflict, MemoryNotFound
 from recollect.model.lexemes import lexemes
-from recollect.model.life import is_part, is_unswept, is_working
+from recollect.model.life import is_kept_for_good, is_part, is_unswept, is_working
 from recollect.model.link import Link, Relation
-from recollect.model.memory import Memory, Status, Tier
+from recollect.model.memory import Memory, Status
 from recollect.ports.store import Change, Connect, Disconnect, Inherit, Mark
 
 NAME = "duplicates"
@@ -90,10 +91,10 @@ async def merge(
 def chosen(alike: Sequence[Memory]) -> tuple[Memory, list[Memory]]:
     """The one that stays, and those that it stands for: never an anchor, nor a permanent one."""
     ordered = sorted(
-        alike, key=lambda one: (not _lasts(one), -one.importance, -one.uses, one.created, one.id)
+        alike, key=lambda one: (not is_kept_for_good(one), -one.importance, -one.uses, one.created, one.id)
     )
     kept, *others = ordered
-    return kept, [one for one in others if not _lasts(one)]
+    return kept, [one for one in others if not is_kept_for_good(one)]
 
 
 def _gists(memories: Sequence[Memory]) -> dict[str, str]:
@@ -117,10 +118,6 @@ def _alike(memory: Memory, known: Sequence[Memory], *, besides: AbstractSet[str]
 
 def _mergeable(memory: Memory) -> bool:
     return memory.status is Status.ACTIVE and not is_part(memory) and not is_working(memory)
-
-
-def _lasts(memory: Memory) -> bool:
-    return memory.anchor or memory.tier is Tier.PERMANENT
 
 
 async def _retire(engine: Engine, kept: Memory, old: Sequence[Memory], *, read: datetime) -> list[Memory]:
@@ -173,15 +170,13 @@ def _superseding(
     kept: Memory, old: Sequence[Memory], taken: Sequence[Link], *, now: datetime
 ) -> list[Change]:
     """They go, and leave what they had earned, and whom they knew."""
-    marks = [Mark(one.id, Status.SUPERSEDED, one.status, now, only_from=Status.ACTIVE) for one in old]
-    links = [Link(one.id, kept.id, Relation.SUPERSEDED_BY, now, automatic=True) for one in old]
     inherit = Inherit(
         kept.id,
         supersedes=kept.supersedes or old[0].id,
         importance=max(one.importance for one in old),
         uses=sum(one.uses for one in old),
     )
-    return [*marks, *(Connect(link) for link in (*links, *taken)), inherit]
+    return [*superseding(kept, old, now=now), *(Connect(link) for link in taken), inherit]
 
 
 def _is_as_it_was(before: Memory, now: Memory | None) -> bool:
