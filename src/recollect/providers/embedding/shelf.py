@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from recollect.model.errors import ModelBroken, ModelMissing, ModelPullFailed
 from recollect.ports.models import ModelCard, Progress
-from recollect.providers.embedding.installed import InstalledModel, installed_models, remove, verify
+from recollect.providers.embedding.installed import MODELS, InstalledModel
 from recollect.providers.embedding.registry import DEFAULT_HUB, KNOWN, KnownModel, known_model
-from recollect.providers.nli import installed as nli
+from recollect.providers.folders import ModelFolders
+from recollect.providers.nli.installed import CLASSIFIERS, InstalledClassifier
 
 
 class LocalShelf:
@@ -27,14 +29,14 @@ class LocalShelf:
     def installed(self) -> Sequence[ModelCard]:
         """What is here: the known ones first, then the person's own, which `models use` chooses."""
         order = {model.name: place for place, model in enumerate(KNOWN)}
-        found = installed_models(self._models_dir)
+        found = MODELS.readable(self._models_dir)
         return [_card(model) for model in sorted(found, key=lambda each: order.get(each.name, len(order)))]
 
     def classifiers(self) -> Sequence[ModelCard]:
         """Models that tell contradictions: what is here, then what can be had by name."""
         from recollect.providers.nli.pull import KNOWN as NAMED
 
-        here = [_classifier(model) for model in nli.installed_classifiers(self._models_dir)]
+        here = [_classifier(model) for model in CLASSIFIERS.readable(self._models_dir)]
         names = {card.name for card in here}
         return [
             *here,
@@ -59,21 +61,18 @@ class LocalShelf:
 
     def remove(self, name: str) -> None:
         """Raises ModelMissing."""
-        if name in nli.installed_names(self._models_dir):
-            nli.remove(self._models_dir, name)
-        else:
-            remove(self._models_dir, name)
+        self._sort_of(name).remove(self._models_dir, name)
 
     def verify(self, name: str) -> list[str]:
         """What is wrong with its files; nothing when they are whole."""
         try:
-            if name in nli.installed_names(self._models_dir):
-                nli.verify(self._models_dir, name)
-            else:
-                verify(self._models_dir, name)
+            self._sort_of(name).verify(self._models_dir, name)
         except (ModelBroken, ModelMissing) as error:
             return [error.message]
         return []
+
+    def _sort_of(self, name: str) -> ModelFolders[Any]:
+        return CLASSIFIERS if name in CLASSIFIERS.names(self._models_dir) else MODELS
 
     def _pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
         from recollect.providers.embedding.pull import pull  # brings clients that no other command needs
@@ -100,7 +99,7 @@ class LocalShelf:
         )
 
 
-def _classifier(model: nli.InstalledClassifier) -> ModelCard:
+def _classifier(model: InstalledClassifier) -> ModelCard:
     return ModelCard(
         name=model.name,
         dimensions=0,

@@ -14,18 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recollect.ports.classifier import Judgement
-from recollect.providers.embedding.installed import sha256_of
 from recollect.providers.embedding.onnx import batches
 from recollect.providers.embedding.runtime import open_session, session_errors, workers
-from recollect.providers.nli.installed import (
-    LABELS,
-    MODEL,
-    TOKENIZER,
-    InstalledClassifier,
-    broken,
-    check_sizes,
-    read_manifest,
-)
+from recollect.providers.folders import sha256_of
+from recollect.providers.nli.installed import CLASSIFIERS, LABELS, MODEL, TOKENIZER, InstalledClassifier
 
 DEFAULT_BATCH_TOKENS = 1_024
 NEITHER = Judgement(0.25, 0.65, 0.1)  # sure of nothing
@@ -86,7 +78,7 @@ class OnnxClassifier:
         def fill(rows: list[int]) -> None:
             answer = loaded.session.run(None, _inputs(loaded, [encoded[row] for row in rows]))[0]
             if answer.shape != (len(rows), len(LABELS)):
-                raise broken(self._model, "its answer has not the shape it should have")
+                raise CLASSIFIERS.broken(self._model, "its answer has not the shape it should have")
             logits[rows] = answer[:, loaded.order]
 
         chosen = list(batches([len(ids) for ids, _ in encoded], most_tokens=self._batch_tokens))
@@ -97,12 +89,12 @@ class OnnxClassifier:
             else:
                 fill(chosen[0])
         except session_errors() as error:
-            raise broken(self._model, "the runtime failed on it") from error
+            raise CLASSIFIERS.broken(self._model, "the runtime failed on it") from error
         return self._judgements(logits)
 
     def _judgements(self, logits: Numbers) -> list[Judgement]:
         if not np.isfinite(logits).all():
-            raise broken(self._model, "its answers are not numbers")
+            raise CLASSIFIERS.broken(self._model, "its answers are not numbers")
         shares = np.exp(logits - logits.max(axis=1, keepdims=True))
         shares /= shares.sum(axis=1, keepdims=True)
         return [Judgement(float(row[0]), float(row[1]), float(row[2])) for row in shares]
@@ -117,8 +109,8 @@ class OnnxClassifier:
         if self._loaded is None:
             with self._lock:
                 if self._loaded is None:
-                    model = read_manifest(self._models_dir, self._model)
-                    check_sizes(self._models_dir / self._model, model)
+                    model = CLASSIFIERS.read(self._models_dir, self._model)
+                    CLASSIFIERS.check_sizes(self._models_dir / self._model, model)
                     self._loaded = load(self._models_dir / self._model, model)
         return self._loaded
 
@@ -130,9 +122,9 @@ def load(folder: Path, model: InstalledClassifier) -> _Loaded:
     try:
         session = open_session(folder / MODEL)
     except session_errors() as error:
-        raise broken(model.name, "the runtime can't open it") from error
+        raise CLASSIFIERS.broken(model.name, "the runtime can't open it") from error
     if sha256_of(folder / TOKENIZER) != model.files[TOKENIZER].sha256:
-        raise broken(model.name, f"{TOKENIZER} has changed since it was made")
+        raise CLASSIFIERS.broken(model.name, f"{TOKENIZER} has changed since it was made")
     tokenizer = Tokenizer.from_str((folder / TOKENIZER).read_text(encoding="utf-8"))
     pad = int((tokenizer.padding or {}).get("pad_id", 0))
     tokenizer.no_padding()

@@ -12,19 +12,11 @@ from typing import Any
 from recollect.model.errors import ModelBroken, ModelMissing, ModelPullFailed
 from recollect.ports.models import Progress
 from recollect.providers.embedding.hub import fetch_file, hub_address
-from recollect.providers.embedding.installed import PARTIAL, describe
 from recollect.providers.embedding.lock import file_lock
 from recollect.providers.embedding.pull import check_room, disk_failed, drop_if_empty, swap_in
 from recollect.providers.embedding.registry import FolderSource, HubSource
-from recollect.providers.nli.installed import (
-    LABELS,
-    MODEL,
-    TOKENIZER,
-    InstalledClassifier,
-    check_sizes,
-    read_manifest,
-    write_manifest,
-)
+from recollect.providers.folders import PARTIAL, describe
+from recollect.providers.nli.installed import CLASSIFIERS, LABELS, MODEL, TOKENIZER, InstalledClassifier
 
 ALIAS = "nli"  # the default one
 CONFIG = "config.json"
@@ -129,8 +121,8 @@ def resolve_on_hub(what: str, models_dir: Path, *, hub: str, progress: Progress)
 
 def _already(models_dir: Path, model: NamedClassifier) -> InstalledClassifier | None:
     try:
-        installed = read_manifest(models_dir, model.name)
-        check_sizes(models_dir / model.name, installed)
+        installed = CLASSIFIERS.read(models_dir, model.name)
+        CLASSIFIERS.check_sizes(models_dir / model.name, installed)
     except (ModelMissing, ModelBroken):
         return None
     if installed.source not in {str(source) for source in model.sources}:
@@ -199,7 +191,7 @@ def _prepared(name: str, folder: Path, ready: Path, *, source: str, path: Path) 
         source=source,
         files={file: describe(ready / file) for file in (MODEL, TOKENIZER)},
     )
-    write_manifest(ready, installed)
+    CLASSIFIERS.write(ready, installed)
     _try(ready, installed)
     return installed
 
