@@ -48,7 +48,7 @@ from recollect.operations.keeping import CREATE_SCOPE
 from recollect.operations.upkeep import DOCTOR, STATUS
 from recollect.operations.writing import AMEND, REMEMBER_MANY
 from recollect.ports.classifier import Judgement
-from recollect.testing.servers.embeddings import failing
+from recollect.testing.servers.faulty import failing
 from recollect.testing.servers.languages import LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"

@@ -18,7 +18,7 @@ from recollect.operations.knowing import ASK
 from recollect.operations.safekeeping import STATS
 from recollect.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS, STATUS
 from recollect.operations.writing import AMEND, REMEMBER_MANY
-from recollect.testing.servers.embeddings import HANG, failing
+from recollect.testing.servers.faulty import HANG, failing
 from recollect.testing.servers.languages import Cut, LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"

@@ -25,7 +25,8 @@ from recollect.ports.houses import Houses
 from recollect.providers.embedding.hashing import HashingEmbedder
 from recollect.settings import LoadedSettings, load_settings
 from recollect.stores.houses import OpenHouses, kept_open
-from recollect.testing.servers.embeddings import HANG, EmbeddingServer, Fault, failing
+from recollect.testing.servers.embeddings import EmbeddingServer
+from recollect.testing.servers.faulty import HANG, Fault, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 SMALL = "openai:text-embedding-3-small/1536"

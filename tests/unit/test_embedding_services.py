@@ -34,14 +34,8 @@ from recollect.providers.remote.address import endpoint
 from recollect.providers.remote.line import retry_after
 from recollect.providers.remote.patience import Timing
 from recollect.testing.embedder_contract import EmbedderContract
-from recollect.testing.servers.embeddings import (
-    DROP,
-    HANG,
-    EmbeddingServer,
-    Fault,
-    failing,
-    limited,
-)
+from recollect.testing.servers.embeddings import EmbeddingServer
+from recollect.testing.servers.faulty import DROP, HANG, Fault, failing, limited
 
 KEY = "sk-a-key-that-nobody-must-see"
 NO_ONE = "http://127.0.0.1:9/v1"

@@ -26,7 +26,7 @@ from recollect.providers.llm.services import ByService
 from recollect.providers.remote.address import endpoint
 from recollect.providers.remote.patience import Timing
 from recollect.settings import load_settings
-from recollect.testing.servers.embeddings import DROP, HANG, Fault, failing, limited
+from recollect.testing.servers.faulty import DROP, HANG, Fault, failing, limited
 from recollect.testing.servers.languages import CHAT, MESSAGES, Cut, LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"

@@ -4,18 +4,12 @@ faults."""
 from __future__ import annotations
 
 import json
-import socket
-import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from recollect.model.tokens import count_tokens
-from recollect.testing.servers.embeddings import DROP, Fault
-from recollect.testing.servers.sockets import Server, Sockets
+from recollect.testing.servers.faulty import Fault, FaultyService
 
 Answers = Callable[[str, str], str]  # the system's words and the prompt; what the model says to them
 MESSAGES, CHAT = "/v1/messages", "/v1/chat/completions"
@@ -53,64 +47,31 @@ class Asked:
         return str(self.body["messages"][-1]["content"])
 
 
-class LanguageServer:
+class LanguageServer(FaultyService[Fault | Cut]):
     """Answers with what `answers` says. A `key` is wanted unless it is empty."""
 
     def __init__(self, answers: Answers, *, key: str = "") -> None:
+        super().__init__()
         self.asked: list[Asked] = []
-        self.reached = threading.Event()  # by the first request
         self._answers = answers
         self._key = key
-        self._faults: deque[Fault | Cut] = deque()
-        self._always: Fault | Cut | None = None
-        self._sockets = Sockets(_Handler, self)
-        self._over = threading.Event()
 
     @property
     def url(self) -> str:
         """The base that clients are given; OpenAI's has a version besides."""
-        return f"http://127.0.0.1:{self._sockets.port}"
+        return f"http://127.0.0.1:{self.port}"
 
-    def meet(self, *faults: Fault | Cut) -> None:
-        """The next requests meet these, in order."""
-        self._faults.extend(faults)
-
-    def always(self, fault: Fault | Cut | None) -> None:
-        """Every request meets this, until told otherwise."""
-        self._always = fault
-
-    def start(self) -> None:
-        """Listen, on the port that it had before."""
-        self._over.clear()
-        self._sockets.start()
-
-    def stop(self) -> None:
-        """As if the machine were gone: connections end, new ones are refused. Idempotent."""
-        self._over.set()
-        self._sockets.stop()
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def answer(self, path: str, content: bytes, headers: Mapping[str, str]) -> Fault:
-        """What is sent back, as status, headers and body; `hang` waits until the server stops."""
-        fault = self._faults.popleft() if self._faults else self._always
+    def respond(self, path: str, content: bytes, headers: Mapping[str, str]) -> Fault:
+        if path not in _FIELDS:
+            return _failing(path, 404, "no such place")
+        fault = self._next_fault()
         body = json.loads(content)
         given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
         asked = Asked(path, body, given, headers)
         self.asked.append(asked)
         self.reached.set()
         if isinstance(fault, Fault):
-            if fault.hang:
-                self._over.wait()
-                return DROP
-            return fault
+            return self._hung() if fault.hang else fault
         if self._key and given != self._key:
             return _failing(path, 401, f"invalid key: {given}")
         if wrong := _wrong(path, body, headers):
@@ -168,33 +129,3 @@ def _failing(path: str, status: int, message: str) -> Fault:
     error = {"type": "authentication_error" if status == 401 else "invalid_request_error", "message": message}
     document = {"type": "error", "error": error} if path == MESSAGES else {"error": error | {"code": None}}
     return Fault(status, body=json.dumps(document).encode())
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 60
-    disable_nagle_algorithm = True
-    wbufsize = 64 * 1024
-    server: Server
-
-    def do_POST(self) -> None:
-        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        headers = {name.lower(): value for name, value in self.headers.items()}
-        if self.path in _FIELDS:
-            answer = self.server.service.answer(self.path, content, headers)
-        else:
-            answer = _failing(self.path, 404, "no such place")
-        if answer.drop:
-            self.close_connection = True
-            self.connection.shutdown(socket.SHUT_RDWR)
-            return
-        self.send_response(answer.status)
-        for name, value in answer.headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        self.wfile.write(answer.body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Quiet."""
