@@ -22,6 +22,7 @@ from recollect.housing_redis import address_of, company
 from recollect.languages import language_model
 from recollect.meanings import meaning_of
 from recollect.model.access import Caller
+from recollect.model.capture import CAPTURED_KINDS, Capture
 from recollect.model.errors import Refused, SettingsError, StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
 from recollect.model.life import Life
@@ -36,6 +37,7 @@ from recollect.ports.store import Finding, Store
 from recollect.providers.embedding.shelf import LocalShelf
 from recollect.providers.transcripts.claude import ClaudeTranscripts
 from recollect.settings import LoadedSettings, load_settings
+from recollect.settings.capture import CaptureSettings, listed
 from recollect.settings.declared import LifeSettings, Settings
 from recollect.stores.routed.store import Routed
 from recollect.stores.sqlite.leftover import Leftover, leftover
@@ -257,6 +259,7 @@ def _policy(settings: Settings) -> Policy:
         session_ttl=timedelta(minutes=settings.serve.session_ttl_minutes),
         reflect=settings.life.reflect,
         life=_life(settings.life),
+        capture=_capture(settings.capture),
     )
 
 
@@ -276,6 +279,26 @@ def _life(life: LifeSettings) -> Life:
         batch=life.batch,
         seconds=float(life.seconds),
         consolidate_hours=life.consolidate_hours,
+    )
+
+
+def _capture(chosen: CaptureSettings) -> Capture:
+    return Capture(
+        enabled=chosen.enabled,
+        kinds=frozenset(Kind(name) for name in listed(chosen.kinds)) or CAPTURED_KINDS,
+        exclude=listed(chosen.exclude),
+        subagents=chosen.subagents,
+        by_model=chosen.extract_with == "model",
+        most_calls=chosen.most_calls,
+        start_tokens=chosen.start_tokens,
+        prompt_tokens=chosen.prompt_tokens,
+        prompt_most=chosen.prompt_most,
+        errors=chosen.errors,
+        condense_every=chosen.condense_every,
+        condense_above=chosen.condense_above,
+        condense_from=chosen.condense_from,
+        keep_dropped_days=chosen.keep_dropped_days,
+        document_lines=chosen.document_lines,
     )
 
 

@@ -14,6 +14,7 @@ from recollect.engine.doings import Doings
 from recollect.engine.meaning import Meaning
 from recollect.engine.uses import UseCounter
 from recollect.model.access import DEFAULT_AGENT
+from recollect.model.capture import Capture
 from recollect.model.life import Life
 from recollect.model.scope import GLOBAL
 from recollect.ports.cache import ALONE, Aside
@@ -58,6 +59,7 @@ class Policy:
     session_ttl: timedelta = timedelta(minutes=60)  # a conversation that was silent for so long is over
     reflect: bool = True  # upon conversations that end without anybody's doing it
     life: Life = field(default_factory=Life)
+    capture: Capture = field(default_factory=Capture)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -87,6 +88,61 @@ class Digest:
     size: int  # bytes of memory, about
 
 
+class Role(StrEnum):
+    """Who speaks in a step, in the words of the readable form."""
+
+    USER = "USER"
+    CLAUDE = "CLAUDE"
+    TOOL = "TOOL"  # what a tool was asked to do
+    RESULT = "RESULT"  # what it gave back
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that happened in a conversation, in order.
+
+    `text` is what was said; of a tool the command, path or question that it was given; of a result its beginning and its
+    end. What the program itself put into the conversation is no step.
+    """
+
+    role: Role
+    text: str
+    line: int  # in the file, from 1
+    end: int  # the byte behind that line
+    timestamp: datetime | None = None
+    tool: str = ""  # of TOOL and RESULT
+    call: str = ""  # the id that a result shares with what asked for it
+    failed: bool = False  # of RESULT
+    aside: bool = False  # said by or to a sub-agent
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """How far a file was followed: so many bytes and lines. `mark` tells whether it is still the same file."""
+
+    offset: int = 0
+    line: int = 0
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What came after a cursor. A last line that isn't whole yet is left for the next time.
+
+    `lines` counts those that had steps; `restarted`: the file is another one now, and was begun anew.
+    """
+
+    steps: tuple[Step, ...]
+    cursor: Cursor
+    lines: int
+    more: bool = False
+    restarted: bool = False
+    bad_lines: int = 0
+    session_id: str = ""
+    cwd: str = ""
+    title: str = ""
+
+
 class Transcripts(Protocol):
     """The conversations there are. The methods read the disk: call them from a thread, and from one at a time.
 
@@ -119,6 +175,9 @@ class Transcripts(Protocol):
     def note(self, file: Path) -> str:
         """What the program wrote about the conversation beside it; empty when nothing."""
 
+    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int) -> Followed | None:
+        """At most about so many bytes after the cursor, in bounded memory; None when there is no such file."""
+
 
 class NoTranscripts:
     """For callers whom this machine's conversations don't concern."""
@@ -148,3 +207,6 @@ class NoTranscripts:
 
     def note(self, file: Path) -> str:
         return ""
+
+    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int) -> Followed | None:
+        return None

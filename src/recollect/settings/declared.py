@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from recollect.model.storage import StorageMode
+from recollect.settings.capture import CaptureSettings
 from recollect.settings.llm import LlmSettings
 from recollect.settings.nli import NliSettings
 from recollect.settings.setting import setting as _setting
@@ -319,6 +320,7 @@ class Settings:
     intake: IntakeSettings = field(default_factory=IntakeSettings)
     recall: RecallSettings = field(default_factory=RecallSettings)
     life: LifeSettings = field(default_factory=LifeSettings)
+    capture: CaptureSettings = field(default_factory=CaptureSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     serve: ServeSettings = field(default_factory=ServeSettings)
     log: LogSettings = field(default_factory=LogSettings)
