@@ -6,7 +6,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from recollect.classifying import classifier_of
+from recollect.engine.capture.place import scope_of_folder
 from recollect.engine.core import Engine, Policy
 from recollect.engine.embed import follow_model
 from recollect.engine.uses import UseCounter
@@ -116,6 +117,7 @@ async def open_app(
         async with company(settings, store) as (followed, aside):
             model = language_model(settings)
             engine = await _engine(settings, followed, aside, houses, model)
+            loaded, engine = await _in_its_project(loaded, engine)
             try:
                 yield App(engine, loaded)
             finally:
@@ -229,6 +231,16 @@ async def _engine(
     with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
         await follow_model(engine)
     return engine
+
+
+async def _in_its_project(loaded: LoadedSettings, engine: Engine) -> tuple[LoadedSettings, Engine]:
+    """In the scope of the project that the call's folder is, unless somebody named one."""
+    if loaded.folder is None or "scope" in loaded.sources:
+        return loaded, engine
+    scope = await scope_of_folder(engine, loaded.folder, create=False)
+    if scope is None:
+        return loaded, engine
+    return loaded.within(scope), replace(engine, policy=replace(engine.policy, scope=scope))
 
 
 def _policy(settings: Settings) -> Policy:

@@ -22,6 +22,7 @@ PREFIX = "RECOLLECT_"
 OWN_CALL = ("RECOLLECT_EXTRACTING", "RECOLLECT_SKIP")
 NOT_SETTINGS = ("RECOLLECT_HOME", "RECOLLECT_BENCH_DATA", *OWN_CALL)
 THEIR_KEYS = ("ANTHROPIC_API_KEY", "GEMINI_API_KEY")  # which the programs that are asked read themselves
+THIS_FOLDER = "this folder"  # where the scope comes from that nobody named
 HIDDEN = "(hidden)"  # stands for a secret wherever settings are shown
 
 
@@ -40,10 +41,17 @@ class SettingInfo:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings and where each value came from."""
+    """Settings and where each value came from. `folder` is the one that the call is made in, where that matters."""
 
     settings: Settings
     sources: Mapping[str, str]
+    folder: str | None = None
+
+    def within(self, scope: str) -> LoadedSettings:
+        """In the scope of the project that the folder is."""
+        return replace(
+            self, settings=replace(self.settings, scope=scope), sources={**self.sources, "scope": THIS_FOLDER}
+        )
 
     def __iter__(self) -> Iterator[SettingInfo]:
         for key, (section, spec) in _declared().items():
@@ -99,6 +107,15 @@ def _check_together(settings: Settings) -> None:
             f"{1 - recall.importance_weight:.6g}`; to keep the second, `recollect config set "
             f"recall.importance_weight {1 - recall.recency_weight:.6g}`.",
         )
+
+
+def here(environ: Mapping[str, str] | None = None) -> str | None:
+    """The folder that is worked in: the one that Claude Code names to what it starts, else the process's own."""
+    named = (os.environ if environ is None else environ).get("CLAUDE_PROJECT_DIR", "")
+    try:
+        return named or str(Path.cwd())
+    except OSError:  # it was removed meanwhile
+        return None
 
 
 def parsed_value(key: str, raw: str) -> Any:

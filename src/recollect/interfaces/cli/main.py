@@ -22,6 +22,8 @@ _HERE = "recollect.interfaces.cli"
 COMMANDS = {
     "remember": f"{_HERE}.remembering:remember",
     "recall": f"{_HERE}.recalling:recall",
+    "search": f"{_HERE}.recalling:recall",
+    "ask": f"{_HERE}.asking:ask",
     "forget": f"{_HERE}.forgetting:forget",
     "show": f"{_HERE}.listing:show",
     "list": f"{_HERE}.listing:list_memories",
@@ -56,7 +58,7 @@ COMMANDS = {
 }
 
 HEADED = {
-    "Memories": "remember recall list show amend link forget tags timeline versions reconstruct",
+    "Memories": "remember recall search ask list show amend link forget tags timeline versions reconstruct",
     "Conversations": "context reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",

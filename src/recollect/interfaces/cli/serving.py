@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from recollect.settings import LoadedSettings
 
 TOOLSETS = "Which tools to serve, by commas: core (the default), fragments, history, assistant, project, capture, all."
-SCOPE = "The project that the agent works in, made at first use; it sees Global as well. Default Global."
+SCOPE = (
+    "The project that the agent works in, made at first use; it sees Global as well. By default the project of the "
+    "folder that it is started in, else Global."
+)
 
 
 def _given(**options: object) -> dict[str, object]:
@@ -70,6 +74,7 @@ def serve(session: Session, host: str | None, port: int | None, toolsets: str | 
     in needs that key, one of `recollect keys create`, or your consent. Keys alone restrict nobody on this machine.
     """
     loaded = session.loaded(**{"serve.host": host, "serve.port": port, "toolsets": toolsets})
+    loaded = replace(loaded, folder=None)  # it serves every folder
     session.perform(session.launcher.serve_http(loaded, start=_Start(session, loaded)))
 
 

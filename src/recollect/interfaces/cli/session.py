@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,10 +35,10 @@ class Session:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def loaded(self, **overrides: Any) -> LoadedSettings:
-        """Every setting. Raises SettingsError."""
-        from recollect.settings import load_settings
+        """Every setting, for a call in the folder that is worked in. Raises SettingsError."""
+        from recollect.settings import here, load_settings
 
-        return load_settings({**self.arguments, **overrides})
+        return replace(load_settings({**self.arguments, **overrides}), folder=here())
 
     @asynccontextmanager
     async def open(self, **overrides: Any) -> AsyncIterator[Desk]:
