@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +10,10 @@ from typing import Any
 
 import psutil
 import pytest
+from claude_code import claude
 from mcp_clients import HttpServer, Poster, command, surroundings
-from scripted import Json, Say, ScriptedModel, Use, serving
+from scripted import Json, Say, Use
 
-MODULES = Path(__file__).resolve().parents[2] / ".cache" / "claude" / "node_modules" / "@anthropic-ai"
 OURS = "mcp__recollect__"
 FACT = {"content": "The quay crane lifts 40 tonnes.", "topic": "crane", "type": "fact"}
 QUESTION = {"text": "How much does the crane lift?"}
@@ -81,42 +79,13 @@ def converse(tmp_path: Path) -> Converse:
         work.mkdir(exist_ok=True)
         user.mkdir(exist_ok=True)
         config.write_text(json.dumps({"mcpServers": {"recollect": door}}), encoding="utf-8")
-        own = {
-            "HOME": str(user),
-            "USERPROFILE": str(user),
-            "ANTHROPIC_API_KEY": "made-up",
-            "DISABLE_AUTOUPDATER": "1",
-            "DISABLE_TELEMETRY": "1",
-            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-            "IS_SANDBOX": "1",
-        }
-        left_out = ("ANTHROPIC_", "CLAUDE", "RECOLLECT_", "ENABLE_")
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         allowed = ["--allowedTools", ",".join(f"{OURS}{tool}" for tool in ("remember", "recall", "context"))]
-        with serving(ScriptedModel(turns)) as model:
-            done = subprocess.run(
-                [
-                    str(_binary()),
-                    "-p",
-                    "Go on.",
-                    "--mcp-config",
-                    str(config),
-                    "--strict-mcp-config",
-                    *allowed,
-                ],
-                cwd=work,
-                env=kept | own | {"ANTHROPIC_BASE_URL": model.url} | variables,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                encoding="utf-8",
-                timeout=180,
-                check=False,
-            )
-        assert done.returncode == 0, done.stdout + done.stderr
+        argv = ["-p", "Go on.", "--mcp-config", str(config), "--strict-mcp-config", *allowed]
+        ran = claude(argv, turns, folder=work, user=user, **variables)
         [file] = (user / ".claude" / "projects").glob("*/*.jsonl")
         transcript = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
         file.unlink()
-        return Conversation(done.stdout.strip(), model.conversation(), transcript)
+        return Conversation(ran.said, ran.requests, transcript)
 
     return conversation
 
@@ -242,9 +211,3 @@ def _home(process: psutil.Process) -> str:
     except psutil.Error:
         return ""
     return str(found)
-
-
-def _binary() -> Path:
-    found = [path for name in ("claude", "claude.exe") for path in MODULES.glob(f"claude-code-*/{name}")]
-    assert found, "make test-claude installs it"
-    return found[0]
