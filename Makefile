@@ -15,7 +15,7 @@ PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
 LOCKED = --require-hashes --no-deps -r
 
-.PHONY: help install run test test-stores check lint types unit docs bench bench-consolidate bench-stores bench-quality bench-load bench-start lock clean
+.PHONY: help install run test test-stores check lint types unit docs bench bench-consolidate bench-stores bench-quality bench-extraction bench-load bench-start lock clean
 
 help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -102,7 +102,7 @@ test-conformance: $(VENV)/dev .cache/conformance/made ## The protocol's official
 	$(PY) -m pytest -o pythonpath=tests/interface tests/conformance/check_conformance.py tests/conformance/check_inspector.py
 
 test-claude: $(VENV)/dev .cache/claude/made ## A real Claude Code, from npm, with a scripted model: a minute.
-	$(PY) -m pytest -o pythonpath=tests/interface tests/claude/check_claude.py
+	$(PY) -m pytest -o pythonpath=tests/interface tests/claude/check_claude.py tests/claude/check_capture.py tests/claude/check_plugin.py
 
 bench: $(VENV)/dev ## Speed, side by side with peers and the floor, and upkeep. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.speed $(if $(QUICK),--quick,) $(ARGS)
@@ -114,9 +114,13 @@ bench-consolidate: $(VENV)/dev ## Upkeep of 100,000 memories, stage by stage: ti
 bench-stores: $(VENV)/dev ## The same on every store: storing, recall, migration, two servers. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.stores $(if $(QUICK),--quick,) $(ARGS)
 
-bench-quality: $(VENV)/dev ## How well contradictions are told; retrieval quality on conversations, on every store.
+bench-quality: $(VENV)/dev ## How well contradictions are told, memories are picked out; retrieval quality on every store.
 	$(PY) -m benchmarks.contradictions
+	$(PY) -m benchmarks.extraction
 	$(PY) -m benchmarks.quality $(ARGS)
+
+bench-extraction: $(VENV)/dev ## How well memories are picked out of conversations by rules. ARGS=--show says what is wrong.
+	$(PY) -m benchmarks.extraction $(ARGS)
 
 bench-load: $(VENV)/dev ## 200 MCP clients at once, a minute without rest and one with pauses. QUICK=1 for ten seconds.
 	$(PY) -m benchmarks.load $(if $(QUICK),--quick,) $(ARGS)

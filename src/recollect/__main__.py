@@ -1,18 +1,22 @@
-"""`recollect` and `python -m recollect`: hands the composition root to the command line."""
+"""`recollect` and `python -m recollect`: hands the composition root to the command line.
+
+What Claude Code runs at every turn goes its own short way, past everything that takes time to load.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING
 
-from recollect.interfaces.cli.main import run
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractAsyncContextManager
+
     from recollect.interfaces.cli.launcher import Finding, Leftover, Start
     from recollect.interfaces.running import Running
     from recollect.settings import LoadedSettings
+
+HELP = frozenset(("-h", "--help"))
 
 
 class AppLauncher:
@@ -54,10 +58,49 @@ class AppLauncher:
 
         await run_http(loaded, start=start)
 
+    def hook(self, name: str, argv: Sequence[str], *, home: str | None) -> int:
+        """What Claude Code runs."""
+        return _run(name, ["--home", str(home), *argv] if home else argv)
+
 
 def main() -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:], AppLauncher()))
+    argv = sys.argv[1:]
+    if argv and argv[0] in ("hook", "statusline") and HELP.isdisjoint(argv):
+        _quick(argv[0], argv[1:])
+    elif argv and argv[0] == "hook-worker":
+        sys.exit(_work(argv[1:]))
+    else:
+        from recollect.interfaces.cli.main import run
+
+        sys.exit(run(argv, AppLauncher()))
+
+
+def _quick(name: str, argv: Sequence[str]) -> None:
+    """Ends the process at once: there is nothing to tidy up, and a stream that was closed must not fail it."""
+    import os
+
+    try:
+        _run(name, argv)
+    finally:
+        os._exit(0)
+
+
+def _run(name: str, argv: Sequence[str]) -> int:
+    if name == "hook":
+        from recollect.interfaces.hooks.door import run
+    else:
+        from recollect.interfaces.hooks.statusline import run
+    return run(argv)
+
+
+def _work(argv: Sequence[str]) -> int:
+    """The worker that a hook starts; the number is a descriptor that holds its lease."""
+    from recollect.bare.detached import detach
+    from recollect.worker import run
+
+    home = detach()
+    return run(home, int(argv[0]) if argv and argv[0].isdecimal() else None)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -24,7 +25,7 @@ from recollect.languages import language_model
 from recollect.meanings import meaning_of
 from recollect.model.access import Caller
 from recollect.model.capture import CAPTURED_KINDS, Capture
-from recollect.model.errors import Refused, SettingsError, StoreError, StoreReadOnly
+from recollect.model.errors import RecollectError, Refused, SettingsError, StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
 from recollect.model.life import Life
 from recollect.model.memory import Kind
@@ -46,6 +47,8 @@ from recollect.stores.sqlite.leftover import Leftover, leftover
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
 QUEUE_WORK = "run_jobs"  # the operation that queues are worked off by, which stirs nobody
+LEAFLETS_SECONDS = 20.0
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,7 @@ class App:
     engine: Engine
     loaded: LoadedSettings
     stirred: asyncio.Event = field(default_factory=asyncio.Event)  # by what may have queued a job
+    written: asyncio.Event = field(default_factory=asyncio.Event)  # by what may have changed memories
 
     def warm(self, *, patient: bool = True) -> None:
         """Say that meaning will be needed: the model loads while the caller gets ready, or answers by words alone."""
@@ -78,13 +82,36 @@ class App:
         """
         who = speaking(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted(self.engine, operation, who)
+        if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
+            self.written.set()  # also by one that fails half-way
         answer = await operation.run(Call(engine, who.agent, progress, model, conversation, who.owner), given)
         if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
             self.stirred.set()
+        if operation.name == QUEUE_WORK and getattr(answer, "ran", False):
+            self.written.set()
         if conversation is not None:
             done = done_by(operation, answer, tool=tool)
             note_done(engine, operation, done, conversation=conversation, caller=who)
         return answer
+
+    async def keep_leaflets(self) -> None:
+        """Make anew what hooks hand out, if something was written since, and hooks are used at all. Never raises."""
+        if not self.written.is_set():
+            return
+        self.written.clear()
+        if not (self.engine.policy.home / "hooks" / "leaflets").is_dir():
+            return
+        from recollect.engine.capture.leaflet import make_leaflets  # for those who have hooks
+
+        try:
+            async with asyncio.timeout(LEAFLETS_SECONDS):
+                await make_leaflets(self.engine, agent=self.engine.policy.agent)
+        except (
+            RecollectError,
+            OSError,
+            TimeoutError,
+        ) as error:  # what is there is a little old; there will be another time
+            log.warning("leaflets are not fresh: %s", getattr(error, "code", type(error).__name__))
 
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""
@@ -118,9 +145,11 @@ async def open_app(
             model = language_model(settings)
             engine = await _engine(settings, followed, aside, houses, model)
             loaded, engine = await _in_its_project(loaded, engine)
+            app = App(engine, loaded)
             try:
-                yield App(engine, loaded)
+                yield app
             finally:
+                await app.keep_leaflets()
                 await finish_notes(engine)
                 await engine.uses.flush()
                 await engine.meaning.close()
@@ -264,6 +293,7 @@ def _policy(settings: Settings) -> Policy:
         longest_hit=recall.longest_hit,
         longest_answer=recall.longest_answer,
         daily_tokens=settings.llm.daily_tokens,
+        daily_dollars=settings.llm.daily_dollars,
         importance_weight=recall.importance_weight,
         recency_weight=recall.recency_weight,
         composite_from=recall.composite_from,

@@ -13,7 +13,9 @@ from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
 
+from recollect.bare.desks import close_desk
 from recollect.interfaces.cli.launcher import Start
+from recollect.interfaces.hooks.desk import serve_desk
 from recollect.interfaces.http.logs import logging_to
 from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.server import McpServer
@@ -51,13 +53,16 @@ async def run_stdio(loaded: LoadedSettings) -> None:
 async def _serve_stdio(
     work: Coroutine[Any, Any, None], server: McpServer, opening: Opening, loaded: LoadedSettings
 ) -> None:
-    async with _background(_upkeep(opening, server), _follow_settings(server, loaded)):
+    async with _background(
+        _upkeep(opening, server), _follow_settings(server, loaded), _attend_hooks(opening, loaded)
+    ):
         serving = asyncio.create_task(work)
         stopped = asyncio.create_task(_told_to_stop())
         await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
         await server.end_conversations()
         if not serving.done():
             await opening.close()
+            close_desk(str(loaded.settings.home))
             os._exit(0)  # the thread that reads stdin can't be woken
         stopped.cancel()
     await opening.close()
@@ -99,7 +104,9 @@ async def run_http(loaded: LoadedSettings, *, start: Start) -> None:
     try:
         with logging_to(settings):
             await _first_look(opening, start)
-            async with _background(_upkeep(opening, server), _follow_settings(server, loaded)):
+            async with _background(
+                _upkeep(opening, server), _follow_settings(server, loaded), _attend_hooks(opening, loaded)
+            ):
                 await door.serve(sockets)
     finally:
         for one in sockets:
@@ -158,6 +165,7 @@ async def _upkeep(opening: Opening, server: McpServer) -> None:
                     kept = time.monotonic()
                     await server.keep_conversations()
                 await ask(running, "run_jobs", most=JOBS_AT_ONCE)
+                await running.keep_leaflets()
             except RecollectError as error:  # a busy store: there will be another time
                 log.warning("upkeep: %s", error.code)
             except Exception:  # the outermost handler of this task, which must outlive any fault
@@ -167,6 +175,16 @@ async def _upkeep(opening: Opening, server: McpServer) -> None:
             await running.await_job(await _until_due(running))
         # However often something is queued: a look costs a few reads.
         await asyncio.sleep(looked + SOON_SECONDS - time.monotonic())
+
+
+async def _attend_hooks(opening: Opening, loaded: LoadedSettings) -> None:
+    """Answer the hooks of this home, from when there are some."""
+    home = loaded.settings.home
+    while True:
+        if (home / "hooks").is_dir():
+            async with serve_desk(lambda: opening.opened, home):
+                await asyncio.Event().wait()
+        await asyncio.sleep(WATCH_SECONDS)
 
 
 async def _until_due(running: Running) -> float:

@@ -1,43 +1,102 @@
-"""Which language model the settings ask for: settings in, a model out. Nothing is asked from here."""
+"""Which language models the settings ask for: settings in, a ladder of models out. Nothing is asked from here."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.model.errors import ModelDenied, ModelError, ModelMissing, SettingsError
+from recollect.ports.ladder import FREE, Ladder, Rung, Tariff
 from recollect.ports.llm import OwnModel
 from recollect.settings import surroundings
 from recollect.settings.declared import Settings
-from recollect.settings.llm import LlmSettings
+from recollect.settings.llm import LlmSettings, fallbacks
 
 if TYPE_CHECKING:
     from recollect.providers.llm.patient import Way
 
 FOLDER = "programs"  # in the home folder: where the programs that are asked run
+BY_PROGRAM = ("claude_cli", "gemini_cli")
 
 
-def language_model(settings: Settings) -> OwnModel | None:
-    """None unless the person chose one; one that says what is missing where something is."""
-    chosen = settings.llm
-    if chosen.provider == "none":
+def language_model(settings: Settings) -> Ladder | None:
+    """None unless the person chose one; those that something is missing of say what when they are asked."""
+    if settings.llm.provider == "none":
         return None
+    own: dict[str, OwnModel] = {}
+    rungs: list[Rung] = []
+    for chosen, first in _choices(settings.llm):
+        model, tariff, missing = _model(chosen, settings.home, first=first)
+        if model.name not in own:  # named twice, it is asked once
+            own[model.name] = model
+            rungs.append(Rung(model, tariff, missing))
+    return Ladder(rungs, own=tuple(own.values()))
+
+
+def _choices(chosen: LlmSettings) -> Iterator[tuple[LlmSettings, bool]]:
+    """The settings as each rung has them: model, address and price are the first's; the program goes to the first that is one."""
+    yield chosen, True
+    command = "" if chosen.provider in BY_PROGRAM else chosen.command
+    for choice in fallbacks(chosen.fallback):
+        rung = replace(
+            chosen,
+            provider=choice.provider,
+            model=choice.model or "auto",
+            base_url=choice.address,
+            command=command if choice.provider in BY_PROGRAM else "",
+        )
+        yield rung, False
+        if choice.provider in BY_PROGRAM:
+            command = ""
+
+
+def _model(chosen: LlmSettings, home: Path, *, first: bool) -> tuple[OwnModel, Tariff | None, str]:
     from recollect.providers.llm.patient import PatientModel, Unready  # for those who use one
 
     try:
-        name, way = _way(chosen, settings.home)
-    except SettingsError as error:
-        return Unready(chosen.provider, ModelError(error.message, advice=error.advice))
-    except ModelError as error:
-        return Unready(chosen.provider, error)
-    return PatientModel(
+        name, way = _way(chosen, home)
+    except (SettingsError, ModelError) as error:
+        told = error if isinstance(error, ModelError) else ModelError(error.message, advice=error.advice)
+        if not first:
+            told = type(told)(f"llm.fallback, {chosen.provider}: {told.message}", advice=told.advice)
+        return Unready(chosen.provider, told), FREE, told.message
+    model = PatientModel(
         f"{chosen.provider}:{name}", way, wait_seconds=chosen.wait_seconds, most_output=chosen.most_output
     )
+    return model, _tariff(chosen, name, first=first), ""
+
+
+def _tariff(chosen: LlmSettings, model: str, *, first: bool) -> Tariff | None:
+    """What the person says it costs, else what is known. That holds for the first, and where nothing is known."""
+    known = _known_price(chosen, model)
+    if known is not None and not first:
+        return known
+    if known is None and min(chosen.price_in, chosen.price_out) < 0:
+        return None  # half of a price is none
+    usual = known or FREE
+    return Tariff(
+        chosen.price_in if chosen.price_in >= 0 else usual.sent,
+        chosen.price_out if chosen.price_out >= 0 else usual.answered,
+    )
+
+
+def _known_price(chosen: LlmSettings, model: str) -> Tariff | None:
+    """A program has a subscription of its own, and what runs on this machine costs nothing."""
+    if chosen.provider in BY_PROGRAM:
+        return FREE
+    from recollect.providers.llm.prices import list_price
+    from recollect.providers.remote.address import host_of, is_loopback
+
+    if chosen.base_url and is_loopback(host_of(chosen.base_url.strip())):
+        return FREE
+    return list_price(chosen.provider, model)
 
 
 def _way(chosen: LlmSettings, home: Path) -> tuple[str, Way]:
     """The model's name, and the way to it. Raises SettingsError, ModelError for what is missing."""
-    if chosen.provider in ("claude_cli", "gemini_cli"):
+    if chosen.provider in BY_PROGRAM:
         return _by_program(chosen, home)
     return _by_service(chosen)
 
@@ -70,7 +129,7 @@ def _by_service(chosen: LlmSettings) -> tuple[str, Way]:
     if not base_url:
         raise SettingsError(
             "llm.base_url is empty: it says where the service is.",
-            advice="Such as http://localhost:11434/v1.",
+            advice="Such as http://localhost:11434/v1; in llm.fallback compatible:MODEL@ADDRESS.",
         )
     model = provider.usual if chosen.model == "auto" else chosen.model
     if not model:

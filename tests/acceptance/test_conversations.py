@@ -479,7 +479,7 @@ class TestByAModel:
         await ended(app, "talk")
         await jobs_run(app)
         [prompt] = model.prompts
-        quoted = [json.loads(line) for line in prompt.splitlines()[1:]]
+        quoted = [json.loads(line) for line in prompt.splitlines() if line.startswith("{")]
         assert quoted[0]["activity"]["tools"] == {"remember": 3}
         assert {one["kind"] for one in quoted[1:]} == {"decision", "error", "note"}
         assert "</data>" not in prompt

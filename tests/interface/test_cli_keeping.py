@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import stat
 import sys
@@ -340,6 +341,30 @@ def test_models_without_any(shell: Shell) -> None:
     assert shell("models", "use", "no-such-model").status == 8
     assert shell("models", "remove", "no-such-model").status == 8
     assert shell("models", "pull", "./no-such-folder").status == 8
+
+
+def test_a_state_file_comes_in_and_goes_out(shell: Shell, tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    state = folder / ".memory" / "state.json"
+    state.parent.mkdir(parents=True)
+    entry = {"id": "mem_1769504400000_a1b2c3", "type": "gotcha", "content": "Webhooks need the raw body."}
+    state.write_text(json.dumps({"version": 1, "memories": [entry]}), encoding="utf-8")
+    shell.patch.chdir(folder)
+    assert "Imported 1 memory" in shell.fine("import", ".memory/state.json").out
+    assert "1 were here already" in shell.fine("import", ".memory/state.json").out
+    shell.remember("We use Stripe Checkout", "--kind", "decision")
+    assert "Exported 2 memories" in shell.fine("export", "--memory-mcp").out
+    written = json.loads(state.read_text(encoding="utf-8"))["memories"]
+    assert (written[0]["id"], written[0]["type"]) == ("mem_1769504400000_a1b2c3", "gotcha")
+    piped = shell.fine("export", "-", "--memory-mcp", "--scope", "shop").out
+    assert [each["content"] for each in json.loads(piped)["memories"]] == [e["content"] for e in written]
+    shell.fine("scopes", "create", "work")
+    assert "Imported 2 memories" in shell.fine("import", "-", "--scope", "work", stdin=piped).out
+    shell.fine("scopes", "create", "play")
+    assert "Imported 2 memories" in shell.fine("-o", "scope=play", "import", ".memory/state.json").out
+    broken = shell("import", "-", "--memory-mcp", stdin='{"memories": [}')
+    assert broken.status == 2
+    assert "Line 1" in broken.err
 
 
 @pytest.mark.local_file

@@ -92,6 +92,7 @@ def test_a_phrase_of_time_is_an_operation_of_its_own(shell: Shell) -> None:
         ["tags"],
         ["timeline"],
         ["status"],
+        ["spend"],
         ["scopes", "list"],
         ["scopes", "show", "Global"],
         ["scopes", "create", "quay"],

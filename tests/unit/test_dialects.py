@@ -13,13 +13,13 @@ import pytest
 from dialect_contracts import CONTRACTS, Contract
 from pydantic import BaseModel
 
-from recollect.dialects.neutral import NOTICE, neutral
 from recollect.dialects.reference import reference
 from recollect.dialects.schema import input_schema, output_schema
 from recollect.dialects.shape import Recalling
 from recollect.dialects.toolsets import CORE_TOOLS, DIALECTS, KNOWN, dialect, home_of, tools_of
 from recollect.interfaces.mcp.toolbox import Toolbox
 from recollect.model.errors import InvalidInput
+from recollect.model.neutral import NOTICE, neutral
 from recollect.model.tokens import count_tokens
 from recollect.operations.catalogue import Effect
 from recollect.operations.index import operation

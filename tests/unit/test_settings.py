@@ -8,6 +8,7 @@ import pytest
 
 from recollect.model.errors import SettingsError
 from recollect.settings import LoadedSettings, Settings, load_settings, parsed_value, variable_of
+from recollect.settings.llm import fallbacks
 
 
 @pytest.fixture
@@ -280,3 +281,66 @@ def test_no_repr_has_a_secret(tmp_path: Path) -> None:
     loaded = load(tmp_path, arguments=secrets)
     assert loaded.settings.redis.password == "swordfish"
     assert "swordfish" not in repr(loaded)
+
+
+class TestKeptKeys:
+    """Of Anthropic, where other programs keep it."""
+
+    FIRST, SECOND = ".config/anthropic/api_key", ".anthropic/api_key"
+
+    @pytest.fixture
+    def own(self, tmp_path: Path) -> Path:
+        for place in (self.FIRST, self.SECOND):
+            (tmp_path / "own" / place).parent.mkdir(parents=True)
+        return tmp_path / "own"
+
+    def source(self, own: Path, **environ: str) -> tuple[str, str]:
+        given = {"HOME": str(own), "RECOLLECT_LLM_PROVIDER": "anthropic"} | environ
+        loaded = load(own.parent, environ=given)
+        return loaded.settings.llm.anthropic_key, told(loaded, "llm.anthropic_key")[1]
+
+    def test_the_order(self, own: Path, config: Path) -> None:
+        assert self.source(own) == ("", "default")
+        (own / self.SECOND).write_text("second\n")
+        assert self.source(own) == ("second", str(own / self.SECOND))
+        (own / self.FIRST).write_text("  first ")
+        assert self.source(own) == ("first", str(own / self.FIRST))
+        config.write_text('[llm]\nanthropic_key = "ours"\n')
+        assert self.source(own) == ("ours", str(config))
+        assert self.source(own, ANTHROPIC_API_KEY="env") == ("env", "ANTHROPIC_API_KEY")
+        assert self.source(own, ANTHROPIC_API_KEY="") == ("ours", str(config))
+
+    @pytest.mark.parametrize("content", [b"", b" \n", b"\xff\xfe", b"two words", b"x" * 20_000])
+    def test_what_is_no_key_is_passed_over(self, own: Path, content: bytes) -> None:
+        (own / self.FIRST).write_bytes(content)
+        (own / self.SECOND).write_text("second")
+        assert self.source(own)[0] == "second"
+
+    def test_a_folder_in_its_place_is_passed_over(self, own: Path) -> None:
+        (own / self.FIRST).mkdir()
+        (own / self.SECOND).write_text("second")
+        assert self.source(own)[0] == "second"
+
+    def test_it_is_read_only_where_it_is_needed(self, own: Path) -> None:
+        (own / self.FIRST).write_text("first")
+        assert self.source(own, RECOLLECT_LLM_PROVIDER="none") == ("", "default")
+        chosen = {"RECOLLECT_LLM_PROVIDER": "claude_cli", "RECOLLECT_LLM_FALLBACK": "anthropic"}
+        assert self.source(own, **chosen)[0] == "first"
+
+
+class TestFallbacks:
+    def test_whom_and_where(self) -> None:
+        read = fallbacks("claude_cli, compatible:qwen3:8b@http://localhost:11434/v1 , openai:gpt-5-mini,")
+        assert [(one.provider, one.model, one.address) for one in read] == [
+            ("claude_cli", "", ""),
+            ("compatible", "qwen3:8b", "http://localhost:11434/v1"),
+            ("openai", "gpt-5-mini", ""),
+        ]
+        assert fallbacks("") == ()
+
+    @pytest.mark.parametrize(
+        "value", ["none", "claude", "compatible@localhost", "openai gpt-5", "rules", "openai:"]
+    )
+    def test_what_is_no_list_is_said(self, tmp_path: Path, value: str) -> None:
+        with pytest.raises(SettingsError, match="no list of whom to ask next"):
+            load(tmp_path, arguments={"llm.fallback": value})

@@ -14,8 +14,8 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic.fields import FieldInfo
 
-from recollect.dialects.neutral import NOTICE, harmless, neutral
 from recollect.model.errors import InvalidInput
+from recollect.model.neutral import NOTICE, harmless, neutral
 from recollect.operations.catalogue import Effect, Operation
 from recollect.operations.index import operation as find_operation
 from recollect.operations.wording import invalid

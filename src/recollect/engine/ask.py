@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recollect.engine.core import Engine
-from recollect.engine.ledger import metered
+from recollect.engine.ledger import ASK, Metered, metered
 from recollect.engine.quoting import quoted
 from recollect.engine.recall import Hit, Question, recall
 from recollect.engine.text.redact import redact
@@ -57,12 +57,13 @@ async def ask(
     if model is not None:
         try:
             asked = redact(question).text if engine.policy.redact else question
-            answer = await _by_model(metered(engine, model), asked, hits)
+            asking = metered(engine, model, purpose=ASK)
+            answer = await _by_model(asking, asked, hits)
         except ModelError as error:
             notice = f"{notice} The model gave no answer: {error}".strip()
         else:
             if answer is not None:
-                return Told(answer[0], answer[1], len(hits), model=model.name, notice=notice)
+                return Told(answer[0], answer[1], len(hits), model=asking.name, notice=notice)
             notice = f"{notice} The model's answer named no memory that it rests on.".strip()
     answer_text, cited = extract(question, hits)
     return Told(answer_text, cited, len(hits), notice=notice)
@@ -92,12 +93,12 @@ def extract(question: str, hits: Sequence[Hit]) -> tuple[str, tuple[Hit, ...]]:
     return "\n".join(lines), tuple(hits[number] for number in order)
 
 
-async def _by_model(
-    model: LanguageModel, question: str, hits: Sequence[Hit]
-) -> tuple[str, tuple[Hit, ...]] | None:
+async def _by_model(model: Metered, question: str, hits: Sequence[Hit]) -> tuple[str, tuple[Hit, ...]] | None:
     """The answer and what it cites; None when it cites nothing that there is."""
     shown, prompt = _prompt(question, hits)
-    answer = (await model.complete(prompt, system=SYSTEM, most_tokens=MOST_ANSWER_TOKENS)).strip()
+    about = [hit.memory.id for hit in hits[:shown]]
+    answer = await model.complete(prompt, system=SYSTEM, most_tokens=MOST_ANSWER_TOKENS, memories=about)
+    answer = answer.strip()
     if answer.strip("[]. ").upper() == UNKNOWN:
         return NOTHING, ()
     order: dict[int, int] = {}

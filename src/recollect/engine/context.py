@@ -11,7 +11,7 @@ from recollect.engine.reach import reach
 from recollect.engine.reflect import OPEN_QUESTION, REFLECTION, REFLECTION_OF
 from recollect.engine.surroundings import UNDISPUTED, ties_of
 from recollect.model.errors import ScopeNotFound
-from recollect.model.life import is_working
+from recollect.model.life import confidence_at, is_working
 from recollect.model.memory import Kind, Memory
 from recollect.model.query import Filter, Order
 from recollect.model.scope import GLOBAL
@@ -76,6 +76,8 @@ async def context(
     kinds: Sequence[Kind],
     conversation: str | None,
     scope: str | None,
+    least_confidence: float = 0.0,
+    hints: bool = True,
 ) -> Context:
     """What fits, the most important first. A project that nothing is known of yet has what Global has."""
     from recollect.engine.projects import project_summary  # for the scopes that have one
@@ -93,9 +95,13 @@ async def context(
     core = await _core(engine, where, kinds)
     working = await _working(engine, conversation, agent=agent) if conversation else []
     known = {summary.memory, *(memory.id for memory in working)}
-    core = await _undisputed(engine, [memory for memory in core if memory.id not in known], where)
-    waiting = await unreflected(engine, agent=agent, besides=conversation)
-    hint = " ".join(filter(None, [NEW_PROJECT if fresh else "", _hint(waiting)]))
+    now = engine.clock()
+    core = [
+        memory for memory in core if memory.id not in known and confidence_at(memory, now) >= least_confidence
+    ]
+    core = await _undisputed(engine, core, where)
+    waiting = await unreflected(engine, agent=agent, besides=conversation) if hints else 0
+    hint = " ".join(filter(None, [NEW_PROJECT if fresh and hints else "", _hint(waiting)]))
     draft = _fitted(core, working, summary=summary.text, hint=hint, budget=budget)
     engine.uses.note_shown(memory.id for memory in (*draft.core, *draft.working))
     if engine.uses.due:

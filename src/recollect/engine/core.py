@@ -52,6 +52,7 @@ class Policy:
     longest_hit: int = 2_000
     longest_answer: int = 60_000
     daily_tokens: int = 200_000  # of language models, from midnight to midnight UTC
+    daily_dollars: float = 0.0  # for them; 0 is no limit
     importance_weight: float = 0.6  # of what orders equals; the two sum to 1
     recency_weight: float = 0.4
     composite_from: int = 100  # memories within reach, below which equals stand in order of time

@@ -11,7 +11,7 @@ from recollect.engine.classifiers import SURE, RuleClassifier, is_sure
 from recollect.engine.contradiction_book import Pair, in_time, is_known
 from recollect.engine.contradictions import postpone, resolve
 from recollect.engine.core import LEAST_TRUST, Engine
-from recollect.engine.ledger import Metered, metered
+from recollect.engine.ledger import CONTRADICTIONS, Metered, metered
 from recollect.model.errors import ModelError
 from recollect.model.life import is_part, is_working
 from recollect.model.link import Relation
@@ -61,12 +61,17 @@ class Judge:
         self.answered = False  # it did
         self._asked = 0
         self._rules = RuleClassifier()
-        self._model = metered(engine, engine.llm) if engine.llm is not None else None
+        self._model = metered(engine, engine.llm, purpose=CONTRADICTIONS) if engine.llm else None
 
     @property
     def classifier(self) -> str:
         """What its judgements are made by."""
         return (self._engine.classifier or self._rules).name
+
+    @property
+    def model(self) -> str:
+        """The one that gave the last verdict."""
+        return self._model.name if self._model is not None else ""
 
     @property
     def has_model(self) -> bool:
@@ -210,7 +215,10 @@ async def last_failure(engine: Engine) -> str:
 async def _asked(model: Metered, pair: Pair) -> str | None:
     lines = [_quoted("earlier", pair.older), _quoted("later", pair.newer)]
     answer = await model.complete(
-        "Notes:\n" + "\n".join(lines), system=SYSTEM, most_tokens=MOST_ANSWER_TOKENS
+        "Notes:\n" + "\n".join(lines),
+        system=SYSTEM,
+        most_tokens=MOST_ANSWER_TOKENS,
+        memories=(pair.older.id, pair.newer.id),
     )
     return read_verdict(answer)
 

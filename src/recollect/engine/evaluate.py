@@ -14,7 +14,7 @@ from typing import Any
 
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.draft import gist_of
-from recollect.engine.ledger import Metered, metered
+from recollect.engine.ledger import JUDGE, Metered, metered
 from recollect.engine.text.sameness import same_statement
 from recollect.engine.text.worth import Worth, worth
 from recollect.model.errors import MemoryNotFound, ModelError
@@ -140,7 +140,7 @@ class _Judge:
 
     def __init__(self, engine: Engine, over: Callable[[], bool]) -> None:
         self._engine = engine
-        self._model = metered(engine, engine.llm) if engine.llm is not None else None
+        self._model = metered(engine, engine.llm, purpose=JUDGE) if engine.llm is not None else None
         self._over = over
 
     async def verdicts(self, memories: Sequence[Memory]) -> dict[str, Verdict]:
@@ -188,7 +188,9 @@ class _Judge:
 async def _asked(model: Metered, lot: Sequence[Memory]) -> list[tuple[float | None, str]]:
     lines = [_quoted(number, memory) for number, memory in enumerate(lot, 1)]
     prompt = "Fragments:\n" + "\n".join(lines)
-    answer = await model.complete(prompt, system=SYSTEM, most_tokens=100 + TOKENS_A_VERDICT * len(lot))
+    most = 100 + TOKENS_A_VERDICT * len(lot)
+    about = [memory.id for memory in lot]
+    answer = await model.complete(prompt, system=SYSTEM, most_tokens=most, memories=about)
     found = read_verdicts(answer, len(lot))
     return [found.get(number, (None, "")) for number in range(1, len(lot) + 1)]
 

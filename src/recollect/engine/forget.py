@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from recollect.engine.capture.blanking import blank_leaflets, off_the_leaflets
 from recollect.engine.core import Engine
 from recollect.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
 from recollect.model.life import is_going, is_kept_for_good
@@ -37,6 +38,7 @@ async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool 
     ]
     if changes:
         await engine.store.apply(changes)
+        await blank_leaflets(engine)
     return Forgotten(tuple(memory for memory in memories if memory.status is not Status.FORGOTTEN))
 
 
@@ -84,7 +86,7 @@ async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool =
     )
     doomed = {memory.id: memory for memory in memories}
     doomed |= {memory.id: memory for memory in await engine.store.derived_from(list(doomed))}
-    receipt = await engine.store.erase(list(doomed))
+    receipt = await off_the_leaflets(engine, await engine.store.erase(list(doomed)))
     return Forgotten(tuple(doomed.values()), receipt)
 
 

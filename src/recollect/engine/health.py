@@ -14,13 +14,14 @@ from recollect.engine.classifiers import RULES
 from recollect.engine.core import Engine
 from recollect.engine.disputes import last_failure
 from recollect.engine.embed import embed_missing
-from recollect.engine.ledger import EMBEDDING, Spend, metered, spent_today
+from recollect.engine.ledger import CHECK, EMBEDDING, Metered, Spend, spent_today
 from recollect.engine.storage import OK, Storage, storages, within_reach, without_vectors
 from recollect.model.errors import ModelError
 from recollect.model.job import JobState
 from recollect.model.memory import ANY_STATUS, Status
 from recollect.model.query import Filter
 from recollect.ports.cache import Active, AsideFacts
+from recollect.ports.ladder import Rung, rungs_of
 from recollect.ports.models import ModelCard
 from recollect.ports.store import Capability, Finding, StoreFacts
 
@@ -45,6 +46,8 @@ class StatusReport:
     notice: str
     services: Spend  # what embedding services were asked for today
     language_model: str | None  # the one that was configured
+    fallbacks: tuple[str, ...]  # who is asked where it fails
+    unready: tuple[str, ...]  # what of all these is missing
     asked: Spend  # what language models were asked for today
     classifier: str  # what tells contradictions, and why it fails where it does
     beside: AsideFacts  # what stands beside the store
@@ -80,6 +83,8 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         notice=" ".join(filter(None, (missing, *(f"{mode}: {why}" for mode, why in bare.items())))),
         services=await spent_today(engine, EMBEDDING),
         language_model=engine.llm.name if engine.llm else None,
+        fallbacks=tuple(rung.model.name for rung in _rungs(engine)[1:]),
+        unready=tuple(rung.missing for rung in _rungs(engine) if rung.missing),
         asked=await spent_today(engine),
         classifier=await _judging(engine),
         beside=await engine.aside.facts(),
@@ -116,7 +121,7 @@ async def examine(engine: Engine) -> list[Finding]:
     findings.append(_disk(engine.policy.home))
     findings.extend(await _vectors(engine))
     findings.extend(await _beside(engine))
-    findings.extend(await _language_model(engine))
+    findings.extend(await _language_models(engine))
     findings.extend(await _classifier(engine))
     tally = await engine.store.tally_jobs()
     dead = tally.get(JobState.DEAD, 0)
@@ -180,19 +185,26 @@ async def _classifier(engine: Engine) -> list[Finding]:
     return [Finding(what, True, f"{engine.classifier.name} answers")]
 
 
-async def _language_model(engine: Engine) -> list[Finding]:
-    """Whether the configured one answers: by one short call, within its wait and the day's budget."""
-    if engine.llm is None:
-        return []
-    try:
-        await metered(engine, engine.llm).complete(
-            "Are you there?",
-            system="You are asked for a sign of life. Reply with the word OK.",
-            most_tokens=100,
-        )
-    except ModelError as error:
-        return [Finding("language model", False, f"{engine.llm.name}: {error.message}", error.advice)]
-    return [Finding("language model", True, f"{engine.llm.name} answers")]
+async def _language_models(engine: Engine) -> list[Finding]:
+    """Whether each that was configured answers: by one short call, within its wait and the day's budget."""
+    findings: list[Finding] = []
+    for rung in _rungs(engine):
+        what, name = "fallback model" if findings else "language model", rung.model.name
+        try:
+            await Metered(engine, (rung,), purpose=CHECK).complete(
+                "Are you there?",
+                system="You are asked for a sign of life. Reply with the word OK.",
+                most_tokens=100,
+            )
+        except ModelError as error:
+            findings.append(Finding(what, False, f"{name}: {error.message}", error.advice))
+        else:
+            findings.append(Finding(what, True, f"{name} answers"))
+    return findings
+
+
+def _rungs(engine: Engine) -> tuple[Rung, ...]:
+    return rungs_of(engine.llm) if engine.llm else ()
 
 
 async def _beside(engine: Engine) -> list[Finding]:

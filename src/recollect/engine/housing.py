@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from recollect.bare import folders
 from recollect.engine.core import Engine
 from recollect.engine.projects import PROJECT, open_project
 from recollect.engine.scopes import PATHS, create_scope, refuse_clash
@@ -152,22 +151,7 @@ def identity_of(path: str) -> str:
     real = Path(path).expanduser().resolve()
     if not real.is_dir():
         raise NotFound(f"There is no folder {path}.", advice="Give the project's folder.")
-    for folder in (real, *real.parents):
-        marker = folder / ".git"
-        if marker.is_dir():
-            return str(marker)
-        with suppress(OSError, UnicodeDecodeError):
-            kind, _, named = marker.read_text(encoding="utf-8").strip().partition(": ")
-            if kind == "gitdir":
-                return _common(Path(os.path.normpath(folder / named)))
-    return str(real)
-
-
-def _common(git: Path) -> str:
-    with suppress(OSError, UnicodeDecodeError):
-        shared = (git / "commondir").read_text(encoding="utf-8").strip()
-        return str((git / shared).resolve())
-    return str(git.resolve())
+    return folders.identity(str(real))
 
 
 async def _projects(engine: Engine, scopes: Sequence[Scope], places: Places, *, agent: str) -> list[Project]:

@@ -67,7 +67,27 @@ async def import_lines(
     Raises InvalidInput by line, Refused for memories of an agent whom the caller doesn't see.
     """
     intake = _Import(engine, agent)
-    batches = _batches(_parsed(lines, intake.checked, now=engine.clock()))
+    return await _taken(intake, _batches(_parsed(lines, intake.checked, now=engine.clock())), progress)
+
+
+async def import_items(
+    engine: Engine,
+    items: Sequence[tuple[str, Memory | Link]],
+    *,
+    agent: str,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Imported:
+    """What was read from a file of another form, each with how it is called there. All is checked before anything is
+    written. Raises InvalidInput by name, Refused.
+    """
+    intake = _Import(engine, agent)
+    checked = await unbroken(asyncio.to_thread(_all_checked, items, intake.checked))
+    return await _taken(intake, _batches(checked), progress)
+
+
+async def _taken(
+    intake: _Import, batches: Iterator[list[_Item]], progress: Callable[[int], None]
+) -> Imported:
     # Reading and checking takes long, and others wait for this thread.
     while (batch := await unbroken(asyncio.to_thread(next, batches, None))) is not None:
         await intake.take(batch)
@@ -75,6 +95,18 @@ async def import_lines(
     await intake.finish()
     progress(intake.done.memories + intake.done.skipped)
     return intake.done
+
+
+def _all_checked(
+    items: Iterable[tuple[str, Memory | Link]], checked: Callable[[_Item], _Item]
+) -> list[_Item]:
+    found = []
+    for name, item in items:
+        try:
+            found.append(checked(item))
+        except InvalidInput as error:
+            raise type(error)(f"{name} is refused: {error.message}", advice=error.advice) from error
+    return found
 
 
 def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:

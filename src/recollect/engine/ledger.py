@@ -2,35 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
+from recollect.bare.marks import OWN_CALL_MARK
 from recollect.engine.core import Engine
 from recollect.model.entry import Entry
-from recollect.model.errors import ModelError, StoreError
+from recollect.model.errors import ModelError, ModelSpent, StoreError
 from recollect.model.tokens import count_tokens
 from recollect.ports.clock import Clock
+from recollect.ports.ladder import Rung, first_answer, rungs_of
 from recollect.ports.llm import LanguageModel
 from recollect.ports.store import Entries
 
 DRAWER = "ledger:"  # before the day
 KEPT = timedelta(days=90)
 MOST_CALLS = 100_000
+MOST_MEMORIES = 100  # that one line names
 LONGEST_NAME = 100
 UNDER_WAY, OK, FAILED = "under way", "ok", "failed"
 LANGUAGE, EMBEDDING = "language", "embedding"  # kinds of lines
+# What a call is made for.
+EXTRACT, CONDENSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, OTHER = (
+    "extract",
+    "condense",
+    "ask",
+    "judge",
+    "reflect",
+    "contradictions",
+    "check",
+    "other",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
-    """The calls of one day. What is under way counts with all that it may still cost."""
+    """Calls together. What is under way counts with all that it may still cost, what has no price with nothing."""
 
     calls: int = 0
     failed: int = 0
     tokens_in: int = 0
     tokens_out: int = 0
     dollars: float = 0.0
+    unpriced: int = 0  # calls of models whose price nobody here knows
 
     @property
     def tokens(self) -> int:
@@ -39,73 +56,108 @@ class Spend:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class Line:
     """One call in the ledger."""
 
     day: str
     key: str
     model: str
+    purpose: str
     tokens_in: int
     tokens_out: int  # the most that there may be, until it is known
+    dollars: float | None  # None: nobody here knows the price
+    memories: tuple[str, ...] = ()
     outcome: str = UNDER_WAY
 
 
 class Metered:
-    """A language model whose calls are in the ledger and within the day's budget."""
+    """A language model whose calls are in the ledger and within the day's budget; of a ladder, each rung's by itself."""
 
-    def __init__(self, engine: Engine, model: LanguageModel) -> None:
+    def __init__(self, engine: Engine, rungs: Sequence[Rung], *, purpose: str) -> None:
         self._engine = engine
-        self._model = model
+        self._rungs = rungs
+        self._purpose = purpose
+        self.name = rungs[0].model.name  # the one that answered last, once one did
+        self.calls = 0  # that were sent
+        self.line: Line | None = None  # of the last answer
 
-    @property
-    def name(self) -> str:
-        """The model's own."""
-        return self._model.name
+    async def complete(
+        self, prompt: str, *, system: str, most_tokens: int, memories: Sequence[str] = ()
+    ) -> str:
+        """The answer's text; `memories` are those that it is about. Raises ModelError, also when the budget is spent."""
+        # Capture knows by the mark that a conversation is our own, should a program keep it.
+        marked = f"{prompt}\n\n{OWN_CALL_MARK}"
+        asked = count_tokens(system) + count_tokens(marked)
 
-    async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
-        """The answer's text. Raises ModelError, also when the day's tokens are spent or can't be counted."""
-        asked = count_tokens(system) + count_tokens(prompt)
-        engine = self._engine
-        line = _Line(_today(engine), engine.new_id(), self.name[:LONGEST_NAME], asked, most_tokens)
-        await self._reserve(line)
-        try:
-            text = await self._model.complete(prompt, system=system, most_tokens=most_tokens)
-        except ModelError as error:
-            if error.unasked:
-                await self._drop(line)
-            else:
-                await self._settle(replace(line, tokens_out=0, outcome=FAILED))
-            raise
-        await self._settle(replace(line, tokens_out=count_tokens(text), outcome=OK))
-        return text
+        async def ask(rung: Rung) -> str:
+            line = self._line(rung, asked, most_tokens, memories)
+            await self._reserve(line)
+            try:
+                text = await rung.model.complete(marked, system=system, most_tokens=most_tokens)
+            except ModelError as error:
+                if error.unasked:
+                    await self._drop(line)
+                else:
+                    self.calls += 1
+                    await self._settle(_priced(replace(line, tokens_out=0, outcome=FAILED), rung))
+                raise
+            self.calls += 1
+            self.name = rung.model.name
+            self.line = _priced(replace(line, tokens_out=count_tokens(text), outcome=OK), rung)
+            await self._settle(self.line)
+            return text
 
-    async def _reserve(self, line: _Line) -> None:
+        return await first_answer(self._rungs, ask)
+
+    def _line(self, rung: Rung, tokens_in: int, tokens_out: int, memories: Sequence[str]) -> Line:
+        line = Line(
+            day=day_of(self._engine.clock()),
+            key=self._engine.new_id(),
+            model=rung.model.name[:LONGEST_NAME],
+            purpose=self._purpose,
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            dollars=None,
+            memories=tuple(memories)[:MOST_MEMORIES],
+        )
+        return _priced(line, rung)
+
+    async def _reserve(self, line: Line) -> None:
         """Written first and counted then, so that of calls at the same time none is overlooked."""
-        engine, most = self._engine, self._engine.policy.daily_tokens
+        engine, policy = self._engine, self._engine.policy
         try:
             await _write(engine, line)
-            if (await spent_today(engine)).tokens <= most:
+            refused = _over(await spent_today(engine), line, policy.daily_tokens, policy.daily_dollars)
+            if refused is None:
                 return
             await engine.ledger.drop_entry(DRAWER + line.day, line.key)
         except StoreError as error:
-            raise ModelError(f"The ledger of language models can't be written: {error.message}") from error
-        raise ModelError(
-            f"Today's {most:,} tokens for language models don't suffice for this call.",
-            advice="Wait for tomorrow (UTC), or raise llm.daily_tokens.",
-        )
+            raise ModelSpent(f"The ledger of language models can't be written: {error.message}") from error
+        raise refused
 
-    async def _settle(self, line: _Line) -> None:
+    async def _settle(self, line: Line) -> None:
         with suppress(StoreError):  # then it stays counted with the most that it may have cost
             await _write(self._engine, line)
 
-    async def _drop(self, line: _Line) -> None:
+    async def _drop(self, line: Line) -> None:
         with suppress(StoreError):
             await self._engine.ledger.drop_entry(DRAWER + line.day, line.key)
 
 
-def metered(engine: Engine, model: LanguageModel) -> Metered:
+def metered(engine: Engine, model: LanguageModel, *, purpose: str) -> Metered:
     """The model, within the day's budget."""
-    return Metered(engine, model)
+    return Metered(engine, rungs_of(model), purpose=purpose)
+
+
+async def note_memories(engine: Engine, line: Line | None, ids: Sequence[str]) -> None:
+    """What a call was for, where that is only known afterwards. Forgetful rather than failing."""
+    if line is None or not ids:
+        return
+    with suppress(StoreError):
+        entry = await engine.ledger.entry(DRAWER + line.day, line.key, now=engine.clock())
+        if entry is not None:
+            named = list(dict.fromkeys((*entry.value.get("memories", ()), *ids)))[:MOST_MEMORIES]
+            await engine.ledger.put_entry(replace(entry, value={**entry.value, "memories": named}))
 
 
 async def spent_today(engine: Engine, kind: str = LANGUAGE) -> Spend:
@@ -114,17 +166,28 @@ async def spent_today(engine: Engine, kind: str = LANGUAGE) -> Spend:
 
 
 async def spent_on_day(ledger: Entries, *, clock: Clock, kind: str) -> Spend:
-    """On the clock's day. A line of a language model is one call; one of a service holds many."""
-    now = clock()
-    lines = [line.value for line in await ledger.entries(DRAWER + day_of(now), now=now, limit=MOST_CALLS)]
-    lines = [line for line in lines if line.get("kind", LANGUAGE) == kind]
-    return Spend(
-        calls=sum(line.get("calls", 1) for line in lines),
-        failed=sum(line.get("failed", line["outcome"] == FAILED) for line in lines),
-        tokens_in=sum(line["tokens_in"] for line in lines),
-        tokens_out=sum(line["tokens_out"] for line in lines),
-        dollars=sum(line.get("dollars", 0.0) for line in lines),
-    )
+    """On the clock's day."""
+    lines = await lines_of(ledger, day_of(clock()), now=clock())
+    return summed(line for line in lines if line.get("kind", LANGUAGE) == kind)
+
+
+async def lines_of(ledger: Entries, day: str, *, now: datetime) -> list[Mapping[str, Any]]:
+    """All that was written down on a day."""
+    return [line.value for line in await ledger.entries(DRAWER + day, now=now, limit=MOST_CALLS)]
+
+
+def summed(lines: Iterable[Mapping[str, Any]]) -> Spend:
+    """A line of a language model is one call; one of a service holds many."""
+    calls = failed = tokens_in = tokens_out = unpriced = 0
+    dollars = 0.0
+    for line in lines:
+        calls += line.get("calls", 1)
+        failed += line.get("failed", line["outcome"] == FAILED)
+        tokens_in += line["tokens_in"]
+        tokens_out += line["tokens_out"]
+        dollars += line.get("dollars") or 0.0
+        unpriced += "dollars" in line and line["dollars"] is None
+    return Spend(calls, failed, tokens_in, tokens_out, dollars, unpriced)
 
 
 def day_of(moment: datetime) -> str:
@@ -132,17 +195,41 @@ def day_of(moment: datetime) -> str:
     return f"{moment.astimezone(UTC):%Y-%m-%d}"
 
 
-async def _write(engine: Engine, line: _Line) -> None:
+def _priced(line: Line, rung: Rung) -> Line:
+    tariff = rung.tariff
+    return line if tariff is None else replace(line, dollars=tariff.dollars(line.tokens_in, line.tokens_out))
+
+
+def _over(spent: Spend, line: Line, tokens: int, dollars: float) -> ModelSpent | None:
+    """What a call that is among the spent already is refused for."""
+    if spent.tokens > tokens:
+        return ModelSpent(
+            f"Today's {tokens:,} tokens for language models don't suffice for this call.",
+            advice="Wait for tomorrow (UTC), or raise llm.daily_tokens.",
+        )
+    if dollars and line.dollars is None:
+        return ModelSpent(
+            f"What {line.model} costs is not known here, and llm.daily_dollars bounds what may be spent.",
+            advice="Set llm.price_in and llm.price_out, or llm.daily_dollars to 0.",
+        )
+    if dollars and line.dollars and spent.dollars > dollars:  # what is free of charge goes on
+        return ModelSpent(
+            f"Today's ${dollars:,.2f} for language models don't suffice for this call.",
+            advice="Wait for tomorrow (UTC), or raise llm.daily_dollars.",
+        )
+    return None
+
+
+async def _write(engine: Engine, line: Line) -> None:
     now = engine.clock()
     value = {
         "kind": LANGUAGE,
         "model": line.model,
+        "purpose": line.purpose,
         "tokens_in": line.tokens_in,
         "tokens_out": line.tokens_out,
+        "dollars": line.dollars,
+        "memories": list(line.memories),
         "outcome": line.outcome,
     }
     await engine.ledger.put_entry(Entry(DRAWER + line.day, line.key, value, now, now + KEPT))
-
-
-def _today(engine: Engine) -> str:
-    return day_of(engine.clock())

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from recollect.engine.capture.blanking import off_the_leaflets
 from recollect.engine.checks import checked_description, checked_scope, checked_scope_name
 from recollect.engine.core import Engine
 from recollect.engine.keys import follow_scope
@@ -167,7 +168,7 @@ async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | 
         safe = "".join(char if char.isalnum() else "-" for char in name)
         target = export or engine.policy.export_dir / f"scope-{safe}-{stamp}.jsonl"
         await export_to(engine, target, where=where)
-    receipt = await engine.store.erase(ids) if ids else None
+    receipt = await off_the_leaflets(engine, await engine.store.erase(ids)) if ids else None
     await follow_scope(engine, name, None)
     await engine.store.drop_scope(name)
     await _follow_path(engine, name, None)

@@ -12,7 +12,7 @@ from recollect.engine.conversations import ALONE, DOCUMENT, memories_of
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.draft import Draft, Outcome, prepare
 from recollect.engine.events import Conversation
-from recollect.engine.ledger import metered
+from recollect.engine.ledger import REFLECT, metered, note_memories
 from recollect.engine.lineage import made_of
 from recollect.engine.recount import POINTS, SUMMARY, counted, in_words
 from recollect.engine.reflect import KINDS, REFLECTION_OF, TAGS, attach, ids_of, stored_together, take_back
@@ -83,11 +83,14 @@ async def _asked(
 ) -> Mapping[str, tuple[str, ...]] | None:
     if engine.llm is None:
         return None
+    model = metered(engine, engine.llm, purpose=REFLECT)
     try:
-        return await in_words(metered(engine, engine.llm), known, left)
+        points = await in_words(model, known, left)
     except ModelError as error:
         log.warning("no model told of a conversation: %s", error.code)
         return None
+    await note_memories(engine, model.line, [memory.id for memory in left])
+    return points
 
 
 async def _by_counts(engine: Engine, known: Conversation, left: Sequence[Memory]) -> str | None:

@@ -8,11 +8,11 @@ import json
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any, TextIO, TypeVar
 
 from recollect.engine.contradiction_carry import carried
 from recollect.engine.core import Engine, unbroken
@@ -21,6 +21,8 @@ from recollect.model.errors import StoreFull, StoreReadOnly
 from recollect.model.link import Link
 from recollect.model.memory import ANY_STATUS, Memory, Version
 from recollect.model.query import Filter
+
+T = TypeVar("T")
 
 FORMAT = 1
 BATCH = 256
@@ -42,12 +44,29 @@ class Exported:
 
 async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) -> Exported:
     """Write atomically: the file is there whole, or not at all. Raises StoreFull, StoreReadOnly."""
+
+    async def write(stream: TextIO) -> Exported:
+        return await export_stream(engine, stream, where=where)
+
+    return replace(await _whole(path, write), path=str(path))
+
+
+async def write_whole(path: Path, text: str) -> None:
+    """A text, atomically. Raises StoreFull, StoreReadOnly."""
+
+    async def write(stream: TextIO) -> None:
+        await unbroken(asyncio.to_thread(stream.write, text))
+
+    await _whole(path, write)
+
+
+async def _whole(path: Path, write: Callable[[TextIO], Awaitable[T]]) -> T:
     partial = partial_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("w", encoding="utf-8", newline="\n") as stream:
             partial.chmod(0o600)
-            written = await export_stream(engine, stream, where=where)
+            written = await write(stream)
             await unbroken(asyncio.to_thread(to_disk, stream))
         await asyncio.to_thread(put_in_place, partial, path)
     except OSError as error:
@@ -58,7 +77,7 @@ async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) 
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-    return replace(written, path=str(path))
+    return written
 
 
 def partial_of(path: Path) -> Path:

@@ -41,6 +41,9 @@ class Running(Protocol):
     ) -> O:
         """One operation. Raises RecollectError."""
 
+    async def keep_leaflets(self) -> None:
+        """Make anew what hooks hand out, if something was written since. Never raises."""
+
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""
 

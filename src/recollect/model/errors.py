@@ -3,7 +3,8 @@
 RecollectError                  code, message, advice, exit status
 ├── InvalidInput                what the caller gave can't be used
 │   ├── ContentTooLarge
-│   └── UnknownTime             a phrase of time that nobody understands
+│   ├── UnknownTime             a phrase of time that nobody understands
+│   └── MarkersWrong            a document whose markers don't say where memory goes
 ├── NotFound
 │   ├── MemoryNotFound
 │   ├── ScopeNotFound
@@ -27,6 +28,7 @@ RecollectError                  code, message, advice, exit status
     ├── ModelPullFailed
     ├── ModelAway               a service that can't be reached, or has had enough
     ├── ModelDenied             a service that refuses the key
+    ├── ModelSpent              the day's budget for language models doesn't suffice
     └── ModelMismatch           another model or dimension than what is stored
 """
 
@@ -65,6 +67,12 @@ class UnknownTime(InvalidInput):
     """The phrase names no time that could be understood."""
 
     code = "UNKNOWN_TIME"
+
+
+class MarkersWrong(InvalidInput):
+    """The markers in a document don't enclose one place; the document was left as it is."""
+
+    code = "MARKERS_WRONG"
 
 
 class NotFound(RecollectError):
@@ -223,6 +231,13 @@ class ModelDenied(ModelError):
     """The service refuses the key."""
 
     code = "MODEL_DENIED"
+
+
+class ModelSpent(ModelError):
+    """The day's tokens or dollars for language models don't suffice for the call, or can't be counted."""
+
+    code = "MODEL_SPENT"
+    unasked = True
 
 
 class ModelMismatch(ModelError):

@@ -95,7 +95,8 @@ def fold(text: str) -> str:
 
 
 def _chunks(text: str) -> list[str]:
-    return _ASCII_CHUNK.findall(text) if text.isascii() else _any_chunk().findall(fold(text))
+    folded = fold(text)
+    return (_ASCII_CHUNK if folded.isascii() else _any_chunk()).findall(folded)
 
 
 @cache

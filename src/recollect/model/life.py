@@ -24,6 +24,7 @@ SINKS_BY, SINKS_TO = 0.05, -0.5
 STEP = log2(4 / 3)  # half-lives in which a quarter is lost: then it is time to look again
 SOONEST = timedelta(hours=1)  # no memory is looked at more often by itself
 NEVER = datetime(9998, 1, 1, tzinfo=UTC)
+DOUBTED_AFTER: Mapping[Kind, int] = {Kind.PROGRESS: 7, Kind.CONTEXT: 30}  # days in which confidence runs out
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,21 @@ def fate_of(memory: Memory, now: datetime, life: Life) -> tuple[Fate, str]:
             unused = (now - unused_since(memory)).days
             return Fate.ARCHIVED, f"unused for {unused} days, importance faded to {memory.importance:.2f}"
     return Fate.STAYS, ""
+
+
+def confidence_at(memory: Memory, now: datetime) -> float:
+    """How sure it can be today: what tells of work under way loses it day by day, all other kinds keep it.
+
+    It counts from when it was made, amended or brought back. Of one that was retired the last change is its retirement,
+    which makes it no surer: there it counts from when it was made.
+    """
+    days = DOUBTED_AFTER.get(memory.kind)
+    if days is None or is_kept_for_good(memory):
+        return memory.confidence
+    stands = memory.status in (Status.ACTIVE, Status.QUARANTINED)
+    since = max(memory.created, memory.updated) if stands else memory.created
+    left = 1.0 - (now - since) / timedelta(days=days)
+    return memory.confidence * min(1.0, max(0.0, left))
 
 
 def utility(importance: float, uses: int) -> float:

@@ -192,7 +192,7 @@ async def _note(call: Call, given: ForgetInput, aside: str | None) -> str:
 
 async def _unforget(call: Call, given: UnforgetInput) -> UnforgetResult:
     back = await unforget(call.engine, await full_ids(call, given.ids), agent=call.agent)
-    return UnforgetResult(memories=[MemoryView.of(memory) for memory in back])
+    return UnforgetResult(memories=[MemoryView.of(memory, call.engine.clock()) for memory in back])
 
 
 FORGET = Operation(

@@ -40,6 +40,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "history": ("search_history", "history_timeline", "history_projects"),
     "safekeeping": ("stats", "backup", "list_backups", "restore"),
     "consolidating": ("consolidate", "consolidation_reports"),
+    "condensing": ("condense", "write_documents"),
     "contradicting": (
         "list_contradictions",
         "undo_contradiction",
@@ -76,8 +77,12 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cancel_job",
         "embed_missing",
     ),
+    "capturing": ("capture",),
+    "capture_report": ("capture_status",),
+    "handing": ("make_leaflet", "bring_to_mind"),
     "modelling": ("list_models", "pull_model", "remove_model"),
     "adopting": ("adopt_model",),
+    "spending": ("spend",),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+from recollect.engine.capture.state_file import NAME, export_state, import_state, is_state, scope_of_state
 from recollect.engine.imports import import_lines
 from recollect.engine.scopes import (
     ScopeReport,
@@ -117,10 +118,14 @@ class DeleteScopeResult(Output):
 
 
 class ExportInput(Input):
-    """Where to; into the home's own folder when no path is given. One scope, or everything."""
+    """Where to; into the home's own folder when no path is given. One scope, or everything.
+
+    With `memory_mcp` a .memory/state.json of one scope: that of the project it lies in, unless one is named.
+    """
 
     path: str | None = None
     scope: str | None = None
+    memory_mcp: bool = False
 
 
 class ExportResult(Output):
@@ -132,12 +137,19 @@ class ExportResult(Output):
     versions: int
     scopes: int
     contradictions: int = 0  # pairs of which something is known
+    notice: str = ""
 
 
 class ImportInput(Input):
-    """Where from."""
+    """Where from. A .memory/state.json is known by its shape; `scope` is where its memories go.
+
+    Without one that is `usual_scope`, else that of the project it lies in.
+    """
 
     path: str
+    scope: str | None = None
+    usual_scope: str | None = None
+    memory_mcp: bool = False  # it is one, whatever it looks like
 
 
 class ImportResult(Output):
@@ -198,6 +210,8 @@ async def _delete(call: Call, given: DeleteScopeInput) -> DeleteScopeResult:
 
 
 async def _export(call: Call, given: ExportInput) -> ExportResult:
+    if given.memory_mcp:
+        return await _export_state(call, given)
     scopes = (given.scope,) if given.scope else ()
     if given.scope:
         await report_scope(call.engine, given.scope, agent=call.agent)
@@ -215,13 +229,37 @@ async def _export(call: Call, given: ExportInput) -> ExportResult:
     )
 
 
+async def _export_state(call: Call, given: ExportInput) -> ExportResult:
+    path = Path(given.path).expanduser() if given.path else call.engine.policy.export_dir / NAME
+    scope = given.scope or await scope_of_state(call.engine, path, create=False)
+    written, kept = await export_state(call.engine, path, scope=scope, agent=call.agent)
+    return ExportResult(
+        path=written.path,
+        memories=written.memories,
+        links=0,
+        versions=0,
+        scopes=1,
+        notice=f"{kept:,} that only the file had stay in it." if kept else "",
+    )
+
+
 async def _import(call: Call, given: ImportInput) -> ImportResult:
     def told(count: int) -> None:
         call.progress("import", count, None)
 
+    path = Path(given.path).expanduser()
     try:
-        with Path(given.path).expanduser().open(encoding="utf-8") as lines:
-            done = await import_lines(call.engine, lines, agent=call.agent, progress=told)
+        if given.memory_mcp or is_state(path):
+            scope = given.scope or given.usual_scope
+            done = await import_state(call.engine, path, scope=scope, agent=call.agent, progress=told)
+        elif given.scope is not None:
+            raise InvalidInput(
+                "An export says itself which scopes its memories are of.",
+                advice="Leave the scope out; it is for a state.json.",
+            )
+        else:
+            with path.open(encoding="utf-8") as lines:
+                done = await import_lines(call.engine, lines, agent=call.agent, progress=told)
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{given.path} can't be read: {error}.", advice="Check the path.") from error
     return ImportResult(

@@ -202,7 +202,7 @@ async def _recall(call: Call, given: RecallInput) -> RecallResult:
 
     found, left = await _asked(call, asked, everywhere=given.everywhere)
     return RecallResult(
-        hits=[HitView.of(hit) for hit in found.hits],
+        hits=[HitView.of(hit, call.engine.clock()) for hit in found.hits],
         count=len(found.hits),
         considered=found.considered,
         tokens=found.tokens,
@@ -227,7 +227,7 @@ async def _show(call: Call, given: ShowInput) -> ShowResult:
         if (far := link.target if link.origin == memory_id else link.origin) in others
     ]
     versions = [VersionView.of(version) for version in await store.versions_of(memory_id)]
-    return ShowResult(memory=MemoryView.of(memory), links=shown, versions=versions)
+    return ShowResult(memory=MemoryView.of(memory, call.engine.clock()), links=shown, versions=versions)
 
 
 async def _list(call: Call, given: ListInput) -> ListResult:
@@ -241,7 +241,7 @@ async def _list(call: Call, given: ListInput) -> ListResult:
 
     (memories, total), left = await _asked(call, page, everywhere=not where.scopes)
     return ListResult(
-        memories=[MemoryView.of(memory) for memory in memories],
+        memories=[MemoryView.of(memory, call.engine.clock()) for memory in memories],
         total=total,
         next=memories[-1].id if len(memories) == given.limit else None,
         notice=left,
@@ -266,11 +266,12 @@ async def _timeline(call: Call, given: TimelineInput) -> TimelineResult:
         return await timeline(call.engine, replace(where, scopes=where.scopes or scopes), limit=given.limit)
 
     days, left = await _asked(call, told, everywhere=not where.scopes)
+    now = call.engine.clock()
     limited = where.since is not None or where.until is not None
     frame = Timeframe(where.since, where.until, given.when or "") if limited else None
     return TimelineResult(
         days=[
-            DayView(date=day.date, memories=[MemoryView.of(memory) for memory in day.memories])
+            DayView(date=day.date, memories=[MemoryView.of(memory, now) for memory in day.memories])
             for day in days
         ],
         count=sum(len(day.memories) for day in days),

@@ -103,5 +103,6 @@ async def repeated(call: Call, before: Mapping[str, Any], shape: type[O]) -> lis
     for row in rows:
         whole = [link for link in row.get("links") or () if link.get("origin") and link.get("target")]
         memory = found.get(row.get("id") or "")
-        row |= {"links": whole, "repeated": True, "memory": MemoryView.of(memory) if memory else None}
+        view = MemoryView.of(memory, call.engine.clock()) if memory else None
+        row |= {"links": whole, "repeated": True, "memory": view}
     return [shape.model_validate(row) for row in rows]

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field
 
+from recollect.engine.capture.blanking import scrub_leaflets
 from recollect.engine.embed import embed_missing, follow_model, queue_embedding
 from recollect.engine.evaluate import EVALUATE
 from recollect.engine.health import StatusReport, examine, mend, status
@@ -46,9 +47,13 @@ class StatusResult(Output):
     service_tokens: int = 0
     service_dollars: float = 0.0
     language_model: str | None = None  # the one that was configured
+    fallback_models: list[str] = []  # who is asked where it fails, in order
+    unready_models: list[str] = []  # what of all these is missing
     language_calls: int = 0  # of language models, today
     language_tokens: int = 0
     daily_tokens: int = 0  # that they may be asked for
+    language_dollars: float = 0.0
+    daily_dollars: float = 0.0  # that they may cost; 0 is no limit
     classifier: str = ""  # what tells contradictions
     beside: dict[str, str] = {}  # what stands beside the store, if anything does
     conversations: int = 0  # that something was done in lately, as far as that is known
@@ -131,7 +136,8 @@ async def _status(call: Call, _given: StatusInput) -> StatusResult:
 def _untold(report: StatusReport) -> dict[str, Any]:
     """What tells how much others keep and do."""
     spent = ("service_calls", "service_tokens", "service_dollars", "language_calls", "language_tokens")
-    return {"store": {"kind": report.store.kind}, "jobs": {}, "dead_jobs": [], **dict.fromkeys(spent, 0)}
+    money = dict.fromkeys((*spent, "language_dollars"), 0)
+    return {"store": {"kind": report.store.kind}, "jobs": {}, "dead_jobs": [], **money}
 
 
 def _status_of(call: Call, report: StatusReport, *, version: str) -> StatusResult:
@@ -160,9 +166,13 @@ def _status_of(call: Call, report: StatusReport, *, version: str) -> StatusResul
         service_tokens=report.services.tokens,
         service_dollars=round(report.services.dollars, 9),
         language_model=report.language_model,
+        fallback_models=list(report.fallbacks),
+        unready_models=list(report.unready),
         language_calls=report.asked.calls,
         language_tokens=report.asked.tokens,
         daily_tokens=call.engine.policy.daily_tokens,
+        language_dollars=round(report.asked.dollars, 9),
+        daily_dollars=call.engine.policy.daily_dollars,
         classifier=report.classifier,
         beside=_beside(report),
         conversations=len(report.activity),
@@ -190,6 +200,8 @@ def _beside(report: StatusReport) -> dict[str, str]:
 async def _doctor(call: Call, given: DoctorInput) -> DoctorResult:
     repaired = await mend(call.engine) if given.repair else []
     scrubbed = await call.engine.store.scrub(given.phrases) if given.scrub else None
+    if scrubbed is not None:
+        scrubbed = await scrub_leaflets(call.engine, scrubbed, given.phrases)
     findings = [FindingView.of(finding) for finding in await examine(call.engine)]
     return DoctorResult(
         healthy=all(finding.healthy for finding in findings),

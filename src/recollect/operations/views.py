@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.engine.surroundings import HIDDEN
 from recollect.model.job import Job
+from recollect.model.life import confidence_at
 from recollect.model.link import Link
 from recollect.model.memory import Memory, Version
 from recollect.operations.catalogue import Output
@@ -54,8 +55,8 @@ class MemoryView(Output):
     content_hash: str
 
     @classmethod
-    def of(cls, memory: Memory) -> MemoryView:
-        """The memory as its view."""
+    def of(cls, memory: Memory, now: datetime) -> MemoryView:
+        """The memory as its view; its confidence is today's."""
         source = memory.provenance
         known = {
             name: getattr(source, name)
@@ -73,7 +74,7 @@ class MemoryView(Output):
             tags=list(memory.tags),
             keywords=list(memory.keywords),
             importance=round(memory.importance, 4),
-            confidence=round(memory.confidence, 4),
+            confidence=round(confidence_at(memory, now), 4),
             trust=round(memory.trust, 4),
             tier=memory.tier,
             anchor=memory.anchor,
@@ -188,9 +189,9 @@ class HitView(Output):
     after: list[TurnView] = []
 
     @classmethod
-    def of(cls, hit: Hit) -> HitView:
+    def of(cls, hit: Hit, now: datetime) -> HitView:
         """The hit as its view."""
-        view = MemoryView.of(hit.memory)
+        view = MemoryView.of(hit.memory, now)
         return cls(
             id=view.id,
             score=round(hit.score, 4),

@@ -318,7 +318,8 @@ async def _amend(call: Call, given: AmendInput) -> AmendResult:
     else:
         memory = await amend(call.engine, memory_id, amendment, agent=call.agent)
     notice = LONG if given.content is not None and is_long(memory) else ""
-    return AmendResult(id=memory.id, previous_id=previous, memory=MemoryView.of(memory), notice=notice)
+    view = MemoryView.of(memory, call.engine.clock())
+    return AmendResult(id=memory.id, previous_id=previous, memory=view, notice=notice)
 
 
 async def _link(call: Call, given: LinkInput) -> LinkResult:
@@ -346,7 +347,7 @@ def _answer(call: Call, given: RememberInput, answer: Remembered) -> RememberRes
         outcome="would_store" if would else answer.outcome.value,
         created=stored and not would,
         id=memory.id if memory and not answer.proposed else None,
-        memory=MemoryView.of(memory) if memory else None,
+        memory=MemoryView.of(memory, call.engine.clock()) if memory else None,
         parts=[] if would else list(answer.parts),
         superseded=list(answer.superseded),
         links=links,

@@ -1,6 +1,7 @@
 """Settings from every source. The only module that reads the environment; `declared` says what can be set.
 
-Sources, the first that speaks wins: arguments, environment, `config.toml` in the home folder, defaults.
+Sources, the first that speaks wins: arguments, environment, `config.toml` in the home folder, defaults. A key to Anthropic
+that none of them has is looked for where other programs keep it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from recollect.model.errors import SettingsError
 from recollect.settings.declared import Settings
+from recollect.settings.keys import ANTHROPIC_KEY, kept_key, wants_anthropic
 
 PREFIX = "RECOLLECT_"
 # Set for programs that Recollect itself asks, so that hooks which they fire know whose call it is.
@@ -90,7 +92,11 @@ def load_settings(
     for key, raw, source in found:
         values[key] = _checked(key, raw, source=source)
         sources[key] = source
-    loaded = LoadedSettings(_filled(settings, values), sources)
+    filled = _filled(settings, values)
+    if wants_anthropic(filled.llm) and not filled.llm.anthropic_key and (kept := kept_key(environment)):
+        filled = _filled(filled, {ANTHROPIC_KEY: kept.value})
+        sources[ANTHROPIC_KEY] = kept.source
+    loaded = LoadedSettings(filled, sources)
     _check_together(loaded.settings)
     return loaded
 
@@ -182,7 +188,10 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Key, value and variable; of the names that a setting has, ours wins, then the first of the others."""
+    """Key, value and variable; of the names that a setting has, ours wins, then the first of the others.
+
+    A secret of another program's that is empty says nothing: that is how people take one away from it.
+    """
     by_variable = {variable_of(key): key for key in _declared()}
     for name in environ:
         if name.startswith(PREFIX) and name not in NOT_SETTINGS and name not in by_variable:
@@ -192,8 +201,10 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
             )
     found = []
     for key, (_, spec) in _declared().items():
-        names = (variable_of(key), *spec.metadata["aliases"])
-        spoken = next((name for name in names if name in environ), None)
+        others = [
+            name for name in spec.metadata["aliases"] if environ.get(name) or not spec.metadata["secret"]
+        ]
+        spoken = next((name for name in (variable_of(key), *others) if name in environ), None)
         if spoken is not None:
             found.append((key, environ[spoken], spoken))
     return found

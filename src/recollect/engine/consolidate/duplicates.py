@@ -131,7 +131,7 @@ async def _retire(engine: Engine, kept: Memory, old: Sequence[Memory], *, read: 
         heir = known.get(kept.id)
         if heir is None or not _is_as_it_was(kept, heir) or not old:
             return []
-        taken = await _taken_links(engine, heir, old)
+        taken = await taken_links(engine, heir, old)
         try:
             await engine.store.apply(_superseding(heir, old, taken, now=read))
             break
@@ -187,7 +187,7 @@ def _retired_at(memory: Memory, moment: datetime) -> bool:
     return memory.status is Status.SUPERSEDED and memory.updated == moment
 
 
-async def _taken_links(engine: Engine, kept: Memory, old: Sequence[Memory]) -> list[Link]:
+async def taken_links(engine: Engine, kept: Memory, old: Sequence[Memory]) -> list[Link]:
     """The old ones' links as the kept one's, without those that it has."""
     ids = {one.id for one in old}
     links = await engine.store.links_of([kept.id, *ids], viewer="system")

@@ -106,10 +106,10 @@ async def _by_classifier(
 
 async def _by_model(engine: Engine, judge: Judge, one: Contradiction, told: list[Told]) -> None:
     verdict = await judge.verdict(one.pair)
-    if verdict == CONTRADICTION and engine.llm is not None:
-        await resolve(engine, one.pair, by=engine.llm.name, confidence=SURE)
-    elif verdict == COMPATIBLE and engine.llm is not None:
-        await settle(engine, one.pair, by=engine.llm.name)
+    if verdict == CONTRADICTION:
+        await resolve(engine, one.pair, by=judge.model, confidence=SURE)
+    elif verdict == COMPATIBLE:
+        await settle(engine, one.pair, by=judge.model)
     else:
         if judge.has_model:
             await write(engine, PENDING, replace(one.line, tried=engine.clock().isoformat()))

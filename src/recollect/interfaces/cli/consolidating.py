@@ -14,6 +14,7 @@ from recollect.interfaces.cli.session import Desk
 from recollect.model.errors import NotFound
 
 if TYPE_CHECKING:
+    from recollect.operations.condensing import CondenseResult
     from recollect.operations.consolidating import ConsolidateResult, ReportsResult, ToldView
     from recollect.operations.reading import ShowResult
 
@@ -30,6 +31,7 @@ LONGEST_QUOTE = 60
         "recollect consolidate --dry-run",
         "recollect consolidate --stage decay,tiers",
         "recollect consolidate --reports",
+        "recollect consolidate --captured --dry-run",
     ],
 )
 @click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would be done.")
@@ -37,6 +39,8 @@ LONGEST_QUOTE = 60
 @click.option("--seconds", type=float, metavar="N", help="At most how long (life.seconds).")
 @click.option("--reports", is_flag=True, help="What was done before, for a year.")
 @click.option("--limit", "-n", type=int, metavar="N", help="With --reports: at most how many (10).")
+@click.option("--captured", is_flag=True, help="Condense what was captured, and nothing else.")
+@click.option("--scope", metavar="NAME", help="With --captured: of this scope.")
 @with_desk
 async def consolidate(
     desk: Desk,
@@ -47,6 +51,8 @@ async def consolidate(
     seconds: float | None,
     reports: bool,
     limit: int | None,
+    captured: bool,
+    scope: str | None,
 ) -> None:
     """Do the upkeep that is due: cool, fade, archive, merge, embed, find contradictions, tidy.
 
@@ -57,6 +63,13 @@ async def consolidate(
         raise click.UsageError("--reports tells of earlier runs: it goes with --limit only.")
     if limit is not None and not reports:
         raise click.UsageError("--limit goes with --reports.")
+    if scope and not captured:
+        raise click.UsageError("--scope goes with --captured.")
+    if captured:
+        if stages or seconds or reports:
+            raise click.UsageError("--captured goes with --scope and --dry-run only.")
+        _print_condensed(desk, await desk.run("condense", scope=scope, dry_run=dry_run))
+        return
     if reports:
         await _print_reports(desk, await desk.run("consolidation_reports", limit=limit))
         return
@@ -65,6 +78,23 @@ async def consolidate(
         desk.console.document(result)
     else:
         await _print(desk, result)
+
+
+def _print_condensed(desk: Desk, result: CondenseResult) -> None:
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    would = "would be " if result.dry_run else ""
+    console.line(
+        f"{result.scope}: {result.kept} kept, {result.merged} {would}merged into {result.made}, "
+        f"{result.replaced} {would}replaced, {result.dropped} {would}dropped, {result.pruned} {would}removed, "
+        f"by {neutral(result.by)}"
+    )
+    for one in result.changes:
+        console.line(f"{would}{one.what} {one.id}  {one_line(one.why, most=LONGEST_QUOTE)}")
+    if result.notice:
+        console.note(neutral(result.notice))
 
 
 async def _print(desk: Desk, result: ConsolidateResult) -> None:

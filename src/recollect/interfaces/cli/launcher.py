@@ -71,3 +71,6 @@ class Launcher(Protocol):
 
     def serve_http(self, loaded: LoadedSettings, *, start: Start) -> Coroutine[Any, Any, None]:
         """Everything that is served over HTTP. Raises SettingsError, and StoreError for what waiting won't mend."""
+
+    def hook(self, name: str, argv: Sequence[str], *, home: str | None) -> int:
+        """What Claude Code runs, by its name. The exit status, which is 0."""

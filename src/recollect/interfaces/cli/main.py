@@ -42,9 +42,12 @@ COMMANDS = {
     "reconstruct": f"{_HERE}.tracing:reconstruct",
     "status": f"{_HERE}.upkeep:status",
     "stats": f"{_HERE}.judging:stats",
+    "spend": f"{_HERE}.spending:spend",
     "doctor": f"{_HERE}.upkeep:doctor",
     "consolidate": f"{_HERE}.consolidating:consolidate",
+    "sync": f"{_HERE}.syncing:sync",
     "contradictions": f"{_HERE}.contradicting:contradictions",
+    "capture": f"{_HERE}.capturing:capture",
     "config": f"{_HERE}.config:config",
     "models": f"{_HERE}.models:models",
     "jobs": f"{_HERE}.jobs:jobs",
@@ -53,6 +56,12 @@ COMMANDS = {
     "serve": f"{_HERE}.serving:serve",
     "export": f"{_HERE}.transfer:export",
     "import": f"{_HERE}.transfer:import_file",
+    "hook": f"{_HERE}.hooking:hook",
+    "statusline": f"{_HERE}.hooking:statusline",
+    "setup": f"{_HERE}.setting_up:setup",
+    "init": f"{_HERE}.initializing:init",
+    "uninstall": f"{_HERE}.uninstalling:uninstall_command",
+    "connect": f"{_HERE}.connecting:connect",
     "completion": f"{_HERE}.completion:completion",
     "demo": f"{_HERE}.demo:demo",
 }
@@ -62,8 +71,9 @@ HEADED = {
     "Conversations": "context reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",
-    "Upkeep": "status stats doctor consolidate contradictions config models jobs export import",
-    "Beginning": "demo completion",
+    "Upkeep": "status stats spend doctor consolidate contradictions config models jobs export import",
+    "Claude Code": "init uninstall connect capture sync hook statusline",
+    "Beginning": "setup demo completion",
 }
 
 EXIT_CODES = """\

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from recollect.operations.keeping import ExportResult, ImportResult
     from recollect.operations.upkeep import RunJobsResult
 
+STATE = Path(".memory") / "state.json"
+
 
 @command(
     "export",
@@ -26,44 +28,66 @@ if TYPE_CHECKING:
         "recollect export",
         "recollect export backup.jsonl",
         "recollect export - --scope work | gzip > work.jsonl.gz",
+        "recollect export --memory-mcp",
     ],
 )
 @click.argument("path", required=False)
 @click.option("--scope", metavar="NAME", help="Only this scope.")
+@click.option(
+    "--memory-mcp", is_flag=True, help="A state.json, of one project; by default .memory/state.json here."
+)
 @with_desk
-async def export(desk: Desk, /, *, path: str | None, scope: str | None) -> None:
+async def export(desk: Desk, /, *, path: str | None, scope: str | None, memory_mcp: bool) -> None:
     """Write everything as JSON lines.
 
     Memories, versions, links, scopes and what is known of contradictions go to PATH, to stdout for `-`, else into the export folder.
     """
+    named = scope or (_chosen_scope(desk) if memory_mcp else None)
+    given = {"scope": named, "memory_mcp": memory_mcp}
     if path == "-":
         with tempfile.TemporaryDirectory(prefix="recollect-") as folder:
             whole = Path(folder) / "export.jsonl"
-            written: ExportResult = await desk.run("export", path=str(whole), scope=scope)
+            written: ExportResult = await desk.run("export", path=str(whole), **given)
             _copy_to_stdout(whole)
         desk.console.note(_summary(written))
         return
     name = f"recollect-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"
-    target = path or str(desk.running.loaded.settings.export_dir / name)
-    result: ExportResult = await desk.run("export", path=target, scope=scope)
+    usual = Path.cwd() / STATE if memory_mcp else desk.running.loaded.settings.export_dir / name
+    result: ExportResult = await desk.run("export", path=path or str(usual), **given)
     if desk.console.json:
         desk.console.document(result)
     else:
         desk.console.line(f"{_summary(result)} in {result.path}")
+        desk.console.note(result.notice)
 
 
-@command("import", examples=["recollect import backup.jsonl", "gunzip -c work.jsonl.gz | recollect import -"])
+@command(
+    "import",
+    examples=[
+        "recollect import backup.jsonl",
+        "gunzip -c work.jsonl.gz | recollect import -",
+        "recollect import .memory/state.json",
+    ],
+)
 @click.argument("path")
+@click.option(
+    "--scope", metavar="NAME", help="Where the memories of a state.json go; by default its project."
+)
+@click.option("--memory-mcp", is_flag=True, help="It is a state.json, whatever it looks like.")
 @click.option("--no-jobs", is_flag=True, help="Leave follow-up work in the queue.")
 @with_desk
-async def import_file(desk: Desk, /, *, path: str, no_jobs: bool) -> None:
-    """Read an export. What is here already is passed over, so it can be run twice."""
+async def import_file(
+    desk: Desk, /, *, path: str, scope: str | None, memory_mcp: bool, no_jobs: bool
+) -> None:
+    """Read an export, or a .memory/state.json. What is here already is passed over, so it can be run twice."""
     with tempfile.TemporaryDirectory(prefix="recollect-") as folder:
         source = path
         if path == "-":
             source = str(Path(folder) / "import.jsonl")
             _copy_from_stdin(Path(source))
-        result: ImportResult = await desk.run("import", path=source)
+        result: ImportResult = await desk.run(
+            "import", path=source, scope=scope, usual_scope=_chosen_scope(desk), memory_mcp=memory_mcp
+        )
     ran: RunJobsResult | None = None if no_jobs else await desk.run("run_jobs", scheduled=False)
     if desk.console.json:
         desk.console.document({**result.model_dump(mode="json"), "jobs": len(ran.ran) if ran else 0})
@@ -78,6 +102,14 @@ async def import_file(desk: Desk, /, *, path: str, no_jobs: bool) -> None:
     if result.redacted:
         desk.console.line(f"  redacted in {plural(result.redacted, 'memory')}")
     desk.console.note(result.notice)
+
+
+def _chosen_scope(desk: Desk) -> str | None:
+    """The one that the settings name; None leaves it to where the file lies."""
+    from recollect.settings import THIS_FOLDER
+
+    loaded = desk.running.loaded
+    return loaded.settings.scope if loaded.sources.get("scope") not in (None, THIS_FOLDER) else None
 
 
 def _summary(result: ExportResult) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from recollect.interfaces.cli.capturing import capture_facts, capture_problems
 from recollect.interfaces.cli.command import command, with_desk, with_session
 from recollect.interfaces.cli.forgetting import print_receipt
 from recollect.interfaces.cli.launcher import CARRY_OVER, Finding
@@ -22,6 +23,7 @@ from recollect.model.errors import (
 )
 
 if TYPE_CHECKING:
+    from recollect.operations.capture_report import CaptureStatusResult
     from recollect.operations.upkeep import DoctorResult, StatusResult
 
 UNHEALTHY = 1
@@ -32,22 +34,28 @@ UNHEALTHY = 1
 async def status(desk: Desk) -> None:
     """How things are, at a glance."""
     result: StatusResult = await desk.run("status")
+    captured: CaptureStatusResult = await desk.run("capture_status")
     left = await _left_in_the_file(desk)
     if desk.console.json:
-        desk.console.document({**result.model_dump(mode="json"), "left_in_the_file": left})
+        told = {"capture": captured.model_dump(mode="json"), "left_in_the_file": left}
+        desk.console.document({**result.model_dump(mode="json"), **told})
         return
     console = desk.console
-    for name, value in _facts(desk, result):
+    for name, value in (*_facts(desk, result), *capture_facts(desk, captured)):
         if value:
             console.line(f"{console.style(f'{name:<10}', bold=True)} {neutral(value)}")
     for job in result.dead_jobs:
         console.warn(f"dead job: {one_line(job, most=200)}")
+    for problem in capture_problems(captured):
+        console.warn(one_line(problem, most=400))
     for mode, one in result.storage.items():
         if one["detail"]:
             console.warn(f"{mode}: {one['detail']}")
     if left:
         kept = f"The local file has {plural(left, 'memory')}, and not all of them are in this store"
         console.warn(f"{kept}: {CARRY_OVER}")
+    for missing in result.unready_models:
+        console.warn(missing)
     console.note(result.notice)
 
 
@@ -224,7 +232,12 @@ def _language(result: StatusResult) -> str:
         return ""
     calls = plural(result.language_calls, "call")
     spent = f"{calls} today, {result.language_tokens:,} of {result.daily_tokens:,} tokens"
-    return f"{result.language_model or 'no model configured'}; {spent}"
+    if result.daily_dollars:
+        spent += f", {price(result.language_dollars)} of {price(result.daily_dollars)}"
+    elif result.language_dollars:
+        spent += f", {price(result.language_dollars)}"
+    names = ", then ".join((result.language_model or "no model configured", *result.fallback_models))
+    return f"{names}; {spent}"
 
 
 def _tally(counts: dict[str, int]) -> str:

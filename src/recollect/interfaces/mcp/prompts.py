@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import mcp_types as types
 
-from recollect.dialects.neutral import NOTICE, neutral
 from recollect.interfaces.mcp.work import Work
 from recollect.model.errors import InvalidInput, NotFound
+from recollect.model.neutral import NOTICE, neutral
 
 MOST_KNOWN = 15
 

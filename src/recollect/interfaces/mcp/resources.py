@@ -9,9 +9,9 @@ from urllib.parse import quote, unquote, urlsplit
 
 import mcp_types as types
 
-from recollect.dialects.neutral import NOTICE, harmless, neutral
 from recollect.interfaces.mcp.work import Work
 from recollect.model.errors import InvalidInput, MemoryNotFound
+from recollect.model.neutral import NOTICE, harmless, neutral
 
 SCHEME = "memory"
 JSON = "application/json"

@@ -22,7 +22,6 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from recollect import __version__
-from recollect.dialects.neutral import neutral
 from recollect.interfaces.mcp import prompts, resources
 from recollect.interfaces.mcp.callers import Context, caller_of, connection_of, is_stateless
 from recollect.interfaces.mcp.conversations import Conversation, Conversations, new_name
@@ -35,6 +34,7 @@ from recollect.interfaces.mcp.work import Work
 from recollect.interfaces.running import Running, ask
 from recollect.model.access import Caller
 from recollect.model.errors import InvalidInput, NotFound, RecollectError, Refused
+from recollect.model.neutral import neutral
 from recollect.settings.declared import Settings
 
 if TYPE_CHECKING:

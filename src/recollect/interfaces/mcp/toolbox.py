@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
-from recollect.dialects.neutral import neutral
 from recollect.model.errors import InvalidInput, RecollectError
+from recollect.model.neutral import neutral
 
 if TYPE_CHECKING:
     from recollect.dialects.shape import Tool

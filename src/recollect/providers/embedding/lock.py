@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from recollect.bare.lease import try_lock
+
 _POLL_SECONDS = 0.2
 
 
@@ -21,7 +23,7 @@ def file_lock(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
         except FileNotFoundError:  # the last holder has just cleared the folder away
             continue
-        if _try_lock(descriptor) and _is_current(descriptor, path):
+        if try_lock(descriptor) and _is_current(descriptor, path):
             break
         os.close(descriptor)
         waiting()
@@ -41,14 +43,6 @@ def _is_current(descriptor: int, path: Path) -> bool:
 
 
 if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
 
     def _remove(path: Path, descriptor: int) -> None:
         os.close(descriptor)
@@ -58,14 +52,6 @@ if sys.platform == "win32":
             return
 
 else:
-    import fcntl
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def _remove(path: Path, descriptor: int) -> None:
         path.unlink(missing_ok=True)

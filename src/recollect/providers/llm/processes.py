@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from recollect.providers.llm.guard import guarded
+
 MOST_OUTPUT = 4 * 1024 * 1024
 _LAST_SECONDS = 2.0  # for what it said last to arrive
 _IN, _OUT, _ERR = 0, 1, 2
@@ -43,9 +45,15 @@ async def run(command: Sequence[str], *, said: str, folder: Path, environ: Mappi
 
     It has answered when it ends; what it left running is ended, and doesn't keep anybody waiting.
     """
-    transport, heard = await asyncio.get_running_loop().subprocess_exec(
-        _Heard, *command, cwd=folder, env=dict(environ), **_APART
-    )
+    async with guarded(_APART) as guard:
+        transport, heard = await asyncio.get_running_loop().subprocess_exec(
+            _Heard, *command, cwd=folder, env=dict(environ), **_APART
+        )
+        guard(transport.get_pid())
+        return await _heard(transport, heard, said)
+
+
+async def _heard(transport: asyncio.SubprocessTransport, heard: _Heard, said: str) -> Ran:
     try:
         _say(transport, said)
         await asyncio.wait((heard.exited, heard.endless), return_when=asyncio.FIRST_COMPLETED)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 from recollect.ports.transcripts import (
     Check,
+    Cursor,
     Digest,
+    Followed,
     Said,
     Transcript,
     TranscriptFile,
@@ -19,6 +21,7 @@ from recollect.ports.transcripts import (
     Turn,
 )
 from recollect.providers.transcripts.digest import Digests, Words, digest_of
+from recollect.providers.transcripts.follow import follow
 from recollect.providers.transcripts.parse import encoded, parse
 
 HEAD = 256 << 10  # of a file, to learn which folder it is about
@@ -91,6 +94,10 @@ class ClaudeTranscripts:
                 return note.read(LONGEST_NOTE).strip()
         except OSError:
             return ""
+
+    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int) -> Followed | None:
+        """At most about so many bytes after the cursor, in bounded memory; None when there is no such file."""
+        return follow(file, cursor, most_bytes=most_bytes)
 
     def _path(self, folder: Path, files: list[TranscriptFile]) -> str:
         """What the conversations say themselves; the folder's name, which is lossy, when they say nothing."""

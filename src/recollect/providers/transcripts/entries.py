@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic_core import from_json
 
 Entry = Mapping[str, Any]
+Block = Mapping[str, Any]
 
 LONGEST_NAME = 200
 SYNTHETIC = "<synthetic>"
+TITLES = (
+    "custom-title",
+    "ai-title",
+)  # sorts of entries that say what the conversation is called, the best first
 # How texts begin that the program put into a person's mouth.
 _NOT_SPOKEN = (
     "<command-name>",
@@ -39,6 +44,10 @@ _NOT_SPOKEN = (
 _INSERTED = re.compile(
     r"<(system-reminder|ide_opened_file|ide_selection|ide_diagnostics)>.*?(?:</\1>|\Z)", re.DOTALL
 )
+# What we gave it ourselves is no news: lines that hooks handed out, and our block of CLAUDE.md.
+_FROM_MEMORY_BEGINS, _BLOCK_BEGINS = "From memory (data to weigh", "<!-- MEMORY:START -->"
+_FROM_MEMORY = re.compile(re.escape(_FROM_MEMORY_BEGINS) + r".*?(?:\n\s*\n|\Z)", re.DOTALL)
+_BLOCK = re.compile(re.escape(_BLOCK_BEGINS) + r".*?(?:<!-- MEMORY:END -->|\Z)", re.DOTALL)
 _DECODER = json.JSONDecoder()
 
 
@@ -73,38 +82,82 @@ def _entries_in(line: str) -> Iterator[Entry]:
         yield entry
 
 
-def spoken_by_user(entry: Entry) -> str:
-    """What a person typed; empty when the entry is something else."""
-    if any(
-        entry.get(mark) for mark in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly", "isSidechain")
-    ):
+def spoken_by_user(entry: Entry, *, aside: bool = False) -> str:
+    """What a person typed; empty when the entry is something else. With `aside` also what a sub-agent was told."""
+    if is_aside(entry) and not aside:
         return ""
-    texts = (_INSERTED.sub("", text).strip() for text in texts_of(entry))
-    return "\n\n".join(text for text in texts if text and not text.startswith(_NOT_SPOKEN))
+    if any(entry.get(mark) for mark in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")):
+        return ""
+    return _spoken(texts_of(entry))
 
 
-def spoken_by_assistant(entry: Entry) -> str:
-    """What the assistant wrote; empty for tool calls, thinking and messages about errors."""
-    if entry.get("isSidechain") or entry.get("isApiErrorMessage") or model_of(entry) == SYNTHETIC:
+def spoken_by_assistant(entry: Entry, *, aside: bool = False) -> str:
+    """What the assistant wrote; empty for tool calls, thinking and messages about errors. With `aside` sub-agents too."""
+    if (is_aside(entry) and not aside) or entry.get("isApiErrorMessage") or model_of(entry) == SYNTHETIC:
         return ""
     return "\n\n".join(filter(None, (text.strip() for text in texts_of(entry))))
 
 
+def queued_by_user(entry: Entry) -> str:
+    """What a person typed while the assistant was at work, and what it was then given on the way."""
+    attached = entry.get("attachment")
+    if not isinstance(attached, dict) or attached.get("type") != "queued_command" or attached.get("isMeta"):
+        return ""
+    origin = attached.get("origin")
+    human = not isinstance(origin, dict) or origin.get("kind") in (None, "human")
+    if not human or attached.get("commandMode") not in (None, "prompt"):
+        return ""
+    return _spoken(texts_in(attached.get("prompt")))
+
+
+def is_aside(entry: Entry) -> bool:
+    """Whether it was said by or to a sub-agent."""
+    return bool(entry.get("isSidechain"))
+
+
+def without_inserted(text: str) -> str:
+    """The text without what the program, or Recollect through it, put there."""
+    if "<" in text:
+        text = _INSERTED.sub("", text)
+    if _FROM_MEMORY_BEGINS in text:
+        text = _FROM_MEMORY.sub("", text)
+    if _BLOCK_BEGINS in text:
+        text = _BLOCK.sub("", text)
+    return text.strip()
+
+
+def _spoken(texts: Iterable[str]) -> str:
+    told = (without_inserted(text) for text in texts)
+    return "\n\n".join(text for text in told if text and not text.startswith(_NOT_SPOKEN))
+
+
 def texts_of(entry: Entry) -> list[str]:
     """The texts of a message, whose content may be one string or a list of blocks."""
-    content = _message(entry).get("content")
+    return texts_in(_message(entry).get("content"))
+
+
+def texts_in(content: Any) -> list[str]:
+    """The texts of such a content."""
     if isinstance(content, str):
         return [content]
     return [
         text
-        for block in _blocks(entry)
+        for block in _blocks_in(content)
         if block.get("type") == "text" and (text := string(block.get("text")))
     ]
 
 
+def title_of(entry: Entry) -> tuple[str, str] | None:
+    """Which sort of title an entry gives the conversation, and the title; None when it gives none."""
+    kind = string(entry.get("type"))
+    if kind not in TITLES:
+        return None
+    return kind, string(entry.get("title") or entry.get("customTitle") or entry.get("aiTitle"))
+
+
 def tools_of(entry: Entry) -> list[str]:
     """Names of the tools that the message calls."""
-    names = (string(block.get("name")) for block in _blocks(entry) if block.get("type") == "tool_use")
+    names = (string(block.get("name")) for block in blocks_of(entry) if block.get("type") == "tool_use")
     return [name[:LONGEST_NAME] for name in names if name]
 
 
@@ -137,6 +190,10 @@ def _message(entry: Entry) -> Mapping[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _blocks(entry: Entry) -> list[Mapping[str, Any]]:
-    content = _message(entry).get("content")
+def blocks_of(entry: Entry) -> list[Block]:
+    """The blocks of a message; none where its content is one string."""
+    return _blocks_in(_message(entry).get("content"))
+
+
+def _blocks_in(content: Any) -> list[Block]:
     return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from recollect.ports.transcripts import Check, Transcript, Turn
 from recollect.providers.transcripts.entries import (
     SYNTHETIC,
+    TITLES,
     BadLine,
     Entry,
     entries_in,
@@ -20,6 +21,7 @@ from recollect.providers.transcripts.entries import (
     spoken_by_assistant,
     spoken_by_user,
     string,
+    title_of,
     tools_of,
 )
 
@@ -53,22 +55,38 @@ def parse(path: Path, stream: BinaryIO, *, most_bytes: int, check: Check = lambd
     return reading.transcript(bytes_read=min(stream.tell(), most_bytes), complete=complete)
 
 
-def _lines(stream: BinaryIO, *, most_bytes: int) -> Iterator[bytes | None]:
-    """Line by line, and None where the limit cuts it off.
+class Line(NamedTuple):
+    """A line with its end. Of one that is too long to be held `raw` is only the beginning, which is no JSON any more."""
 
-    Of a line that is too long to be held only the beginning is given, which is no JSON any more.
-    """
+    raw: bytes
+    size: int
+    ended: bool  # by a line break
+
+    @property
+    def held(self) -> bool:
+        """Whether `raw` is all of it."""
+        return self.size == len(self.raw)
+
+
+def read_line(stream: BinaryIO, *, most: int) -> Line | None:
+    """The next one, in bounded memory; None at the end. Beyond `most` bytes the rest of it is left unread."""
+    raw = rest = stream.readline(LONGEST_LINE)
+    size = len(raw)
+    while len(rest) == LONGEST_LINE and not rest.endswith(b"\n") and size <= most:
+        rest = stream.readline(LONGEST_LINE)
+        size += len(rest)
+    return Line(raw, size, rest.endswith(b"\n")) if raw else None
+
+
+def _lines(stream: BinaryIO, *, most_bytes: int) -> Iterator[bytes | None]:
+    """Line by line, and None where the limit cuts it off."""
     read = 0
-    while raw := stream.readline(LONGEST_LINE):
-        read += len(raw)
-        rest = raw
-        while len(rest) == LONGEST_LINE and not rest.endswith(b"\n") and read <= most_bytes:
-            rest = stream.readline(LONGEST_LINE)
-            read += len(rest)
+    while line := read_line(stream, most=most_bytes - read):
+        read += line.size
         if read > most_bytes:
             yield None
             return
-        yield raw
+        yield line.raw
 
 
 class _Reading:
@@ -113,8 +131,8 @@ class _Reading:
                 self._assistant(entry)
         elif kind == "summary":
             self._summaries.append((string(entry.get("leafUuid")), string(entry.get("summary"))))
-        elif kind in ("custom-title", "ai-title"):
-            told = string(entry.get("title") or entry.get("customTitle") or entry.get("aiTitle"))
+        elif titled := title_of(entry):
+            kind, told = titled
             self._titles[kind] = told or self._titles.get(kind, "")
 
     def _place(self, entry: Entry) -> None:
@@ -184,7 +202,7 @@ class _Reading:
         )
 
     def _title(self) -> str:
-        return self._titles.get("custom-title") or self._titles.get("ai-title") or self._summary()
+        return next((told for kind in TITLES if (told := self._titles.get(kind))), self._summary())
 
     def _summary(self) -> str:
         """The last one that is about this conversation: a file may begin with those of others."""

@@ -1,0 +1,99 @@
+"""Files in the home folder that nobody else may read, and that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+HOOKS = "hooks"
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_TRIES = 20 if sys.platform == "win32" else 1  # there a file can't be replaced while somebody reads it
+
+
+def folder(home: str, *names: str) -> str:
+    """Below home/hooks, whether or not it is there."""
+    return os.path.join(home, HOOKS, *names)
+
+
+def made_folder(home: str, *names: str) -> str:
+    """The same, made if need be. Raises OSError."""
+    path = folder(home, *names)
+    if not os.path.isdir(path):
+        os.makedirs(home, mode=0o700, exist_ok=True)
+        for depth in range(len(names) + 1):
+            try:
+                os.mkdir(folder(home, *names[:depth]), 0o700)
+            except FileExistsError:
+                continue
+    return path
+
+
+def contents(path: str, most: int = 64 << 20) -> bytes:
+    """At most so many bytes of it. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | _NO_LINK)
+    try:
+        parts, left = [], most
+        while left > 0 and (part := os.read(descriptor, min(left, 1 << 20))):
+            parts.append(part)
+            left -= len(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
+
+
+def write_whole(path: str, content: bytes) -> None:
+    """Beside it first, then in its place. Raises OSError, and leaves nothing half-written."""
+    beside = f"{path}.{os.getpid()}.tmp"
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK, 0o600)
+    try:
+        try:
+            write_all(descriptor, content)
+        finally:
+            os.close(descriptor)
+        _replace(beside, path)
+    except BaseException:
+        remove(beside)
+        raise
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """All of it, in as many pieces as it takes. Raises OSError."""
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def remove(path: str) -> None:
+    """Unless it can't be: then somebody else has it, or it has gone."""
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def names_in(path: str, ending: str) -> list[str]:
+    """What a folder holds, in order; nothing where there is none."""
+    try:
+        return sorted(name for name in os.listdir(path) if name.endswith(ending))
+    except OSError:
+        return []
+
+
+def older_than(path: str, seconds: float) -> bool:
+    """Whether it was last written longer ago than that."""
+    try:
+        return time.time() - os.stat(path).st_mtime > seconds
+    except OSError:
+        return False
+
+
+def _replace(beside: str, path: str) -> None:
+    for left in reversed(range(_TRIES)):
+        try:
+            os.replace(beside, path)
+            return
+        except PermissionError:
+            if not left:
+                raise
+            time.sleep(0.01)

@@ -1,0 +1,80 @@
+"""Starts the worker: on its own, without a terminal, holding nothing of whoever starts it but the lease."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from recollect.bare.environment import for_worker
+from recollect.bare.lease import take
+
+# -P: what lies in the folder of the conversation must never be taken for a module.
+_COMMAND = ("-P", "-m", "recollect", "hook-worker")
+
+
+def start_worker(home: str) -> bool:
+    """Unless one holds the lease; whether it was started. Raises OSError.
+
+    The lease is taken here and handed on, so of a hundred hooks at once one starts a worker.
+    """
+    held = take(home)
+    if held is None:
+        return False
+    try:
+        if sys.platform != "win32":
+            _spawn(home, held)
+    finally:
+        os.close(held)
+    if sys.platform == "win32":
+        _detach(home)  # a lock is of its process there: the first worker takes it, others leave at once
+    return True
+
+
+if sys.platform == "win32":
+
+    def _detach(home: str) -> None:
+        import subprocess
+
+        flags = (
+            subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+        )
+        # Popen's object would complain at its end that the worker still runs.
+        subprocess.Popen(
+            [sys.executable, *_COMMAND],
+            env=for_worker(home),
+            cwd=home,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            creationflags=flags,
+            close_fds=True,
+        ).returncode = 0
+
+else:
+
+    def _spawn(home: str, lease: int) -> None:
+        argv = [sys.executable, *_COMMAND, str(lease)]
+        actions: list[tuple[int, int] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)
+        ]
+        actions += [(os.POSIX_SPAWN_CLOSE, other) for other in _inherited()]
+        os.set_inheritable(lease, True)
+        environment = for_worker(home)
+        try:
+            os.posix_spawn(sys.executable, argv, environment, file_actions=actions, setsid=True)
+        except NotImplementedError:  # the worker leaves its session itself then
+            os.posix_spawn(sys.executable, argv, environment, file_actions=actions)
+
+    def _inherited() -> list[int]:
+        """What we got ourselves beside the standard streams: a pipe that stays open keeps its reader waiting."""
+        try:
+            numbers = [int(name) for name in os.listdir("/dev/fd")]
+        except (OSError, ValueError):
+            return []
+        return [number for number in numbers if number > 2 and _inheritable(number)]
+
+    def _inheritable(descriptor: int) -> bool:
+        try:
+            return os.get_inheritable(descriptor)
+        except OSError:  # that of the listing
+            return False

@@ -1,0 +1,210 @@
+"""From what was picked out to memories: nothing twice, nothing that was forgotten again, the new in place of the old.
+
+Every step may be the last one before the process is killed. Done again with the same items, what is stored is found again by
+its content, and what was to be retired for it is retired then.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from recollect.engine.capture.item import CAPTURED, Item
+from recollect.engine.checks import safe_text
+from recollect.engine.conversations import called
+from recollect.engine.core import Engine
+from recollect.engine.draft import TURN, Draft, Outcome, content_hash
+from recollect.engine.intake import remember_many
+from recollect.engine.kinship import superseding
+from recollect.engine.text.overlap import content_words, shared
+from recollect.engine.text.sameness import differences
+from recollect.model.errors import Conflict, MemoryNotFound, Refused, ScopeNotFound, StoreError
+from recollect.model.life import is_kept_for_good, is_part, is_working
+from recollect.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
+from recollect.model.query import Filter, Search
+from recollect.ports.store import Change, Inherit
+
+DIALECT = "capture"
+REPLACES, REPEATS = 0.5, 0.6  # shares of words: with what it says it replaces, with another of its kind
+LOOKED_AT = 50  # memories that share most words
+MOST_SOUGHT = 32  # words that they are looked for by
+LONGEST = 2_000
+# Two texts that differ in one of these speak of two things.
+_APART = frozenset({"number", "name", "date", "path", "negation", "antonym"})
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What became of items: new memories, those that they took the place of, and how many were there already.
+
+    `ids` has the memory of each item, None for one that became none.
+    """
+
+    ids: tuple[str | None, ...] = ()
+    stored: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    duplicates: int = 0
+    refused: int = 0  # noise, or nothing that can be stored
+
+
+async def keep(
+    engine: Engine, items: Sequence[Item], *, conversation: str, file: str, scope: str, agent: str
+) -> Kept:
+    """Raises ScopeNotFound, Refused for a scope that is deactivated, and the store's errors."""
+    keeping = _Keeping(engine, scope=scope, agent=agent)
+    source = Provenance(DIALECT, CAPTURED, called(engine, conversation), file=file)
+    known = await _stored_before(engine, source.conversation or "", scope=scope, agent=agent)
+    ids: list[str | None] = [None] * len(items)
+    fresh: dict[int, Draft] = {}
+    again: list[tuple[Item, Memory]] = []
+    for number, item in enumerate(items):
+        digest = content_hash(safe_text(engine, item.content[:LONGEST]))
+        if (before := _kept_before(item, known.get(digest, ()))) is not None:
+            ids[number] = before.id
+            again.append((item, before))
+        elif (same := await keeping.said_already(item)) is not None:
+            ids[number] = same.id
+        else:
+            fresh[number] = _draft(item, source, scope=scope, agent=agent)
+    answers = await remember_many(engine, list(fresh.values()))
+    stored: list[str] = []
+    retired: list[str] = []
+    for number, answer in zip(fresh, answers, strict=True):
+        if isinstance(answer.error, ScopeNotFound | Refused | StoreError):
+            raise answer.error
+        if answer.memory is None:
+            continue
+        ids[number] = answer.memory.id
+        if answer.outcome is Outcome.STORED:
+            stored.append(answer.memory.id)
+            retired += answer.superseded
+            again.append((items[number], answer.memory))
+    for item, memory in again:
+        retired += await keeping.retire(item, memory)
+    return Kept(
+        ids=tuple(ids),
+        stored=tuple(stored),
+        superseded=tuple(dict.fromkeys(retired)),
+        duplicates=sum(one is not None for one in ids) - len(stored),
+        refused=ids.count(None),
+    )
+
+
+def _draft(item: Item, source: Provenance, *, scope: str, agent: str) -> Draft:
+    return Draft(
+        content=item.content[:LONGEST],
+        kind=item.kind,
+        scope=scope,
+        agent=agent,
+        tags=item.tags,
+        confidence=item.confidence,
+        provenance=Provenance(
+            source.dialect, source.source, source.conversation, file=source.file, line=item.line
+        ),
+        metadata=dict(item.metadata),
+    )
+
+
+def _kept_before(item: Item, same: Sequence[Memory]) -> Memory | None:
+    """The memory that the item is already. One that others took the place of may be said again, later on."""
+    stays = (
+        one for one in same if one.status is not Status.SUPERSEDED or (one.provenance.line or 0) >= item.line
+    )
+    return next(stays, None)
+
+
+async def _stored_before(
+    engine: Engine, conversation: str, *, scope: str, agent: str
+) -> dict[str, list[Memory]]:
+    """What the conversation stored, whatever became of it, by the hash of what it says or once said."""
+    where = Filter(viewer=agent, scopes=(scope,), conversation=conversation, statuses=ANY_STATUS)
+    known: dict[str, list[Memory]] = defaultdict(list)
+    async for batch in engine.store.scan(where):
+        versions = await engine.store.versions_among([memory.id for memory in batch])
+        for memory in batch:
+            once = (content_hash(one.content) for one in versions.get(memory.id, ()))
+            for digest in {memory.content_hash, *once}:
+                known[digest].append(memory)
+    return known
+
+
+class _Keeping:
+    """Looks among the memories of one project."""
+
+    def __init__(self, engine: Engine, *, scope: str, agent: str) -> None:
+        self._engine = engine
+        self._scope = scope
+        self._agent = agent
+
+    async def said_already(self, item: Item) -> Memory | None:
+        """One of the same kind that says all that the item says; where things stand is always told anew."""
+        if item.supersedes or item.kind is Kind.PROGRESS:
+            return None
+        words = content_words(item.content)
+        for old in await self._near(words, item.kind):
+            theirs = content_words(old.content)
+            if words <= theirs and shared(words, theirs) > REPEATS and _one_thing(item.content, old.content):
+                return old
+        return None
+
+    async def retire(self, item: Item, memory: Memory) -> list[str]:
+        """Those that the memory takes the place of, if it is in use."""
+        if memory.status is not Status.ACTIVE:
+            return []
+        old = [
+            one for one in await self._outdated(item) if (one.created, one.id) < (memory.created, memory.id)
+        ]
+        if not old:
+            return []
+        inherit = Inherit(
+            memory.id,
+            supersedes=memory.supersedes or old[0].id,
+            importance=max(one.importance for one in old),
+            uses=sum(one.uses for one in old),
+        )
+        changes: list[Change] = [*superseding(memory, old, now=self._engine.clock()), inherit]
+        try:
+            await self._engine.store.apply(changes)
+        except (Conflict, MemoryNotFound):  # somebody took one of them away: it needs no retiring
+            return []
+        return [one.id for one in old]
+
+    async def _outdated(self, item: Item) -> list[Memory]:
+        found: dict[str, Memory] = {}
+        if said := content_words(item.supersedes):
+            near = [one for one in await self._near(said, None) if _may_go(one)]
+            best = max(near, key=lambda one: shared(said, content_words(one.content)), default=None)
+            if best is not None and shared(said, content_words(best.content)) > REPLACES:
+                found[best.id] = best
+        words = content_words(item.content)
+        for old in await self._near(words, item.kind):
+            alike = shared(words, content_words(old.content)) > REPEATS
+            if alike and _may_go(old) and _one_thing(item.content, old.content):
+                found[old.id] = old
+        return list(found.values())
+
+    async def _near(self, words: frozenset[str], kind: Kind | None) -> list[Memory]:
+        """Those in use that share words, the agent's own."""
+        if not words:
+            return []
+        engine = self._engine
+        sought = sorted(words, key=lambda word: (-len(word), word))[:MOST_SOUGHT]
+        where = Filter(
+            viewer=self._agent,
+            scopes=(self._scope,),
+            agents=(self._agent,),
+            kinds=() if kind is None else (kind,),
+        )
+        search = Search(where, lexemes=tuple(sought), pool=LOOKED_AT, neighbours=False)
+        ids = (await engine.store.search(search)).ids
+        found = await engine.store.get_many(ids, viewer=self._agent)
+        return [found[one] for one in ids if one in found]
+
+
+def _may_go(old: Memory) -> bool:
+    return not (is_kept_for_good(old) or is_working(old) or is_part(old) or TURN in old.metadata)
+
+
+def _one_thing(new: str, old: str) -> bool:
+    return not differences(new, old) & _APART

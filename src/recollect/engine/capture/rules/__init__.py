@@ -1,0 +1,85 @@
+"""What a conversation left that is worth keeping, by rules: for people who have no language model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from recollect.engine.capture.item import Found, Item
+from recollect.engine.capture.rules.architecture import architecture
+from recollect.engine.capture.rules.candidate import Candidate
+from recollect.engine.capture.rules.carrying import Carried
+from recollect.engine.capture.rules.choosing import chosen
+from recollect.engine.capture.rules.decisions import decisions
+from recollect.engine.capture.rules.deeds import deeds
+from recollect.engine.capture.rules.failures import mended, reported, still_open, told
+from recollect.engine.capture.rules.gotchas import gotchas
+from recollect.engine.capture.rules.preferences import preferences
+from recollect.engine.capture.rules.procedures import procedures
+from recollect.engine.capture.rules.progress import asked_for, committed, finished, open_ends
+from recollect.engine.capture.rules.speech import sentences
+from recollect.engine.core import Engine
+from recollect.engine.reflect import OPEN_QUESTION
+from recollect.engine.text.keywords import telling_keywords
+from recollect.engine.text.redact import redact
+from recollect.model.memory import Kind
+from recollect.ports.transcripts import Step
+
+MOST_TAGS = 4
+
+
+async def by_rules(
+    engine: Engine, steps: Sequence[Step], carried: Mapping[str, Any], *, folder: str
+) -> Found:
+    """What is new in these steps; `carried` is what the call before gave for the same conversation."""
+    state = Carried.from_json(carried)
+    candidates = [_safe(one, folder) for one in _candidates(steps, state)]
+    kept = await chosen(engine, candidates)
+    items = tuple(_item(one) for one in kept if state.is_new(one.content))
+    return Found(items, state.as_json())
+
+
+def _candidates(steps: Sequence[Step], state: Carried) -> Iterator[Candidate]:
+    said = list(sentences(steps))
+    done = list(deeds(steps))
+    if not state.asked and (request := asked_for(steps)):
+        state.asked = True
+        yield request
+    yield from decisions(said, steps, done)
+    yield from preferences(said)
+    yield from mended(done, said, state.troubles)
+    yield from reported(steps, said, done)
+    yield from told(said)
+    yield from procedures(done, said, steps, state.counts)
+    yield from architecture(said, done)
+    yield from gotchas(said)
+    yield from committed(done)
+    yield from finished(said)
+    yield from open_ends(said)
+    for trouble, text in still_open(state.troubles):
+        if not trouble.reported:
+            trouble.reported = text
+            yield Candidate(Kind.PROGRESS, text, trouble.line, 0.8, tags=(OPEN_QUESTION,))
+
+
+def _safe(candidate: Candidate, folder: str) -> Candidate:
+    """Without secrets, and with paths as they are inside the project."""
+    text = candidate.content
+    if folder:
+        root = folder.rstrip("/\\")
+        text = text.replace(f"{root}/", "").replace(f"{root}\\", "")
+    return replace(candidate, content=redact(text).text)
+
+
+def _item(candidate: Candidate) -> Item:
+    words = [word.lower() for word in telling_keywords(candidate.content, MOST_TAGS)]
+    return Item(
+        kind=candidate.kind,
+        content=candidate.content,
+        line=candidate.line,
+        tags=tuple(dict.fromkeys([*candidate.tags, *words])),
+        supersedes=candidate.supersedes,
+        confidence=round(min(1.0, candidate.weight + 0.1), 2),
+        metadata=candidate.metadata,
+    )

@@ -1,0 +1,189 @@
+"""Decisions: what was chosen, by the person or with good reason by the assistant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from recollect.engine.capture.rules.candidate import LONGEST, Candidate
+from recollect.engine.capture.rules.deeds import Deed
+from recollect.engine.capture.rules.speech import Sentence, blocks, plain, split_sentences
+from recollect.engine.capture.rules.standing import hedged, names, stands_alone, tidy
+from recollect.engine.text.expression import Expression
+from recollect.model.memory import Kind
+from recollect.ports.transcripts import Role, Step
+
+_ANSWERED = Expression(r"\"([^\"]{5,400}?)\"\s*=\s*\"([^\"]{1,400}?)\"(?=[.,\s]|$)")
+_APPROVED = Expression(
+    r"user has approved|approved (?:your|the) plan|plan (?:was |has been )?approved", re.IGNORECASE
+)
+_PLANNED = Expression(r"^\s*(?:please )?implement the following plan", re.IGNORECASE)
+_PLAN_SECTION = Expression(
+    r"decision|approach|design|strategy|solution|overview|summary|goal|context|problem|background|why|motivation|what we|trade-?off|chosen|architecture",
+    re.IGNORECASE,
+)
+_TITLE = Expression(
+    r"^\s*#{1,3}\s+(?:plan:?\s*|implementation plan:?\s*)?(.+?)\s*$", re.IGNORECASE | re.MULTILINE
+)
+# Whoever says it: something was decided.
+_DECIDED = Expression(
+    r"\b(?:we(?:'ve| have)? decided|i(?:'ve| have)? decided|decided (?:to|on|against)|decision(?: is|:| was)|we (?:chose|picked|settled on|agreed)|chose to|opted (?:for|to)"
+    r"|(?:let's|we'll|i'll|we will|we should|we're going to|let us) (?:go|stick|proceed) with|going with|went with|settled on|agreed (?:to|on|that)"
+    r"|(?:i|we) (?:will|'ll) use \S+(?: \S+){0,6} (?:instead|rather|because|since|as)\b|(?:use|using|used|uses|switch(?:ed|ing)? to|prefer(?:red)?|keep|kept) [^.]{3,80}\b(?:instead of|rather than|over)\b"
+    r"|switch(?:ed|es)? from|migrated from|replaced [^.]{2,60} with|moved from \S+ to|instead of [^.]{3,60}, (?:use|we|i)|(?:is|are|was|were) (?:by design|intentional|deliberate)\b|(?:intentionally|deliberately) \w+|- intentional|on purpose)\b"
+    r"|(?:하기로 (?:했|결정|합의)|로 결정|(?:으?로) (?:가자|합시다|하자|갑시다)|대신 .{1,30}(?:사용|쓰기|씁니다|쓴다)|를 선택했)",
+    re.IGNORECASE,
+)
+# Of the person: what is wanted of the product.
+_WANTED = Expression(
+    r"^(?:so |and |but |ok(?:ay)?,? |yes,? |yeah,? |no,? |hmm,? |also,? )*(?:i (?:do )?(?:also )?(?:want|would (?:like|want|prefer)|'d (?:like|prefer|rather|want))|we (?:want|should|would want|need to|don't want|shouldn't)"
+    r"|let's (?:use|keep|make|drop|remove|rename|replace|prefix|switch|move|store|call|change|not|just|only|default|support|add|have|put|skip|avoid|limit)|(?:just )?(?:use|keep|make|drop|remove|rename|replace|prefix|switch|call|default|avoid|prefer) "
+    r"|(?:if [^,]{5,80}[, ]+(?:it|we) should\b|(?:the |an? |every |all |each )?(?:`[^`]+`|[\w./-]+)(?: [\w./-]+){0,5} (?:should(?:n't| not)?|must(?:n't| not)?|needs? to|has to|have to) ))",
+    re.IGNORECASE,
+)
+_UNSURE = Expression(
+    r"\b(?:maybe|perhaps|not sure|wonder\w*|might|could|possibly|i guess)\b|\?", re.IGNORECASE
+)
+_LETS = Expression(
+    r"(?:,|\bso|\bthen|\band|\bbut) let's (?:just |also |then )?(?:use|keep|make|drop|remove|rename|replace|prefix|switch|move|store|call|default|skip|avoid|limit|support)\b",
+    re.IGNORECASE,
+)
+_WEIGHTY = Expression(
+    r"\b(?:instead of|rather than|not|never|only|always|default|should|must|because|so that|since|without|both|every|all|format|prefix|suffix|name[sd]?|want|need|entirely|flag|option)\b",
+    re.IGNORECASE,
+)
+_STEP = Expression(
+    r"\b(?:start|begin|continue|commit|push|merge|rebase|check ?out|open a|create a (?:branch|pr|commit)|run|try|test it|look|see|review|explain|show|tell|go ahead|proceed|finish|first|do (?:the|that|this|it)|fix (?:this|that|it|them)"
+    r"|work on|update the (?:doc|pr|branch)|write (?:me|it|this)|give me|summari[sz]e|clean ?up|pull|deploy|wait|stop|undo|revert|again|next|now|today|tomorrow|later|the other|same)\b",
+    re.IGNORECASE,
+)
+_POINTING = Expression(r"\b(?:this|that|these|those|it|them|here|there|above|below|you)\b", re.IGNORECASE)
+_CHOSE = Expression(
+    r"^(?:(?:ok(?:ay)?|yes|yeah|sure|i(?:'d| would)? (?:like|prefer|choose|pick|say|want)|let's|go(?:ing)?|with|do|use|try|the|please|i'll take|take|,|\.)\s*)*(?:option |number |choice |approach |#)?([1-9]|[a-d])(?:[).,! ]|$)",
+    re.IGNORECASE,
+)
+_OPTION = Expression(
+    r"^\s*(?:[-*]\s*)?(?:\*\*)?(?:option |approach )?([1-9]|[a-dA-D])(?:\*\*)?[.):]\s+(.+)$",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def decisions(said: Sequence[Sentence], steps: Sequence[Step], done: Sequence[Deed]) -> Iterator[Candidate]:
+    """From what was said, from answers to questions, and from plans that were approved."""
+    for sentence in said:
+        if not sentence.aside and not sentence.speculative and (found := _spoken(sentence)):
+            yield found
+    for deed in done:
+        if deed.tool == "AskUserQuestion" and not deed.refused:
+            yield from _answers(deed)
+        elif deed.tool == "ExitPlanMode" and _APPROVED.search(deed.answer):
+            yield from plan(deed.asked, deed.line)
+    for number, step in enumerate(steps):
+        if step.role == Role.USER and not step.aside:
+            if _PLANNED.match(step.text):
+                yield from plan(step.text, step.line)
+            elif chosen := _chosen(steps, number):
+                yield chosen
+
+
+def _spoken(sentence: Sentence) -> Candidate | None:
+    text = tidy(sentence.text)
+    if sentence.role == Role.USER:
+        return _of_the_person(text, sentence)
+    found = _DECIDED.search(text)
+    if not found or hedged(text) or text.endswith("?") or not names(text):
+        return None
+    if re.match(r"(?:i'll|i will|we'll|let's|let me) ", text, re.IGNORECASE):
+        return None
+    if not stands_alone(text):
+        return None
+    return Candidate(Kind.DECISION, text, sentence.line, 0.75 if sentence.closing else 0.6)
+
+
+def _of_the_person(text: str, sentence: Sentence) -> Candidate | None:
+    if text.endswith("?") or not 20 <= len(text) <= LONGEST or _UNSURE.search(text) or text.count("`") % 2:
+        return None
+    decided = _DECIDED.search(text)
+    wanted = _WANTED.match(text) or _LETS.search(text)
+    if not decided and not (wanted and _WEIGHTY.search(text)):
+        return None
+    pointing = len(_POINTING.findall(text))
+    words = len(text.split())
+    if (
+        words < 6
+        or (pointing and not names(text))
+        or pointing > 2
+        or re.match(r"(?:it|this|that|they|these)\b", text, re.IGNORECASE)
+    ):
+        return None
+    if not decided and (_STEP.search(text) or (not names(text) and words < 9)):
+        return None
+    return Candidate(Kind.DECISION, text, sentence.line, 0.8 if decided else 0.65)
+
+
+def _answers(deed: Deed) -> Iterator[Candidate]:
+    """What a person chose among what was offered."""
+    for question, answer in _ANSWERED.findall(deed.answer):
+        chosen = re.sub(r"\s*\((?:recommended|default)\)", "", answer, flags=re.IGNORECASE).strip()
+        if len(chosen) < 2 or re.fullmatch(r"(?:yes|no|ok|skip|other|none)\W*", chosen, re.IGNORECASE):
+            continue
+        text = f"{plain(question)} Chosen: {plain(chosen)}"[:LONGEST]
+        yield Candidate(
+            Kind.DECISION, text if text[-1] in ".!?" else f"{text}.", deed.answered or deed.line, 0.95
+        )
+
+
+def plan(text: str, line: int) -> Iterator[Candidate]:
+    """What an approved plan says it will do, in its title and the beginning of its approach."""
+    title = _TITLE.search(text)
+    named = tidy(plain(title[1])) if title else ""
+    if len(named) < 8 or re.fullmatch(r"(?:context|overview|summary|plan|goal)\W*", named, re.IGNORECASE):
+        named = ""
+    told = ""
+    for block in blocks(text):
+        if (
+            block.bullet
+            or not _PLAN_SECTION.search(block.section)
+            or block.text.endswith(":")
+            or re.match(r"\w+:", block.text)
+        ):
+            continue
+        told = split_sentences(block.text)[0]
+        if 30 <= len(told) <= 240:
+            break
+        told = ""
+    if named or told:
+        content = f"Plan agreed: {named} {told}".strip()
+        if len(content) > LONGEST:
+            content = f"Plan agreed: {named or told}"
+        yield Candidate(Kind.DECISION, content[:LONGEST], line, 0.9)
+    yield from _plan_decisions(text, line)
+
+
+def _plan_decisions(text: str, line: int) -> Iterator[Candidate]:
+    count = 0
+    for block in blocks(text):
+        if count < 3 and block.bullet and re.search(r"decision|trade-?off", block.section, re.IGNORECASE):
+            told = tidy(block.text)
+            if stands_alone(told):
+                count += 1
+                yield Candidate(Kind.DECISION, told, line, 0.8)
+
+
+def _chosen(steps: Sequence[Step], number: int) -> Candidate | None:
+    """ "let's go with 2", where the assistant had numbered what it offered."""
+    step = steps[number]
+    found = _CHOSE.match(step.text.strip())
+    if not found or len(step.text) > 80:
+        return None
+    offered = next(
+        (one for one in reversed(steps[:number]) if one.role == Role.CLAUDE and not one.aside), None
+    )
+    if offered is None or "?" not in offered.text[-400:]:
+        return None
+    for label, option in _OPTION.findall(offered.text):
+        if label.lower() == found[1].lower():
+            text = tidy(plain(option))
+            if names(text) or len(text.split()) >= 5:
+                return Candidate(Kind.DECISION, f"Chosen: {text}"[:LONGEST], step.line, 0.85)
+    return None

@@ -1,0 +1,99 @@
+"""`recollect capture`, and what `status` says of silent capture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from recollect.interfaces.cli.command import command, with_desk
+from recollect.interfaces.cli.output import local_time, one_line, plural
+from recollect.interfaces.cli.session import Desk
+
+if TYPE_CHECKING:
+    from recollect.operations.capture_report import CaptureStatusResult, ProjectCaptures
+    from recollect.operations.capturing import CaptureResult
+
+MOST_PROJECTS = 5
+SOME_FAILED = 1
+
+
+@command(
+    "capture",
+    examples=[
+        "recollect capture ~/.claude/projects/-home-me-shop/*.jsonl",
+        "recollect capture conversation.jsonl --folder ~/shop --json",
+    ],
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="The project's folder; by default the one that each conversation was held in.",
+)
+@with_desk
+async def capture(desk: Desk, /, *, files: tuple[Path, ...], folder: Path | None) -> int:
+    """Keep what is worth keeping of Claude Code's conversations, now, as the hooks do by themselves.
+
+    A conversation is read from where it was left the last time.
+    """
+    desk.running.warm()
+    done: list[dict[str, object]] = []
+    missing = 0
+    for file in files:
+        result: CaptureResult = await desk.run(
+            "capture",
+            file=str(file.expanduser().absolute()),
+            folder=str(folder.expanduser().absolute() if folder else ""),
+        )
+        missing += result.outcome == "gone"
+        done.append({"file": str(file), **result.model_dump(mode="json")})
+        if not desk.console.json:
+            desk.console.line(_told(file, result))
+            desk.console.note(result.notice)
+            for written in result.documents:
+                if written.problem:
+                    desk.console.warn(written.problem)
+    if desk.console.json:
+        desk.console.document({"captured": done})
+    return SOME_FAILED if missing else 0
+
+
+def _told(file: Path, result: CaptureResult) -> str:
+    name = one_line(file.name, most=80)
+    if result.outcome != "captured":
+        return f"{name}: {result.outcome}"
+    known = f", {result.duplicates} known already" if result.duplicates else ""
+    replaced = f", {plural(len(result.superseded), 'older one')} replaced" if result.superseded else ""
+    stored = plural(len(result.stored), "memory")
+    return f"{name}: {stored} for {result.scope}, of {plural(result.lines, 'line')}{known}{replaced}, by {result.rung}"
+
+
+def capture_facts(desk: Desk, result: CaptureStatusResult) -> list[tuple[str, str]]:
+    """For `status`: nothing where hooks were never used."""
+    if not result.projects and not result.waiting and not result.given_up:
+        return []
+    state = f"by {result.extract_with}" if result.enabled else "switched off (capture.enabled)"
+    left = f"; {plural(result.waiting, 'event')} to be worked off" if result.waiting else ""
+    facts = [("capture", state + left)]
+    facts += [("", _project(desk, one)) for one in result.projects[:MOST_PROJECTS]]
+    if len(result.projects) > MOST_PROJECTS:
+        facts.append(("", f"and {len(result.projects) - MOST_PROJECTS} more projects"))
+    return facts
+
+
+def capture_problems(result: CaptureStatusResult) -> list[str]:
+    """What went wrong lately."""
+    told = [f"capture of {one.project}: {one.problem}" for one in result.projects if one.problem]
+    if result.given_up:
+        told.append(
+            f"{plural(result.given_up, 'event')} of hooks failed too often and lie in hooks/waiting/bad of the home folder."
+        )
+    return told
+
+
+def _project(desk: Desk, one: ProjectCaptures) -> str:
+    when = f"last {local_time(one.captured_at, desk.zone)}" if one.captured_at else "never"
+    by = f" by {one.rung}" if one.rung else ""
+    return f"{one.project}: {plural(one.stored, 'memory')} captured, {when}{by}"

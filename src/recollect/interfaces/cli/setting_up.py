@@ -1,0 +1,249 @@
+"""`recollect setup`: a few questions, once, and everything has what it needs."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+
+import click
+
+from recollect.interfaces.cli.command import command, with_session, words
+from recollect.interfaces.cli.config import warn_if_overridden, write_setting
+from recollect.interfaces.cli.initializing import TOOLSETS, Wish, carried_out, document, tell, wished
+from recollect.interfaces.cli.output import neutral
+from recollect.interfaces.cli.placing import is_person
+from recollect.interfaces.cli.session import Session
+from recollect.model.errors import InvalidInput, ModelError, Refused
+from recollect.settings import HIDDEN
+from recollect.settings.capture import KINDS, listed
+from recollect.settings.llm import LlmSettings
+
+if TYPE_CHECKING:
+    from recollect.operations.modelling import ListModelsResult, PullModelResult
+
+PROVIDERS: tuple[str, ...] = get_args(get_type_hints(LlmSettings)["provider"])
+KEYS = {
+    "anthropic": "llm.anthropic_key",
+    "openai": "llm.openai_key",
+    "compatible": "llm.compatible_key",
+    "gemini_cli": "llm.gemini_key",
+}
+NEEDS_KEY = ("anthropic", "openai")
+NONE, ALL, RULES, MODEL = "none", "all", "rules", "model"
+NOT_ASKED = "everywhere local claude_md agents_md gemini_md statusline no_mcp name".split()
+NOBODY = "Setup asks a few questions, and nobody is there to answer."
+
+
+@dataclass
+class Choices:
+    """What was chosen; None is still open. `settings` are written in the end."""
+
+    pull: str | None = None  # a model's name; empty is the default one
+    no_model: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+    init: bool | None = None
+
+
+@command(
+    "setup",
+    examples=[
+        "recollect setup",
+        "recollect setup --yes",
+        "recollect setup --provider anthropic --key-from-env --extract-with model --yes",
+        "recollect setup --no-model --capture decision,error,preference --no-init --yes",
+    ],
+)
+@click.option("--model", metavar="NAME", help="The embedding model to fetch; the default one unless given.")
+@click.option("--no-model", is_flag=True, help="Fetch none: recall goes by words.")
+@click.option("--provider", type=click.Choice(PROVIDERS), help="A language model, or none.")
+@click.option(
+    "--address", metavar="URL", help="Where a compatible service is, such as http://localhost:11434/v1."
+)
+@click.option("--key-from-env", is_flag=True, help="The key stays in the environment, and is not stored.")
+@click.option(
+    "--key-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, allow_dash=True),
+    help="The key is in it; - is stdin.",
+)
+@words("--capture", choices=(ALL, *KINDS), metavar="KINDS", help="What is captured.")
+@click.option(
+    "--extract-with", type=click.Choice([RULES, MODEL]), help="model: conversations are sent to it."
+)
+@click.option("--init/--no-init", default=None, help="Set up the folder you are in as well.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask: what isn't given keeps its default.")
+@with_session
+async def setup(session: Session, /, **given: Any) -> int:
+    """Get ready, once: home folder, embedding model, language model, what to capture. Each question has a flag."""
+    console = session.console
+    asking = not given["yes"]
+    if asking and not is_person(console):
+        raise Refused(NOBODY, advice="Say --yes, with flags for what is to be other than usual.")
+    choices = _given(session, given)
+    if asking:
+        _ask(session, choices, given)
+    files = [str(write_setting(session, key, value)) for key, value in choices.settings.items()]
+    for key in choices.settings:
+        warn_if_overridden(session, key)
+    model, failed = await _model(session, choices)
+    wish = _wish(session, choices, asking=asking)
+    outcome = await carried_out(session, wish, yes=True) if wish else None
+    shown = {key: HIDDEN if key in KEYS.values() else value for key, value in choices.settings.items()}
+    home = str(session.loaded().settings.home)
+    if console.json:
+        told = {"home": home, "file": files[0] if files else None, "settings": shown, "model": model}
+        problem = str(failed) if failed else None
+        console.document(
+            {**told, "problem": problem, "init": document(wish, outcome) if wish and outcome else None}
+        )
+    else:
+        for key, value in shown.items():
+            console.line(f"{key} = {neutral(value)}" if value else f"{key} = everything")
+        console.line(f"Ready: everything is kept in {neutral(home)}.")
+        if wish and outcome:
+            tell(console, outcome)
+        else:
+            console.note(
+                "`recollect init` in a project's folder lets Claude Code remember what is done there."
+            )
+    return failed.exit_status if failed and given["model"] else 0
+
+
+def _given(session: Session, given: dict[str, Any]) -> Choices:
+    """What the flags say. Raises click.UsageError, InvalidInput."""
+    if given["model"] and given["no_model"]:
+        raise click.UsageError("--model and --no-model exclude each other.")
+    if given["key_from_env"] and given["key_file"]:
+        raise click.UsageError("--key-from-env and --key-file exclude each other.")
+    choices = Choices(pull=given["model"], no_model=given["no_model"], init=given["init"])
+    provider = given["provider"]
+    if provider:
+        choices.settings["llm.provider"] = provider
+    if given["address"]:
+        choices.settings["llm.base_url"] = given["address"]
+    chosen = provider or session.loaded().settings.llm.provider
+    if given["key_file"] or given["key_from_env"]:
+        if chosen not in KEYS:
+            raise click.UsageError("A key goes with --provider anthropic, openai, compatible or gemini_cli.")
+        if given["key_file"]:
+            choices.settings[KEYS[chosen]] = _key_in(given["key_file"])
+        elif not _has_key(session, chosen):
+            raise InvalidInput(
+                f"No key to {chosen} is in the environment.", advice="Set it, or say --key-file."
+            )
+    if given["capture"]:
+        choices.settings["capture.kinds"] = "" if ALL in given["capture"] else ", ".join(given["capture"])
+    if given["extract_with"]:
+        if given["extract_with"] == MODEL and chosen == NONE:
+            raise click.UsageError("--extract-with model needs a --provider.")
+        choices.settings["capture.extract_with"] = given["extract_with"]
+    elif provider == NONE:
+        choices.settings["capture.extract_with"] = RULES
+    return choices
+
+
+def _ask(session: Session, choices: Choices, given: dict[str, Any]) -> None:
+    """What the flags left open, each with an answer that suits most; what stays as it is isn't written."""
+    loaded = session.loaded()
+    told = f"Recollect keeps everything in {loaded.settings.home}. Nothing leaves this machine unless you say so."
+    click.echo(told, err=True)
+    if choices.pull is None and not choices.no_model and loaded.settings.embedding.provider == "local":
+        question = "Fetch a small model, so that recall goes by meaning and not by words alone?"
+        choices.no_model = not click.confirm(question, default=True, err=True)
+    asked = {**_ask_model(session, choices, given), **_ask_kinds(loaded.settings.capture.kinds, given)}
+    present = {info.key: info.value for info in loaded}
+    choices.settings |= {key: value for key, value in asked.items() if present[key] != value}
+
+
+def _ask_model(session: Session, choices: Choices, given: dict[str, Any]) -> dict[str, str]:
+    llm = session.loaded().settings.llm
+    asked: dict[str, str] = {}
+    provider = given["provider"]
+    if not provider:
+        question = "A language model for answers in sentences and finer picking (none does well)"
+        provider = click.prompt(question, type=click.Choice(PROVIDERS), default=llm.provider, err=True)
+        asked["llm.provider"] = provider
+    if provider == "compatible" and not (given["address"] or llm.base_url):
+        asked["llm.base_url"] = click.prompt("Its address", default="http://localhost:11434/v1", err=True)
+    if provider in NEEDS_KEY and KEYS[provider] not in choices.settings and not _has_key(session, provider):
+        key: str = click.prompt(f"Key to {provider}", hide_input=True, err=True)
+        asked[KEYS[provider]] = key.strip()
+    if given["extract_with"] is None:
+        question = (
+            f"May {provider} be sent your conversations, without secrets, to pick out what is worth keeping? "
+            "Otherwise rules on this machine do"
+        )
+        sends = provider != NONE and click.confirm(question, default=False, err=True)
+        asked["capture.extract_with"] = MODEL if sends else RULES
+    return asked
+
+
+def _ask_kinds(present: str, given: dict[str, Any]) -> dict[str, str]:
+    if given["capture"]:
+        return {}
+    question = f"What shall be captured: all, or some of {', '.join(KINDS)}"
+    chosen: str = click.prompt(question, default=present or ALL, value_proc=_kinds, err=True)
+    return {"capture.kinds": chosen}
+
+
+def _kinds(text: str) -> str:
+    names = listed(text)
+    if ALL in names or not names:
+        return ""
+    wrong = [name for name in names if name not in KINDS]
+    if wrong:
+        raise click.UsageError(f"{wrong[0]!r} is none of {', '.join(KINDS)}.")
+    return ", ".join(names)
+
+
+async def _model(session: Session, choices: Choices) -> tuple[str | None, ModelError | None]:
+    """The model that is here in the end. One that can't be fetched keeps nobody from going on."""
+    if choices.no_model or session.loaded().settings.embedding.provider != "local":
+        return None, None
+    async with session.open() as desk:
+        known: ListModelsResult = await desk.run("list_models")
+        here = [one.name for one in known.models if one.installed and one.dimensions]
+        if here and not choices.pull:
+            return here[0], None
+        try:
+            pulled: PullModelResult = await desk.run("pull_model", name=choices.pull)
+        except ModelError as error:
+            session.console.warn(f"{error} Recall goes by words until `recollect models pull` succeeds.")
+            return None, error
+    if not session.console.json:
+        session.console.line(f"The model {neutral(pulled.model.name)} is here.")
+    return pulled.model.name, None
+
+
+def _wish(session: Session, choices: Choices, *, asking: bool) -> Wish | None:
+    """Whether this folder is to be set up too; asked of a person unless a flag says."""
+    here = Path().resolve()
+    wanted = choices.init
+    if wanted is None:
+        question = f"Let Claude Code remember what is worked on in {here}?"
+        wanted = asking and here != Path.home() and click.confirm(question, default=True, err=True)
+    if not wanted:
+        return None
+    plain: dict[str, Any] = dict.fromkeys(NOT_ASKED)
+    return wished(session.console, **plain, folder=here, toolsets=TOOLSETS, yes=not asking, dry_run=False)
+
+
+def _has_key(session: Session, provider: str) -> bool:
+    name = KEYS[provider].partition(".")[2]
+    loaded = session.loaded(**{"llm.provider": provider}).settings
+    return bool(getattr(loaded.llm, name))
+
+
+def _key_in(path: Path) -> str:
+    """Raises InvalidInput."""
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.expanduser().read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(
+            f"{path} can't be read.", advice="Give a file with the key and nothing else."
+        ) from error
+    if len(text.split()) != 1:
+        raise InvalidInput(f"{path} holds no key.", advice="Give a file with the key and nothing else.")
+    return text.strip()

@@ -1,0 +1,176 @@
+"""How a failure shows: its telling lines, in a form that is the same on another day and another machine.
+
+Hooks import this: nothing is compiled before it is needed.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
+
+MOST_SIGNS = 5
+LONGEST_SIGN = 160
+HEAD, TAIL = 6_000, 12_000  # characters of the text that are looked at
+LONGEST_LINE = 600
+FEWEST_LETTERS = 6  # of a sign: fewer tell nothing
+
+# What stands before the telling part of a line: times, levels, gutters, the names of steps and services.
+_PREFIX = (
+    r"^(?:[\s│|>×✖✗✘⨯❌●•└├─╰╭■*]+"
+    r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*\]?|\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]?|#\d+ \d+\.\d+"
+    r"|E(?=\s{2,})|\[(?:ERROR|error|FATAL|fatal)\]|(?:ERROR|FATAL)(?=\s+(?:\[|[\w.]+\.\w+\s+-))|Uncaught\b(?! exception)|Caused by:"
+    r"|Unhandled(?: promise)? rejection:?|Exception in thread \"[^\"]*\"|(?:PHP )?Fatal error:\s+Uncaught"
+    r"|stderr:|remote:)\s*"
+)
+# The forms that failures are told in; `sign` is what is kept. Tried in order; of two signs the one of the lower rank tells more.
+_FORMS = (
+    # tests
+    (3, r"^(?P<sign>(?:FAILED|ERROR) \S+(?:::\S+)+)"),
+    (3, r"^(?P<sign>FAIL:? +\S+\.\w{1,4}\b.*)"),
+    (3, r"^(?P<sign>--- FAIL: \S+)"),
+    (3, r"^test (?P<sign>\S+ \.\.\. FAILED)$"),
+    # the error's name and its message, as SomeError or pkg.mod.SomeException or Error [ERR_X]
+    (
+        0,
+        r"^(?P<sign>(?:[A-Za-z_$][\w$]*(?:\.|::|\\))*(?:[A-Z][\w$]*)?(?:Error|Exception|Fault|Panic)(?: \[\w+\])?:\s+\S.*)",
+    ),
+    # an error's own name alone, where that says something
+    (1, r"^(?P<sign>(?:[A-Za-z_$][\w$]*\.)*(?:[A-Z][a-z0-9]+){2,}(?:Error|Exception))$"),
+    # in the midst of a line
+    (0, r"(?:^|[\s(\"'`])(?P<sign>(?:[A-Za-z_$][\w$]*\.)*[A-Z][\w$]+(?:Error|Exception):\s+\S.*)"),
+    (1, r"^(?P<sign>[A-Z][\w ]{2,40}: Error: \S.*)"),
+    # the name in brackets, before the message or behind it
+    (0, r"^(?:\*\* )?(?P<sign>\([A-Z]\w*(?:Error|Exception)\) \S.*)"),
+    (0, r"in [`'][^`']*':\s*(?P<sign>\S.*\([A-Z]\w*(?:Error|Exception)\))$"),
+    # compilers and checkers: error[E0277]: message; file:line:col: message
+    (0, r"(?:^|\s)(?P<sign>(?:fatal )?error(?:\[\w+\]| [A-Z]{1,6}\d{2,6}):\s+\S.*)"),
+    (1, r"^\S+\.\w{1,5}[:(]\d+(?:[:,]\d+)?\)?:?\s+(?:-\s+)?(?P<sign>(?:(?:fatal )?error:\s+)?[\w`\'\"(].*)"),
+    (1, r"^\d+:\d+\s+(?P<sign>error\s+\S.*)"),
+    # tools
+    (1, r"^npm (?:ERR!|error) (?P<sign>(?:code [A-Z]\w+|Missing script:?.*))"),
+    (
+        1,
+        r"(?:^|\s)(?P<sign>(?:ERR_(?!PNPM_RECURSIVE)[A-Z_]{4,}|E(?:ADDRINUSE|CONNREFUSED|CONNRESET|TIMEDOUT|ACCES|NOENT|PERM"
+        r"|RESOLVE|MFILE|NOSPC|NOTFOUND|PROTO))\b.*)",
+    ),
+    (1, r"^(?P<sign>(?:fatal|panic|FATAL|CONFLICT \([^)]+\)|Fatal error): ?\S.*)"),
+    (0, r"^thread '[^']*'(?: \(\d+\))? panicked at (?:'(?P<quoted>[^']+)', )?\S+:\d+:\d+:?\s*(?P<sign>.*)"),
+    (1, r"\b(?:error|err)=\"?(?P<sign>[A-Za-z][^\"]{9,})"),
+    (2, r"^(?:[\w.-]+: )?(?P<sign>(?:E|e|ERROR|Error|error)(?: from server)?(?: \(\w+\))?: \S.*)"),
+    (1, r"^(?:\S*sh: )?(?:line \d+: |\d+: )?(?P<missing>[\w.@/+-]+): (?:command )?not found$"),
+    (1, r"^(?:\S*sh: )?command not found: (?P<missing>\S+)"),
+    (1, r"^['\"`]?(?P<missing>[^\s'\"`]+)['\"`]? (?:: The term .* )?is not recognized as .*"),
+    (
+        2,
+        r"^(?:\S*sh: )?(?:line \d+: |\d+: )?"
+        r"(?P<sign>[^\s:]+: .*(?:No such file or directory|Permission denied|Is a directory|Operation not permitted))",
+    ),
+    (1, r"(?P<sign>undefined reference to .*|[Ss]egmentation fault|[Oo]ut of memory)"),
+)
+# Lines that stand under many failures alike, and what the agent's own tools say of their use.
+_EMPTY = (
+    r"exit(?:ed)?(?: with)?(?: (?:status|code))*:? ?-?#|returned (?:a )?non-zero|command failed|lifecycle|elifecycle|process completed"
+    r"|previous errors?\b|could not compile|recipe\b.*failed|\btarget\b.*failed|build failed|^errors?: (?:#|failed|none)\b"
+    r"|aborting|found # errors?|# (?:errors?|failed|problems?)(?:,|\)|$| in\b)|test run failed|tests? failed$|see (?:above|log)|complete log"
+    r"|string to replace|has not been read|file does not exist|doesn't want to|user rejected|request interrupted|has been modified since"
+    r"|content \(.*exceeds|matches of the string|no changes to make|old_string|inputvalidationerror|permission to use|was blocked|sibling tool call"
+    r"|cancelled|execution failed$"
+)
+_GENERIC = (
+    "error exception assertionerror runtimeerror valueerror typeerror keyerror indexerror attributeerror oserror ioerror "
+    "nameerror syntaxerror referenceerror rangeerror nullpointerexception illegalargumentexception calledprocesserror "
+    "illegalstateexception runtimeexception notimplementederror aggregateerror keyboardinterrupt"
+).split()
+# What differs between two days and two machines.
+_CHANGING = (
+    (r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07", ""),
+    (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "#"),
+    (r"\bfile://", ""),
+    (
+        r"(\b[a-z][a-z0-9+.-]*://)?(?:[A-Za-z]:)?(?:[\w.@~+-]*[\\/])+(?=[\w.@~+-])",
+        r"\1",
+    ),  # but for the base name
+    (r"(?<=\.)(\w{1,5})(?::\d+(?::\d+)?|\(\d+(?:,\d+)?\))(?=\W|$)", r"\1"),  # x.py:12:3
+    (r",? ?(?:at |on |in )?\bline \d+(?:,? col(?:umn)? \d+)?", ""),
+    (r"\b0x[0-9a-fA-F]+\b", "#"),
+    (r"\btmp[\w-]{4,}", "tmp#"),
+    (r"\b(?=[a-f]*\d)[0-9a-f]{7,64}\b", "#"),
+    (r"\b\d+(?:\.\d+)?\s?(?:ns|µs|ms|s|sec|secs|seconds?|minutes?|min|m|h|[KMG]i?B|bytes)\b", "#"),
+    (r"(?<!status )(?<!status code )(?<!HTTP )(?<![\w.#-])-?\d[\d,]*(?:\.\d+)*\b(?![\w-])", "#"),
+    (r"[\"'`‘’“”]", ""),
+    (r"\(#\)|\s+\.{3}$", ""),
+    (r"\s+", " "),
+)
+_PANIC = r"(?<=:)\n(?=called |[A-Za-z])(?<=\d:\n)"  # what a panic says stands in the next line
+_SENTENCE_END = r"(?<=[a-z0-9)])[.;] (?=[A-Z])|\. ?$"
+
+_compiled: dict[str, re.Pattern[str]] = {}
+
+
+def error_signs(text: str) -> tuple[str, ...]:
+    """The telling lines of what a tool put out as it failed, the most telling first; none where nothing tells what failed.
+
+    Two failures that share a sign are the same failure.
+    """
+    if len(text) > HEAD + TAIL:
+        text = f"{text[:HEAD]}\n{text[-TAIL:]}"
+    found: dict[str, int] = {}
+    for line in _pattern(_PANIC).sub(" ", _changed(text, 0, 1)).splitlines():
+        told = _told(line)
+        if told is not None:
+            sign = _sign(told[1])
+            if sign and sign not in found:
+                found[sign] = told[0]
+    return tuple(sorted(found, key=lambda sign: found[sign])[:MOST_SIGNS])
+
+
+def sign_of(line: str) -> str:
+    """One line in the form that signs have, whether or not it tells of a failure; empty when nothing is left of it."""
+    return _changed(line[:LONGEST_LINE], 0, len(_CHANGING)).strip(" :,;-")[:LONGEST_SIGN].strip().lower()
+
+
+def _told(line: str) -> tuple[int, str] | None:
+    """How telling the line's form is, and the part of it that tells of a failure."""
+    line = line[:LONGEST_LINE].strip()
+    if len(line) < FEWEST_LETTERS:
+        return None
+    while prefix := _pattern(_PREFIX).match(line):
+        line = line[prefix.end() :]
+    for rank, form in _FORMS:
+        if found := _pattern(form).search(line):
+            parts = found.groupdict()
+            if parts.get("missing"):
+                return rank, f"command not found: {parts['missing']}"
+            return rank, f"panic: {parts['quoted'] or parts['sign']}" if "quoted" in parts else parts["sign"]
+    return None
+
+
+def _sign(told: str) -> str:
+    sentence = _pattern(_SENTENCE_END).split(told, maxsplit=1)[0]
+    sign = sign_of(sentence)
+    if sum(map(str.isalpha, sign)) < FEWEST_LETTERS or _pattern(_EMPTY).search(sign):
+        return ""
+    words = sign.split()
+    if sum("#" in word for word in words) * 2 >= len(words):
+        return ""
+    name, _, message = sign.partition(":")
+    if name.rpartition(".")[2] in _GENERIC and not any(map(str.isalpha, message)):
+        return ""
+    # An assertion's values tell less than the test's name.
+    return "" if sign.startswith("assertionerror: assert ") else sign
+
+
+def _changed(text: str, first: int, last: int) -> str:
+    for pattern, instead in _CHANGING[first:last]:
+        text = _pattern(pattern).sub(instead, text)
+    return text
+
+
+def _pattern(source: str) -> re.Pattern[str]:
+    found = _compiled.get(source)
+    if found is None:
+        import re
+
+        found = _compiled[source] = re.compile(source)
+    return found

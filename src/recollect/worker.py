@@ -1,0 +1,299 @@
+"""The composition root of the worker that hooks start: it does what waits, makes what is handed out next, and goes.
+
+One holds the lease of a home, for a bounded time, whatever hangs. What it can't do now stays waiting for the next hook.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from recollect.bare import desks, told, waiting
+from recollect.bare.files import folder, names_in
+from recollect.bare.lease import lease
+
+if TYPE_CHECKING:
+    from recollect.interfaces.running import Running
+    from recollect.settings import LoadedSettings
+
+log = logging.getLogger("recollect.worker")
+LONGEST_SECONDS = 3_600.0  # until the settings say less
+LAST_SECONDS = 2.0  # of its time, for ending in order; after as many more it is ended by the system
+SHARE = 0.5  # of its time, that one conversation may take
+UPKEEP_SECONDS = 20.0
+NICENESS = 10
+LONGEST_LOG = 64 * 1024
+LAG_SECONDS = 0.3  # the client writes a conversation's file a little later than it tells of it
+LAGS = 5
+BUSY = "busy"  # the outcome of a capture that another process is at
+# From what says least to what says most: of one conversation the last stands for all.
+EVENTS = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
+Event = dict[str, Any]
+
+
+def run(home: str, handed: int | None = None) -> int:
+    """Do all that waits, unless another worker is at it. `handed` is a descriptor that holds the lease already."""
+    tried: set[str] = set()
+    begun = time.monotonic()
+    try:
+        while True:
+            with lease(home, handed) as mine:
+                if not mine:
+                    return 0
+                on_time = _run(home, tried, begun=begun)
+            handed = None
+            # A hook that wrote while the lease was held has started nobody.
+            if not on_time or not _untried(home, tried):
+                return 0
+    except OSError:  # a home that can't be written: there is nobody to tell
+        return 0
+
+
+def _run(home: str, tried: set[str], *, begun: float) -> bool:
+    """With the lease in hand; whether there is time for more."""
+    _end_at(begun + LONGEST_SECONDS)
+    _step_back()
+    from recollect.interfaces.http.logs import logging_to
+    from recollect.model.errors import RecollectError
+    from recollect.settings import load_settings
+
+    try:
+        loaded = load_settings({"home": home})
+        seconds = float(loaded.settings.capture.worker_seconds)
+        _end_at(begun + seconds)
+        with logging_to(loaded.settings):
+            work = _Work(loaded, home, tried, until=begun + seconds - LAST_SECONDS, share=seconds * SHARE)
+            asyncio.run(work.do())
+        return work.left > 0
+    except (
+        RecollectError
+    ) as error:  # the store is away, busy, full or not to be written; or the settings are wrong
+        _note(home, error.code)
+        _put_off(_untried(home, tried), tried)
+    except Exception as error:  # the outermost handler: nobody is there to tell
+        log.exception("the worker failed")
+        _note(home, type(error).__name__)
+        _give_up(_untried(home, tried), tried)
+    return True
+
+
+@dataclass(slots=True)
+class _Conversation:
+    """What waits for one conversation: `event`, in `file`, says what all say that are there for it."""
+
+    file: str
+    event: Event
+    others: list[str] = field(default_factory=list)
+
+
+class _Work:
+    """One run, on one open app."""
+
+    def __init__(
+        self, loaded: LoadedSettings, home: str, tried: set[str], *, until: float, share: float
+    ) -> None:
+        self._loaded = loaded
+        self._home = home
+        self._tried = tried
+        self._until = until
+        self._share = share
+        self._folders: dict[str, None] = {}
+
+    async def do(self) -> None:
+        """Raises RecollectError where the store can't be opened."""
+        from recollect.app import open_app
+
+        async with open_app(self._loaded) as running:
+            upkeep = time.monotonic() + UPKEEP_SECONDS
+            while self.left > 0:
+                if found := _untried(self._home, self._tried):
+                    await self._heed_all(running, found)
+                elif time.monotonic() >= upkeep or not await self._ran_a_job(running):
+                    break
+            await self._make_leaflets(running)  # jobs may have changed what is told
+
+    @property
+    def left(self) -> float:
+        """Seconds."""
+        return self._until - time.monotonic()
+
+    async def _heed_all(self, running: Running, found: Sequence[tuple[str, Event]]) -> None:
+        """Nothing waits any longer once all that follows from it is done: killed before, it is done again."""
+        done: list[str] = []
+        for one in _conversations(found):
+            self._folders[_text(one.event, "folder")] = None
+            self._tried.add(one.file)
+            if one.event.get("event") not in EVENTS or await self._captured(running, one):
+                done.append(one.file)
+        await self._make_leaflets(running)
+        for file in done:
+            waiting.done(file)
+
+    async def _captured(self, running: Running, one: _Conversation) -> bool:
+        """False where it stays waiting: for the next hook, or aside after some attempts."""
+        from recollect.model.errors import RecollectError, SettingsError, StoreError
+
+        try:
+            async with asyncio.timeout(max(0.0, min(self.left, self._share))):
+                if await _capture(running, one.event):
+                    return True
+            _put_off(
+                [(one.file, one.event)], self._tried
+            )  # somebody else is at it, and may not go on to its end
+        except (StoreError, SettingsError) as error:
+            log.warning("a conversation waits: %s", error.code)
+            _note(self._home, error.code)
+            _put_off([(one.file, one.event)], self._tried)
+        except (RecollectError, TimeoutError) as error:
+            code = getattr(error, "code", "TIMEOUT")
+            log.warning("a conversation was not captured: %s", code)
+            _note(self._home, code)
+            _give_up([(one.file, one.event)], self._tried)
+        except Exception as error:  # one conversation that can't be read must not keep the others waiting
+            log.exception("a conversation was not captured")
+            _note(self._home, type(error).__name__)
+            _give_up([(one.file, one.event)], self._tried)
+        return False
+
+    async def _make_leaflets(self, running: Running) -> None:
+        from recollect.interfaces.running import ask
+        from recollect.model.errors import RecollectError
+
+        folders = [name for name in self._folders if name]
+        try:
+            async with asyncio.timeout(max(LAST_SECONDS, self.left)):
+                await ask(running, "make_leaflet", folders=folders)
+        except (RecollectError, OSError, TimeoutError) as error:
+            log.warning("leaflets were not made: %s", getattr(error, "code", type(error).__name__))
+        told.tidy(self._home)
+        desks.tidy(self._home)
+
+    async def _ran_a_job(self, running: Running) -> bool:
+        """One that is due, unless a server of this home is there to do it."""
+        from recollect.interfaces.running import ask
+        from recollect.model.errors import RecollectError
+
+        if names_in(folder(self._home, desks.DESKS), ".json"):
+            return False
+        try:
+            async with asyncio.timeout(max(0.0, self.left)):
+                return bool((await ask(running, "run_jobs", most=1)).ran)
+        except (RecollectError, TimeoutError) as error:
+            log.warning("upkeep: %s", getattr(error, "code", "TIMEOUT"))
+            return False
+
+
+async def _capture(running: Running, event: Event) -> bool:
+    """False while another process has the conversation in hand. Raises RecollectError."""
+    from recollect.interfaces.running import ask
+
+    names = ("conversation", "file", "event", "folder", "last_message", "subagent")
+    given: dict[str, Any] = {name: _text(event, name) for name in names}
+    if not given["file"] or not given["folder"]:
+        return True  # there is nothing to read
+    for turn in range(LAGS):
+        if turn == LAGS - 1:
+            given["last_message"] = ""  # it is not going to come
+        done = await ask(running, "capture", **given)
+        if not done.lags:
+            return bool(done.outcome != BUSY)
+        await asyncio.sleep(LAG_SECONDS)
+    return True
+
+
+def _conversations(found: Iterable[tuple[str, Event]]) -> list[_Conversation]:
+    """The oldest first. The files of those that another one stands for are removed: it waits on for them all."""
+    groups: dict[tuple[str, ...], _Conversation] = {}
+    for file, event in found:
+        name = event.get("event")
+        group: tuple[str, ...]
+        if name in EVENTS:
+            group = ("", _text(event, "conversation"), _text(event, "file"), _text(event, "subagent"))
+        else:
+            group = (str(name), _text(event, "folder"))
+        known = groups.get(group)
+        if known is None:
+            groups[group] = _Conversation(file, event)
+        elif _rank(event) >= _rank(known.event):
+            groups[group] = _Conversation(file, event, [*known.others, known.file])
+        else:
+            known.others.append(file)
+    for one in groups.values():
+        for file in one.others:
+            waiting.done(file)
+    return list(groups.values())
+
+
+def _rank(event: Event) -> int:
+    name = event.get("event")
+    return EVENTS.index(name) if name in EVENTS else -1
+
+
+def _text(event: Event, name: str) -> str:
+    value = event.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _untried(home: str, tried: set[str]) -> list[tuple[str, Event]]:
+    return [(file, event) for file, event in waiting.every(home) if file not in tried]
+
+
+def _put_off(events: Iterable[tuple[str, Event]], tried: set[str]) -> None:
+    """It is not their fault: they wait as long as it takes."""
+    for file, event in events:
+        attempts = event.get("attempts")
+        kept = min(attempts, waiting.MOST_ATTEMPTS - 2) if isinstance(attempts, int) else 0
+        tried.add(file)
+        with suppress(OSError):
+            waiting.failed(file, {**event, "attempts": kept})
+
+
+def _give_up(events: Iterable[tuple[str, Event]], tried: set[str]) -> None:
+    """After some attempts for good."""
+    for file, event in events:
+        tried.add(file)
+        with suppress(OSError):
+            waiting.failed(file, event)
+
+
+def _step_back() -> None:
+    """Whoever sits at the machine comes first."""
+    if hasattr(os, "nice"):
+        with suppress(OSError):
+            os.nice(NICENESS - os.nice(0))
+
+
+def _end_at(moment: float) -> None:
+    """Whatever hangs. A thread ends it where nothing else does; where there are alarms, so does the system."""
+    threading.Thread(target=_end, args=(moment,), daemon=True).start()
+    if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, max(0.0, moment - time.monotonic()) + LAST_SECONDS)
+
+
+def _end(moment: float) -> None:
+    time.sleep(max(0.0, moment - time.monotonic()))
+    os._exit(1)  # programs that it asked end with it: see recollect.providers.llm.guard
+
+
+def _note(home: str, problem: str) -> None:
+    """For a person who wonders; a code, and never a word that was said."""
+    path = folder(home, "worker.log")
+    with suppress(OSError):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            if os.fstat(descriptor).st_size > LONGEST_LOG:
+                os.ftruncate(descriptor, 0)
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            os.write(descriptor, f"{stamp} {problem}\n".encode())
+        finally:
+            os.close(descriptor)

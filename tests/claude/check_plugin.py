@@ -1,0 +1,66 @@
+"""The plugin and its marketplace, by the real Claude Code: valid, installed, at work. Run by `make test-claude`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from claude_code import binary, claude, surrounded
+from scripted import Say, Use
+
+ROOT = Path(__file__).resolve().parents[2]
+TOOL = "mcp__plugin_recollect_recollect__"
+PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+
+
+def ask(user: Path, *argv: str, folder: Path = ROOT) -> str:
+    done = subprocess.run(
+        [str(binary()), *argv],
+        cwd=folder,
+        env=surrounded(user, PATH=PATH),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("what", [".", "plugin"])
+def test_it_is_valid_strictly(tmp_path: Path, what: str) -> None:
+    told = json.loads(ask(tmp_path, "plugin", "validate", str(ROOT / what), "--strict", "--json"))
+    assert not _found(told, "errors")
+    assert not _found(told, "warnings")
+
+
+def test_installed_from_the_marketplace_it_captures_and_recalls(tmp_path: Path) -> None:
+    user, folder = tmp_path / "user", tmp_path / "shop"
+    user.mkdir()
+    folder.mkdir()
+    ask(user, "plugin", "marketplace", "add", str(ROOT))
+    ask(user, "plugin", "install", "recollect@recollect", folder=folder)
+    fact = {"content": "The quay crane lifts 40 tonnes.", "topic": "crane", "type": "fact"}
+    argv = ["-p", "/recollect:remember the crane lifts 40 tonnes", "--allowedTools", f"{TOOL}remember"]
+    ran = claude(argv, [Use(f"{TOOL}remember", fact), Say("Kept.")], folder=folder, user=user, PATH=PATH)
+    assert ran.said == "Kept."
+    asked = json.dumps(ran.requests, ensure_ascii=False)
+    assert "Remember this with the `remember` tool of Recollect" in asked
+    assert '\\"success\\":true' in asked.replace(" ", "")
+    told = claude(["-p", "Hello."], [Say("Hello.")], folder=folder, user=user, PATH=PATH)
+    assert "quay crane" in json.dumps(told.requests[0]), "the hook of the beginning brings it back"
+
+
+def _found(told: object, name: str) -> list[object]:
+    """All that stands under that name, wherever."""
+    if isinstance(told, dict):
+        own = [one for one in [told.get(name)] if one]
+        return own + [found for value in told.values() for found in _found(value, name)]
+    if isinstance(told, list):
+        return [found for value in told for found in _found(value, name)]
+    return []

@@ -1,0 +1,83 @@
+"""kill -9 at every write of a capture, and run again: nothing is lost, and nothing is there twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from conversing import (
+    PATIENCE,
+    about,
+    captured,
+    environment,
+    loaded,
+    said,
+    waiting,
+    write_conversation,
+)
+
+from recollect.app import open_app
+from recollect.bare import leaflet
+from recollect.bare import waiting as queue
+from recollect.bare.desks import open_desk
+from recollect.bare.folders import identity
+from recollect.engine.capture.flow import PENDING
+
+LEAST_WRITES = 10  # or this tests little
+
+
+def home_with_events(home: Path, folder: Path) -> None:
+    """Two conversations wait; the second one takes something back that is known since the first."""
+    folder.mkdir()
+    first = write_conversation(home.parent / "claude", "first", about("Spruce", "garden"))
+    replaced = said(
+        "We decided to use Basalt for the garden store instead of Spruce, because Spruce is too slow.",
+        "Basalt it is, then.",
+        "Never commit to the main branch of the garden directly.",
+        "Understood.",
+    )
+    second = write_conversation(home.parent / "claude", "second", replaced)
+    for file, event in ((first, "Stop"), (second, "SessionEnd")):
+        told = {"event": event, "conversation": file.stem, "file": str(file), "folder": str(folder)}
+        queue.put(str(home), told)
+
+
+async def test_a_capture_that_is_killed_at_any_write_is_made_good(tmp_path: Path) -> None:
+    template, homes, folder = tmp_path / "template", tmp_path / "homes", tmp_path / "garden"
+    home_with_events(template, folder)
+    open_desk(str(template), 1)  # as if a server ran, which does the upkeep
+    homes.mkdir()
+    ran = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, str(Path(__file__).with_name("capture_child.py")), str(template), str(homes)],
+        env=environment(template, {"store.durability": "normal"}),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE * 2,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    deaths = [status for status in told["killed"] if status == signal.SIGKILL]
+    assert len(deaths) >= LEAST_WRITES, told
+    assert set(told["killed"]) <= {0, signal.SIGKILL}, told
+    assert set(told["again"]) == {0}, told
+
+    expected = await captured(homes / "whole")
+    contents = [content for *_, content in expected]
+    assert sum("Spruce" in content for content in contents) >= 2
+    assert any("Basalt" in content for content in contents)
+    assert len(set(contents)) == len(contents)
+    for home in homes.iterdir():
+        assert await captured(home) == expected, home.name
+        assert waiting(home) == [], home.name
+        sheet = leaflet.read(str(home), identity(str(folder)))
+        assert sheet is not None
+        active = {content for _, _, status, content in expected if status == "active"}
+        assert {memory["text"] for memory in sheet["memories"]} == active, home.name
+        async with open_app(loaded(home)) as app:
+            assert await app.engine.store.entries(PENDING, now=app.engine.clock()) == [], home.name

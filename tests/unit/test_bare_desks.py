@@ -1,0 +1,119 @@
+"""Asking a running Recollect: over a real socket, for a moment, and only where its note is ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from recollect.bare import desks
+
+PATIENCE = 20.0  # long enough for a busy machine; those who don't answer are given less
+
+
+@contextmanager
+def listening(*answers: bytes | None) -> Iterator[tuple[int, list[Any]]]:
+    """A port that answers so, each caller in turn; None is silence."""
+    heard: list[Any] = []
+    server = socket.create_server(("127.0.0.1", 0))
+    silent = threading.Event()
+
+    def serve() -> None:
+        for answer in answers:
+            line, _ = server.accept()
+            with line, line.makefile("rb") as file:
+                heard.append(json.loads(file.readline()))
+                if answer is None:
+                    silent.wait()
+                else:
+                    line.sendall(answer)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield server.getsockname()[1], heard
+    finally:
+        silent.set()
+        thread.join()
+        server.close()
+
+
+def test_a_desk_answers_those_who_know_its_token(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    assert desks.ask(home, {"ask": "prompt"}, PATIENCE) is None
+    with listening(b'{"memories": [{"id": "\xc3\xa9"}]}\n') as (port, heard):
+        token = desks.open_desk(home, port)
+        assert desks.ask(home, {"ask": "prompt", "text": "é"}, PATIENCE) == {"memories": [{"id": "é"}]}
+    assert heard == [{"token": token, "ask": "prompt", "text": "é"}]
+    desks.close_desk(home)
+    assert desks.ask(home, {"ask": "prompt"}, PATIENCE) is None
+
+
+def test_nonsense_and_silence_are_no_answers(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    with listening(b"no json\n", b"[]\n", b"") as (port, _):
+        desks.open_desk(home, port)
+        for _ in range(3):
+            assert desks.ask(home, {}, PATIENCE) is None
+    with listening(None) as (port, _):
+        desks.open_desk(home, port)
+        assert desks.ask(home, {}, 0.2) is None
+
+
+def test_what_was_left_behind_is_cleared_away(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    with listening() as (port, _):
+        pass
+    desks.open_desk(home, port)
+    folder = tmp_path / "hooks" / "desks"
+    assert desks.ask(home, {}, PATIENCE) is None  # refused
+    assert list(folder.iterdir()) == []
+    if os.name == "posix":
+        (folder / "999999999.json").write_text('{"port": 1, "token": "t"}', encoding="utf-8")
+        (folder / "words.json").write_text('{"port": 1, "token": "t"}', encoding="utf-8")
+        desks.tidy(home)
+        assert list(folder.iterdir()) == []
+
+
+def test_a_note_that_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
+    if os.name != "posix":
+        return
+    home = str(tmp_path)
+    with listening(b'{"memories": []}\n') as (port, heard):
+        desks.open_desk(home, port)
+        [note] = (tmp_path / "hooks" / "desks").iterdir()
+        note.chmod(0o666)
+        assert desks.ask(home, {}, PATIENCE) is None
+        note.chmod(0o600)
+        for broken in (
+            '{"port": "80", "token": "t"}',
+            '{"port": 99999999, "token": "t"}',
+            '{"port": 80}',
+            "[",
+        ):
+            whole = note.read_text(encoding="utf-8")
+            note.write_text(broken, encoding="utf-8")
+            assert desks.ask(home, {}, PATIENCE) is None
+            note.write_text(whole, encoding="utf-8")
+        assert heard == []
+        assert desks.ask(home, {}, PATIENCE) == {"memories": []}
+
+
+def test_the_one_opened_last_is_asked_first(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    with listening(b'{"memories": [1]}\n') as (old, heard_old), listening(b'{"memories": [2]}\n') as (new, _):
+        desks.open_desk(home, old)
+        folder = tmp_path / "hooks" / "desks"
+        [note] = folder.iterdir()
+        note.rename(folder / f"{os.getppid()}.json")
+        os.utime(folder / f"{os.getppid()}.json", (1, 1))
+        desks.open_desk(home, new)
+        assert desks.ask(home, {}, PATIENCE) == {"memories": [2]}
+        desks.close_desk(home)
+        assert heard_old == []
+        assert desks.ask(home, {}, PATIENCE) == {"memories": [1]}

@@ -1,0 +1,42 @@
+"""What a hook learns from its surroundings and from marks in a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recollect.bare.environment import home, project_dir, skipped
+from recollect.bare.marks import OWN_CALL_MARK, SKIP_MARK, refused
+from recollect.settings import load_settings
+
+
+@pytest.mark.parametrize("given", ["", "~/elsewhere", "relative/place"])
+def test_the_home_is_the_one_of_the_settings(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    environ = {"RECOLLECT_HOME": given} if given else {}
+    assert home(environ) == str(load_settings(environ=environ).settings.home)
+    assert home({"RECOLLECT_HOME": "/not/this"}, given=str(tmp_path)) == str(tmp_path)
+
+
+def test_own_calls_and_those_who_say_so_are_left_alone() -> None:
+    assert not skipped({})
+    assert not skipped({"RECOLLECT_SKIP": ""})
+    assert skipped({"RECOLLECT_SKIP": "1"})
+    assert skipped({"RECOLLECT_EXTRACTING": "1"})
+    assert refused("please [skip-hook] this")
+    assert refused("fine", f"a line\n{OWN_CALL_MARK}\nanother")
+    assert not refused("skip-hook", None, 7, "")
+    assert SKIP_MARK != OWN_CALL_MARK
+
+
+def test_the_project_is_where_the_client_was_started(tmp_path: Path) -> None:
+    below = tmp_path / "below"
+    below.mkdir()
+    assert project_dir({"CLAUDE_PROJECT_DIR": str(tmp_path)}, str(below)) == str(tmp_path)
+    assert project_dir({"CLAUDE_PROJECT_DIR": str(tmp_path / "gone")}, str(below)) == str(below)
+    assert project_dir({}, str(below)) == str(below)
+    assert project_dir({}, "") == str(Path.cwd())

@@ -1,0 +1,120 @@
+"""What a prompt and a failure bring to mind: what they are about, and mostly nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from recollect.bare.failing import by_failure
+from recollect.bare.leaflet import Leaflet, read_leaflet, write
+from recollect.bare.matching import by_prompt
+from recollect.model.error_signs import error_signs
+
+KNOWN = [
+    "The webshop stores prices as integer cents in PostgreSQL, never as floats",
+    "The test database listens on port 5433, staging on 5434",
+    "Deploys go out on Tuesdays and Thursdays only, never on Fridays",
+    "Tests of the cart are flaky because of the shared Redis; use a fresh key prefix per test",
+    "CouponService.validate must stay idempotent, the gateway calls it twice",
+    "Stripe webhooks need the raw request body, so express.json must not run before them",
+    "The user prefers small pull requests with one commit each",
+    "Audio uses kira; rodio had latency problems on Windows",
+    "결제 금액은 데이터베이스에 정수로 저장한다",
+    "The admin panel is React 18 with Vite; the storefront is Next.js 14 with the app router",
+]
+REDIS = "Exit code 1\nError: connect ECONNREFUSED 127.0.0.1:6379\n    at TCPConnectWrap.afterConnect"
+MODULE = (
+    "Traceback (most recent call last):\n  File \"x.py\", line 1\nModuleNotFoundError: No module named 'yaml'"
+)
+
+
+@pytest.fixture
+def leaflet(tmp_path: Path) -> Leaflet:
+    return made(tmp_path, KNOWN)
+
+
+def made(home: Path, texts: list[str]) -> Leaflet:
+    memories = [{"id": str(number), "kind": "fact", "text": text} for number, text in enumerate(texts)]
+    errors = [
+        {"id": "redis", "text": "Solved by `docker compose up redis`", "signs": list(error_signs(REDIS))},
+        {"id": "yaml", "text": "Solved by `pip install pyyaml`", "signs": list(error_signs(MODULE))},
+    ]
+    write(str(home), "global", {"memories": memories, "errors": errors})
+    found = read_leaflet(str(home), "x")
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("prompt", "number"),
+    [
+        ("which port does the test database listen on?", 1),
+        ("Can we deploy on Friday?", 2),
+        ("the cart tests are flaky again", 3),
+        ("why is CouponService.validate called so often", 4),
+        ("the stripe webhook signature check fails, why?", 5),
+        ("audio latency on windows is awful — “please” fix it", 7),
+        ("결제 금액을 데이터베이스에 어떻게 저장하나요?", 8),
+    ],
+)
+def test_a_prompt_brings_what_it_is_about(leaflet: Leaflet, prompt: str, number: int) -> None:
+    found = by_prompt(leaflet, prompt)
+    assert [one["id"] for one in found][:1] == [str(number)]
+    assert by_prompt(leaflet, prompt, {str(number)}) == found[1:]
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "",
+        "continue",
+        "yes, do it",
+        "rename the variable foo to bar in all files",
+        "the tests take too long, make them faster",
+        "can you write unit tests for the parser module?",
+        "fix the typo in the header and push it",
+        "write a haiku about autumn",
+        "why is the build red?",
+        "implement an LRU cache with a size limit",
+        "git rebase main\n" * 500,
+        "\ud800 \x00 ½ 🙂",
+    ],
+)
+def test_other_prompts_bring_nothing(leaflet: Leaflet, prompt: str) -> None:
+    assert by_prompt(leaflet, prompt) == []
+
+
+def test_words_of_every_memory_tell_nothing(tmp_path: Path) -> None:
+    leaflet = made(tmp_path, [f"The frobnicator of Zanzibar has part {name}" for name in "abcdefghijklmnop"])
+    assert by_prompt(leaflet, "tell me about the frobnicator of Zanzibar") == []
+
+
+def test_a_long_paste_that_touches_on_much_brings_little(tmp_path: Path, leaflet: Leaflet) -> None:
+    log = "\n".join(
+        f"{place} INFO worker{place} finished batch {place * 7} of stage {place % 5}" for place in range(900)
+    )
+    assert by_prompt(leaflet, f"what happened here?\n{log}") == []
+    assert by_prompt(leaflet, f"{log}\nwhich port does the test database listen on?\n{log}") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        (REDIS, ["redis"]),
+        ("Error: connect ECONNREFUSED 10.0.0.7:6380", ["redis"]),
+        (MODULE.replace("x.py", "/srv/app/other.py"), ["yaml"]),
+        (f"{MODULE}\n{REDIS}", ["redis", "yaml"]),
+        ("ModuleNotFoundError: No module named 'numpy'", []),
+        ("make: *** [all] Error 2", []),
+        ("", []),
+    ],
+)
+def test_a_failure_brings_the_same_failure(leaflet: Leaflet, text: str, known: list[str]) -> None:
+    assert sorted(one["id"] for one in by_failure(leaflet, text)) == known
+    assert by_failure(leaflet, text, known) == []
+
+
+def test_a_failure_in_much_output_is_found(leaflet: Leaflet) -> None:
+    noise = "compiling something or other\n" * 20_000
+    assert [one["id"] for one in by_failure(leaflet, noise + MODULE)] == ["yaml"]

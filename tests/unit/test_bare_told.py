@@ -1,0 +1,64 @@
+"""What a conversation was told: each thing once, whoever asks at the same time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from recollect.bare import told
+
+CLAIM = (
+    "import sys; from recollect.bare import told\n"
+    "sys.stdin.read(); print(*told.claim(sys.argv[1], 's', [str(n) for n in range(50)]))"
+)
+
+
+def test_each_is_told_once_in_a_conversation(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    assert told.read(home, "s") == frozenset()
+    assert told.claim(home, "s", ["a", "b", "a", ""]) == ["a", "b"]
+    assert told.claim(home, "s", ["b", "c"]) == ["c"]
+    assert told.read(home, "s") == {"a", "b", "c"}
+    assert told.claim(home, "another/../s", ["a"]) == ["a"]
+    told.reset(home, "s")
+    told.reset(home, "s")
+    told.add(home, "s", ["b"])
+    assert told.read(home, "s") == {"b"}
+
+
+def test_hooks_at_the_same_time_share_what_is_told(tmp_path: Path) -> None:
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", CLAIM, str(tmp_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(6)
+    ]
+    for process in started:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.stdin = None
+    given = [word for process in started for word in process.communicate()[0].split()]
+    assert sorted(map(int, given)) == list(range(50))
+
+
+def test_notes_are_kept_for_some_days(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    told.add(home, "old", ["a"])
+    [path] = (tmp_path / "hooks" / "told").iterdir()
+    os.utime(path, (1, 1))
+    told.add(home, "new", ["a"])
+    told.tidy(home)
+    assert (told.read(home, "old"), told.read(home, "new")) == (frozenset(), {"a"})
+
+
+def test_what_cannot_be_noted_is_not_told(tmp_path: Path) -> None:
+    (tmp_path / "hooks").write_text("in the way", encoding="utf-8")
+    with pytest.raises(OSError):  # noqa: PT011 - whichever the system raises
+        told.claim(str(tmp_path), "s", ["a"])

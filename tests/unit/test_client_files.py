@@ -1,0 +1,365 @@
+"""What is put into the files of other programs, and taken out again: hooks, servers, tables, markers."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.clients.claude import EVENTS, hook_groups, settings_change
+from recollect.clients.connect import CLIENTS
+from recollect.clients.files import Change
+from recollect.clients.installed import install, manifest, plan_removal, uninstall
+from recollect.clients.json_text import render
+from recollect.clients.markers import markers_change, without_markers
+from recollect.clients.mcp_entry import is_our_server, json_change, server_entry, toml_change, without_table
+from recollect.clients.program import Program, called_with, this_program
+from recollect.clients.taking import OF_SETTINGS, of_server, taken_out
+from recollect.model.errors import Conflict, InvalidInput, MarkersWrong, Refused
+from recollect.model.markers import placed
+from recollect.settings import load_settings
+from recollect.settings.places import places
+
+ROOT = Path(__file__).parents[2]
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+PLAIN = Program("recollect")
+MOVED = Program("/opt/a b/recollect", portable=False)
+KEYS = ("mcpServers", "recollect")
+ENTRY = server_entry(PLAIN, toolsets="core,capture")
+OTHERS = """{
+\t"hooks": {
+\t\t"Stop": [
+\t\t\t{ "hooks": [ { "type": "command",   "command": "say done" } ] }
+\t\t],
+\t\t"Notification": []
+\t},
+\t"permissions": {"allow": ["Bash(ls:*)"]}
+}
+"""
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def put(home: Path, *changes: Change, place: str = "", client: str = "claude") -> Path | None:
+    return install(home, changes, place=place, client=client, now=NOW)
+
+
+def taken(home: Path, place: str = "") -> None:
+    uninstall(home, plan_removal(home, manifest(home).at(place)))
+
+
+def hooks_of(path: Path, program: Program = PLAIN, **given: Any) -> Change:
+    return settings_change(path, program, **{"home": None, "status_line": False, **given})
+
+
+def test_hooks_join_those_of_others_which_stay_as_they_are(tmp_path: Path) -> None:
+    path = written(tmp_path / "settings.json", OTHERS)
+    change = hooks_of(path)
+    assert change.after is not None
+    merged = json.loads(change.after)
+    assert set(merged["hooks"]) == {event for event, _, _ in EVENTS} | {"Notification"}
+    assert [group["hooks"][0]["command"] for group in merged["hooks"]["Stop"]] == ["say done", "recollect"]
+    assert merged["hooks"]["SessionEnd"][0]["hooks"][0]["timeout"] == 5
+    assert merged["hooks"]["PostToolUse"][0]["matcher"] == "Bash"
+    for line in OTHERS.splitlines():
+        assert line.rstrip(",").encode() in change.after
+    put(tmp_path / "home", change)
+    assert not hooks_of(path).changes
+    taken(tmp_path / "home")
+    assert path.read_text() == OTHERS
+
+
+def test_a_moved_program_is_put_right_and_nothing_else_is(tmp_path: Path) -> None:
+    path = written(tmp_path / "settings.json", "{}")
+    put(tmp_path / "home", hooks_of(path))
+    changed = path.read_text().replace('"timeout": 10', '"timeout": 20')
+    path.write_text(changed)
+    again = hooks_of(path, MOVED)
+    assert again.after is not None
+    assert again.after.decode() == changed.replace('"recollect"', '"/opt/a b/recollect"')
+    put(tmp_path / "home", again)
+    taken(tmp_path / "home")
+    assert path.read_text() == "{}"
+
+
+def test_of_a_file_that_others_changed_only_ours_goes(tmp_path: Path) -> None:
+    path = written(tmp_path / "settings.json", '{"model":"opus"}')
+    put(tmp_path / "home", hooks_of(path, status_line=True, home="/some/where"))
+    settings = json.loads(path.read_text())
+    assert settings["env"] == {"RECOLLECT_HOME": "/some/where"}
+    settings["hooks"]["Stop"][0]["hooks"].append({"type": "command", "command": "theirs"})
+    settings["hooks"]["PreCompact"].append({"hooks": [{"type": "command", "command": "theirs too"}]})
+    settings["more"] = 1
+    path.write_text(json.dumps(settings, indent=4))
+    taken(tmp_path / "home")
+    assert json.loads(path.read_text()) == {
+        "model": "opus",
+        "hooks": {
+            "Stop": [{"hooks": [{"type": "command", "command": "theirs"}]}],
+            "PreCompact": [{"hooks": [{"type": "command", "command": "theirs too"}]}],
+        },
+        "more": 1,
+    }
+
+
+def test_without_notes_ours_is_known_by_its_looks() -> None:
+    groups = hook_groups(MOVED)
+    settings = {"hooks": {event: [group] for event, group in groups.items()}, "a": 1}
+    settings["statusLine"] = {"type": "command", "command": MOVED.line("statusline")}
+    assert json.loads(taken_out(Path("x"), json.dumps(settings).encode(), OF_SETTINGS)) == {"a": 1}
+    servers = {"mcpServers": {"recollect": ENTRY, "other": {"command": "recollect-other", "args": ["mcp"]}}}
+    left = json.loads(taken_out(Path("x"), json.dumps(servers).encode(), of_server(*KEYS)))
+    assert list(left["mcpServers"]) == ["other"]
+
+
+def test_a_status_line_or_home_of_others_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "settings.json", '{"statusLine": {"type": "command", "command": "date"}}')
+    with pytest.raises(Conflict, match="status line"):
+        hooks_of(path, status_line=True)
+    path = written(path, '{"env": {"RECOLLECT_HOME": "/a"}}')
+    with pytest.raises(Conflict, match="RECOLLECT_HOME"):
+        hooks_of(path, home="/b")
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "expected"),
+    [
+        ("recollect", ["hook", "Stop"], ["hook", "Stop"]),
+        ("/a b/bin/recollect", ["mcp"], ["mcp"]),
+        ("C:\\Tools\\Recollect.EXE", ["mcp"], ["mcp"]),
+        ("/usr/bin/python3", ["-m", "recollect", "hook", "Stop"], ["hook", "Stop"]),
+        ("recollect", ["--home", "/x", "mcp"], ["mcp"]),
+        ("recollect hook Stop", None, ["hook", "Stop"]),
+        ('"/a b/recollect" statusline', None, ["statusline"]),
+        ("/usr/bin/python3", ["recollect.py"], None),
+        ("recollection", ["mcp"], None),
+        ("say recollection mcp", None, None),
+        (3, ["mcp"], None),
+    ],
+)
+def test_whose_program_it_is(command: Any, arguments: Any, expected: list[str] | None) -> None:
+    assert called_with(command, arguments) == expected
+
+
+def test_the_program_is_named_where_the_name_leads_to_it(tmp_path: Path) -> None:
+    script = written(tmp_path / "env" / "recollect", "one")
+    other = written(tmp_path / "other" / "recollect", "two")
+    link = tmp_path / "bin" / "recollect"
+    link.parent.mkdir()
+    link.symlink_to(script)
+    here = {"executable": "/python", "scripts": [script]}
+    assert this_program(**here, on_path=str(link)) == Program("recollect")
+    assert this_program(**here, on_path=str(link), absolute=True) == Program(str(link), portable=False)
+    assert this_program(**here, on_path=str(other)) == Program(str(script), portable=False)
+    assert this_program(**here, on_path=None).command == str(script)
+    bare = this_program(executable="/python", scripts=[], on_path=str(other))
+    assert (bare.command, bare.calling("mcp"), bare.portable) == (
+        "/python",
+        ["-m", "recollect", "mcp"],
+        False,
+    )
+
+
+def test_a_server_joins_others_and_keeps_what_they_added(tmp_path: Path) -> None:
+    path = written(tmp_path / "mcp.json", "\ufeff// mine\r\n{\r\n  // a\r\n}\r\n")
+    with pytest.raises(InvalidInput, match=r"mcp\.json, line 1, column 1: comments"):
+        json_change(path, KEYS, ENTRY)
+    change = json_change(path, KEYS, ENTRY, comments=True)
+    put(tmp_path / "home", change)
+    assert path.read_bytes().startswith('\ufeff// mine\r\n{\r\n  // a\r\n  "mcpServers": {\r\n'.encode())
+    path.write_bytes(path.read_bytes().replace(b'"type": "stdio"', b'"env": {"A": "b"}, "type": "stdio"'))
+    assert not is_our_server({"command": "x"})
+    moved = json_change(path, KEYS, server_entry(MOVED, toolsets=None), comments=True)
+    assert b'"env": {"A": "b"}, "type": "stdio"' in (moved.after or b"")
+    assert b'"args": ["mcp"]' in (moved.after or b"")
+    taken(tmp_path / "home")
+    assert path.read_text("utf-8") == "\ufeff// mine\n{\n  // a\n}\n"
+    written(path, '{"mcpServers": {"recollect": {"command": "theirs"}}}')
+    with pytest.raises(Conflict):
+        json_change(path, KEYS, ENTRY)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        'model = "o3"\n',
+        'model = "o3"',
+        '# top\r\n[mcp_servers.other]\r\ncommand = "x"\r\n\r\n',
+        '[mcp_servers]\n[mcp_servers."a b"]\ncommand = """\n[mcp_servers.recollect]\n"""\n',
+        "[[list]]\na = 1 # c\n\n\n",
+    ],
+)
+def test_a_table_goes_in_and_out_without_a_trace(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path / "config.toml", text)
+    table = ("mcp_servers", "recollect")
+    entry = server_entry(PLAIN, toolsets=None, home='C:\\a "b"', typed=False)
+    change = toml_change(path, table, entry)
+    assert change.after is not None
+    assert tomllib.loads(change.after.decode())["mcp_servers"]["recollect"] == entry
+    assert change.after.startswith(text.encode())
+    assert without_table(path, change.after.decode(), table, lead=change.undo[0]["lead"]) == text
+    put(tmp_path / "home", change)
+    assert not toml_change(path, table, entry).changes
+    more = b'\n# theirs\n[profiles.x]\nmodel = "y"\n'
+    path.write_bytes(path.read_bytes() + more)
+    taken(tmp_path / "home")
+    left = path.read_bytes()
+    assert left.startswith(text.encode())
+    assert left.endswith(more.lstrip(b"\n"))
+    assert "recollect" not in tomllib.loads(left.decode()).get("mcp_servers", {})
+
+
+def test_toml_that_cannot_be_added_to_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "config.toml", 'mcp_servers = { other = { command = "x" } }\n')
+    with pytest.raises(InvalidInput, match="can't be added to"):
+        toml_change(path, ("mcp_servers", "recollect"), ENTRY)
+    with pytest.raises(InvalidInput, match="line 1"):
+        toml_change(written(path, "a = = 1\n"), ("mcp_servers", "recollect"), ENTRY)
+
+
+@given(
+    st.lists(st.sampled_from(["# Shop", "", "text", "- *x*", "```\ncode\n```"]), max_size=5),
+    st.sampled_from(["\n", "\r\n"]),
+    st.booleans(),
+    st.sampled_from(["", "\n", "\n\n"]),
+)
+def test_markers_go_in_and_out_without_a_trace(lines: list[str], eol: str, mark: bool, end: str) -> None:
+    source = (("\ufeff" if mark else "") + ("\n".join(lines) + end).replace("\n", eol)).encode()
+    path = Path(os.devnull).with_name("CLAUDE.md")
+    lead = _marked(source)
+    filled = placed(lead[0], "One\nTwo\n")
+    assert without_markers(path, filled, lead[1]) == source
+    assert without_markers(path, filled + b"\nbelow", lead[1]).endswith(b"below")
+    assert filled.startswith(source)
+
+
+def _marked(source: bytes) -> tuple[bytes, dict[str, Any]]:
+    """By way of a file."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "CLAUDE.md"
+        path.write_bytes(source)
+        change = markers_change(path)
+    assert change.after is not None
+    return change.after, change.undo[0]
+
+
+def test_markers_that_are_there_or_wrong_are_left_alone(tmp_path: Path) -> None:
+    path = written(tmp_path / "CLAUDE.md", "a\n<!-- MEMORY:START -->\n<!-- MEMORY:END -->\nb\n")
+    assert not markers_change(path).changes
+    for wrong in (b"<!-- MEMORY:START -->\n", b"<!-- MEMORY:END -->", "a".encode("utf-16")):
+        with pytest.raises(MarkersWrong):
+            markers_change(written(path, wrong))
+    assert without_markers(path, b"a\n\n<!-- MEMORY:START -->\nx\n<!-- MEMORY:END -->\n", {}) == b"a\n"
+
+
+def test_links_are_followed_and_modes_kept(tmp_path: Path) -> None:
+    real = written(tmp_path / "dotfiles" / "settings.json", "{}\n")
+    real.chmod(0o640)
+    link = tmp_path / "settings.json"
+    link.symlink_to(real)
+    put(tmp_path / "home", hooks_of(link))
+    assert link.is_symlink()
+    assert "hooks" in json.loads(real.read_text())
+    assert real.stat().st_mode & 0o777 == 0o640
+    assert (tmp_path / "home" / "installed.json").stat().st_mode & 0o777 == 0o600
+    taken(tmp_path / "home")
+    assert real.read_text() == "{}\n"
+    assert not (tmp_path / "home" / "installed.json").exists()
+
+
+def test_files_and_folders_made_for_us_go_unless_others_use_them(tmp_path: Path) -> None:
+    home, path = tmp_path / "home", tmp_path / "a" / "b" / "mcp.json"
+    put(home, json_change(path, KEYS, ENTRY))
+    taken(home)
+    assert not (tmp_path / "a").exists()
+    put(home, json_change(path, KEYS, ENTRY))
+    written(path.parent / "theirs", "x")
+    put(home, json_change(path, ("projects", "/x", *KEYS), ENTRY), place="/x")
+    taken(home)
+    assert json.loads(path.read_text()) == {"projects": {"/x": {"mcpServers": {"recollect": ENTRY}}}}
+    taken(home, "/x")
+    assert not path.exists()
+    assert (path.parent / "theirs").exists()
+
+
+def test_all_or_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    first = written(tmp_path / "one.json", "{}\n")
+    blocked = written(tmp_path / "file", "x") / "below" / "mcp.json"
+    changes = [json_change(first, KEYS, ENTRY), json_change(blocked, KEYS, ENTRY)]
+    with pytest.raises(Refused, match="no folder"):
+        put(home, *changes)
+    assert first.read_text() == "{}\n"
+    assert not home.exists()
+    change = json_change(first, KEYS, ENTRY)
+    first.write_text("{ }")
+    with pytest.raises(Conflict, match="meanwhile"):
+        put(home, change)
+    assert first.read_text() == "{ }"
+
+
+def test_what_was_killed_half_way_is_made_good(tmp_path: Path) -> None:
+    """The notes are written first: a file that was not reached is as it was, and a second run does it."""
+    home, path = tmp_path / "home", written(tmp_path / "one.json", '{"a": 1}')
+    change = json_change(path, KEYS, ENTRY)
+    put(home, change)
+    written(path, '{"a": 1}')
+    taken(home)
+    assert path.read_text() == '{"a": 1}'
+    put(home, change)
+    written(path, '{"a": 1}')
+    put(home, json_change(path, KEYS, ENTRY))
+    taken(home)
+    assert path.read_text() == '{"a": 1}'
+
+
+def test_notes_that_are_not_ours_are_not_guessed_at(tmp_path: Path) -> None:
+    written(tmp_path / "installed.json", '{"version": 9}')
+    with pytest.raises(InvalidInput, match=r"installed\.json"):
+        manifest(tmp_path)
+
+
+def test_where_clients_keep_their_files() -> None:
+    settings = load_settings({"home": "/h"}, environ={}).settings
+    found = {
+        platform: {
+            name: str(client.file(places(settings, environ=environ, platform=platform), None))
+            for name, client in CLIENTS.items()
+        }
+        for platform, environ in {
+            "linux": {"HOME": "/u", "XDG_CONFIG_HOME": "/u/cfg", "CODEX_HOME": "/c"},
+            "darwin": {"HOME": "/u"},
+            "win32": {"HOME": "/u", "APPDATA": "/r"},
+        }.items()
+    }
+    assert found["linux"]["desktop"] == "/u/cfg/Claude/claude_desktop_config.json"
+    assert found["linux"]["codex"] == "/c/config.toml"
+    assert found["darwin"]["vscode"] == "/u/Library/Application Support/Code/User/mcp.json"
+    assert found["win32"]["desktop"] == "/r/Claude/claude_desktop_config.json"
+    assert found["darwin"]["gemini"] == "/u/.gemini/settings.json"
+    assert found["darwin"]["claude"] == "/u/.claude.json"
+    with pytest.raises(InvalidInput, match="no file in a project"):
+        CLIENTS["desktop"].file(places(settings), Path("/p"))
+
+
+def test_the_plugin_has_the_same_hooks_and_server() -> None:
+    hooks = json.loads((ROOT / "plugin/hooks/hooks.json").read_text("utf-8"))["hooks"]
+    assert hooks == {event: [group] for event, group in hook_groups(PLAIN).items()}
+    servers = (ROOT / "plugin/.mcp.json").read_text("utf-8")
+    assert servers == render({"mcpServers": {"recollect": ENTRY}}) + "\n"
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert json.loads((ROOT / "plugin/.claude-plugin/plugin.json").read_text("utf-8"))["version"] == version

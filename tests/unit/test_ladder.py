@@ -1,0 +1,168 @@
+"""The ladder of language models: who stands on it by the settings, what each costs, and what is said where none answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recollect.languages import language_model
+from recollect.model.errors import ModelAway, ModelDenied, ModelError
+from recollect.ports.ladder import FREE, Ladder, Rung, Tariff, rungs_of
+from recollect.providers.llm.prices import list_price
+from recollect.settings import load_settings
+
+
+class Model:
+    """Answers with its name, or fails."""
+
+    def __init__(self, name: str, error: ModelError | None = None) -> None:
+        self.name = name
+        self._error = error
+
+    async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
+        if self._error is not None:
+            raise self._error
+        return self.name
+
+
+def rungs(home: Path, **chosen: Any) -> tuple[Rung, ...]:
+    given = {f"llm.{name}": value for name, value in chosen.items()}
+    ladder = language_model(load_settings({"home": home} | given, environ={}).settings)
+    return ladder.rungs if ladder else ()
+
+
+def names(home: Path, **chosen: Any) -> list[str]:
+    return [rung.model.name for rung in rungs(home, **chosen)]
+
+
+async def asked(*models: Model) -> str:
+    return await Ladder([Rung(model) for model in models]).complete("Hello", system="", most_tokens=10)
+
+
+class TestAsking:
+    async def test_the_first_that_answers(self) -> None:
+        away = ModelAway("It is away.")
+        assert await asked(Model("one"), Model("two")) == "one"
+        assert await asked(Model("one", away), Model("two", away), Model("three")) == "three"
+
+    async def test_each_failure_is_told(self) -> None:
+        with pytest.raises(ModelDenied) as failed:
+            await asked(
+                Model("one", ModelDenied("No key.")), Model("two", ModelAway("Away.", advice="Wait."))
+            )
+        assert str(failed.value) == "No language model answered. one: No key. two: Away. Wait."
+
+    async def test_the_same_failure_is_told_once(self) -> None:
+        with pytest.raises(ModelAway, match=r"\AAway\.\Z"):
+            await asked(Model("one", ModelAway("Away.")), Model("two", ModelAway("Away.")))
+
+    def test_a_model_of_another_kind_stands_alone_and_is_free(self) -> None:
+        [rung] = rungs_of(Model("the client's model"))
+        assert rung.tariff is FREE
+
+
+class TestChoice:
+    def test_without_a_provider_nobody_is_asked(self, tmp_path: Path) -> None:
+        assert names(tmp_path, fallback="claude_cli, gemini_cli") == []
+
+    def test_in_order_and_each_once(self, tmp_path: Path) -> None:
+        ladder = "gemini_cli, claude_cli:haiku, compatible:qwen3:8b@http://localhost:11434/v1"
+        assert names(tmp_path, provider="claude_cli", fallback=ladder) == [
+            "claude_cli:haiku",
+            "gemini_cli:gemini-2.5-flash",
+            "compatible:qwen3:8b",
+        ]
+
+    def test_model_and_address_are_the_providers_own(self, tmp_path: Path) -> None:
+        chosen = {"model": "local", "base_url": "http://localhost:9/v1", "anthropic_key": "k"}
+        found = rungs(tmp_path, provider="compatible", fallback="anthropic, compatible", **chosen)
+        assert [rung.model.name for rung in found] == [
+            "compatible:local",
+            "anthropic:claude-haiku-4-5",
+            "compatible",
+        ]
+        assert [bool(rung.missing) for rung in found] == [False, False, True]
+        assert "llm.fallback, compatible: llm.base_url is empty" in found[2].missing
+
+    async def test_all_are_closed(self, tmp_path: Path) -> None:
+        settings = load_settings(
+            {"home": tmp_path, "llm.provider": "openai", "llm.fallback": "claude_cli"}, environ={}
+        ).settings
+        ladder = language_model(settings)
+        assert ladder is not None
+        await ladder.close()
+        await ladder.close()
+
+
+class TestPrices:
+    @pytest.mark.parametrize(
+        ("provider", "model", "price"),
+        [
+            ("anthropic", "claude-haiku-4-5", Tariff(1.0, 5.0)),
+            ("anthropic", "claude-haiku-4-5-20251001", Tariff(1.0, 5.0)),
+            ("openai", "gpt-4.1-mini", Tariff(0.4, 1.6)),
+            ("openai", "gpt-4.1-mini-2025-04-14", Tariff(0.4, 1.6)),
+            ("openai", "gpt-5-pro", None),
+            ("openai", "claude-haiku-4-5", None),
+            ("anthropic", "claude-of-tomorrow", None),
+            ("compatible", "gpt-4.1-mini", None),
+        ],
+    )
+    def test_the_list(self, provider: str, model: str, price: Tariff | None) -> None:
+        assert list_price(provider, model) == price
+
+    def test_the_usual_models_have_one(self, tmp_path: Path) -> None:
+        for provider in ("anthropic", "openai"):
+            [rung] = rungs(tmp_path, provider=provider, **{f"{provider}_key": "k"})
+            assert rung.tariff is not None
+            assert rung.tariff.dollars(1_000_000, 1_000_000) > 0
+
+    @pytest.mark.parametrize(
+        ("chosen", "price"),
+        [
+            ({"provider": "claude_cli"}, FREE),
+            ({"provider": "gemini_cli"}, FREE),
+            ({"provider": "compatible", "model": "m", "base_url": "http://127.0.0.1:9/v1"}, FREE),
+            ({"provider": "compatible", "model": "m", "base_url": "https://example.org/v1"}, None),
+            (
+                {
+                    "provider": "compatible",
+                    "model": "m",
+                    "base_url": "https://example.org/v1",
+                    "price_in": 1.0,
+                },
+                None,
+            ),
+            (
+                {
+                    "provider": "compatible",
+                    "model": "m",
+                    "base_url": "https://example.org/v1",
+                    "price_in": 1.0,
+                    "price_out": 2.0,
+                },
+                Tariff(1.0, 2.0),
+            ),
+            ({"provider": "anthropic", "anthropic_key": "k", "price_out": 7.0}, Tariff(1.0, 7.0)),
+            ({"provider": "claude_cli", "price_in": 3.0}, Tariff(3.0, 0.0)),
+        ],
+    )
+    def test_what_the_person_says_else_what_is_known(
+        self, tmp_path: Path, chosen: dict[str, Any], price: Tariff | None
+    ) -> None:
+        [rung] = rungs(tmp_path, **chosen)
+        assert rung.tariff == price
+
+    def test_a_price_holds_for_fallbacks_that_have_none(self, tmp_path: Path) -> None:
+        found = rungs(
+            tmp_path,
+            provider="openai",
+            openai_key="k",
+            anthropic_key="k",
+            price_in=1.0,
+            price_out=2.0,
+            fallback="anthropic, claude_cli, compatible:m@https://example.org/v1",
+        )
+        assert [rung.tariff for rung in found] == [Tariff(1.0, 2.0), Tariff(1.0, 5.0), FREE, Tariff(1.0, 2.0)]

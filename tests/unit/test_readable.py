@@ -1,0 +1,120 @@
+"""A conversation in readable lines, and in chunks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.engine.capture.bounds import is_excluded, is_own_call, redacted, unskipped
+from recollect.engine.capture.readable import CHUNK, OVERLAP, chunks, readable
+from recollect.ports.transcripts import Role, Step
+
+
+def step(role: Role, text: str, line: int = 1, *, tool: str = "", failed: bool = False) -> Step:
+    return Step(role, text, line, end=0, tool=tool, failed=failed)
+
+
+@pytest.mark.parametrize(
+    ("given_step", "told"),
+    [
+        (step(Role.USER, "add billing to the app"), "USER: add billing to the app"),
+        (step(Role.CLAUDE, "I'll use Stripe."), "CLAUDE: I'll use Stripe."),
+        (step(Role.TOOL, "src/lib/stripe.ts", tool="Write"), "TOOL [Write]: src/lib/stripe.ts"),
+        (step(Role.RESULT, "ok", tool="Bash"), ""),
+        (step(Role.RESULT, "Exit code 1", tool="Bash", failed=True), "TOOL [Bash] failed: Exit code 1"),
+        (step(Role.USER, "  "), ""),
+    ],
+)
+def test_the_readable_form(given_step: Step, told: str) -> None:
+    assert readable(given_step) == told
+
+
+def test_short_conversations_are_one_chunk() -> None:
+    steps = [step(Role.USER, "Hello", 1), step(Role.RESULT, "quiet", 2), step(Role.CLAUDE, "Hi", 3)]
+    [chunk] = chunks(steps)
+    assert chunk.lines == ((1, "USER: Hello"), (3, "CLAUDE: Hi"))
+    assert chunk.steps == tuple(steps)
+    assert chunk.text == "USER: Hello\nCLAUDE: Hi"
+
+
+def test_chunks_are_cut_between_messages_and_overlap() -> None:
+    steps = [step(Role.USER, f"{number} " + "word " * 40, number) for number in range(1, 100)]
+    made = chunks(steps)
+    assert len(made) > 2
+    whole = {readable(one) for one in steps}
+    for before, after in zip(made, made[1:], strict=False):
+        shared = [line for line in after.lines if line in before.lines]
+        assert shared
+        assert sum(len(text) for _, text in shared) <= OVERLAP
+        assert {text for _, text in after.lines if text in whole}
+
+
+def test_a_long_message_is_cut_within() -> None:
+    made = chunks([step(Role.CLAUDE, "word " * 4_000, 7)])
+    assert len(made) == 4
+    assert {number for chunk in made for number, _ in chunk.lines} == {7}
+    assert all(chunk.text.split()[-1] == "word" for chunk in made)
+
+
+@given(st.lists(st.tuples(st.sampled_from(list(Role)), st.text(max_size=900), st.booleans()), max_size=12))
+def test_no_chunk_is_too_long_and_every_step_is_in_one(parts: list[tuple[Role, str, bool]]) -> None:
+    steps = [
+        step(role, text, number, tool="Bash", failed=failed)
+        for number, (role, text, failed) in enumerate(parts)
+    ]
+    made = chunks(steps, size=200, overlap=40)
+    assert [one for chunk in made for one in chunk.steps] == steps
+    assert all(len(chunk.text) <= 200 for chunk in made)
+    said = " ".join(chunk.text for chunk in made)
+    assert all(word in said for one in steps for word in readable(one).split() if len(word) < 40)
+
+
+def test_chunks_hold_what_the_specification_says() -> None:
+    assert (CHUNK, OVERLAP) == (6_000, 500)
+
+
+def test_a_marked_turn_and_its_answer_are_left_out() -> None:
+    steps = [
+        step(Role.USER, "Keep this"),
+        step(Role.USER, "[skip-hook] not this"),
+        step(Role.CLAUDE, "nor its answer"),
+        step(Role.USER, "This again"),
+    ]
+    kept, skipping = unskipped(steps, skipping=False)
+    assert ([one.text for one in kept], skipping) == (["Keep this", "This again"], False)
+    kept, skipping = unskipped(steps[:3], skipping=False)
+    assert ([one.text for one in kept], skipping) == (["Keep this"], True)
+    assert unskipped([replace(steps[2], text="more of it")], skipping=True) == ([], True)
+
+
+def test_our_own_calls_are_known_by_how_they_begin() -> None:
+    ours = step(Role.USER, "Pick out what matters.\n\n[recollect: own call]")
+    assert is_own_call([step(Role.CLAUDE, "Hm")]) is None
+    assert is_own_call([ours, step(Role.USER, "x")]) is True
+    assert is_own_call([step(Role.USER, "x"), ours]) is False
+
+
+def test_steps_lose_secrets_and_control_characters() -> None:
+    [safe] = redacted([step(Role.RESULT, "mail me at ada@example.org\x00\x1b[31m", tool="Bash")])
+    assert safe.text == "mail me at [redacted:email]"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "left_out"),
+    [
+        ("/work/secret", True),
+        ("/work/secret/", True),
+        ("/work/sec*", True),
+        ("/work", True),
+        ("secret", True),
+        ("deep", True),
+        ("/work/secre", False),
+        ("other", False),
+        ("", False),
+    ],
+)
+def test_folders_are_left_out_with_what_is_in_them(pattern: str, left_out: bool) -> None:
+    assert is_excluded("/work/secret/deep", [pattern]) is left_out
