@@ -15,7 +15,7 @@ PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
 LOCKED = --require-hashes --no-deps -r
 
-.PHONY: help install run test test-stores check lint types unit docs bench bench-consolidate bench-stores bench-quality bench-extraction bench-load bench-start lock clean
+.PHONY: help install run test test-stores check lint types unit docs bench bench-consolidate bench-stores bench-quality bench-extraction bench-capture bench-load bench-start bench-hooks lock clean
 
 help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -122,11 +122,17 @@ bench-quality: $(VENV)/dev ## How well contradictions are told, memories are pic
 bench-extraction: $(VENV)/dev ## How well memories are picked out of conversations by rules. ARGS=--show says what is wrong.
 	$(PY) -m benchmarks.extraction $(ARGS)
 
+bench-capture: $(VENV)/dev ## A transcript of 200 MB, followed and captured: speed and memory. QUICK=1 for 40 MB, ARGS=--gigabyte for 1 GB.
+	$(PY) -m benchmarks.transcripts $(if $(QUICK),--quick,) $(ARGS)
+
 bench-load: $(VENV)/dev ## 200 MCP clients at once, a minute without rest and one with pauses. QUICK=1 for ten seconds.
 	$(PY) -m benchmarks.load $(if $(QUICK),--quick,) $(ARGS)
 
 bench-start: $(VENV)/dev ## From the start of `recollect mcp` to its first answers, with 100,000 memories.
 	$(PY) -m benchmarks.start $(if $(QUICK),--quick,) $(ARGS)
+
+bench-hooks: $(VENV)/dev ## A hook's whole process, event by event, against the bare start of Python. QUICK=1 for fewer rounds.
+	$(PY) -m benchmarks.hooks $(if $(QUICK),--quick,) $(ARGS)
 
 lock: ## Resolve the pinned versions anew (needs uv).
 	@test -n "$(UV)" || { echo "make lock needs uv."; exit 1; }

@@ -73,11 +73,9 @@ def _run(home: str, tried: set[str], *, begun: float) -> bool:
             work = _Work(loaded, home, tried, until=begun + seconds - LAST_SECONDS, share=seconds * SHARE)
             asyncio.run(work.do())
         return work.left > 0
-    except (
-        RecollectError
-    ) as error:  # the store is away, busy, full or not to be written; or the settings are wrong
+    except RecollectError as error:  # of a store that is away, busy or full, or of the settings
         _note(home, error.code)
-        _put_off(_untried(home, tried), tried)
+        _put_off(((one.file, one.event) for one in _conversations(_untried(home, tried))), tried)
     except Exception as error:  # the outermost handler: nobody is there to tell
         log.exception("the worker failed")
         _note(home, type(error).__name__)
@@ -268,7 +266,7 @@ def _step_back() -> None:
     """Whoever sits at the machine comes first."""
     if hasattr(os, "nice"):
         with suppress(OSError):
-            os.nice(NICENESS - os.nice(0))
+            os.nice(max(0, NICENESS - os.nice(0)))
 
 
 def _end_at(moment: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -307,6 +308,12 @@ class Dying:
         return changing
 
 
+def later(app: App) -> App:
+    """The same app after a while in which nobody gave a sign of life."""
+    before = app.engine.clock
+    return replace(app, engine=replace(app.engine, clock=lambda: before() + timedelta(seconds=30)))
+
+
 async def stopped(app: App, file: Path, folder: Path, lives: int) -> bool:
     """Whether a capture came to its end before the store went away after so many changes."""
     dying = Dying(app.engine.store, lives)
@@ -328,16 +335,17 @@ async def test_stopped_anywhere_and_run_again_everything_is_there_once(
         folder.mkdir(parents=True)
         write(own, *TALK, *ran("make", "done", call="t1"))
         survived = await stopped(app, own, folder, lives)
-        await capture(app, own, folder)
+        second = later(app)
+        await capture(second, own, folder)
         assert await contents(app, scope=folder.name) == [DECIDED, TABS], lives
         append(own, user(more), claude("Noted."), user("Thanks"))
-        survived &= await stopped(app, own, folder, lives)
-        await capture(app, own, folder)
+        survived &= await stopped(second, own, folder, lives)
+        await capture(later(second), own, folder)
         assert await contents(app, scope=folder.name) == [DECIDED, more], lives
         everyone = await contents(app, scope=folder.name, statuses=["active", "superseded"])
         assert everyone == [DECIDED, TABS, more], lives
         assert await app.engine.store.entries(PENDING, now=app.engine.clock()) == []
-        assert (await capture(app, own, folder)).outcome == "nothing"
+        assert (await capture(later(second), own, folder)).outcome == "nothing"
         lives += 1
     assert lives > 8
 

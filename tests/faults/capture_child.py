@@ -105,7 +105,7 @@ def main(template: Path, homes: Path) -> None:
     dead = {number: copy(str(number)) for number in range(1, writes + 1)}
     killed = all_at_once([partial(work, home, die_at(number)) for number, home in dead.items()])
     again = all_at_once([partial(work, home, die_at(0)) for home in dead.values()])
-    sys.stderr.write(str(writes)); sys.stdout.write(json.dumps({"killed": killed, "again": again}))
+    sys.stdout.write(json.dumps({"killed": killed, "again": again}))
 
 
 if __name__ == "__main__":

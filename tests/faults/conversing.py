@@ -68,20 +68,22 @@ def given(event: str, file: Path, folder: Path, **more: Any) -> dict[str, Any]:
     }
 
 
-def environment(home: Path, settings: Settings) -> dict[str, str]:
+def environment(home: Path, settings: Settings, **more: str) -> dict[str, str]:
     """What a hook is started with: nothing of this machine's own settings."""
     left_out = ("RECOLLECT_", "CLAUDE", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     own = {"home": home, "embedding.provider": "hashing", "time_zone": "UTC", **settings}
     chosen = {f"RECOLLECT_{key.replace('.', '_').upper()}": str(value) for key, value in own.items()}
-    return {**kept, **chosen, "PYTHONUTF8": "1"}
+    return {**kept, **chosen, "PYTHONUTF8": "1", **more}
 
 
-def start_hook(home: Path, told: Mapping[str, Any], settings: Settings = NONE) -> subprocess.Popen[bytes]:
+def start_hook(
+    home: Path, told: Mapping[str, Any], settings: Settings = NONE, **more: str
+) -> subprocess.Popen[bytes]:
     """`recollect hook`, running."""
     hook = subprocess.Popen(
         [sys.executable, "-m", "recollect", "hook", told["hook_event_name"]],
-        env=environment(home, settings),
+        env=environment(home, settings, **more),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -100,8 +102,10 @@ def ended(hook: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
     return out, err
 
 
-def run_hook(home: Path, told: Mapping[str, Any], settings: Settings = NONE) -> tuple[bytes, bytes]:
-    return ended(start_hook(home, told, settings))
+def run_hook(
+    home: Path, told: Mapping[str, Any], settings: Settings = NONE, **more: str
+) -> tuple[bytes, bytes]:
+    return ended(start_hook(home, told, settings, **more))
 
 
 def workers(home: Path) -> list[psutil.Process]:

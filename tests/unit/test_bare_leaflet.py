@@ -53,7 +53,9 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
 
 def test_words_lead_to_memories(tmp_path: Path) -> None:
     texts = [f"number{number} of the harbour" for number in range(300)]
-    memories = [{"id": str(n), "kind": "fact", "text": text} for n, text in enumerate(texts)]
+    memories: list[dict[str, Any]] = [
+        {"id": str(n), "kind": "fact", "text": text} for n, text in enumerate(texts)
+    ]
     memories.append({"id": "x", "kind": "fact", "text": "cut", "words": ["other", "harbour"]})
     leaflet.write(str(tmp_path), "global", sheet(memories=memories))
     found = leaflet.read_leaflet(str(tmp_path), "anything")

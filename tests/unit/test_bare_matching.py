@@ -8,8 +8,9 @@ import pytest
 
 from recollect.bare.failing import by_failure
 from recollect.bare.leaflet import Leaflet, read_leaflet, write
-from recollect.bare.matching import by_prompt
+from recollect.bare.matching import _lexemes, by_prompt
 from recollect.model.error_signs import error_signs
+from recollect.model.lexemes import lexemes
 
 KNOWN = [
     "The webshop stores prices as integer cents in PostgreSQL, never as floats",
@@ -85,6 +86,24 @@ def test_other_prompts_bring_nothing(leaflet: Leaflet, prompt: str) -> None:
     assert by_prompt(leaflet, prompt) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "데이터베이스 포트를 API로 바꿔",
+        "数据库的端口是什么",
+        "データベースのポートはAPIです",
+        "naïve café",
+        "Ωmega x₂",
+        "กรุงเทพ",
+        "A",
+    ],
+)
+def test_words_are_those_that_memories_are_kept_by(text: str) -> None:
+    for piece in text.split():
+        assert set(_lexemes(piece)) <= set(lexemes(piece))
+        assert _lexemes(piece) or not lexemes(piece) or piece == "A"
+
+
 def test_words_of_every_memory_tell_nothing(tmp_path: Path) -> None:
     leaflet = made(tmp_path, [f"The frobnicator of Zanzibar has part {name}" for name in "abcdefghijklmnop"])
     assert by_prompt(leaflet, "tell me about the frobnicator of Zanzibar") == []
@@ -113,6 +132,16 @@ def test_a_long_paste_that_touches_on_much_brings_little(tmp_path: Path, leaflet
 def test_a_failure_brings_the_same_failure(leaflet: Leaflet, text: str, known: list[str]) -> None:
     assert sorted(one["id"] for one in by_failure(leaflet, text)) == known
     assert by_failure(leaflet, text, known) == []
+
+
+def test_a_panic_that_says_why_in_its_next_line(tmp_path: Path) -> None:
+    panic = "thread 'main' (77) panicked at src/main.rs:4:10:\ncalled `Option::unwrap()` on a `None` value\nnote: run with"
+    errors = [{"id": "p", "text": "Solved", "signs": list(error_signs(panic))}]
+    write(str(tmp_path), "global", {"memories": [], "errors": errors})
+    found = read_leaflet(str(tmp_path), "x")
+    assert found is not None
+    assert error_signs(panic)
+    assert [one["id"] for one in by_failure(found, "compiling\n" + panic.replace("4:10", "99:1"))] == ["p"]
 
 
 def test_a_failure_in_much_output_is_found(leaflet: Leaflet) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recollect.clients.claude import EVENTS, hook_groups, settings_change
@@ -229,6 +229,7 @@ def test_toml_that_cannot_be_added_to_is_refused(tmp_path: Path) -> None:
         toml_change(written(path, "a = = 1\n"), ("mcp_servers", "recollect"), ENTRY)
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.sampled_from(["# Shop", "", "text", "- *x*", "```\ncode\n```"]), max_size=5),
     st.sampled_from(["\n", "\r\n"]),

@@ -21,7 +21,7 @@ VALUES = st.recursive(
     PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8
 )
 BLANKS = st.text(" \t\n", max_size=4) | st.sampled_from(["", " ", "\r\n", "\n  "])
-COMMENTS = st.sampled_from(["/* a, b */", "// c, d\n", "//\r\n", "/**/", '/* "x": [ */'])
+COMMENTS = st.sampled_from(["/* a, b */", "// c, d\n", "//\r\n", "// e  \n", "//f\r", "/**/", '/* "x": [ */'])
 TRIVIA = st.lists(BLANKS | COMMENTS, max_size=3).map("".join)
 ENTRY = {"type": "stdio", "command": "recollect", "args": ["mcp", "--toolsets", "core,capture"], "env": {}}
 
@@ -68,11 +68,13 @@ def undone(text: JsonText, put: Put, path: tuple[str, ...], *, item: Any = None)
     return left
 
 
+@settings(deadline=None)
 @given(documents())
 def test_it_reads_what_the_standard_library_reads(text: str) -> None:
     assert scan(text).value == json.loads(text)
 
 
+@settings(deadline=None)
 @given(documents(), st.data())
 def test_what_is_broken_is_broken_for_both(text: str, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(text)))
@@ -91,7 +93,7 @@ def test_what_is_broken_is_broken_for_both(text: str, data: st.DataObject) -> No
         assert scan(text).value == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.booleans().flatmap(lambda loose: st.tuples(st.just(loose), documents(loose=loose))), st.data())
 def test_a_member_goes_in_and_out_without_a_trace(drawn: tuple[bool, str], data: st.DataObject) -> None:
     loose, source = drawn
@@ -108,7 +110,7 @@ def test_a_member_goes_in_and_out_without_a_trace(drawn: tuple[bool, str], data:
     assert JsonText(put.text, loose).put_member(path, ENTRY | {"env": {"A": "b"}}).text != put.text
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(
     st.booleans().flatmap(
         lambda loose: st.tuples(
@@ -138,12 +140,13 @@ def test_an_item_goes_in_and_out_without_a_trace(drawn: tuple[bool, str]) -> Non
     assert undone(text, put, path, item=item) == source
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=5), st.booleans(), st.data())
 def test_items_of_others_stay_whichever_go(numbers: list[int], loose: bool, data: st.DataObject) -> None:
     source = data.draw(documents(loose=loose, value={"a": numbers, "b": 1}))
     left = JsonText(JsonText(source, loose).drop_items(("a",), lambda one: one == 0), loose)
     assert left.value == {"a": [one for one in numbers if one], "b": 1}
-    for comment in re.findall(r"/\*.*?\*/|//[^\n]*", source):
+    for comment in re.findall(r"/\*.*?\*/|//[^\r\n]*", source):
         assert comment in left.text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
     from typing import Any
 
     from recollect.bare.leaflet import Leaflet
@@ -22,26 +22,44 @@ def by_failure(leaflet: Leaflet, text: str, told: Collection[str] = ()) -> list[
         return []
     if len(text) > _LONGEST:
         text = f"{text[: _LONGEST // 2]}\n{text[-_LONGEST // 2 :]}"
+    known = [(error, [_words(sign) for sign in error["signs"]]) for error in leaflet.solved()]
     lowered = text.lower()
     likely = [
-        error
-        for error in leaflet.solved()
-        if error["id"] not in told and any(_likely(sign, lowered) for sign in error["signs"])
+        (error, signs)
+        for error, signs in known
+        if error["id"] not in told and any(_likely(words, lowered) for words in signs)
     ]
     if not likely:
         return []
-    from recollect.model.error_signs import error_signs  # compiles what takes as long as all else
+    from recollect.model.error_signs import error_signs  # compiles for every form of line that it is given
 
-    signs = error_signs(text)
-    ranked = [(_nearness(signs, error["signs"]), -place, error) for place, error in enumerate(likely)]
+    signs = error_signs(_telling(text, [words for _, signs in likely for words in signs]))
+    ranked = [(_nearness(signs, error["signs"]), -place, error) for place, (error, _) in enumerate(likely)]
     ranked.sort(key=lambda one: one[:2], reverse=True)
     return [error for nearness, _, error in ranked if nearness]
 
 
-def _likely(sign: str, lowered: str) -> bool:
+def _words(sign: str) -> list[str]:
+    """Those that stand in the text as well, wherever the sign was taken from it."""
+    words = (word.strip(",;:.()[]") for word in sign.split() if word not in _ADDED)
+    return [word for word in words if word and "#" not in word]
+
+
+def _likely(words: Sequence[str], lowered: str) -> bool:
     """Whether most words of a sign stand in the text, without taking the text apart."""
-    words = [word for word in sign.split() if "#" not in word and word not in _ADDED]
-    return sum(word.strip(",;:.()[]") in lowered for word in words) >= len(words) * _LIKELY
+    return sum(word in lowered for word in words) >= len(words) * _LIKELY
+
+
+def _telling(text: str, signs: Sequence[Sequence[str]]) -> str:
+    """The lines that a sign may stand in, each with the one before if that announces it."""
+    lines = text.splitlines()
+    kept: list[str] = []
+    for place, line in enumerate(lines):
+        lowered = line.lower()
+        if any(_likely(words, lowered) for words in signs):
+            kept += [lines[place - 1]] if place and lines[place - 1].endswith(":") else []
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _nearness(signs: Iterable[str], known: Collection[str]) -> float:

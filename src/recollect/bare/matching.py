@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import groupby, pairwise
 from math import log, sqrt
 
 from recollect.bare.common_words import common_lexemes
@@ -90,7 +90,7 @@ def _words(text: str) -> list[tuple[str, float, bool]]:
     found: dict[str, tuple[str, float, bool]] = {}
     for piece in text.replace("/", " ").split():
         piece = piece.strip(_AROUND)
-        lexemes = query_lexemes(piece) if piece and not _is_stop_word(piece) else []
+        lexemes = _lexemes(piece)
         # What is written without spaces has several words; an identifier is one, and its parts tell less.
         share = 1 / len(lexemes) if piece.isascii() and lexemes else 0.5
         for place, lexeme in enumerate(lexemes):
@@ -101,8 +101,28 @@ def _words(text: str) -> list[tuple[str, float, bool]]:
     return list(found.values())
 
 
-def _is_stop_word(piece: str) -> bool:
-    return piece.replace("'", "").replace("’", "").lower() in STOP_WORDS
+def _lexemes(piece: str) -> list[str]:
+    """As `query_lexemes` has them, which would compile for milliseconds what takes Korean, Chinese and Japanese apart."""
+    if piece.isascii():
+        return [] if piece.replace("'", "").lower() in STOP_WORDS else query_lexemes(piece)
+    found: list[str] = []
+    for unspaced, run in groupby(piece, _is_unspaced):
+        characters = "".join(run)
+        if unspaced:
+            found += map("".join, pairwise(characters)) if len(characters) > 1 else [characters]
+        elif characters.strip(_AROUND).lower() not in STOP_WORDS:
+            found += query_lexemes(characters)
+    return found
+
+
+def _is_unspaced(character: str) -> bool:
+    return (
+        "가" <= character <= "힣"
+        or "一" <= character <= "鿕"
+        or "ぁ" <= character <= "ゖ"
+        or "ァ" <= character <= "ヺ"
+        or character == "ー"
+    )
 
 
 def _names(piece: str) -> bool:

@@ -40,7 +40,11 @@ def parsed(text: str) -> Any:
             return _by_library(text)
         text = text.strip(_BLANK)
         value, end = _scanner_by(_Rules)(text, 0)
-    except (StopIteration, RecursionError) as error:
+    except (
+        StopIteration,
+        RecursionError,
+        SystemError,
+    ) as error:  # the last where `json` isn't there to raise its own
         raise ValueError("no JSON") from error
     if end != len(text):
         raise ValueError("more than one value")

@@ -159,31 +159,43 @@ class JsonText:
         text, child = self.text, node.children[number]
         if len(node.children) == 1:
             return self._emptied(node, child, inner)
-        begin = _blank_before(text, child.start)
         if number + 1 < len(node.children):  # the comma behind it goes
             comma = node.children[number + 1].comma
             assert comma is not None
             following = node.children[number + 1].start
             if number == 0 and not (text[child.end : comma] + text[comma + 1 : following]).strip():
                 return text[: child.start] + text[following:]
-            return text[:begin] + text[child.end : comma] + text[comma + 1 :]
+            return self._up_to(node, child) + text[child.end : comma] + text[comma + 1 :]
         if node.comma:
             end = text.index(",", gaps_end(text, child.end, node.end))
-            return text[:begin] + text[child.end : end] + text[end + 1 :]
+            return self._up_to(node, child, end + 1) + text[child.end : end] + text[end + 1 :]
         assert child.comma is not None
-        return text[: child.comma] + text[child.comma + 1 : begin] + text[child.end :]
+        before = self._up_to(node, child)
+        return before[: child.comma] + before[child.comma + 1 :] + text[child.end :]
 
     def _emptied(self, node: Node, child: Child, inner: str | None) -> str:
-        text = self.text
-        begin, end = _blank_before(text, child.start), child.end
+        text, end, between = self.text, child.end, ""
         if node.comma:
-            end = text.index(",", gaps_end(text, end, node.end)) + 1
-        left = text[node.start + 1 : begin] + text[end : node.end - 1]
+            comma = text.index(",", gaps_end(text, end, node.end))
+            between, end = text[end:comma], comma + 1
+        rest = end if not between else None
+        left = self._up_to(node, child, rest)[node.start + 1 :] + between + text[end : node.end - 1]
         if not left.strip():
             left = inner if inner is not None and not inner.strip() else ""
         elif inner is not None and inner.split() == left.split():
             left = inner
         return text[: node.start + 1] + left + text[node.end - 1 :]
+
+    def _up_to(self, node: Node, child: Child, rest: int | None = None) -> str:
+        """All before it without the blanks; but a line that is a comment to its end stays one, if `rest` would join it."""
+        text = self.text
+        start = node.start + 1 if child.comma is None else child.comma + 1
+        comments = gaps(text, start, child.start)
+        begin = comments[-1][1] if comments else start
+        follows = text[child.end if rest is None else rest :][:1]
+        ends = comments and text.startswith("//", comments[-1][0]) and follows not in ("\r", "\n")
+        newline = re.match(r"\r?\n|\r", text[begin:]) if ends else None
+        return text[:begin] + (newline.group() if newline else "")
 
     @property
     def _eol(self) -> str:
@@ -261,10 +273,6 @@ def gaps_end(text: str, start: int, end: int) -> int:
             break
         place = after
     return place
-
-
-def _blank_before(text: str, place: int) -> int:
-    return len(text[:place].rstrip(" \t\r\n"))
 
 
 def _expect(node: Node, kind: str, path: Path) -> None:

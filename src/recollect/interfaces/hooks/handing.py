@@ -83,11 +83,11 @@ def on_prompt(home: str, given: dict[str, Any], folder: str) -> str:
 
 def on_failure(home: str, event: str, given: dict[str, Any], folder: str) -> str:
     """How it was solved before, if it was."""
-    leaflet = read_leaflet(home, identity(folder))
-    if leaflet is not None and not (leaflet.errors and _limits(leaflet.head).get("errors", True)):
-        return ""
     failure = failure_of(event, given)
     if not failure.strip():
+        return ""
+    leaflet = read_leaflet(home, identity(folder))
+    if leaflet is not None and not (leaflet.errors and _limits(leaflet.head).get("errors", True)):
         return ""
     conversation = _conversation(given)
     known = told.read(home, conversation)

@@ -12,13 +12,16 @@ from recollect.engine.capture.rules.candidate import Candidate
 from recollect.engine.capture.rules.carrying import Carried
 from recollect.engine.capture.rules.choosing import chosen
 from recollect.engine.capture.rules.decisions import decisions
-from recollect.engine.capture.rules.deeds import deeds
-from recollect.engine.capture.rules.failures import mended, reported, still_open, told
+from recollect.engine.capture.rules.deeds import deeds, undone
+from recollect.engine.capture.rules.failures import mended, still_open
+from recollect.engine.capture.rules.findings import conflicts, reported, told
 from recollect.engine.capture.rules.gotchas import gotchas
 from recollect.engine.capture.rules.preferences import preferences
 from recollect.engine.capture.rules.procedures import procedures
 from recollect.engine.capture.rules.progress import asked_for, committed, finished, open_ends
 from recollect.engine.capture.rules.speech import sentences
+from recollect.engine.capture.rules.stack import stack
+from recollect.engine.capture.rules.tables import tabled
 from recollect.engine.core import Engine
 from recollect.engine.reflect import OPEN_QUESTION
 from recollect.engine.text.keywords import telling_keywords
@@ -35,6 +38,8 @@ async def by_rules(
     """What is new in these steps; `carried` is what the call before gave for the same conversation."""
     state = Carried.from_json(carried)
     candidates = [_safe(one, folder) for one in _candidates(steps, state)]
+    gone = undone(steps)
+    candidates = [one for one in candidates if not any(name in one.content for name in gone)]
     kept = await chosen(engine, candidates)
     items = tuple(_item(one) for one in kept if state.is_new(one.content))
     return Found(items, state.as_json())
@@ -49,10 +54,13 @@ def _candidates(steps: Sequence[Step], state: Carried) -> Iterator[Candidate]:
     yield from decisions(said, steps, done)
     yield from preferences(said)
     yield from mended(done, said, state.troubles)
+    yield from conflicts(done, said)
     yield from reported(steps, said, done)
     yield from told(said)
     yield from procedures(done, said, steps, state.counts)
-    yield from architecture(said, done)
+    yield from architecture(said)
+    yield from tabled(steps)
+    yield from stack(done)
     yield from gotchas(said)
     yield from committed(done)
     yield from finished(said)

@@ -1,26 +1,22 @@
-"""Architecture: how the thing is built, as it was said, and what its manifests name."""
+"""Architecture: how the thing is built, as it was said."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 
-from recollect.engine.capture.rules.candidate import LONGEST, Candidate
-from recollect.engine.capture.rules.deeds import Deed, base_name
+from recollect.engine.capture.rules.candidate import Candidate
 from recollect.engine.capture.rules.speech import Sentence
 from recollect.engine.capture.rules.standing import announces, hedged, names, stands_alone, tidy
 from recollect.engine.text.expression import Expression
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role
 
-MOST_NAMED = 8  # of what a manifest depends on
-
 _STRUCTURE = Expression(
     r"\b(?:lives? (?:in|at|under)|(?:is|are) (?:defined|located|stored|kept|implemented|declared|registered|configured|written|persisted|handled|loaded|set|managed) (?:in|at|under|by|via|inside|with)|resides? in"
     r"|consists? of|(?:is|are) (?:made up|composed) of|(?:is|are) split into|(?:is|are) responsible for|(?:is|are) the (?:entry ?point|main|single|central|core|only)|is an? (?:[\w-]+ ){0,4}(?:service|module|package|library|wrapper|interface|component|plugin|hook|class|function|helper|endpoint|table|queue|worker|command|script|monorepo|app|application|cli|api|store|cache|struct|type|strategy)"
     r"|stores|persists|reads|writes|loads|merges|delegates to|wraps|implements|extends|inherits from|depends? on|talks? to|connects to|listens on|exposes|handles|dispatches|emits|publishes|subscribes|builds|maps|contains|holds|tracks|uses|use|calls|creates"
-    r"|returns|sends|validates|parses|converts|serializes|caches|checks|falls? back to|applies|takes|generates|manages|controls|provides|supports|triggers|receives|fetches|runs (?:on|in|as|before|after|once|every|when|at)|share|will (?:send|use|return|store|read|write|run|call))\b"
+    r"|returns|sends|validates|parses|converts|serializes|caches|checks|falls? back to|applies|takes|generates|manages|controls|provides|supports|triggers|receives|fetches|runs (?:on|in|as|before|after|once|every|when|at)|share)\b"
     r"|(?:에 (?:있습니다|있다|저장|정의)|로 구성|담당(?:합니다|한다)|사용합니다)",
     re.IGNORECASE,
 )
@@ -39,7 +35,10 @@ _NOW = Expression(r"\b(?:now|will now|will)\b", re.IGNORECASE)
 _PAST = Expression(
     r"\b(?:was|were|used to|previously|before|had|no longer|removed|deleted|would)\b", re.IGNORECASE
 )
-_LISTED = Expression(r"^(?:the )?`[^`]+`(?:\(\))?(?:\s*\([^)]*\))?:\s+(?:An? |The |[A-Z][a-z]+s\b)")
+_LISTED = Expression(
+    r"^(?:(?:the )?`[^`]+`(?:\s*\([^)]*\))?:\s+(?:An? |The |[A-Z][a-z]+s\b)|The [\w`./ -]{4,60}:\s+[A-Z][a-z]+s\b.*; )",
+    re.IGNORECASE,
+)
 _HANGUL = Expression("[가-힣]")
 _NOT_BUILT = Expression(
     r"\b(?:test(?:s|ed|ing)? (?:pass|fail|check|verif|cover)\w*|pr #?\d+|#\d{1,5}\b|commit [0-9a-f]{6,}|reviewer|copilot|linter|lsp|gopls|diagnostics?|you(?:r|'re)?\b|conflict markers?|merge conflict|line \d+|\d+ (?:files?|tests?|lines?) )",
@@ -47,18 +46,11 @@ _NOT_BUILT = Expression(
 )
 
 
-def architecture(said: Sequence[Sentence], done: Sequence[Deed]) -> Iterator[Candidate]:
-    """Statements of structure, and the stack by its manifests."""
+def architecture(said: Sequence[Sentence]) -> Iterator[Candidate]:
+    """Statements of structure."""
     for sentence in said:
         if sentence.role == Role.CLAUDE and not sentence.speculative and (found := _structure(sentence)):
             yield found
-    for deed in done:
-        if (
-            deed.tool in ("Read", "Write")
-            and not deed.failed
-            and (stack := manifest(deed.asked, deed.answer))
-        ):
-            yield Candidate(Kind.ARCHITECTURE, stack, deed.line, 0.8)
 
 
 def _structure(sentence: Sentence) -> Candidate | None:
@@ -86,47 +78,3 @@ _FRAGMENT = Expression(
     r"^(?:(?:the )?users?\b|session [A-Z0-9]\b|someone|developer|reviewer|then|first|next|finally|second|third|lastly|no|same|used|only|just|updates?|adds?|removes?|renames?|fixes|missing|unnecessary|duplicate[ds]?|unused|exported but|add|remove|update|move|rename|refactor|extract|use|make|check|ensure|fix|added|updated|changed|removed|created|fixed|moved|renamed|replaced|with|which|and|or)\b|^`[^`]+`\s+(?:with|which|[-–—])\s",
     re.IGNORECASE,
 )
-_LINE_NUMBER = Expression(r"^\s*\d+[→\t|]", re.MULTILINE)
-_GO_DEPENDENCY = Expression(r"^\s+(?:[\w.-]+/)+?([\w.-]+?)(?:/v\d+)? v\d\S*$", re.MULTILINE)
-_TOML_NAME = Expression(r"^name\s*=\s*\"([^\"]+)\"", re.MULTILINE)
-_CARGO_DEPENDENCY = Expression(r"^([\w-]+)\s*=\s*(?:\"|\{)", re.MULTILINE)
-_PY_DEPENDENCY = Expression(
-    r"^\s*\"([A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?:[<>=~!;][^\"]*)?\",?\s*$", re.MULTILINE
-)
-
-
-def manifest(path: str, text: str) -> str:
-    """What a manifest says the project is made with; empty when it is none, or says little."""
-    text = _LINE_NUMBER.sub("", text)
-    name = base_name(path)
-    found: tuple[str, list[str]] | None = None
-    if name == "go.mod" and (module := re.search(r"^module (\S+)", text, re.MULTILINE)):
-        version = re.search(r"^go (\S+)", text, re.MULTILINE)
-        direct = "\n".join(line for line in text.splitlines() if "// indirect" not in line)
-        found = (
-            f"{module[1]} is a Go {version[1] if version else ''} module",
-            _GO_DEPENDENCY.findall(direct),
-        )
-    elif name == "Cargo.toml" and "[dependencies]" in text and (called := _TOML_NAME.search(text)):
-        section = text.split("[dependencies]", 1)[1].split("\n[", 1)[0]
-        found = (f"{called[1]} is a Rust crate", _CARGO_DEPENDENCY.findall(section))
-    elif name == "pyproject.toml" and (called := _TOML_NAME.search(text)):
-        listed = re.search(r"^dependencies\s*=\s*\[(.*?)^\]", text, re.DOTALL | re.MULTILINE)
-        found = (f"{called[1]} is a Python project", _PY_DEPENDENCY.findall(listed[1]) if listed else [])
-    elif name == "package.json":
-        found = _node(text)
-    if found is None or len(found[1]) < 2:
-        return ""
-    named = list(dict.fromkeys(found[1]))[:MOST_NAMED]
-    return f"{' '.join(found[0].split())} that depends on {', '.join(named)} (`{name}`)."[:LONGEST]
-
-
-def _node(text: str) -> tuple[str, list[str]] | None:
-    try:
-        told = json.loads(text[: text.rindex("}") + 1])
-    except ValueError:
-        return None
-    needs = told.get("dependencies") if isinstance(told, dict) else None
-    if not isinstance(needs, dict):
-        return None
-    return (f"{told.get('name') or 'The project'} is a Node package", [str(one) for one in needs])

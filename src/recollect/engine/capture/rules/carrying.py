@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.engine.capture.rules.failures import MOST_OPEN, Trouble
+from recollect.engine.capture.rules.failures import MOST_OPEN
+from recollect.engine.capture.rules.trouble import Trouble
 
 MOST_SEEN = 150
 MOST_COUNTED = 30

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
 from recollect.engine.capture.rules.deeds import Deed
-from recollect.engine.capture.rules.speech import Sentence, blocks, plain, split_sentences
+from recollect.engine.capture.rules.speech import Sentence, blocks, plain, split_sentences, spoken
 from recollect.engine.capture.rules.standing import hedged, names, stands_alone, tidy
 from recollect.engine.text.expression import Expression
 from recollect.model.memory import Kind
@@ -58,8 +58,25 @@ _STEP = Expression(
     re.IGNORECASE,
 )
 _POINTING = Expression(r"\b(?:this|that|these|those|it|them|here|there|above|below|you)\b", re.IGNORECASE)
+_UNDERSTOOD = Expression(
+    r"^(?:i understand|understood|got it|i see|makes sense|right|you'?re right|good (?:point|idea|catch)|great idea|clear)\b",
+    re.IGNORECASE,
+)
+_SHOULD = Expression(r"\b(?:should(?:n't)?|must(?:n't)?|needs? to)\b", re.IGNORECASE)
 _CHOSE = Expression(
     r"^(?:(?:ok(?:ay)?|yes|yeah|sure|i(?:'d| would)? (?:like|prefer|choose|pick|say|want)|let's|go(?:ing)?|with|do|use|try|the|please|i'll take|take|,|\.)\s*)*(?:option |number |choice |approach |#)?([1-9]|[a-d])(?:[).,! ]|$)",
+    re.IGNORECASE,
+)
+_YES = Expression(
+    r"^(?:yes|yeah|yep|yup|sure|ok(?:ay)?|please(?: do)?|go ahead|do (?:it|that)|sounds good|correct|exactly|absolutely|definitely|네|응|좋아요?|그래)(?:[\s,.!]*(?:yes|please|do (?:it|that)|go ahead|thanks?))*[\s,.!]*$",
+    re.IGNORECASE,
+)
+_PROPOSED = Expression(
+    r"^(?:should i|shall i|should we|shall we|(?:do you )?want me to|would you like me to|do you want me to) ((?:(?! or )[^?])+)\?$",
+    re.IGNORECASE,
+)
+_MERE_STEP = Expression(
+    r"^(?:also )?(?:run|commit|push|merge|check|continue|proceed|review|look|show|explain|start|open|create a (?:pr|commit|branch)|test|verify|investigate|go|move on|read|walk|help)\b",
     re.IGNORECASE,
 )
 _OPTION = Expression(
@@ -70,8 +87,12 @@ _OPTION = Expression(
 
 def decisions(said: Sequence[Sentence], steps: Sequence[Step], done: Sequence[Deed]) -> Iterator[Candidate]:
     """From what was said, from answers to questions, and from plans that were approved."""
+    before = ""
     for sentence in said:
-        if not sentence.aside and not sentence.speculative and (found := _spoken(sentence)):
+        understood, before = _UNDERSTOOD.match(before) is not None, sentence.text
+        if (understood and (found := _restated(sentence))) or (
+            not sentence.aside and not sentence.speculative and (found := _spoken(sentence))
+        ):
             yield found
     for deed in done:
         if deed.tool == "AskUserQuestion" and not deed.refused:
@@ -82,7 +103,7 @@ def decisions(said: Sequence[Sentence], steps: Sequence[Step], done: Sequence[De
         if step.role == Role.USER and not step.aside:
             if _PLANNED.match(step.text):
                 yield from plan(step.text, step.line)
-            elif chosen := _chosen(steps, number):
+            elif chosen := _chosen(steps, number) or _agreed(steps, number):
                 yield chosen
 
 
@@ -100,6 +121,20 @@ def _spoken(sentence: Sentence) -> Candidate | None:
     return Candidate(Kind.DECISION, text, sentence.line, 0.75 if sentence.closing else 0.6)
 
 
+def _restated(sentence: Sentence) -> Candidate | None:
+    """What the person wants, as the assistant understood it."""
+    text = tidy(sentence.text)
+    if (
+        sentence.role != Role.CLAUDE
+        or not _SHOULD.search(text)
+        or hedged(text)
+        or not stands_alone(text)
+        or not names(text)
+    ):
+        return None
+    return Candidate(Kind.DECISION, text, sentence.line, 0.7)
+
+
 def _of_the_person(text: str, sentence: Sentence) -> Candidate | None:
     if text.endswith("?") or not 20 <= len(text) <= LONGEST or _UNSURE.search(text) or text.count("`") % 2:
         return None
@@ -111,7 +146,7 @@ def _of_the_person(text: str, sentence: Sentence) -> Candidate | None:
     words = len(text.split())
     if (
         words < 6
-        or (pointing and not names(text))
+        or (pointing and not names(text) and text.count('"') < 2)
         or pointing > 2
         or re.match(r"(?:it|this|that|they|these)\b", text, re.IGNORECASE)
     ):
@@ -123,9 +158,19 @@ def _of_the_person(text: str, sentence: Sentence) -> Candidate | None:
 
 def _answers(deed: Deed) -> Iterator[Candidate]:
     """What a person chose among what was offered."""
-    for question, answer in _ANSWERED.findall(deed.answer):
-        chosen = re.sub(r"\s*\((?:recommended|default)\)", "", answer, flags=re.IGNORECASE).strip()
-        if len(chosen) < 2 or re.fullmatch(r"(?:yes|no|ok|skip|other|none)\W*", chosen, re.IGNORECASE):
+    for found in _ANSWERED.finditer(deed.answer):
+        question, answer = found[1], found[2]
+        chosen = re.sub(
+            r"\s*\((?:recommended|default|recomanat|recomendado|empfohlen|권장)\)",
+            "",
+            answer,
+            flags=re.IGNORECASE,
+        ).strip()
+        if (
+            len(chosen) < 2
+            or "?" in chosen
+            or re.fullmatch(r"(?:yes|no|ok|skip|other|none)\W*", chosen, re.IGNORECASE)
+        ):
             continue
         text = f"{plain(question)} Chosen: {plain(chosen)}"[:LONGEST]
         yield Candidate(
@@ -170,6 +215,21 @@ def _plan_decisions(text: str, line: int) -> Iterator[Candidate]:
                 yield Candidate(Kind.DECISION, told, line, 0.8)
 
 
+def _agreed(steps: Sequence[Step], number: int) -> Candidate | None:
+    """ "Should I remove the unused X?" - "yes"."""
+    step = steps[number]
+    if not _YES.match(step.text.strip()):
+        return None
+    offered = next(
+        (one for one in reversed(steps[:number]) if one.role == Role.CLAUDE and not one.aside), None
+    )
+    asked = split_sentences(plain(spoken(offered).strip().rsplit("\n", 1)[-1]))[-1:] if offered else []
+    found = _PROPOSED.match(asked[0]) if asked else None
+    if not found or _MERE_STEP.match(found[1]) or not names(found[1]) or len(found[1]) > LONGEST - 20:
+        return None
+    return Candidate(Kind.DECISION, f"Agreed to {found[1]}.", step.line, 0.8)
+
+
 def _chosen(steps: Sequence[Step], number: int) -> Candidate | None:
     """ "let's go with 2", where the assistant had numbered what it offered."""
     step = steps[number]
@@ -181,9 +241,9 @@ def _chosen(steps: Sequence[Step], number: int) -> Candidate | None:
     )
     if offered is None or "?" not in offered.text[-400:]:
         return None
-    for label, option in _OPTION.findall(offered.text):
-        if label.lower() == found[1].lower():
-            text = tidy(plain(option))
+    for option in _OPTION.finditer(offered.text):
+        if option[1].lower() == found[1].lower():
+            text = tidy(plain(option[2]))
             if names(text) or len(text.split()) >= 5:
                 return Candidate(Kind.DECISION, f"Chosen: {text}"[:LONGEST], step.line, 0.85)
     return None

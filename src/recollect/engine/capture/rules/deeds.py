@@ -75,6 +75,7 @@ _PURPOSES: tuple[tuple[str, str], ...] = (
         r"\b(?:dev|serve|start|runserver|uvicorn|flask run|rails s(?:erver)?|docker[ -]compose up|air|nodemon)\b",
     ),
 )
+_REMOVING = Expression(r"^(?:cd \S+ && )?(?:rm|git rm|del|Remove-Item)\s")
 _LOOKING = Expression(
     r"^(?:grep|rg|ag|find|fd|ls|cat|head|tail|sed|awk|wc|git|gh|glab|curl|wget|echo|which|type|file|stat|diff|tree|ps|kill|pkill|rm|mv|cp|chmod|touch|mkdir|test|\[|jq|for|while|if"
     r"|python3? -c|python3? -|python3? <<|node -e|node -p|ruby -e|perl|bash -c|sh -c|xxd|od|date|env|printenv|sleep|timeout|open|man|history|unzip|tar|du|df|lsof|netstat|ping|ssh|scp)\b"
@@ -225,3 +226,16 @@ def key(command: str) -> str:
 def base_name(path: str) -> str:
     """The last part of a path, of either system."""
     return re.split(r"[\\/]", path.rstrip("\\/"))[-1]
+
+
+def undone(steps: Sequence[Step]) -> frozenset[str]:
+    """Base names of files that were made and deleted again: what was said of them is past."""
+    made: set[str] = set()
+    gone: set[str] = set()
+    for deed in deeds(steps):
+        if deed.writes and deed.tool == "Write":
+            made.add(base_name(deed.asked))
+        elif deed.shell and not deed.failed and _REMOVING.match(deed.asked.strip()):
+            words = {base_name(word.strip("'\"")) for word in deed.asked.split()}
+            gone |= made & words
+    return frozenset(gone)

@@ -20,7 +20,7 @@ _CUE = Expression(
     r"\b(?:turns out|it turned out|note that|be careful|watch out|beware|keep in mind|gotcha|caveat|surprisingly|counter-?intuitive\w*|contrary to"
     r"|(?:must|needs? to|has to|have to|should) [^.;]{3,120}\b(?:otherwise|or else|or the|because|before|since)\b|otherwise\b[^.]{5,}"
     r"|only works? (?:if|when|with|for|on|in)|does(?:n't| not) work (?:if|when|with|for|on|in|because)|won't work|silently|is case-sensitive|are case-sensitive"
-    r"|can return (?:nil|null|none|undefined|`)|returns? `?(?:nil|null|none|undefined)\b|never touches|defaults? to|by default|known (?:issue|bug|limitation)|not thread-safe|dead code|has no callers|deprecated|race condition|limitation"
+    r"|can return (?:nil|null|none|undefined|`)|returns? `?(?:nil|null|none|undefined)\b|never touches|defaults? to|by default|known (?:issue|bug|limitation)|not thread-safe|can be (?:slow|flaky|unpredictable|unreliable|null|nil|empty|stale)|asynchronously|dead code|has no callers|deprecated|race condition|limitation"
     r"|(?:is|are) not (?:supported|available|allowed|enabled|compatible|thread-safe|idempotent)|requires? (?:that|the|a|an|at least|`|[A-Z])|cannot be (?:used|called|set|changed)|can't be (?:used|called|set)|unless\b"
     r"|which means|meaning that|ignores the|overrides the|takes precedence|breaks? (?:if|when)|fails? (?:if|when|silently)|blocks? (?:until|when|on)|waits? (?:indefinitely|for)|even (?:if|though|when))\b"
     r"|(?:주의|반드시 .{3,}(?:해야|합니다)|그렇지 않으면|알고 보니)",
@@ -32,7 +32,7 @@ _PATTERN = Expression(
     re.IGNORECASE,
 )
 _OF_THE_MOMENT = Expression(
-    r"\b(?:test(?:s)? (?:pass|fail)|failing|passes|passing|currently (?:fail|on)|stale|just now|right now|so far|commit [0-9a-f]{6,}|pr #?\d+|#\d+|the (?:diff|output|log)s? (?:show|say)|\d+ (?:tests|files|issues|errors|failures|passed))\b",
+    r"\b(?:test(?:s)? (?:pass|fail)|failing|passes|passing|currently (?:fail|on)|just now|right now|so far|commit [0-9a-f]{6,}|pr #?\d+|#\d+|the (?:diff|output|log)s? (?:show|say)|\d+ (?:tests|files|issues|errors|failures|passed))\b",
     re.IGNORECASE,
 )
 
@@ -40,6 +40,9 @@ _FRAGMENT = Expression(
     r"^(?:then|first|next|finally|second|third|lastly|same|used|which|and|or|with)\b", re.IGNORECASE
 )
 
+# A list of what a review found: what is wrong, and why.
+_REVIEWED = Expression(r"severity|\bissues?\b|\bfindings?\b|\bbugs?\b|\bproblems?\b")
+_ISSUE = Expression(r"^(?!#)[^-–—]{6,80}\s[-–—]\s\S")
 _FOUND = Expression(
     r"^(?:found (?:it|the)|root cause|turns out|here's the|got it|aha|there it is|that's the)\b",
     re.IGNORECASE,
@@ -69,7 +72,9 @@ def gotchas(said: Sequence[Sentence]) -> Iterator[Candidate]:
             re.IGNORECASE,
         ):
             continue
-        if _PATTERN.search(text):
+        if sentence.bullet and sentence.closing and _REVIEWED.search(sentence.section) and _ISSUE.match(text):
+            yield Candidate(Kind.GOTCHA, text, sentence.line, 0.6)
+        elif _PATTERN.search(text):
             yield Candidate(Kind.PATTERN, text, sentence.line, 0.7 if sentence.closing else 0.55)
         elif labelled or _CUE.search(text):
             yield Candidate(

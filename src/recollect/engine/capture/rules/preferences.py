@@ -13,12 +13,14 @@ from recollect.engine.text.worth import worth
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role
 
+SHORT = 45  # characters of a sentence that needs the one before it
+
 _GENERAL = Expression(
     r"(?:^|\b(?:please|you|you should|you must|you can|we|we should|i|and|but|so|ok|then|should|must)[, ]+)(?:always|never)(?! (?:mind|worked?|actually|happened|seen|saw|been|had|heard|used to|did|shows?|showed|gets?|got|fails?|failed|returns?|runs?|ran|ends?|had|was|were|\w+ed\b))\b"
     r"|\b(?:from now on|going forward|in (?:the )?future,|every time you|whenever you|each time you|as a rule|by default i|in general,? (?:i|we|please|don't|use)"
     r"|i (?:really |strongly |generally |usually |much |would |'d )?(?:prefer|hate|dislike|like it when|don't like|do not like|like to|want you to always|expect you)"
     r"|we (?:prefer|never|always|don't (?:use|do|want|like|allow|write|need)|do not (?:use|do|want|allow)|only use|use \S+ (?:not|instead of|rather than|for all))"
-    r"|our (?:convention|style|policy|standard|rule)|make sure (?:to always|you always|you never|to never)|remember (?:to|that we|that i)|don't ever|do not ever|no need to ever|stop (?:adding|using|writing|creating|doing|asking|saying|putting|committing))"
+    r"|as (?:lightweight|simple|small|minimal|short|concise|few|little|clean|quick|cheap) as possible|keep (?:it|things|everything) (?:simple|minimal|short|small|clean|concise)|our (?:convention|style|policy|standard|rule)|make sure (?:to always|you always|you never|to never)|remember (?:to|that we|that i)|don't ever|do not ever|no need to ever|stop (?:adding|using|writing|creating|doing|asking|saying|putting|committing))"
     r"|(?:항상|언제나|절대|앞으로는?|매번|무조건).{2,}|.{2,}(?:선호|좋아)(?:해|합니다|한다)|.{3,}(?:하지\s?마(?:세요|라)?|쓰지\s?마(?:세요|라)?|사용하지\s?마)",
     re.IGNORECASE,
 )
@@ -38,18 +40,27 @@ _THIS_TIME = Expression(
 
 def preferences(said: Sequence[Sentence]) -> Iterator[Candidate]:
     """Only what is meant for more than the step at hand."""
+    before: Sentence | None = None
     for sentence in said:
+        previous, before = before, sentence
         if sentence.role != Role.USER or sentence.aside:
             continue
-        text = tidy(sentence.text)
+        text = own = tidy(sentence.text)
+        if (
+            len(text) < SHORT
+            and previous
+            and previous.line == sentence.line
+            and len(previous.text) < LONGEST - SHORT
+        ):
+            text = f"{tidy(previous.text)} {text}"  # "As small as possible please." says nothing by itself
         general = _GENERAL.search(text)
         if (
             not (general or _CORRECTION.search(sentence.text.strip()))
             or not 12 <= len(text) <= LONGEST
-            or hedged(text)
+            or hedged(own)
         ):
             continue
-        if _THIS_TIME.search(text) or re.search(
+        if _THIS_TIME.search(own) or re.search(
             r"\b(?:it|this|that|them|those|these)\b[.!]?$", text, re.IGNORECASE
         ):
             continue

@@ -31,6 +31,10 @@ _WORDING = {
 _NAMED_TASK = Expression(
     r"^(?:mise (?:run|r) |make |just |task |npm (?:run |test)|pnpm |yarn |bun run|deno task|poe |rake |nox|tox|bin/|\./scripts?/|scripts?/|turbo |nx |invoke |inv |\./gradlew |mix )"
 )
+_WHOLE = Expression(
+    r"go (?:build|test|vet)(?: -[vx]| -race)* \./(?:[\w./-]*/)?(?:\.\.\.)?|cargo (?:build|test|check|clippy|fmt|nextest run)(?: --?\S+)*|(?:python3? -m )?pytest(?: -\w+)*|(?:uv run |poetry run )\w+(?: --?\S+| \.)*"
+    r"|ruff (?:check|format)(?: \.)?|mypy \.|(?:npx )?tsc(?: --noEmit| -b)?|(?:npx )?(?:vitest|jest|eslint)(?: run| \.)?|dotnet (?:build|test)|swift (?:build|test)|mvn \w+|gradle \w+|flutter \w+"
+)
 _GIVEN = Expression(
     r"(?P<lead>[^\n]*)\n+[ \t]*```(?:bash|sh|shell|console|zsh|powershell|)[ \t]*\n(?P<code>.*?)\n[ \t]*```",
     re.DOTALL,
@@ -69,7 +73,7 @@ def procedures(
             if purpose not in _WORDING or not is_whole(command) or not by_runner(command):
                 continue
             counts[command] = counts.get(command, 0) + 1
-            enough = 1 if _NAMED_TASK.match(command) else OFTEN
+            enough = 1 if _NAMED_TASK.match(command) or _WHOLE.fullmatch(command) else OFTEN
             if counts[command] >= enough and purpose not in told:
                 told.add(purpose)
                 text = _WORDING[purpose].format(f"`{command}`")

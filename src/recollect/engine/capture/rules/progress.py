@@ -15,6 +15,7 @@ from recollect.engine.text.worth import worth
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role, Step
 
+FEWEST_OF_TESTS = 12  # words, from which what was tested is said as well
 LONGEST_ASKED = 220
 MOST_ASKED = 3  # turns in which the person comes to the point
 
@@ -107,7 +108,7 @@ def finished(said: Sequence[Sentence]) -> Iterator[Candidate]:
         text = tidy(sentence.text)
         if (
             not _DONE.match(text)
-            or _OF_TESTS.search(text)
+            or (len(text.split()) < FEWEST_OF_TESTS and _OF_TESTS.search(text))
             or not names(text)
             or text.endswith("?")
             or _OFFER.search(text)

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from recollect.engine.capture.rules.candidate import LONGEST
-from recollect.engine.capture.rules.standing import names
+from recollect.engine.capture.rules.standing import announces, dangling, elliptic, hedged, names
 from recollect.engine.text.expression import Expression
 from recollect.ports.transcripts import Role, Step
 
 LONGEST_TURN = 40_000  # characters that are looked at
+LONGEST_LEAD = 120
 LONG = 500  # characters: nobody announces a step in so many
 LONGEST_OWN = 1_500  # characters of a turn that is a person's own words
 LONGEST_TYPED = 4_000  # a person types less; what is longer was pasted
@@ -40,6 +41,9 @@ _ABBREVIATION = Expression(
     re.IGNORECASE,
 )
 _SUBJECT = Expression(r"^(?:the )?`[^`]+`(?:\s*\([^)]*\))?:$", re.IGNORECASE)
+_ASIDE = Expression(
+    r"^(?:looking at|based on|according to|in|from) [^,]{3,80}, (?=the |an? |`)", re.IGNORECASE
+)
 _DOING = Expression(
     r"^(?:\w+ed|\w+ is|set|made|rewrote|split)\b|^[\w ]{3,30} (?:resolved|fixed|added|removed|combined|updated|implemented)\b",
     re.IGNORECASE,
@@ -55,6 +59,9 @@ _NUMBER = Expression(r"^\d{1,2}[.)]\s+")
 _SPECULATIVE = Expression(
     r"\\boptions?\\b|alternative|workaround|idea|possib|could|pros\b|cons\b|recommend|suggest|consider|scenario|example|\\bquestions?\\b|what if|proposal|potential|improvement|"
     r"comparison|risk|before\b|old (?:behavio|flow|way)|current (?:behavio|state|flow)|how to (?:test|verify|reproduce)|feedback|nitpick|minor|concern"
+)
+_GOES_ON = Expression(
+    r"^(?:this|these|it|they) (?!one\b|is (?:the|a) (?:good|great)|looks?\b)[a-z]", re.IGNORECASE
 )
 _CODE = Expression(r"`[^`\n]*`")
 
@@ -106,13 +113,32 @@ def said(step: Step, *, closing: bool = False) -> Iterator[Sentence]:
             if block.bullet and block.text.count(": ") and ";" in block.text
             else split_sentences(block.text)
         )
-        for part in parts:
+        for part in _gone_on(parts):
             text = _NUMBER.sub("", part.strip())
             if text and not text.endswith(":"):
                 yield Sentence(
                     text, step.line, step.role, closing, block.bullet, block.section, step.aside, first
                 )
                 first = False
+
+
+def _gone_on(parts: Sequence[str]) -> Iterator[str]:
+    """Sentences, each with the one behind it that only makes sense with it: "X uses Y. This avoids Z." """
+    held = ""
+    for part in parts:
+        if (
+            held
+            and _GOES_ON.match(part)
+            and len(held) + len(part) < LONGEST
+            and not (hedged(part) or announces(held))
+        ):
+            held = f"{held} {part}"
+            continue
+        if held:
+            yield held
+        held = part
+    if held:
+        yield held
 
 
 def spoken(step: Step) -> str:
@@ -162,6 +188,7 @@ def _led(found: list[_Block]) -> Iterator[_Block]:
     number = 0
     while number < len(found):
         block = found[number]
+        own = block.section
         number += 1
         if not block.text.endswith(":"):
             yield block
@@ -169,21 +196,28 @@ def _led(found: list[_Block]) -> Iterator[_Block]:
         below = number
         while below < len(found) and found[below].bullet and found[below].depth > block.depth:
             below += 1
-        joined = _joined(block.text, [one.text for one in found[number:below]])
+        *before, lead = split_sentences(block.text)
+        joined = _joined(lead, [one.text for one in found[number:below]])
         if joined:
+            if before:
+                yield _Block(" ".join(before), block.depth, block.bullet, block.section)
             yield _Block(joined, block.depth, True, block.section)
             number = below
         else:
             lead = block.text.rstrip(":").lower()
             for one in found[number:below]:
-                one.section = lead if len(lead) < 120 else one.section
+                if one.section == own and len(lead) < LONGEST_LEAD:
+                    one.section = lead
             yield block
 
 
 def _joined(lead: str, items: Sequence[str]) -> str:
     """A lead that names something with the items below it, as many as a memory holds; empty where it is only a heading."""
+    lead = _ASIDE.sub("", lead)
     words = len(lead.split())
-    subject = _SUBJECT.match(lead) is not None
+    subject = _SUBJECT.match(lead) is not None or (
+        words > 1 and all(map(elliptic, items)) and not dangling(lead)
+    )
     if not items or not (subject or (words >= 4 and names(f"{lead} {items[0]}") and _DOING.search(lead))):
         return ""
     text = lead

@@ -22,7 +22,7 @@ _OPENING = Expression(
     re.IGNORECASE,
 )
 _LABELLED = Expression(
-    r"^(?:before|after|clear|result|conclusion|verdict|finding|status|impact|context|observation|clarification|question)\s*:\s+",
+    r"^(?:before|after|clear|result|conclusion|verdict|fix|finding|status|impact|context|observation|clarification|question)\s*:\s+",
     re.IGNORECASE,
 )
 _TAIL = Expression(r"\s[-–—]\s(`[^`]+`.*)$")
@@ -70,7 +70,7 @@ _ANNOUNCING = Expression(
 )
 _NAMED = Expression(
     r"`[^`\s][^`]*`|\b\w+\.(?:py|go|rs|ts|tsx|js|jsx|json|ya?ml|toml|md|sh|rb|java|kt|swift|c|cc|cpp|h|cs|php|sql|html|css|lock|cfg|ini|env|txt)\b"
-    r"|\b[a-z]+[A-Z]\w+|\b\w+_\w+|(?<![\w.])/[\w.-]+/[\w./-]+|\b[\w-]+/[\w./-]+|--[a-z][\w-]+|\b[A-Z]{2,}[A-Z0-9]*\b|\b(?:[A-Z][a-z]+){2,}\b|\bv?\d+\.\d+|\bfrom \S+ to \S+"
+    r"|\b[a-z]+[A-Z]\w+|\b\w+_\w+|(?<![\w.])/[\w.-]+/[\w./-]+|\b[\w-]+/[\w./-]+|--[a-z][\w-]+|\b[A-Z]{2,}[A-Z0-9]*\b|\b(?:[A-Z][a-z]+){2,}\b|\bv?\d+\.\d+|\bfrom \S+ to \S+|^[A-Z][a-z]+'s\b"
 )
 _STATUS = Expression(
     r"^(?:all |the |unit |integration |both |build |full |every(?:thing)? |\d+ )*(?:tests?|builds?|lint(?:er|ing)?|checks?|suites?|compil\w+|type ?checks?|ci|code|changes?|working tree|it|everything)\b[^.;]{0,40}"
@@ -122,3 +122,13 @@ def announces(text: str) -> bool:
 def names(text: str) -> int:
     """How many things it names that can be looked up: code, files, options, versions."""
     return len({match[0] for match in _NAMED.finditer(text)})
+
+
+def dangling(text: str) -> bool:
+    """Whether it begins with what only the conversation knows."""
+    return _DANGLING.match(text) is not None
+
+
+def elliptic(text: str) -> bool:
+    """Whether its subject was left out."""
+    return _ELLIPTIC.match(text) is not None

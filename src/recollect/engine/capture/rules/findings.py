@@ -1,0 +1,148 @@
+"""What was said of failures: by the person who met them, and by the assistant who found the cause."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from recollect.engine.capture.item import SIGNS
+from recollect.engine.capture.rules.candidate import LONGEST, Candidate
+from recollect.engine.capture.rules.causes import LEAD, SAID_TO_BE_RIGHT, STRONG_CAUSE, cause_of
+from recollect.engine.capture.rules.deeds import Deed, base_name, commands
+from recollect.engine.capture.rules.speech import Sentence
+from recollect.engine.capture.rules.standing import announces, hedged, names, stands_alone, tidy
+from recollect.engine.capture.rules.trouble import TRIVIAL, Trouble, how_mended, shortened, telling_line
+from recollect.engine.text.expression import Expression
+from recollect.model.error_signs import error_signs
+from recollect.model.memory import Kind
+from recollect.ports.transcripts import Role, Step
+
+_FIXED = Expression(
+    r"^(?:fixed|resolved|solved|corrected|repaired)\b(?! in\b)|\b(?:fixed by|resolved by|solved by|the fix (?:is|was)|fix(?:ed)?:|this fixes|now (?:correctly|properly))\b|(?:해결했|수정했|고쳤)",
+    re.IGNORECASE,
+)
+_MENDING = Expression(
+    r"^(?:fixed|added|changed|increased|reduced|updated|replaced|removed|set|moved|renamed|switched|corrected|installed|upgraded|pinned|enabled|disabled|the fix (?:is|was) to)\b",
+    re.IGNORECASE,
+)
+_TRYING = Expression(
+    r"\b(?:let me|let's|i'll|i need to) (?:also |first |now |just |quickly )*(?:try|check|look|see|verify|test|add some|measure|investigate|confirm|run|set|suppress)\b",
+    re.IGNORECASE,
+)
+_CONFLICT = Expression(r"^CONFLICT \([^)]*\): .*?\bin (\S+)", re.MULTILINE)
+_RESOLVED = Expression(
+    r"\b(?:conflicts?|resolved|resolution|both (?:sides|changes)|kept?|combin\w+)\b", re.IGNORECASE
+)
+
+
+def reported(steps: Sequence[Step], said: Sequence[Sentence], done: Sequence[Deed]) -> Iterator[Candidate]:
+    """Failures that the person told of, with what the assistant says it did about them."""
+    turns = [number for number, step in enumerate(steps) if step.role == Role.USER and not step.aside]
+    for place, number in enumerate(turns):
+        step = steps[number]
+        signs = [sign for sign in error_signs(step.text) if not TRIVIAL.search(sign)]
+        end = turns[place + 1] if place + 1 < len(turns) else len(steps)
+        files = [base_name(deed.asked) for deed in done if deed.writes and number < deed.index < end]
+        if not signs or not files:
+            continue
+        last = steps[end - 1].line
+        trouble = Trouble(
+            "", "", telling_line(step.text, signs), signs, step.line, list(dict.fromkeys(files))
+        )
+        cause = cause_of(said, trouble, until=last)
+        fix = _fix(said, first=step.line, last=last)
+        if not cause and not fix:
+            continue
+        content = f"{trouble.told.rstrip('.')}. {cause}".strip()
+        if fix and fix != cause and len(content) + len(fix) < LONGEST:
+            content = f"{content} {fix}"
+        elif len(content) + len(how := how_mended(trouble, "")) < LONGEST:
+            content = f"{content} {how}"
+        yield Candidate(Kind.ERROR, content[:LONGEST], step.line, 0.85, metadata={SIGNS: signs[:5]})
+
+
+def _fix(said: Sequence[Sentence], *, first: int, last: int) -> str:
+    """How the report says it was mended."""
+    for sentence in said:
+        if sentence.role == Role.CLAUDE and sentence.closing and first < sentence.line <= last:
+            text = tidy(sentence.text)
+            if _MENDING.match(text) and not hedged(text) and 20 <= len(text) <= 200:
+                return text
+    return ""
+
+
+def conflicts(done: Sequence[Deed], said: Sequence[Sentence]) -> Iterator[Candidate]:
+    """Merges that conflicted, with the files that were edited for it and what was said of that."""
+    for deed in done:
+        found = _CONFLICT.findall(deed.answer) if deed.shell and deed.failed else []
+        if not found or not (parts := commands(deed.asked)):
+            continue
+        edited = {base_name(one.asked) for one in done if one.writes and one.index > deed.index}
+        files = [base_name(name) for name in found if base_name(name) in edited]
+        if not files:
+            continue
+        named = ", ".join(f"`{name}`" for name in files[:3])
+        content = f"`{shortened(parts[-1])}` conflicted in {named}. Resolved by editing there."
+        how = _resolution(said, first=deed.line)
+        if how and len(content) + len(how) < LONGEST:
+            content = f"`{shortened(parts[-1])}` conflicted in {named}. {how}"
+        yield Candidate(
+            Kind.ERROR, content[:LONGEST], deed.line, 0.8, metadata={SIGNS: list(error_signs(deed.answer))}
+        )
+
+
+def _resolution(said: Sequence[Sentence], *, first: int) -> str:
+    for sentence in said:
+        if sentence.role == Role.CLAUDE and sentence.closing and sentence.line > first:
+            text = tidy(sentence.text)
+            if _RESOLVED.search(text) and names(text) and not hedged(text) and 20 <= len(text) <= 220:
+                return text
+    return ""
+
+
+def told(said: Sequence[Sentence]) -> Iterator[Candidate]:
+    """What was said of a failure's cause, and of how it was mended."""
+    for number, sentence in enumerate(said):
+        if sentence.role != Role.CLAUDE or sentence.speculative or announces(sentence.text):
+            continue
+        text = tidy(sentence.text)
+        if hedged(text) or text.endswith("?"):
+            continue
+        if STRONG_CAUSE.search(sentence.text) and not _guessed(said, number):
+            cause = tidy(LEAD.sub("", sentence.text))
+            after = said[number + 1] if number + 1 < len(said) else None
+            fix = (
+                tidy(after.text)
+                if after and after.line == sentence.line and _FIXED.search(after.text)
+                else ""
+            )
+            content = (
+                f"{cause} {fix}".strip() if len(cause) + len(fix) < LONGEST and not announces(fix) else cause
+            )
+            if (
+                names(cause)
+                and stands_alone(cause)
+                and not SAID_TO_BE_RIGHT.search(cause)
+                and not re.search(r"\bI\b", content)
+            ):
+                yield Candidate(
+                    Kind.ERROR,
+                    content,
+                    sentence.line,
+                    0.75 if sentence.closing else 0.65,
+                    metadata=_signs(content),
+                )
+        elif sentence.closing and _FIXED.search(sentence.text) and names(text) and stands_alone(text):
+            yield Candidate(Kind.ERROR, text, sentence.line, 0.7, metadata=_signs(text))
+
+
+def _guessed(said: Sequence[Sentence], number: int) -> bool:
+    """Whether the same turn goes on to try or to look: then it was no finding yet."""
+    after = (one.text for one in said[number + 1 : number + 4] if one.line == said[number].line)
+    return any(_TRYING.search(text) for text in after)
+
+
+def _signs(text: str) -> dict[str, Any]:
+    found = error_signs(text)
+    return {SIGNS: list(found)} if found else {}

@@ -1,0 +1,84 @@
+"""A failure that waits to be mended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from recollect.engine.capture.rules.deeds import bare, purpose_of
+from recollect.engine.text.expression import Expression
+from recollect.model.error_signs import error_signs
+
+MOST_FILES = 3
+LONGEST_TOLD = 140
+
+# What tells of a slip in the command itself, not of anything that could be mended.
+TRIVIAL = Expression(
+    r"parse error near|no matches found|unexpected eof|syntax error near|unexpected token|unknown (?:file attribute|option|flag)|usage:|no such file or directory|not a directory|is a directory|permission denied|cannot access|nothing to commit"
+    r"|pathspec|already exists|did not match any|no such (?:remote|ref)|bad revision|unknown revision|ambiguous argument|not a git repository|no changes added|command not found: (?:timeout|tree|rg|fd|jq|gh|tac|column)"
+)
+
+
+@dataclass(slots=True)
+class Trouble:
+    """A failure that waits to be mended. Plain values: it is carried to the next call."""
+
+    key: str
+    command: str
+    told: str  # its most telling line, as it stood
+    signs: list[str]
+    line: int
+    files: list[str] = field(default_factory=list)
+    tries: list[str] = field(default_factory=list)
+    reported: str = ""  # what was written down of it while it was open
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "command": self.command[:200],
+            "told": self.told,
+            "signs": self.signs[:3],
+            "line": self.line,
+            "files": self.files[:MOST_FILES],
+            "reported": self.reported,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Trouble:
+        """Raises KeyError, TypeError for what is none."""
+        return cls(
+            key=str(value["key"]),
+            command=str(value["command"]),
+            told=str(value["told"]),
+            signs=[str(sign) for sign in value["signs"]],
+            line=int(value["line"]),
+            files=[str(name) for name in value.get("files", ())],
+            reported=str(value.get("reported", "")),
+        )
+
+
+def telling_line(answer: str, signs: Sequence[str]) -> str:
+    """The line that the first sign was made of, as it stood."""
+    for line in answer.splitlines():
+        if signs[0] in error_signs(line):
+            found = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", line).split())
+            found = re.sub(r"^.*?\b(?:error|err)=\"?(?=[A-Za-z])", "", found)
+            found = re.sub(r"^(?:E\s+|\[\w+\]\s+|[│|>×✖]\s*)+", "", found)
+            return found if len(found) <= LONGEST_TOLD else found[:LONGEST_TOLD].rsplit(" ", 1)[0] + "…"
+    return signs[0]
+
+
+def how_mended(trouble: Trouble, command: str) -> str:
+    if trouble.files:
+        names_ = [f"`{name}`" for name in trouble.files[-MOST_FILES:]]
+        return f"Fixed by editing {', '.join(names_)}."
+    if bare(command) != bare(trouble.command) and purpose_of(command):
+        return f"Worked as `{shortened(command)}`."
+    return ""
+
+
+def shortened(command: str) -> str:
+    command = " ".join(command.split())
+    return command if len(command) <= 90 else f"{command[:87]}..."

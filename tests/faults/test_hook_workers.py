@@ -1,0 +1,263 @@
+"""Workers that hooks start: one at a time, gone when there is nothing to do, whatever dies, hangs or is full."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from conversing import (
+    PATIENCE,
+    about,
+    captured,
+    ended,
+    given,
+    loaded,
+    run_hook,
+    start_hook,
+    until,
+    until_quiet,
+    waiting,
+    workers,
+    write_conversation,
+)
+from fault_sites import no_file_beyond
+
+from recollect.app import App, open_app
+from recollect.operations.capturing import CAPTURE
+from recollect.testing.servers.faulty import HANG
+from recollect.testing.servers.languages import LanguageServer
+
+THINGS = ("Spruce", "Basalt", "Copper", "Linen", "Quartz", "Walnut", "Cobalt", "Amber", "Slate", "Hemp")
+PLACES = (
+    "garden",
+    "harbour",
+    "bakery",
+    "museum",
+    "airport",
+    "library",
+    "theatre",
+    "stadium",
+    "brewery",
+    "mill",
+)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "a shop"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def ten(tmp_path: Path) -> list[Path]:
+    """Conversations about different things."""
+    return [
+        write_conversation(tmp_path / "claude", f"c{number}", about(thing, place))
+        for number, (thing, place) in enumerate(zip(THINGS, PLACES, strict=True))
+    ]
+
+
+@pytest.fixture
+def one(ten: list[Path]) -> Path:
+    return ten[0]
+
+
+def told_by(file: Path) -> set[str]:
+    """What a person said in it."""
+    entries = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    return {entry["message"]["content"] for entry in entries if entry["type"] == "user"}
+
+
+def whole(memories: list[tuple[str, str, str, str]], files: list[Path]) -> bool:
+    """Whether everything of the conversations is there, once, in one project."""
+    contents = [content for *_, content in memories]
+    said = set().union(*(told_by(file) for file in files))
+    assert len(contents) == len(set(contents)), contents
+    assert {scope for scope, *_ in memories} <= {"a shop"}
+    return set(contents) >= said
+
+
+async def test_a_hundred_hooks_at_once_leave_nobody_and_lose_nothing(
+    home: Path, folder: Path, ten: list[Path]
+) -> None:
+    hooks = [start_hook(home, given("Stop", file, folder)) for _ in range(10) for file in ten]
+    assert {ended(hook) for hook in hooks} == {(b"", b"")}
+    until_quiet(home)
+    assert waiting(home) == []
+    assert whole(await captured(home), ten)
+
+
+async def test_ten_conversations_at_once_from_two_processes(
+    home: Path, folder: Path, ten: list[Path]
+) -> None:
+    async def capture(app: App, file: Path) -> str:
+        taken = CAPTURE.takes(file=str(file), folder=str(folder), event="SessionEnd")
+        return (await app.run(CAPTURE, taken)).outcome
+
+    async with open_app(loaded(home)) as app, open_app(loaded(home)) as other:
+        outcomes = await asyncio.gather(*(capture(each, file) for file in ten for each in (app, other)))
+    assert set(outcomes) <= {"captured", "nothing"}
+    assert whole(await captured(home), ten)
+
+
+async def test_a_worker_that_is_killed_is_made_good_by_the_next_hook(
+    home: Path, folder: Path, one: Path
+) -> None:
+    run_hook(home, given("Stop", one, folder))
+    for worker in workers(home):
+        worker.kill()
+    until_quiet(home)
+    run_hook(home, given("SessionStart", one, folder, source="startup"))
+    until_quiet(home)
+    assert waiting(home) == []
+    assert whole(await captured(home), [one])
+
+
+async def test_hooks_that_are_killed_leave_nobody(home: Path, folder: Path, one: Path) -> None:
+    hooks = [start_hook(home, given("Stop", one, folder)) for _ in range(8)]
+    for number, hook in enumerate(hooks):
+        if number % 2:
+            hook.send_signal(signal.SIGKILL)
+        hook.communicate(timeout=PATIENCE)
+    until_quiet(home)
+    assert waiting(home) == []
+    run_hook(home, given("SessionEnd", one, folder))
+    until_quiet(home)
+    assert whole(await captured(home), [one])
+
+
+async def test_a_full_disk_loses_nothing(home: Path, folder: Path, one: Path) -> None:
+    # Else Python leaves compiled modules behind that are cut off, for everybody.
+    with no_file_beyond(20_000):
+        for _ in range(6):  # more often than an event that can't be read is tried
+            assert run_hook(home, given("Stop", one, folder), PYTHONDONTWRITEBYTECODE="1") == (b"", b"")
+            until_quiet(home)
+    left = waiting(home)
+    assert [event["file"] for event in left] == [str(one)]
+    assert left[0]["attempts"] >= 1
+    assert "STORE_" in (home / "hooks" / "worker.log").read_text(encoding="ascii")
+    run_hook(home, given("SessionStart", one, folder, source="startup"))
+    until_quiet(home)
+    assert waiting(home) == []
+    assert whole(await captured(home), [one])
+
+
+@pytest.mark.parametrize("event", ["SessionStart", "Stop", "SessionEnd"])
+def test_a_home_that_can_not_be_written_is_no_fault_of_the_conversation(
+    tmp_path: Path, folder: Path, one: Path, event: str
+) -> None:
+    taken = tmp_path / "taken"
+    taken.write_text("no folder", encoding="utf-8")
+    for home, limit in ((taken / "home", 1 << 40), (tmp_path / "new", 0)):
+        with no_file_beyond(limit):
+            out, _ = run_hook(home, given(event, one, folder), PYTHONDONTWRITEBYTECODE="1")
+        assert out == b""
+        until_quiet(home)
+
+
+async def test_wrong_settings_lose_nothing(home: Path, folder: Path, one: Path) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text("[capture]\nkinds = 'nonsense'\n", encoding="utf-8")
+    run_hook(home, given("Stop", one, folder))
+    until_quiet(home)
+    assert len(waiting(home)) == 1
+    (home / "config.toml").unlink()
+    run_hook(home, given("SessionStart", one, folder, source="startup"))
+    until_quiet(home)
+    assert whole(await captured(home), [one])
+
+
+def by_service(server: LanguageServer, **more: Any) -> Mapping[str, Any]:
+    return {
+        "llm.provider": "compatible",
+        "llm.base_url": f"{server.url}/v1",
+        "llm.model": "m",
+        "capture.extract_with": "model",
+        **more,
+    }
+
+
+async def test_a_model_that_hangs_is_done_without(home: Path, folder: Path, one: Path) -> None:
+    with LanguageServer(lambda _system, _prompt: "[]") as server:
+        server.always(HANG)
+        run_hook(home, given("SessionEnd", one, folder), by_service(server, **{"llm.wait_seconds": 1}))
+        until_quiet(home)
+        assert server.asked
+    assert waiting(home) == []
+    assert whole(await captured(home), [one])
+
+
+async def test_a_worker_has_an_end_however_long_others_take(home: Path, folder: Path, one: Path) -> None:
+    patient = {"llm.wait_seconds": 600, "capture.worker_seconds": 10}
+    with LanguageServer(lambda _system, _prompt: "[]") as server:
+        server.always(HANG)
+        run_hook(home, given("SessionEnd", one, folder), by_service(server, **patient))
+        until_quiet(home)
+        assert server.asked
+    assert [event["attempts"] for event in waiting(home)] == [1]
+    run_hook(home, given("SessionEnd", one, folder))
+    until_quiet(home)
+    assert waiting(home) == []
+    assert whole(await captured(home), [one])
+
+
+def test_a_program_that_is_asked_ends_with_a_worker_that_is_killed(
+    home: Path, folder: Path, one: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "fake"
+    shutil.copy(Path(__file__).with_name("fake_program.py"), tmp_path / "fake.py")
+    program.write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" "{tmp_path / "fake.py"}" "$@"\n', encoding="utf-8"
+    )
+    program.chmod(0o755)
+    with socket.create_server(("127.0.0.1", 0)) as hearing:
+        hearing.settimeout(PATIENCE)
+        script = {"hang": True, "tell": hearing.getsockname()[1]}
+        (tmp_path / "script.json").write_text(json.dumps(script), encoding="utf-8")
+        settings = {
+            "llm.provider": "claude_cli",
+            "llm.command": program,
+            "llm.wait_seconds": 600,
+            "capture.extract_with": "model",
+        }
+        run_hook(home, given("SessionEnd", one, folder), settings)
+        connection, _ = hearing.accept()
+        with connection:
+            child = psutil.Process(int(connection.recv(100)))
+    parent = child.parent()
+    assert parent is not None
+    [worker] = [each for each in workers(home) if "hook-worker" in each.cmdline()]
+    worker.kill()
+    until(lambda: not parent.is_running() and not child.is_running(), "the program has ended")
+    until_quiet(home)
+    assert len(waiting(home)) == 1
+
+
+def test_a_worker_stands_back(home: Path, folder: Path, one: Path) -> None:
+    """Behind whoever sits at the machine."""
+    before = os.nice(0)
+    nice: list[int] = []
+    with LanguageServer(lambda _system, _prompt: "[]") as server:
+        server.always(HANG)
+        run_hook(home, given("SessionEnd", one, folder), by_service(server, **{"llm.wait_seconds": 2}))
+        assert server.reached.wait(PATIENCE)
+        nice = [worker.nice() for worker in workers(home)]
+        until_quiet(home)
+    assert nice
+    assert min(nice) >= max(before, 10)

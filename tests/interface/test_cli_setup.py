@@ -1,0 +1,373 @@
+"""Setting up and taking back, as processes: what is written where, and that nothing is left of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_shell import Shell
+
+from recollect.dialects.toolsets import tools_of
+
+SETTINGS = '{\r\n\t"model": "opus",\r\n\t"hooks": {\r\n\t\t"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]\r\n\t}\r\n}'
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody with a folder to work in and a home of their own."""
+
+    folder: Path
+    environment: Mapping[str, str]
+
+    def __call__(
+        self, *argv: str, at: Path | None = None, stdin: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "recollect", *argv],
+            cwd=at or self.folder,
+            env=dict(self.environment),
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+
+    def fine(self, *argv: str, at: Path | None = None) -> str:
+        done = self(*argv, at=at)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def told(self, *argv: str, at: Path | None = None) -> Any:
+        return json.loads(self.fine(*argv, "--json", at=at))
+
+    @property
+    def user(self) -> Path:
+        return Path(self.environment["HOME"])
+
+    def write(self, name: str, content: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode())
+        return path
+
+    def read(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text("utf-8"))
+
+
+@pytest.fixture
+def person(tmp_path: Path, environment: dict[str, str]) -> Person:
+    folder, user = tmp_path / "my 'big' \"shop\"", tmp_path / "user"
+    folder.mkdir()
+    user.mkdir()
+    programs = os.pathsep.join((str(Path(sys.executable).parent), environment["PATH"]))
+    left_out = ("CLAUDE_CONFIG_DIR", "CODEX_HOME", "XDG_CONFIG_HOME", "ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+    kept = {name: value for name, value in environment.items() if name not in left_out}
+    own = {"HOME": str(user), "USERPROFILE": str(user), "APPDATA": str(user / "roaming"), "PATH": programs}
+    return Person(folder, kept | own)
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Everything in it, folders too, with modes and sums of what it holds."""
+    return {
+        str(path.relative_to(folder)): f"{path.lstat().st_mode:o} "
+        + (hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "folder")
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def test_a_project_is_set_up_and_taken_back_to_the_byte(person: Person) -> None:
+    person.write(".claude/settings.json", SETTINGS).chmod(0o600)
+    person.write("CLAUDE.md", "# Shop\r\n\r\nno end")
+    before = tree(person.folder)
+    told = person.told("init", "--yes", "--claude-md", "--agents-md", "--statusline")
+    assert (told["command"], told["portable"], told["project"]) == (["recollect"], True, person.folder.name)
+    assert {Path(one["file"]).name for one in told["changes"]} == {
+        "settings.json",
+        ".mcp.json",
+        "CLAUDE.md",
+        "AGENTS.md",
+    }
+    settings = person.read(".claude/settings.json")
+    assert settings["hooks"]["Stop"][0] == {"hooks": [{"type": "command", "command": "x"}]}
+    handler = settings["hooks"]["SessionEnd"][0]["hooks"][0]
+    assert handler == {
+        "type": "command",
+        "command": "recollect",
+        "args": ["hook", "SessionEnd"],
+        "timeout": 5,
+    }
+    assert settings["statusLine"]["command"] == "recollect statusline"
+    server = person.read(".mcp.json")["mcpServers"]["recollect"]
+    assert server == {"type": "stdio", "command": "recollect", "args": ["mcp", "--toolsets", "core,capture"]}
+    assert {"memory_search", "memory_ask", "memory_related", "remember"} <= {
+        tool.name for tool in tools_of(server["args"][2:])
+    }
+    assert b"\n" not in (person.folder / ".claude/settings.json").read_bytes().replace(b"\r\n", b"")
+    after = tree(person.folder)
+    again = person.told("init", "--yes", "--claude-md", "--agents-md", "--statusline")
+    assert again["changes"] == []
+    assert again["backup"] is None
+    assert "nothing was changed" in person.fine("init", "--yes")
+    assert tree(person.folder) == after
+    assert person.told("uninstall", "--yes")["projects_removed"] == [person.folder.name]
+    assert tree(person.folder) == before
+    assert "Nothing of Recollect's" in person.fine("uninstall", "--yes")
+
+
+def test_what_others_wrote_since_stays_and_so_do_memories(person: Person) -> None:
+    person.fine("init", "--yes", "--claude-md")
+    assert person.told("init", "--yes")["project"] == person.folder.name
+    person.fine("remember", "The quay crane lifts 40 tonnes", "--scope", person.folder.name)
+    settings = person.folder / ".claude/settings.json"
+    settings.write_text(settings.read_text().replace('"hooks": {', '"model": "opus",\n  "hooks": {', 1))
+    guide = person.folder / "CLAUDE.md"
+    guide.write_text(
+        guide.read_text().replace("<!-- MEMORY:END -->", "- one\n<!-- MEMORY:END -->") + "\nMine.\n"
+    )
+    done = person("uninstall", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert f"recollect scopes delete {person.folder.name!r}" in done.stderr
+    assert settings.read_text() == '{\n  "model": "opus"\n}\n'
+    assert guide.read_text() == "\nMine.\n"
+    assert not (person.folder / ".mcp.json").exists()
+    assert person.told("recall", "crane", "--everywhere")["hits"]
+
+
+def test_it_is_taken_back_without_notes_too(person: Person) -> None:
+    person.write(".mcp.json", '{"mcpServers": {"other": {"command": "y"}}}')
+    person.write("CLAUDE.md", "Hello\n")
+    person.fine("init", "--yes", "--claude-md", "--statusline")
+    (Path(person.environment["RECOLLECT_HOME"]) / "installed.json").unlink()
+    person.fine("uninstall", "--yes")
+    assert person.read(".mcp.json") == {"mcpServers": {"other": {"command": "y"}}}
+    assert (person.folder / "CLAUDE.md").read_text() == "Hello\n"
+    assert person.read(".claude/settings.json") == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (".claude/settings.json", '{\n  "a": 1,\n  "b": oops\n}', "line 3, column 8"),
+        (".claude/settings.json", '{"hooks": []}', "hooks should be an object"),
+        (".mcp.json", '{"mcpServers": "x"}', "mcpServers should be an object"),
+        (".mcp.json", '{"mcpServers": {"recollect": {"command": "theirs"}}}', "isn't Recollect's"),
+        ("CLAUDE.md", "<!-- MEMORY:START -->\n", "line 1"),
+        (
+            ".claude/settings.json",
+            '{"statusLine": {"type": "command", "command": "date"}}',
+            "status line already",
+        ),
+    ],
+)
+def test_what_is_wrong_is_told_and_nothing_is_written(
+    person: Person, name: str, content: str, message: str
+) -> None:
+    path = person.write(name, content)
+    before = tree(person.folder)
+    done = person("init", "--yes", "--claude-md", "--statusline")
+    assert done.returncode in (2, 4)
+    assert message in done.stderr
+    assert str(path) in done.stderr
+    assert tree(person.folder) == before
+    assert not Path(person.environment["RECOLLECT_HOME"]).exists()
+
+
+def test_a_dry_run_shows_and_writes_nothing(person: Person) -> None:
+    person.write(".claude/settings.json", SETTINGS)
+    before = tree(person.folder)
+    told = person.fine("init", "--dry-run", "--claude-md")
+    assert '+    "recollect": {' in told
+    assert "+<!-- MEMORY:START -->" in told
+    assert tree(person.folder) == before
+    assert not Path(person.environment["RECOLLECT_HOME"]).exists()
+    asked = person("init")
+    assert asked.returncode == 5
+    assert "--yes" in asked.stderr
+    assert tree(person.folder) == before
+
+
+def test_worktrees_are_one_project_with_files_of_their_own(person: Person) -> None:
+    main, other = person.folder / "main", person.folder / "other"
+    author = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
+    subprocess.run(["git", "init", "-q", str(main)], check=True)
+    commit = ["git", "-C", str(main), *author, "commit", "-q", "--allow-empty", "-m", "one"]
+    subprocess.run(commit, check=True)
+    subprocess.run(["git", "-C", str(main), "worktree", "add", "-q", str(other)], check=True)
+    (main / "sub").mkdir()
+    assert person.told("init", "--yes", "--claude-md", at=main / "sub")["project"] == "main"
+    assert (main / "CLAUDE.md").exists(), "where the documents of a repository are looked for"
+    assert person.told("init", "--yes", at=other)["project"] == "main"
+    assert (other / ".mcp.json").exists()
+    assert not (main / ".mcp.json").exists()
+    twin = person.folder / "deep" / "main"
+    twin.mkdir(parents=True)
+    assert person.told("init", "--yes", at=twin)["project"] == "main-2"
+    named = person("init", "--yes", "--name", "main", at=person.folder)
+    assert named.returncode == 4
+    assert not (person.folder / ".mcp.json").exists()
+
+
+def test_a_person_sets_up_everything_or_only_themselves(person: Person) -> None:
+    own = person.user / ".claude.json"
+    own.write_text('{\n  "numStartups": 3\n}')
+    own.chmod(0o600)
+    before = tree(person.user)
+    person.fine("init", "--global", "--yes")
+    assert "recollect" in json.loads(own.read_text())["mcpServers"]
+    assert json.loads((person.user / ".claude/settings.json").read_text())["hooks"]["Stop"]
+    assert tree(person.folder) == {}
+    assert person("init", "--global", "--claude-md", "--yes").returncode == 2
+    person.fine("init", "--local", "--yes")
+    assert list(tree(person.folder)) == [".claude", ".claude/settings.local.json"]
+    assert "recollect" in json.loads(own.read_text())["projects"][person.folder.as_posix()]["mcpServers"]
+    person.fine("uninstall", "--all", "--yes")
+    assert tree(person.folder) == {}
+    assert tree(person.user) == before
+
+
+def test_another_program_of_that_name_or_home_is_told_apart(person: Person, tmp_path: Path) -> None:
+    other = tmp_path / "bin" / "recollect"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    path = os.pathsep.join((str(other.parent), "/usr/bin", "/bin"))
+    stranger = Person(person.folder, {**person.environment, "PATH": path})
+    told = stranger.told("init", "--yes", "--home", str(tmp_path / "elsewhere"))
+    assert Path(told["command"][0]).is_absolute()
+    assert any("--local" in note for note in told["notes"])
+    settings = person.read(".claude/settings.json")
+    assert settings["env"] == {"RECOLLECT_HOME": str(tmp_path / "elsewhere")}
+    assert person.read(".mcp.json")["mcpServers"]["recollect"]["env"] == settings["env"]
+
+
+@pytest.mark.parametrize(
+    ("client", "file"),
+    [
+        ("claude", ".claude.json"),
+        ("desktop", ".config/Claude/claude_desktop_config.json"),
+        ("cursor", ".cursor/mcp.json"),
+        ("vscode", ".config/Code/User/mcp.json"),
+        ("codex", ".codex/config.toml"),
+        ("gemini", ".gemini/settings.json"),
+    ],
+)
+def test_other_clients(person: Person, client: str, file: str) -> None:
+    path = person.user / file
+    text = '[mcp_servers.other]\ncommand = "x"\n' if client == "codex" else '{\n    "a": 1\n}\n'
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    shown = person.told("connect", client, "--print")
+    assert shown["file"] == str(path)
+    assert path.read_text() == text
+    person.fine("connect", client, "--yes")
+    assert "recollect" in path.read_text()
+    assert person.told("connect", client, "--yes")["changes"] == []
+    person.fine("connect", client, "--remove", "--yes")
+    assert path.read_text() == text
+
+
+def test_a_client_in_a_project(person: Person) -> None:
+    person.write(".vscode/mcp.json", '{\n  // mine\n  "servers": {},\n}\n')
+    before = tree(person.folder)
+    person.fine("connect", "vscode", "--project", ".", "--toolsets", "all", "--yes")
+    person.fine("connect", "cursor", "--project", ".", "--yes")
+    text = (person.folder / ".vscode/mcp.json").read_text()
+    assert text.startswith('{\n  // mine\n  "servers": {\n    "recollect": {\n')
+    assert person.read(".cursor/mcp.json")["mcpServers"]["recollect"]["command"] == "recollect"
+    assert person("connect", "desktop", "--project", ".", "--yes").returncode == 2
+    assert person("connect", "cursor", "--toolsets", "nonsense", "--yes").returncode == 2
+    person.fine("uninstall", "--yes")
+    assert tree(person.folder) == before
+
+
+def test_setup_by_flags(person: Person, tmp_path: Path) -> None:
+    nobody = person("setup")
+    assert nobody.returncode == 5
+    assert "--yes" in nobody.stderr
+    key = tmp_path / "key"
+    key.write_text("sk-ant-made-up\n")
+    argv = ["setup", "--yes", "--no-model", "--capture", "decision,error", "--provider", "anthropic"]
+    told = person.told(*argv, "--key-file", str(key), "--extract-with", "model", "--init")
+    assert told["settings"]["capture.kinds"] == "decision, error"
+    assert told["init"]["project"] == person.folder.name
+    file = Path(told["file"])
+    assert "sk-ant-made-up" in file.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "sk-ant-made-up" not in json.dumps(told)
+    assert (person.folder / ".mcp.json").exists()
+    assert person("setup", "--yes", "--provider", "none", "--extract-with", "model").returncode == 2
+    assert person("setup", "--yes", "--provider", "openai", "--key-from-env", "--no-model").returncode == 2
+    assert person("setup", "--yes", "--no-model", "--capture", "gossip").returncode == 2
+
+
+def test_setup_as_a_dialogue(person: Person) -> None:
+    """On a real terminal, with a key that isn't shown."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "recollect", "setup"],
+        cwd=person.folder,
+        env=dict(person.environment),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    answers = {
+        b"A language model": b"anthropic\n",
+        b"Key to anthropic": b"sk-typed\n",
+        b"be sent your conversations": b"n\n",
+        b"What shall be captured": b"decision, gossip\n",
+        b"is none of": b"decision\n",
+        b"Let Claude Code remember": b"y\n",
+        b"shown in CLAUDE.md": b"y\n",
+    }
+    said = b""
+    seen = 0
+    for question, answer in answers.items():
+        while question not in said[seen:]:
+            said += os.read(ours, 4096)
+        seen = said.index(question, seen) + len(question)
+        os.write(ours, answer)
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        said += piece
+    os.close(ours)
+    assert process.wait() == 0, said.decode()
+    assert b"sk-typed" not in said
+    settings = person.told("config", "show", "--changed")["settings"]
+    values = {one["key"]: one["value"] for one in settings}
+    assert values["llm.provider"] == "anthropic"
+    assert values["llm.anthropic_key"] == "(hidden)"
+    assert values["capture.kinds"] == "decision"
+    assert "capture.extract_with" not in values
+    assert "MEMORY:START" in (person.folder / "CLAUDE.md").read_text()
+
+
+def test_a_no_leaves_all_as_it_was(shell: Shell, tmp_path: Path) -> None:
+    folder = tmp_path / "quay"
+    folder.mkdir()
+    shell.patch.chdir(folder)
+    answer = shell("init", stdin="n\nn\n", terminal=True)
+    assert answer.status == 5
+    assert "nothing was done" in answer.err
+    assert tree(folder) == {}
+    assert shell("init", stdin="n\n\n", terminal=True).status == 0
+    assert (folder / ".mcp.json").exists()
+    assert not (folder / "CLAUDE.md").exists()
+    assert shell("uninstall", stdin="\n", terminal=True).status == 0
+    assert tree(folder) == {}
