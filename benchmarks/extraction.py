@@ -2,6 +2,7 @@
 
 The conversations are `transcripts/*.jsonl` under RECOLLECT_BENCH_DATA (default ../shared/data). They are followed as the hooks
 follow them: whole, with and without an embedding model, and in small pieces as they grow. What fits no label counts as wrong.
+The rules were made by people who had seen these conversations: on others expect less.
 """
 
 from __future__ import annotations

@@ -6,13 +6,17 @@ import json
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 from claude_code import binary, claude, surrounded
 from scripted import Say, Use
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 90.0
 TOOL = "mcp__plugin_recollect_recollect__"
 PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 
@@ -52,8 +56,31 @@ def test_installed_from_the_marketplace_it_captures_and_recalls(tmp_path: Path) 
     asked = json.dumps(ran.requests, ensure_ascii=False)
     assert "Remember this with the `remember` tool of Recollect" in asked
     assert '\\"success\\":true' in asked.replace(" ", "")
+    settle(user)
     told = claude(["-p", "Hello."], [Say("Hello.")], folder=folder, user=user, PATH=PATH)
     assert "quay crane" in json.dumps(told.requests[0]), "the hook of the beginning brings it back"
+
+
+def settle(user: Path) -> None:
+    """Until nothing waits and nobody works for this person."""
+    end = time.monotonic() + PATIENCE
+    while list((user / ".recollect/hooks/waiting").glob("*.json")) or any(
+        map(_works_for(user), psutil.pids())
+    ):
+        assert time.monotonic() < end, "still at work"
+        time.sleep(0.1)
+
+
+def _works_for(user: Path) -> Callable[[int], bool]:
+    def works(number: int) -> bool:
+        try:
+            process = psutil.Process(number)
+            ours = "hook-worker" in process.cmdline()
+            return ours and process.environ().get("HOME") == str(user)
+        except psutil.Error:
+            return False
+
+    return works
 
 
 def _found(told: object, name: str) -> list[object]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from conversing import (
     about,
     captured,
     ended,
+    environment,
     given,
     loaded,
     run_hook,
@@ -215,6 +217,21 @@ async def test_a_worker_has_an_end_however_long_others_take(home: Path, folder: 
     until_quiet(home)
     assert waiting(home) == []
     assert whole(await captured(home), [one])
+
+
+def test_a_worker_that_can_not_even_be_told_to_stop_has_an_end(home: Path) -> None:
+    stuck = (
+        "import sys, time, recollect.app, recollect.worker\n"
+        "recollect.app.open_app = lambda loaded: time.sleep(600)\n"
+        "recollect.worker.run(sys.argv[1])\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", stuck, str(home)],
+        env=environment(home, {"capture.worker_seconds": 10}),
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert ran.returncode == 1
 
 
 def test_a_program_that_is_asked_ends_with_a_worker_that_is_killed(

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from mcp_clients import WAIT, HttpServer, Wire, command, surroundings
 
-from recollect.bare import desks
+from recollect.app import open_app
+from recollect.bare import desks, leaflet
+from recollect.operations.handing import MAKE_LEAFLET
+from recollect.settings import LoadedSettings
 
 ORDERS = "Orders are kept in the PostgreSQL database since March."
 ASKED = "Which database are the orders kept in, PostgreSQL?"
@@ -88,6 +91,22 @@ def test_a_hook_is_answered_by_the_server_that_runs(home: Path, folder: str) -> 
         assert wire.close() == 0
     assert note_of(home) is None
     assert asked(home, folder) is None
+
+
+async def test_a_server_keeps_what_hooks_read_fresh(home: Path, load: Callable[..., LoadedSettings]) -> None:
+    async with open_app(load()) as app:
+        await app.run(MAKE_LEAFLET, MAKE_LEAFLET.takes(folders=[str(home)]))
+
+    def texts() -> list[str]:
+        sheet = leaflet.read(str(home), "")
+        assert sheet is not None
+        return [memory["text"] for memory in sheet["memories"]]
+
+    assert texts() == []
+    with Wire(home) as wire:
+        wire.greet()
+        wire.call("remember", content=ORDERS, topic="orders", type="decision")
+        assert until(texts) == [ORDERS]
 
 
 def test_a_server_on_a_port_answers_too_and_leaves_nothing(home: Path, folder: str) -> None:

@@ -406,13 +406,15 @@ def test_streams_that_are_closed_or_full(claude: Claude) -> None:
         return
     claude.know()
     start = claude.event("SessionStart", source="startup")
-    for stream in (0, 1, 2):
-        code = f"import os, sys; os.close({stream}); os.execv(sys.executable, [sys.executable, '-m', 'recollect', 'hook', 'SessionStart'])"
-        environ = {**os.environ, "RECOLLECT_HOME": str(claude.home)}
+    environ = {**os.environ, "RECOLLECT_HOME": str(claude.home)}
+    for closed in ("0", "1", "2", "0,1,2"):
+        argv = [sys.executable, "-m", "recollect", "hook", "SessionStart"]
+        code = f"import os, sys; [os.close(one) for one in ({closed},)]; os.execv(sys.executable, {argv})"
         done = subprocess.run(
             [sys.executable, "-c", code], input=start, env=environ, check=False, capture_output=True
         )
-        assert done.returncode == 0
+        assert (done.returncode, bool(done.stdout)) == (0, closed == "2")
+    assert len(claude.waits()) == 2  # of those that could be heard
     reading, writing = os.pipe()
     os.close(reading)
     with os.fdopen(writing, "wb") as gone:

@@ -6,7 +6,7 @@ from itertools import groupby, pairwise
 from math import log, sqrt
 
 from recollect.bare.common_words import common_lexemes
-from recollect.model.lexemes import query_lexemes
+from recollect.model.lexemes import fold, query_lexemes
 from recollect.model.stop_words import STOP_WORDS
 
 TYPE_CHECKING = False
@@ -110,8 +110,8 @@ def _lexemes(piece: str) -> list[str]:
         characters = "".join(run)
         if unspaced:
             found += map("".join, pairwise(characters)) if len(characters) > 1 else [characters]
-        elif characters.strip(_AROUND).lower() not in STOP_WORDS:
-            found += query_lexemes(characters)
+        else:
+            found += _lexemes(folded) if (folded := fold(characters)).isascii() else query_lexemes(characters)
     return found
 
 

@@ -45,7 +45,10 @@ _FORMS = (
     (0, r"in [`'][^`']*':\s*(?P<sign>\S.*\([A-Z]\w*(?:Error|Exception)\))$"),
     # compilers and checkers: error[E0277]: message; file:line:col: message
     (0, r"(?:^|\s)(?P<sign>(?:fatal )?error(?:\[\w+\]| [A-Z]{1,6}\d{2,6}):\s+\S.*)"),
-    (1, r"^\S+\.\w{1,5}[:(]\d+(?:[:,]\d+)?\)?:?\s+(?:-\s+)?(?P<sign>(?:(?:fatal )?error:\s+)?[\w`\'\"(].*)"),
+    (
+        1,
+        r"^\S+\.\w{1,5}(?::\d+(?::\d+)?:|\(\d+(?:,\d+)?\):|:\d+:\d+ -)\s+(?P<checked>(?:(?:fatal )?error:\s+)?[\w`'\"(].*)",
+    ),
     (1, r"^\d+:\d+\s+(?P<sign>error\s+\S.*)"),
     # tools
     (1, r"^npm (?:ERR!|error) (?P<sign>(?:code [A-Z]\w+|Missing script:?.*))"),
@@ -75,7 +78,7 @@ _EMPTY = (
     r"|aborting|found # errors?|# (?:errors?|failed|problems?)(?:,|\)|$| in\b)|test run failed|tests? failed$|see (?:above|log)|complete log"
     r"|string to replace|has not been read|file does not exist|doesn't want to|user rejected|request interrupted|has been modified since"
     r"|content \(.*exceeds|matches of the string|no changes to make|old_string|inputvalidationerror|permission to use|was blocked|sibling tool call"
-    r"|cancelled|execution failed$"
+    r"|cancelled|execution failed$|^error: (?:should be|should not|not equal|expected|received)|^error:? trace"
 )
 _GENERIC = (
     "error exception assertionerror runtimeerror valueerror typeerror keyerror indexerror attributeerror oserror ioerror "
@@ -102,6 +105,9 @@ _CHANGING = (
     (r"\(#\)|\s+\.{3}$", ""),
     (r"\s+", " "),
 )
+_TEST_FILE = r"^\S*(?:_test|\.test|\.spec|/test_|^test_)[\w.]*[:(]"
+_WRONG = r"(?i)\b(?:expect\w*|got|want|wanted|error|err|fail\w*|should|must|cannot|can't|undefined|not|unexpected|mismatch|invalid|nil|null|none|panic|time[d ]?out|missing|unused|unknown|no)\b"
+_COLUMN = r"^\S+?(?::\d+:\d+|\(\d+,\d+\))"
 _PANIC = r"(?<=:)\n(?=called |[A-Za-z])(?<=\d:\n)"  # what a panic says stands in the next line
 _SENTENCE_END = r"(?<=[a-z0-9)])[.;] (?=[A-Z])|\. ?$"
 
@@ -140,6 +146,9 @@ def _told(line: str) -> tuple[int, str] | None:
     for rank, form in _FORMS:
         if found := _pattern(form).search(line):
             parts = found.groupdict()
+            if told := parts.get("checked"):  # tests log by the same form, and without a column
+                sure = _pattern(_COLUMN).match(line) and not _pattern(_TEST_FILE).match(line)
+                return (rank, told) if sure or _pattern(_WRONG).search(told) else None
             if parts.get("missing"):
                 return rank, f"command not found: {parts['missing']}"
             return rank, f"panic: {parts['quoted'] or parts['sign']}" if "quoted" in parts else parts["sign"]

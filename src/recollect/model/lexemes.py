@@ -95,8 +95,7 @@ def fold(text: str) -> str:
 
 
 def _chunks(text: str) -> list[str]:
-    folded = fold(text)
-    return (_ASCII_CHUNK if folded.isascii() else _any_chunk()).findall(folded)
+    return _ASCII_CHUNK.findall(text) if text.isascii() else _any_chunk().findall(fold(text))
 
 
 @cache

@@ -18,6 +18,7 @@ from recollect.model.scope import GLOBAL
 
 LONGEST_ASKED = 2_000  # characters of a prompt that are looked for
 MORE = 3  # times what is told at once: some of it was told before
+NEAR = 0.6  # of the best one's score: what is further off was not asked for
 MOST_FAILURES = 30
 
 
@@ -48,6 +49,7 @@ async def brought_by_prompt(engine: Engine, text: str, *, folder: str, agent: st
         agent=agent,
     )
     hits = [hit for hit in found.hits if is_told(hit.memory) and _stands(hit)]
+    hits = [hit for hit in hits if hit.score >= hits[0].score * NEAR]
     return [
         Brought(hit.memory.id, hit.memory.kind.value, short(hit.memory.content), hit.score) for hit in hits
     ]

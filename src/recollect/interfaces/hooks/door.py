@@ -16,7 +16,7 @@ from recollect.bare.marks import refused
 from recollect.bare.notation import record, written
 from recollect.bare.spawn import start_worker
 from recollect.bare.waiting import put
-from recollect.interfaces.hooks.streams import arguments, complain, read_all
+from recollect.interfaces.hooks.streams import arguments, complain, read_all, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ TELLING = ("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailur
 def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
     """The exit status: always 0. `argv` is the event, and `--home DIR` if need be."""
     try:
+        stand_in()
         name, given_home = arguments(argv)
         if not skipped():
             _hear(name, read_all(stdin), home=home_of(given=given_home), stdout=stdout)

@@ -11,7 +11,7 @@ from recollect.bare.folders import identity
 from recollect.bare.leaflet import read_head
 from recollect.bare.notation import record
 from recollect.bare.waiting import oldest
-from recollect.interfaces.hooks.streams import arguments, complain, read_all
+from recollect.interfaces.hooks.streams import arguments, complain, read_all, stand_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"))
 def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
     """The exit status: always 0."""
     try:
+        stand_in()
         home = home_of(given=arguments(["statusline", *argv])[1])
         line = status_line(home, _folder(read_all(stdin)), now=time.time())
         write_all(stdout, line.encode("utf-8", "replace") + b"\n")

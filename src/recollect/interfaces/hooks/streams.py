@@ -26,6 +26,15 @@ def arguments(argv: Sequence[str]) -> tuple[str, str]:
     return name, home
 
 
+def stand_in() -> None:
+    """For standard streams that are closed: else a file of ours would be taken for one. Raises OSError."""
+    for stream in (0, 1, 2):
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+
+
 def read_all(stdin: int) -> bytes:
     """What was handed in; nothing where a person sits, and of more than anybody hands in. Raises OSError."""
     if os.isatty(stdin):

@@ -22,6 +22,7 @@ LEAST = 0.6  # the weight below which one is dropped that no model speaks for
 SAME_WORDS = 0.6  # share of words from which two say the same
 WITHIN, FEWEST = 0.9, 3  # share of its words, and their number, that make one a part of another
 SAME_MEANING = 0.8  # similarity from which they do
+TALK = 0.4  # cosine from which a sentence is like talk at all
 DOUBT = 0.06  # by how much it may be more like talk and still stay
 MOST_OF_A_LINE = 5
 MOST_OF_A_KIND = 12
@@ -67,8 +68,9 @@ def _tells(one: Candidate, vector: Matrix, bank: dict[Kind | None, Matrix]) -> b
     """Whether it is sure, or more like a sentence of any kind than like talk."""
     if one.weight >= SURE or one.kind in _NOT_SAID:
         return True
+    talk = float(np.max(bank[None] @ vector))
     own = max(float(np.max(rows @ vector)) for kind, rows in bank.items() if kind is not None)
-    return own + DOUBT > float(np.max(bank[None] @ vector))
+    return own + DOUBT > talk or talk < TALK
 
 
 async def _bank(engine: Engine) -> dict[Kind | None, Matrix] | None:

@@ -59,7 +59,7 @@ _STEP = Expression(
 )
 _POINTING = Expression(r"\b(?:this|that|these|those|it|them|here|there|above|below|you)\b", re.IGNORECASE)
 _UNDERSTOOD = Expression(
-    r"^(?:i understand|understood|got it|i see|makes sense|right|you'?re right|good (?:point|idea|catch)|great idea|clear)\b",
+    r"^(?:i understand|understood|got it|makes sense|you'?re right|good (?:point|idea|catch)|great idea|clear)\b",
     re.IGNORECASE,
 )
 _SHOULD = Expression(r"\b(?:should(?:n't)?|must(?:n't)?|needs? to)\b", re.IGNORECASE)
@@ -78,6 +78,9 @@ _PROPOSED = Expression(
 _MERE_STEP = Expression(
     r"^(?:also )?(?:run|commit|push|merge|check|continue|proceed|review|look|show|explain|start|open|create a (?:pr|commit|branch)|test|verify|investigate|go|move on|read|walk|help)\b",
     re.IGNORECASE,
+)
+_WHICH = Expression(
+    r"\b(?:which|prefer|options?|choose|pick|approach|would you like)\b[^?]*\?", re.IGNORECASE
 )
 _OPTION = Expression(
     r"^\s*(?:[-*]\s*)?(?:\*\*)?(?:option |approach )?([1-9]|[a-dA-D])(?:\*\*)?[.):]\s+(.+)$",
@@ -239,11 +242,11 @@ def _chosen(steps: Sequence[Step], number: int) -> Candidate | None:
     offered = next(
         (one for one in reversed(steps[:number]) if one.role == Role.CLAUDE and not one.aside), None
     )
-    if offered is None or "?" not in offered.text[-400:]:
+    if offered is None or not _WHICH.search(offered.text[-400:]):
         return None
-    for option in _OPTION.finditer(offered.text):
+    for option in reversed(list(_OPTION.finditer(offered.text))):  # those that stand last are asked about
         if option[1].lower() == found[1].lower():
             text = tidy(plain(option[2]))
-            if names(text) or len(text.split()) >= 5:
+            if (names(text) or len(text.split()) >= 5) and not re.search(r"\bI\b", text):
                 return Candidate(Kind.DECISION, f"Chosen: {text}"[:LONGEST], step.line, 0.85)
     return None

@@ -11,7 +11,7 @@ from recollect.engine.capture.rules.candidate import LONGEST, Candidate
 from recollect.engine.capture.rules.causes import LEAD, SAID_TO_BE_RIGHT, STRONG_CAUSE, cause_of
 from recollect.engine.capture.rules.deeds import Deed, base_name, commands
 from recollect.engine.capture.rules.speech import Sentence
-from recollect.engine.capture.rules.standing import announces, hedged, names, stands_alone, tidy
+from recollect.engine.capture.rules.standing import announces, hedged, names, reports, stands_alone, tidy
 from recollect.engine.capture.rules.trouble import TRIVIAL, Trouble, how_mended, shortened, telling_line
 from recollect.engine.text.expression import Expression
 from recollect.model.error_signs import error_signs
@@ -109,7 +109,7 @@ def told(said: Sequence[Sentence]) -> Iterator[Candidate]:
         text = tidy(sentence.text)
         if hedged(text) or text.endswith("?"):
             continue
-        if STRONG_CAUSE.search(sentence.text) and not _guessed(said, number):
+        if STRONG_CAUSE.search(sentence.text) and not reports(text) and not _guessed(said, number):
             cause = tidy(LEAD.sub("", sentence.text))
             after = said[number + 1] if number + 1 < len(said) else None
             fix = (

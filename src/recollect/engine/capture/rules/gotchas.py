@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.rules.candidate import Candidate
 from recollect.engine.capture.rules.speech import Sentence
-from recollect.engine.capture.rules.standing import announces, hedged, names, stands_alone, tidy
+from recollect.engine.capture.rules.standing import announces, hedged, names, reports, stands_alone, tidy
 from recollect.engine.text.expression import Expression
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role
@@ -28,7 +28,7 @@ _CUE = Expression(
 )
 _PATTERN = Expression(
     r"\b(?:convention(?:s|ally)?|(?:the|this|same|existing|consistent) pattern|we (?:always|usually) |codebase (?:uses|follows|has)|project (?:uses|follows)|repo(?:sitory)? (?:uses|follows)|all (?:\w+ ){1,3}(?:use|follow|must|are|go|live)|every \w+ (?:uses|follows|must|has)"
-    r"|idiomatic|(?:follow|follows|following) the \w+ (?:pattern|convention|style)|naming (?:convention|scheme)|is the (?:standard|canonical|preferred) way|consistently)\b|(?:관례|컨벤션|규칙은)",
+    r"|idiomatic|(?:follow|follows|following) the \w+ (?:pattern|convention|style)|naming (?:convention|scheme)|is the (?:standard|canonical|preferred) way)\b|(?:관례|컨벤션|규칙은)",
     re.IGNORECASE,
 )
 _OF_THE_MOMENT = Expression(
@@ -60,6 +60,7 @@ def gotchas(said: Sequence[Sentence]) -> Iterator[Candidate]:
         text = tidy(_LABEL.sub("", sentence.text))
         if (
             announces(text)
+            or reports(text)
             or hedged(text)
             or not names(text)
             or _OF_THE_MOMENT.search(text)

@@ -36,8 +36,8 @@ _WHOLE = Expression(
     r"|ruff (?:check|format)(?: \.)?|mypy \.|(?:npx )?tsc(?: --noEmit| -b)?|(?:npx )?(?:vitest|jest|eslint)(?: run| \.)?|dotnet (?:build|test)|swift (?:build|test)|mvn \w+|gradle \w+|flutter \w+"
 )
 _GIVEN = Expression(
-    r"(?P<lead>[^\n]*)\n+[ \t]*```(?:bash|sh|shell|console|zsh|powershell|)[ \t]*\n(?P<code>.*?)\n[ \t]*```",
-    re.DOTALL,
+    r"^(?P<lead>[^\n]{0,300})\n{1,3}[ \t]*```(?:bash|sh|shell|console|zsh|powershell|)[ \t]*\n(?P<code>.*?)\n[ \t]*```",
+    re.DOTALL | re.MULTILINE,
 )
 _HOW_TO = Expression(
     r"\b(?:re-?build|build|run|test|start|deploy|install|use|profile|verify|launch|debug|release|publish|generate|update|upgrade|enable|disable|configure|set ?up|try|invoke|execute|reproduce|command|with)\b[^\n]{0,90}:\s*$",
@@ -120,6 +120,7 @@ def _in(step: Step, asked: str) -> Iterator[Candidate]:
             not 1 <= len(lines) <= 3
             or not all(_COMMAND.match(bare(line)) for line in lines)
             or sum(map(len, lines)) > LONGEST_GIVEN
+            or any("/Users/" in line or "/home/" in line for line in lines)
         ):
             continue
         if (
@@ -130,7 +131,9 @@ def _in(step: Step, asked: str) -> Iterator[Candidate]:
         ):
             lead = f"Asked for: {asked}"
         elif not _HOW_TO.search(lead) or re.search(
-            r"\b(?:output|result|error|example|before|after|currently|shows?)\b", lead, re.IGNORECASE
+            r"\b(?:output|result|error|example|before|after|currently|shows?|simplest|or|way)\b",
+            lead,
+            re.IGNORECASE,
         ):
             continue
         lead = re.sub(

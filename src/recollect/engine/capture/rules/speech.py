@@ -13,6 +13,7 @@ from recollect.ports.transcripts import Role, Step
 
 LONGEST_TURN = 40_000  # characters that are looked at
 LONGEST_LEAD = 120
+LONGEST_SENTENCE = 600
 LONG = 500  # characters: nobody announces a step in so many
 LONGEST_OWN = 1_500  # characters of a turn that is a person's own words
 LONGEST_TYPED = 4_000  # a person types less; what is longer was pasted
@@ -115,7 +116,7 @@ def said(step: Step, *, closing: bool = False) -> Iterator[Sentence]:
         )
         for part in _gone_on(parts):
             text = _NUMBER.sub("", part.strip())
-            if text and not text.endswith(":"):
+            if text and len(text) <= LONGEST_SENTENCE and not text.endswith(":"):
                 yield Sentence(
                     text, step.line, step.role, closing, block.bullet, block.section, step.aside, first
                 )

@@ -29,6 +29,7 @@ _TAIL = Expression(r"\s[-–—]\s(`[^`]+`.*)$")
 _LINES = Expression(
     r"\s*\((?:[^()`]*\s)?(?:lines?|L)\s?~?\d+[^()]*\)|\s(?:at|on|in|around|from|see|to) lines? ~?\d+(?:\s?[-–&,]\s?\d+|\sand \d+)*\b|:\d+(?:-\d+)?(?=`|\b)(?<=\.\w{2}:\d)"
 )
+_LINE_LABEL = Expression(r"^lines? \d+(?:[-–,] ?\d+)*\s*[-–—:]\s+", re.IGNORECASE)
 _PLACE = Expression(r"(?<=[\w/]\.)(\w{1,5}):\d+(?:[-:]\d+)?\b")  # explain.go:515
 _BLANKS = Expression(r"\s+")
 _DANGLING = Expression(
@@ -47,14 +48,14 @@ _LOOKS_BACK = Expression(
     r"|you (?:asked|mentioned|said|requested|want(?:ed)?|described|pointed)|as you|your (?:concern|question|request|feedback|point|suggestion)"
     r"|earlier|previously mentioned|i (?:mentioned|said|noted|showed|read|saw|see|was|am|think|believe|guess|found|need|have|had|can|could|don't|didn't|would"
     r"|should|might|notice|noticed|understand|want|suspect|tried|made|removed|added|just|also|should)|i'm|i've|i'd|we've just|let me|let's|shall i|should i|want me"
-    r"|would you|do you|can you|could you|please (?:let|confirm|check|review)|which (?:one|option|would)|for you\b|same pattern\b|\bwe just\b|just fixed| · |the same (?:fix|change|way|pattern|thing|treatment|issue|problem)|(?:in|from|of) the (?:diff|pr|branch)\b|last turn|pre-existing)",
+    r"|would you|do you|can you|could you|please (?:let|confirm|check|review)|which (?:one|option|would)|for you\b|same pattern\b|\byou(?:'ll| will| should| can)? (?:now )?see\b|already fixed|in all the|more fundamental|your note|\bat all\b|\b\d\d:\d\d:\d\d\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7,40}\b|\bwe just\b|just fixed| · |the same (?:fix|change|way|pattern|thing|treatment|issue|problem)|(?:in|from|of) the (?:diff|pr|branch)\b|last turn|pre-existing)",
     re.IGNORECASE,
 )
 _FIRST_PERSON = Expression(r"\b(?:I|I'\w+|[Mm]y|[Mm]e|[Mm]yself)\b")
 # A report whose subject was left out: "Prevents panic", "Cleaner to consume".
 _ELLIPTIC = Expression(
-    r"^(?:prevents|fixes|adds|ensures|makes|allows|avoids|keeps|handles|returns|uses|provides|supports|creates|removes|updates|reads|writes|loads|stores|scans|checks|gets|sets|shows|works|covers|matches|means|gives|takes|needs|runs"
-    r"|calls|includes|contains|follows|replaces|wraps|tests|verifies|validates|cleaner|better|simpler|faster|easier|slower|worse|consider|then|first|next|finally|second|third|lastly|used|which|with|same|before|after|now|pre-existing|done)\b",
+    r"^(?:prevents|fixes|adds|ensures|makes|allows|avoids|keeps|handles|returns|uses|provides|supports|creates|removes|updates|reads|writes|loads|stores|scans|checks|gets|sets|shows|works|covers|matches|getting|looking|have|means|gives|takes|needs|runs"
+    r"|calls|includes|contains|follows|replaces|wraps|tests|verifies|validates|cleaner|better|simpler|faster|easier|slower|worse|consider|then|first|next|finally|second|third|lastly|used|which|with|same|before|after|now|pre-existing|done|example|let|line \d+|re:|if we|at all)\b",
     re.IGNORECASE,
 )
 _HEDGED = Expression(
@@ -72,6 +73,10 @@ _NAMED = Expression(
     r"`[^`\s][^`]*`|\b\w+\.(?:py|go|rs|ts|tsx|js|jsx|json|ya?ml|toml|md|sh|rb|java|kt|swift|c|cc|cpp|h|cs|php|sql|html|css|lock|cfg|ini|env|txt)\b"
     r"|\b[a-z]+[A-Z]\w+|\b\w+_\w+|(?<![\w.])/[\w.-]+/[\w./-]+|\b[\w-]+/[\w./-]+|--[a-z][\w-]+|\b[A-Z]{2,}[A-Z0-9]*\b|\b(?:[A-Z][a-z]+){2,}\b|\bv?\d+\.\d+|\bfrom \S+ to \S+|^[A-Z][a-z]+'s\b"
 )
+_REPORT = Expression(
+    r"^(?:added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|switched|extracted|restructured|wrote|rewrote|converted|introduced|deleted|merged|bumped)\b",
+    re.IGNORECASE,
+)
 _STATUS = Expression(
     r"^(?:all |the |unit |integration |both |build |full |every(?:thing)? |\d+ )*(?:tests?|builds?|lint(?:er|ing)?|checks?|suites?|compil\w+|type ?checks?|ci|code|changes?|working tree|it|everything)\b[^.;]{0,40}"
     r"\b(?:pass(?:es|ed|ing)?|succeed(?:s|ed)?|green|clean(?:ly)?|compil\w+|works?|fine|good|ok|up to date|unchanged|0 (?:issues|errors|failures))\b[^.]{0,60}\.?$",
@@ -86,7 +91,7 @@ def tidy(text: str, *, folder: str = "") -> str:
     text = _LABELLED.sub("", _OPENING.sub("", text.strip()))
     if _DANGLING.match(text) and (tail := _TAIL.search(text)):
         text = tail[1]
-    text = _PLACE.sub(r"\1", _LINES.sub("", text))
+    text = _PLACE.sub(r"\1", _LINES.sub("", _LINE_LABEL.sub("", text)))
     text = _BLANKS.sub(" ", text).strip(" -–—:;,")
     if text.endswith(")") and "(" not in text:
         text = text[:-1]
@@ -132,3 +137,8 @@ def dangling(text: str) -> bool:
 def elliptic(text: str) -> bool:
     """Whether its subject was left out."""
     return _ELLIPTIC.match(text) is not None
+
+
+def reports(text: str) -> bool:
+    """Whether it says what was done, not how something is."""
+    return _REPORT.match(text) is not None

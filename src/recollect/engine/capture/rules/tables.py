@@ -65,7 +65,7 @@ def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
 
 
 def _cells(row: str) -> list[str]:
-    return [plain(cell) for cell in re.split(r"(?<!\\)\|", row)]
+    return [plain(cell).replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)]
 
 
 def _told(head: Sequence[str], row: Sequence[str]) -> str:
@@ -73,7 +73,7 @@ def _told(head: Sequence[str], row: Sequence[str]) -> str:
     if len(row) != len(head) or not row[0] or "`" not in " ".join(row):
         return ""
     told = [
-        f"{name.lower()}: {cell}"
+        f"{name.lower()}: {cell.rstrip('.')}"
         for name, cell in zip(head[1:], row[1:], strict=True)
         if cell and not _OF_THE_MOMENT.search(name)
     ]

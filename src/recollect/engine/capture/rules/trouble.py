@@ -15,6 +15,10 @@ MOST_FILES = 3
 LONGEST_TOLD = 140
 
 # What tells of a slip in the command itself, not of anything that could be mended.
+# Failures of the call itself, which another call mends.
+_MISCALLED = Expression(
+    r"command not found|missing script|unknown|unrecognized|no such (?:option|command)|no module named|not recognized|invalid (?:option|choice|value)|unexpected argument"
+)
 TRIVIAL = Expression(
     r"parse error near|no matches found|unexpected eof|syntax error near|unexpected token|unknown (?:file attribute|option|flag)|usage:|no such file or directory|not a directory|is a directory|permission denied|cannot access|nothing to commit"
     r"|pathspec|already exists|did not match any|no such (?:remote|ref)|bad revision|unknown revision|ambiguous argument|not a git repository|no changes added|command not found: (?:timeout|tree|rg|fd|jq|gh|tac|column)"
@@ -74,7 +78,11 @@ def how_mended(trouble: Trouble, command: str) -> str:
     if trouble.files:
         names_ = [f"`{name}`" for name in trouble.files[-MOST_FILES:]]
         return f"Fixed by editing {', '.join(names_)}."
-    if bare(command) != bare(trouble.command) and purpose_of(command):
+    if (
+        bare(command) != bare(trouble.command)
+        and purpose_of(command)
+        and _MISCALLED.search(" ".join(trouble.signs))
+    ):
         return f"Worked as `{shortened(command)}`."
     return ""
 

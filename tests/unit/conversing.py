@@ -1,0 +1,63 @@
+"""Steps of a conversation, made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+
+from recollect.ports.transcripts import Role, Step
+
+
+class Conversation:
+    """Says and does things in order; every step stands on a line of its own."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self._lines = count(1)
+
+    def _add(
+        self,
+        role: Role,
+        text: str,
+        *,
+        tool: str = "",
+        call: str = "",
+        failed: bool = False,
+        aside: bool = False,
+    ) -> Conversation:
+        line = next(self._lines)
+        self.steps.append(
+            Step(role, text, line, line * 100, tool=tool, call=call, failed=failed, aside=aside)
+        )
+        return self
+
+    def user(self, text: str) -> Conversation:
+        return self._add(Role.USER, text)
+
+    def claude(self, text: str, *, aside: bool = False) -> Conversation:
+        return self._add(Role.CLAUDE, text, aside=aside)
+
+    def tool(
+        self, name: str, asked: str, answer: str = "", *, failed: bool = False, aside: bool = False
+    ) -> Conversation:
+        call = f"call-{len(self.steps)}"
+        self._add(Role.TOOL, asked, tool=name, call=call, aside=aside)
+        return self._add(Role.RESULT, answer, tool=name, call=call, failed=failed, aside=aside)
+
+    def bash(
+        self, command: str, answer: str = "", *, failed: bool = False, aside: bool = False
+    ) -> Conversation:
+        return self.tool("Bash", command, answer, failed=failed, aside=aside)
+
+    def edit(self, path: str) -> Conversation:
+        return self.tool("Edit", path, f"The file {path} has been updated successfully.")
+
+
+def user(text: str) -> Sequence[Step]:
+    """A conversation of one turn."""
+    return Conversation().user(text).steps
+
+
+def claude(text: str) -> Sequence[Step]:
+    """A question, and what was answered at last."""
+    return Conversation().user("?").claude(text).steps

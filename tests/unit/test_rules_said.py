@@ -1,0 +1,332 @@
+"""What the rules take from what was said: decisions, preferences, causes, structure, warnings, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from conversing import Conversation, claude, user
+
+from recollect.app import App
+from recollect.engine.capture.item import SIGNS, Item
+from recollect.engine.capture.rules import by_rules
+from recollect.engine.reflect import OPEN_QUESTION
+from recollect.model.memory import Kind
+from recollect.ports.transcripts import Step
+
+
+async def found(app: App, steps: Sequence[Step], kind: Kind | None = None) -> list[Item]:
+    items = (await by_rules(app.engine, steps, {}, folder="/work/shop")).items
+    return [item for item in items if kind in (None, item.kind)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Let's use PostgreSQL instead of SQLite for the job queue.",
+        "We decided to keep the old export format until version 3.",
+        "ok, let's go with server-side rendering for the shop pages",
+        "The importer should skip rows without an `id` instead of failing.",
+        "I want the `--json` flag to be the default for all commands.",
+        'if the command is "shop list" it should send "shop list", not "list"',
+        "The nightly hook never worked, so let's just remove the `nightly.yml` workflow entirely.",
+        "우리는 세션 저장소로 Redis를 쓰기로 했다.",
+    ],
+)
+async def test_decisions_of_the_person(app: App, text: str) -> None:
+    assert [item.content.rstrip(".") for item in await found(app, user(text), Kind.DECISION)] == [
+        text[0].upper() * (text[:2].isalpha() and text[1].islower()) + text[1:].rstrip(".")
+        if False
+        else _written(text)
+    ]
+
+
+def _written(text: str) -> str:
+    told = text.removeprefix("ok, ").rstrip(".")
+    return told[0].upper() + told[1:] if told[:2].isalpha() and told[1].islower() else told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "let's start with the first one",
+        "can you use PostgreSQL instead of SQLite?",
+        "maybe we should use PostgreSQL instead of SQLite, not sure",
+        "commit this and open a draft PR",
+        "it should do that",
+        "yes",
+    ],
+)
+async def test_what_is_no_decision_of_the_person(app: App, text: str) -> None:
+    assert await found(app, user(text), Kind.DECISION) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The uploader now retries with `tenacity` instead of a hand-written loop.",
+        "The missing index on `orders.created_at` is intentional for write speed.",
+        "Replaced `moment` with `date-fns` in the calendar widget.",
+    ],
+)
+async def test_decisions_that_the_assistant_reports(app: App, text: str) -> None:
+    assert [item.content for item in await found(app, claude(f"Done.\n\n- {text}"), Kind.DECISION)] == [text]
+
+
+async def test_a_choice_among_options(app: App) -> None:
+    answer = 'User has answered your questions: "Which queue should we use?"="Redis Streams (Recommended)". You can now continue.'
+    steps = (
+        Conversation()
+        .user("set up a queue")
+        .tool("AskUserQuestion", "Which queue should we use?", answer)
+        .steps
+    )
+    (item,) = await found(app, steps, Kind.DECISION)
+    assert item.content == "Which queue should we use? Chosen: Redis Streams."
+    assert item.line == 3
+
+
+async def test_a_number_chooses_the_option(app: App) -> None:
+    offer = "Two ways:\n\n1. **Poll** the `jobs` table every second\n2. **Listen** on a PostgreSQL channel\n\nWhich would you prefer?"
+    steps = Conversation().user("how do workers learn of jobs?").claude(offer).user("2").steps
+    assert [item.content for item in await found(app, steps, Kind.DECISION)] == [
+        "Chosen: Listen on a PostgreSQL channel."
+    ]
+
+
+async def test_yes_to_a_proposal(app: App) -> None:
+    proposal = "`legacy_mail.py` has no callers.\n\nShould I remove the unused `legacy_mail.py` module?"
+    agreed = Conversation().user("look at mail").claude(proposal).user("yes please").steps
+    refused = Conversation().user("look at mail").claude(proposal).user("no").steps
+    assert [item.content for item in await found(app, agreed, Kind.DECISION)] == [
+        "Agreed to remove the unused `legacy_mail.py` module."
+    ]
+    assert await found(app, refused, Kind.DECISION) == []
+
+
+async def test_an_approved_plan(app: App) -> None:
+    plan = "# Plan: Cache rendered pages\n\n## Approach\n\nKeep rendered pages in Redis for a minute. More follows.\n"
+    approved = Conversation().user("?").tool("ExitPlanMode", plan, "User has approved your plan.").steps
+    rejected = (
+        Conversation()
+        .user("?")
+        .tool("ExitPlanMode", plan, "The user doesn't want to proceed.", failed=True)
+        .steps
+    )
+    (item,) = await found(app, approved, Kind.DECISION)
+    assert item.content == "Plan agreed: Cache rendered pages. Keep rendered pages in Redis for a minute."
+    assert await found(app, rejected, Kind.DECISION) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Always run the linter before you commit.",
+        "Never use default exports in this codebase.",
+        "From now on write commit messages in the imperative.",
+        "I prefer small pull requests with one idea each.",
+        "please always use pnpm, never npm",
+        "Don't add comments that repeat the code.",
+        "no, use dataclasses instead of plain dicts for settings",
+        "항상 테스트를 먼저 작성해 주세요.",
+    ],
+)
+async def test_preferences(app: App, text: str) -> None:
+    assert len(await found(app, user(text), Kind.PREFERENCE)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "don't commit yet",
+        "never mind",
+        "I never saw this error before",
+        "it always fails here",
+        "why do you always do that?",
+        "please fix this test",
+    ],
+)
+async def test_what_is_no_preference(app: App, text: str) -> None:
+    assert await found(app, user(text), Kind.PREFERENCE) == []
+
+
+async def test_only_the_person_has_preferences(app: App) -> None:
+    assert await found(app, claude("Always run the linter before you commit."), Kind.PREFERENCE) == []
+
+
+async def test_a_short_wish_keeps_what_it_is_about(app: App) -> None:
+    (item,) = await found(
+        app, user("Please add tracing to the worker. As lightweight as possible please."), Kind.PREFERENCE
+    )
+    assert item.content == "Please add tracing to the worker. As lightweight as possible please."
+
+
+async def test_a_cause_with_its_fix(app: App) -> None:
+    text = "The issue was that `parse_rows` keeps the file open on Windows. Fixed by closing it before the rename."
+    (item,) = await found(app, claude(text), Kind.ERROR)
+    assert (
+        item.content == "`parse_rows` keeps the file open on Windows. Fixed by closing it before the rename."
+    )
+
+
+async def test_a_guess_before_another_try_is_no_finding(app: App) -> None:
+    text = "The issue is that `parse_rows` is too slow on Windows. Let me also check the timer."
+    assert await found(app, claude(text), Kind.ERROR) == []
+
+
+async def test_a_failure_that_the_person_told_of(app: App) -> None:
+    steps = (
+        Conversation()
+        .user("the nightly build fails:\n\nsqlite3.OperationalError: database is locked")
+        .claude("The `OperationalError` is caused by two workers that open `jobs.db` at once.")
+        .edit("/work/shop/src/jobs.py")
+        .claude("Added a file lock around `open_jobs()` in `jobs.py`.")
+        .steps
+    )
+    (item,) = await found(app, steps, Kind.ERROR)
+    assert item.content.startswith("sqlite3.OperationalError: database is locked.")
+    assert "two workers" in item.content
+    assert item.metadata[SIGNS] == ["sqlite3.operationalerror: database is locked"]
+    assert item.line == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The settings loader lives in `src/config.py` and merges project and user files.",
+        "`SessionStore` delegates to `RedisClient` for everything that expires.",
+        "Uploaded images are stored in `var/media` by their hash.",
+        "`render_page()`: Loads the template; Fills in the user's name; Returns bytes.",
+    ],
+)
+async def test_structure(app: App, text: str) -> None:
+    assert [item.content for item in await found(app, claude(text), Kind.ARCHITECTURE)] == [text]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It lives in `src/config.py` and merges project and user files.",
+        "This function lives in `src/config.py`.",
+        "I think the loader lives in `src/config.py`.",
+        "Let me check what lives in `src/config.py`.",
+        "Consider moving the loader to `src/config.py` so that it uses one file.",
+        "The tests pass and `ruff` is clean.",
+    ],
+)
+async def test_what_says_nothing_of_structure(app: App, text: str) -> None:
+    assert await found(app, claude(text), Kind.ARCHITECTURE) == []
+
+
+async def test_items_under_a_name_belong_to_it(app: App) -> None:
+    text = "**`load_settings()`** (exported):\n- Reads the project's file\n- Applies the user's overrides\n- Returns the merged values"
+    (item,) = await found(app, claude(text), Kind.ARCHITECTURE)
+    assert item.content.startswith("`load_settings()` (exported): Reads the project's file; Applies")
+
+
+async def test_a_table_of_parts(app: App) -> None:
+    table = "Now:\n\n| Component | Purpose |\n|---|---|\n| `api` | Serves HTTP and checks tokens |\n| `worker` | Sends mail from the queue |\n"
+    told = {item.content for item in await found(app, claude(table), Kind.ARCHITECTURE)}
+    assert told == {
+        "`api` (component) - purpose: Serves HTTP and checks tokens.",
+        "`worker` (component) - purpose: Sends mail from the queue.",
+    }
+    status = "| Test | Status |\n|---|---|\n| `api` | passes |\n| `worker` | passes |\n"
+    assert await found(app, claude(status), Kind.ARCHITECTURE) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Note that `Client.close()` must be called before exit, otherwise queued events are lost.",
+        "`find_user` returns `None` if the row is locked.",
+        "The default `PoolTimeout` is 0, which means it waits forever.",
+        "**Important:** `deploy.sh` only works on the release branch.",
+    ],
+)
+async def test_gotchas(app: App, text: str) -> None:
+    assert len(await found(app, claude(text), Kind.GOTCHA)) == 1
+
+
+async def test_a_convention_is_a_pattern(app: App) -> None:
+    (item,) = await found(app, claude("All handlers follow the convention of returning a `Result` value."))
+    assert item.kind == Kind.PATTERN
+
+
+async def test_what_was_done_is_progress(app: App) -> None:
+    text = "Done. Here's what changed:\n\n1. Added a `--dry-run` flag to `shop import`\n2. Updated `README.md` with the new flag"
+    told = [item.content for item in await found(app, claude(text), Kind.PROGRESS)]
+    assert told == ["Added a `--dry-run` flag to `shop import`.", "Updated `README.md` with the new flag."]
+
+
+async def test_what_a_conversation_undid_is_no_progress(app: App) -> None:
+    steps = (
+        Conversation()
+        .user("write a demo file")
+        .tool("Write", "/work/shop/docs/demo.md", "File created")
+        .claude("Created `docs/demo.md` with an overview of the shop's parts.")
+        .user("delete that file")
+        .bash("rm /work/shop/docs/demo.md")
+        .claude("Deleted.")
+        .steps
+    )
+    assert await found(app, steps, Kind.PROGRESS) == []
+
+
+async def test_what_is_left_is_an_open_end(app: App) -> None:
+    text = "Added the `orders` endpoint.\n\nThe `refunds` endpoint still needs to be wired into `routes.py`."
+    (item,) = [one for one in await found(app, claude(text), Kind.PROGRESS) if OPEN_QUESTION in one.tags]
+    assert item.content == "The `refunds` endpoint still needs to be wired into `routes.py`."
+
+
+async def test_an_end_that_was_taken_up_again_is_not_open(app: App) -> None:
+    text = "The `refunds` endpoint still needs to be wired into `routes.py`."
+    steps = Conversation().user("?").claude(text).user("do that").claude("Wired it.").steps
+    assert not [item for item in await found(app, steps) if OPEN_QUESTION in item.tags]
+
+
+async def test_what_was_asked_for(app: App) -> None:
+    steps = (
+        Conversation().user("hello").claude("Hi!").user("add rate limiting to the public `orders` API").steps
+    )
+    assert [item.content for item in await found(app, steps, Kind.CONTEXT)] == [
+        "Asked: add rate limiting to the public `orders` API"
+    ]
+    assert await found(app, user("fix it please"), Kind.CONTEXT) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Let me check the `orders` table first.",
+        "I'll now run `make test` to verify that everything works.",
+        "All tests pass and the linter is clean.",
+        "Perfect! Everything in `orders.py` works now.",
+        "```python\nuse = 'PostgreSQL'  # instead of SQLite, we decided\n```",
+        "> We decided to use PostgreSQL instead of SQLite.",
+        "Should I use `uv` instead of `pip` here?",
+    ],
+)
+async def test_talk_code_and_quotations_leave_nothing(app: App, text: str) -> None:
+    assert await found(app, claude(text)) == []
+
+
+async def test_a_side_conversation_only_tells_of_structure_and_failures(app: App) -> None:
+    steps = (
+        Conversation()
+        .user("?")
+        .claude("Sessions are stored in `src/store/redis.py` with a lifetime of a day.", aside=True)
+        .claude("We decided to use PostgreSQL instead of SQLite.", aside=True)
+        .claude("Added a `--dry-run` flag to `shop import`.", aside=True)
+        .claude("ok")
+        .steps
+    )
+    assert [item.kind for item in await found(app, steps)] == [Kind.ARCHITECTURE]
+
+
+async def test_paths_are_those_of_the_project_and_secrets_are_gone(app: App) -> None:
+    secret = "ghp_" + "a1B2c3D4" * 5
+    text = f"The deploy key lives in `/work/shop/config/deploy.env` as `TOKEN={secret}` for the `worker`."
+    (item,) = await found(app, claude(text), Kind.ARCHITECTURE)
+    assert "`config/deploy.env`" in item.content
+    assert secret not in item.content
