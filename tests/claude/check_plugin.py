@@ -57,8 +57,10 @@ def test_installed_from_the_marketplace_it_captures_and_recalls(tmp_path: Path) 
     assert "Remember this with the `remember` tool of Recollect" in asked
     assert '\\"success\\":true' in asked.replace(" ", "")
     settle(user)
-    told = claude(["-p", "Hello."], [Say("Hello.")], folder=folder, user=user, PATH=PATH)
-    assert "quay crane" in json.dumps(told.requests[0]), "the hook of the beginning brings it back"
+    told = claude(
+        ["-p", "What can the quay crane lift?"], [Say("40 tonnes.")], folder=folder, user=user, PATH=PATH
+    )
+    assert fact["content"] in json.dumps(told.requests[0]), "the hook brings it back"
 
 
 def settle(user: Path) -> None:

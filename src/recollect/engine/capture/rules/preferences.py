@@ -33,7 +33,7 @@ _CORRECTION = Expression(
 )
 _THIS_TIME = Expression(
     r"\b(?:yet|for now|right now|this time|just now|at the moment|today|here|this (?:one|file|pr|commit|branch|time|case|function|test|line|change|step|script|part)|that (?:one|file|function|test|line|part)|the (?:last|first|second|other) (?:one|commit|change|part)"
-    r"|anymore|again|so far|currently|before|already|wasn't|didn't|doesn't|isn't|happen\w*|why|because it|weird|still|i mean|if it|if the|sure if|it (?:always|never))\b|\?",
+    r"|anymore|again|so far|currently|already|wasn't|didn't|doesn't|isn't|happen\w*|why|because it|weird|still|i mean|if it|if the|sure if|it (?:always|never))\b|\?",
     re.IGNORECASE,
 )
 
@@ -69,4 +69,4 @@ def preferences(said: Sequence[Sentence]) -> Iterator[Candidate]:
         found = worth(text)
         if found.chatter or found.dangling or found.words < (2 if general else 3):
             continue
-        yield Candidate(Kind.PREFERENCE, text, sentence.line, 0.9 if general else 0.7)
+        yield Candidate(Kind.PREFERENCE, text, sentence.line, 0.9 if general else 0.85)
