@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.clients.json_scan import BrokenJson, scan
-from recollect.clients.json_text import JsonText, Put, WrongShape
+from recollect.clients.json_scan import scan
+from recollect.clients.json_text import JsonText, Put
+from recollect.model.errors import BrokenJson, WrongShape
 
 PLAIN = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

@@ -10,9 +10,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from recollect.clients.json_scan import BrokenJson
-from recollect.clients.json_text import JsonText, WrongShape
-from recollect.model.errors import InvalidInput, Refused
+from recollect.clients.json_text import JsonText
+from recollect.model.errors import BrokenJson, InvalidInput, Refused, WrongShape
 
 LARGEST = 200_000_000
 _UTF8 = b"\xef\xbb\xbf"

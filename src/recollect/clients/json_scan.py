@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from recollect.model.errors import InvalidInput
+from recollect.model.errors import BrokenJson
 
 DEEPEST = 200
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
@@ -19,16 +19,6 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _WORDS = {"true": True, "false": False, "null": None}
 _BLANK = re.compile(r"[ \t\r\n]*")
 _COMMENT = re.compile(r"//[^\r\n]*|/\*.*?\*/", re.DOTALL)
-
-
-class BrokenJson(InvalidInput):
-    """The text is no JSON; `line` and `column` count from one."""
-
-    code = "BROKEN_JSON"
-
-    def __init__(self, reason: str, *, line: int, column: int) -> None:
-        super().__init__(f"line {line}, column {column}: {reason}.", advice="Correct it, and try again.")
-        self.reason, self.line, self.column = reason, line, column
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,16 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from recollect.clients.json_scan import Child, Node, gaps, scan
-from recollect.model.errors import InvalidInput
+from recollect.model.errors import WrongShape
 
 WIDEST = 100
 Path = tuple[str | int, ...]  # names of members, places in lists
-
-
-class WrongShape(InvalidInput):
-    """The document has something else where an object or a list should be."""
-
-    code = "WRONG_SHAPE"
 
 
 @dataclass(frozen=True, slots=True)

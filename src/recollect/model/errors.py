@@ -4,7 +4,9 @@ RecollectError                  code, message, advice, exit status
 ├── InvalidInput                what the caller gave can't be used
 │   ├── ContentTooLarge
 │   ├── UnknownTime             a phrase of time that nobody understands
-│   └── MarkersWrong            a document whose markers don't say where memory goes
+│   ├── MarkersWrong            a document whose markers don't say where memory goes
+│   ├── BrokenJson              a file of another program's that can't be read
+│   └── WrongShape              one that has something else where an object or a list should be
 ├── NotFound
 │   ├── MemoryNotFound
 │   ├── ScopeNotFound
@@ -73,6 +75,22 @@ class MarkersWrong(InvalidInput):
     """The markers in a document don't enclose one place; the document was left as it is."""
 
     code = "MARKERS_WRONG"
+
+
+class BrokenJson(InvalidInput):
+    """The text is no JSON; `line` and `column` count from one. Nothing was written."""
+
+    code = "BROKEN_JSON"
+
+    def __init__(self, reason: str, *, line: int, column: int) -> None:
+        super().__init__(f"line {line}, column {column}: {reason}.", advice="Correct it, and try again.")
+        self.line, self.column = line, column
+
+
+class WrongShape(InvalidInput):
+    """The document has something else where an object or a list should be; nothing was written."""
+
+    code = "WRONG_SHAPE"
 
 
 class NotFound(RecollectError):

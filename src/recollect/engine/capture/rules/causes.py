@@ -14,6 +14,7 @@ from recollect.model.lexemes import lexemes, stop_lexemes
 from recollect.ports.transcripts import Role
 
 LONGEST_CAUSE = 200
+SHORTEST_NAME = 4
 
 _CAUSE = Expression(
     r"\b(?:(?:root |real |actual |underlying )?(?:cause|culprit) (?:is|was|of|:)|root cause|(?:the |main |real |actual )?(?:issue|problem|bug|reason|error|failure|crash)(?:s)? (?:is|was|were|here is|turned out|came from|comes from|occurs|happens|happened)"
@@ -33,6 +34,7 @@ SAID_TO_BE_RIGHT = Expression(
     r"\b(?:is|are|which is|looks?) (?:correct|fine|ok|right|expected|intended)\b", re.IGNORECASE
 )
 
+_CODE = Expression(r"`([^`]+)`")
 _NAME = Expression(
     r"\b[a-z]+[A-Z]\w+|\b\w+_\w+|\b[A-Z]\w+\.\w+|\b[\w-]+\.(?:py|go|rs|tsx?|jsx?|ya?ml|json|toml)\b"
 )
@@ -69,6 +71,8 @@ def _shared(text: str, trouble: Trouble) -> bool:
     """Whether it speaks of the failure: it has a name in common with it, or two telling words."""
     failure = f"{trouble.told} {' '.join(trouble.files)} {' '.join(trouble.signs)}"
     if {match[0] for match in _NAME.finditer(failure)} & {match[0] for match in _NAME.finditer(text)}:
+        return True
+    if any(len(code[1]) >= SHORTEST_NAME and code[1] in failure for code in _CODE.finditer(text)):
         return True
     known = set(lexemes(failure)) - stop_lexemes() - _failing()
     return len(known & set(lexemes(text))) > 1

@@ -57,10 +57,11 @@ async def chosen(engine: Engine, candidates: Sequence[Candidate]) -> list[Candid
         telling = [index for index, one in enumerate(ranked) if _tells(one, vectors[index], bank)]
         alike = vectors[telling] @ vectors[telling].T
 
-        def same(one: int, two: int, first: Candidate, second: Candidate) -> bool:
-            return engine.meaning.similarity(float(alike[one, two])) >= SAME_MEANING or _by_words(
-                one, two, first, second
-            )
+        def same(one: int, two: int, new: Candidate, old: Candidate) -> bool:
+            if _by_words(one, two, new, old):
+                return True
+            said = {new.kind, old.kind}.isdisjoint(_NOT_SAID)
+            return said and engine.meaning.similarity(float(alike[one, two])) >= SAME_MEANING
 
         kept = _unrepeated([ranked[index] for index in telling], same)
     return sorted(_not_too_many(kept), key=lambda one: one.line)

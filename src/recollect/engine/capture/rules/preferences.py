@@ -16,7 +16,7 @@ from recollect.ports.transcripts import Role
 SHORT = 45  # characters of a sentence that needs the one before it
 
 _GENERAL = Expression(
-    r"(?:^|\b(?:please|you|you should|you must|you can|we|we should|i|and|but|so|ok|then|should|must)[, ]+)(?:always|never)(?! (?:mind|worked?|actually|happened|seen|saw|been|had|heard|used to|did|shows?|showed|gets?|got|fails?|failed|returns?|runs?|ran|ends?|had|was|were|\w+ed\b))\b"
+    r"(?:^|\b(?:please|you|you should|you must|you can|we|we should|i|and|but|so|ok|then|should|must)[, ]+)(?:always|never)(?! (?:mind|worked?|actually|happened|seen|saw|been|had|heard|used to|did|shows|showed|gets?|got|fails|failed|returns|runs|ran|ends|had|was|were|\w+ed\b))\b"
     r"|\b(?:from now on|going forward|in (?:the )?future,|every time you|whenever you|each time you|as a rule|by default i|in general,? (?:i|we|please|don't|use)"
     r"|i (?:really |strongly |generally |usually |much |would |'d )?(?:prefer|hate|dislike|like it when|don't like|do not like|like to|want you to always|expect you)"
     r"|we (?:prefer|never|always|don't (?:use|do|want|like|allow|write|need)|do not (?:use|do|want|allow)|only use|use \S+ (?:not|instead of|rather than|for all))"
