@@ -25,6 +25,10 @@ async def found(app: App, steps: Sequence[Step], kind: Kind | None = None) -> li
     [
         "Let's use PostgreSQL instead of SQLite for the job queue.",
         "We decided to keep the old export format until version 3.",
+        "Decision: we use PostgreSQL, not MySQL.",
+        "We'll store sessions in Redis, not in memory.",
+        "Let's store money as integer cents.",
+        "For this project, use SQLite as the database because it needs no server.",
         "ok, let's go with server-side rendering for the shop pages",
         "The importer should skip rows without an `id` instead of failing.",
         "I want the `--json` flag to be the default for all commands.",
@@ -48,6 +52,8 @@ def _written(text: str) -> str:
     "text",
     [
         "let's start with the first one",
+        "let's use this one",
+        "we'll see",
         "can you use PostgreSQL instead of SQLite?",
         "maybe we should use PostgreSQL instead of SQLite, not sure",
         "commit this and open a draft PR",
@@ -65,6 +71,7 @@ async def test_what_is_no_decision_of_the_person(app: App, text: str) -> None:
         "The uploader now retries with `tenacity` instead of a hand-written loop.",
         "The missing index on `orders.created_at` is intentional for write speed.",
         "Replaced `moment` with `date-fns` in the calendar widget.",
+        "I'll use `asyncpg` because it supports prepared statements.",
     ],
 )
 async def test_decisions_that_the_assistant_reports(app: App, text: str) -> None:
@@ -121,6 +128,11 @@ async def test_an_approved_plan(app: App) -> None:
     [
         "Always run the linter before you commit.",
         "Never use default exports in this codebase.",
+        "Use pnpm, not npm.",
+        "We use four spaces for indentation, never tabs.",
+        "I'd rather have explicit errors than silent fallbacks.",
+        "Make sure to run `make check` before every commit.",
+        "Prefer composition over inheritance.",
         "From now on write commit messages in the imperative.",
         "I prefer small pull requests with one idea each.",
         "please always use pnpm, never npm",
@@ -165,6 +177,21 @@ async def test_a_cause_with_its_fix(app: App) -> None:
     assert (
         item.content == "`parse_rows` keeps the file open on Windows. Fixed by closing it before the rename."
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("The root cause was a stale `package-lock.json`.", "Cause: A stale `package-lock.json`."),
+        ("The fix was to pin `numpy<2` in `requirements.txt`.", "Fix: pin `numpy<2` in `requirements.txt`."),
+        (
+            "The build failed because `libssl-dev` was missing.",
+            "The build failed because `libssl-dev` was missing.",
+        ),
+    ],
+)
+async def test_how_causes_and_fixes_are_told(app: App, text: str, told: str) -> None:
+    assert [item.content for item in await found(app, claude(text), Kind.ERROR)] == [told]
 
 
 async def test_a_guess_before_another_try_is_no_finding(app: App) -> None:
@@ -240,6 +267,7 @@ async def test_a_table_of_parts(app: App) -> None:
         "`find_user` returns `None` if the row is locked.",
         "The default `PoolTimeout` is 0, which means it waits forever.",
         "**Important:** `deploy.sh` only works on the release branch.",
+        "It turns out that `fetch` ignores the proxy settings in Node 18.",
     ],
 )
 async def test_gotchas(app: App, text: str) -> None:

@@ -36,7 +36,7 @@ _PAST = Expression(
     r"\b(?:was|were|used to|previously|before|had|no longer|removed|deleted|would)\b", re.IGNORECASE
 )
 _LISTED = Expression(
-    r"^(?:(?:the )?`[^`]+`(?:\s*\([^)]*\))?:\s+(?:An? |The |[A-Z][a-z]+s\b)|The [\w`./ -]{4,60}:\s+[A-Z][a-z]+s\b.*; )",
+    r"^(?:(?:the )?`[^`]+`(?:\s*\([^)]*\))?:\s+(?:An? |The |(?!(?:Pass|Process|Access|Address)\b)[A-Z][a-z]+s\b)|The [\w`./ -]{4,60}:\s+[A-Z][a-z]+s\b.*; )",
     re.IGNORECASE,
 )
 _HANGUL = Expression("[가-힣]")
@@ -75,6 +75,6 @@ def _structure(sentence: Sentence) -> Candidate | None:
 
 
 _FRAGMENT = Expression(
-    r"^(?:`test|(?:the )?users?\b|session [A-Z0-9]\b|someone|developer|reviewer|then|first|next|finally|second|third|lastly|no|same|used|only|just|updates?|adds?|removes?|renames?|fixes|missing|unnecessary|duplicate[ds]?|unused|exported but|add|remove|update|move|rename|refactor|extract|use|make|check|ensure|fix|added|updated|changed|removed|created|fixed|moved|renamed|replaced|with|which|and|or)\b|^`[^`]+`\s+(?:with|which|[-–—])\s",
+    r"^(?:`test|the tests?\b|(?:the )?users?\b|session [A-Z0-9]\b|someone|developer|reviewer|then|first|next|finally|second|third|lastly|no|same|used|only|just|updates?|adds?|removes?|renames?|fixes|missing|unnecessary|duplicate[ds]?|unused|exported but|add|remove|update|move|rename|refactor|extract|use|make|check|ensure|fix|added|updated|changed|removed|created|fixed|moved|renamed|replaced|with|which|and|or)\b|^`[^`]+`\s+(?:with|which|[-–—])\s",
     re.IGNORECASE,
 )

@@ -27,7 +27,12 @@ STRONG_CAUSE = Expression(
     re.IGNORECASE,
 )
 LEAD = Expression(
-    r"^(?:the |main |real |actual |root )*(?:issue|problem|bug|cause|culprit|reason|root cause)(?: here)? (?:is|was|turned out to be)(?: that| clear| simple| straightforward)*:?\s+(?!in\b|with\b|here\b|at\b|on\b)|^root cause:?\s+|^problem(?: found)?:\s+|^issue(?: found)?:\s+",
+    r"^(?:the |main |real |actual |root )*(?:issue|problem|bug|cause|culprit|reason)(?: here)? (?:is|was|turned out to be)"
+    r"(?: that\b| clear:| simple:| straightforward:|:|(?= `)|(?-i:(?= [A-Z])))\s*|^root cause:\s+|^problem(?: found)?:\s+|^issue(?: found)?:\s+",
+    re.IGNORECASE,
+)
+_NAMED_CAUSE = Expression(
+    r"^(?:the |main |real |actual )*(?:root cause|issue|problem|bug|cause|culprit|reason)(?: here)? (?:is|was|turned out to be) (?=(?:an?|the|missing) )",
     re.IGNORECASE,
 )
 SAID_TO_BE_RIGHT = Expression(
@@ -40,13 +45,20 @@ _NAME = Expression(
 )
 
 
+def stated(text: str) -> str:
+    """A sentence that names a cause, as it is written down."""
+    if _NAMED_CAUSE.match(text):
+        return f"Cause: {tidy(_NAMED_CAUSE.sub('', text))}"
+    return tidy(LEAD.sub("", text))
+
+
 def cause_of(said: Sequence[Sentence], trouble: Trouble, *, until: int) -> str:
     """What the assistant said the cause was, between the failure and its end."""
     best, found = 0, ""
     for sentence in said:
         if sentence.role != Role.CLAUDE or not trouble.line < sentence.line <= until + 3:
             continue
-        text = tidy(LEAD.sub("", sentence.text))
+        text = stated(sentence.text)
         if (
             len(text) > LONGEST_CAUSE
             or len(text) < 25

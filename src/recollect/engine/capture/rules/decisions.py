@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
 from recollect.engine.capture.rules.deeds import Deed
 from recollect.engine.capture.rules.speech import Sentence, blocks, plain, split_sentences, spoken
-from recollect.engine.capture.rules.standing import hedged, names, stands_alone, tidy
+from recollect.engine.capture.rules.standing import announces, dangling, hedged, names, stands_alone, tidy
 from recollect.engine.text.expression import Expression
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role, Step
@@ -30,16 +30,24 @@ _DECIDED = Expression(
     r"\b(?:we(?:'ve| have)? decided|i(?:'ve| have)? decided|decided (?:to|on|against)|decision(?: is|:| was)|we (?:chose|picked|settled on|agreed)|chose to|opted (?:for|to)"
     r"|(?:let's|we'll|i'll|we will|we should|we're going to|let us) (?:go|stick|proceed) with|going with|went with|settled on|agreed (?:to|on|that)"
     r"|(?:i|we) (?:will|'ll) use \S+(?: \S+){0,6} (?:instead|rather|because|since|as)\b|(?:use|using|used|uses|switch(?:ed|ing)? to|prefer(?:red)?|keep|kept) [^.]{3,80}\b(?:instead of|rather than|over)\b"
-    r"|switch(?:ed|es)? from|migrated from|replaced [^.]{2,60} with|moved from \S+ to|instead of [^.]{3,60}, (?:use|we|i)|now \w+s\b[^.]{3,120} (?:instead of|rather than)|(?:is|are|was|were) (?:by design|intentional|deliberate)\b|(?:intentionally|deliberately) \w+|- intentional|on purpose)\b"
+    r"|switch(?:ed|es)? from|migrated from|replaced [^.]{2,60} with|moved from \S+ to|instead of [^.]{3,60}, (?:use|we|i)|we(?:'re| are)? us(?:ing|e) \S+ for [^.]{3,80} (?:because|since)\b|now \w+s\b[^.]{3,120} (?:instead of|rather than)|(?:is|are|was|were) (?:by design|intentional|deliberate)\b|(?:intentionally|deliberately) \w+|- intentional|on purpose)\b"
     r"|(?:기로 (?:했|결정|합의)|로 결정|(?:으?로) (?:가자|합시다|하자|갑시다)|대신 .{1,30}(?:사용|쓰기|씁니다|쓴다)|를 선택했)",
     re.IGNORECASE,
 )
 # Of the person: what is wanted of the product.
 _WANTED = Expression(
     r"^(?:so |and |but |ok(?:ay)?,? |yes,? |yeah,? |no,? |hmm,? |also,? )*(?:i (?:do )?(?:also )?(?:want|would (?:like|want|prefer)|'d (?:like|prefer|rather|want))|we (?:want|should|would want|need to|don't want|shouldn't)"
-    r"|let's (?:use|keep|make|drop|remove|rename|replace|prefix|switch|move|store|call|change|not|just|only|default|support|add|have|put|skip|avoid|limit)|(?:just )?(?:use|keep|make|drop|remove|rename|replace|prefix|switch|call|default|avoid|prefer) "
+    r"|(?:we'll|we will|we are going to|we're going to) (?:use|store|keep|ship|support|drop|write|deploy|run|build|call|default)|let's (?:use|keep|make|drop|remove|rename|replace|prefix|switch|move|store|call|change|not|just|only|default|support|add|have|put|skip|avoid|limit)|(?:just )?(?:use|keep|make|drop|remove|rename|replace|prefix|switch|call|default|avoid|prefer) "
     r"|(?:if [^,]{5,80}[, ]+(?:it|we) should\b|(?:the |an? |every |all |each )?(?:`[^`]+`|[\w./-]+)(?: [\w./-]+){0,5} (?:should(?:n't| not)?|must(?:n't| not)?|needs? to|has to|have to) ))",
     re.IGNORECASE,
+)
+# An announcement that gives its reason is a decision.
+_OWN_CHOICE = Expression(
+    r"^(?:i'll|i will|we'll|we will|we're|i'm|let's)(?: going to)? (?:use|using|go with|going with|stick with|keep|keeping|choose) (?!it\b|this\b|that\b|the same\b)[^.]{3,120} (?:because|since|instead of|rather than|so that)\b",
+    re.IGNORECASE,
+)
+_HERE = Expression(
+    r"^(?:for|in|on) (?:this|our|the) (?:project|repo|repository|codebase|app|service),?\s+", re.IGNORECASE
 )
 _UNSURE = Expression(
     r"\b(?:maybe|perhaps|not sure|wonder\w*|might|could|possibly|i guess)\b|\?", re.IGNORECASE
@@ -51,6 +59,9 @@ _LETS = Expression(
 _WEIGHTY = Expression(
     r"\b(?:instead of|rather than|not|never|only|always|default|should|must|because|so that|since|without|both|every|all|format|prefix|suffix|name[sd]?|want|need|entirely|flag|option)\b",
     re.IGNORECASE,
+)
+_SETTLES = Expression(
+    r"^(?:let's|we'll|we will) (?:use|store|keep|call|default|support|drop|deploy|name)\b", re.IGNORECASE
 )
 _STEP = Expression(
     r"\b(?:start|begin|continue|commit|push|merge|rebase|check ?out|open a|create a (?:branch|pr|commit)|run|try|test it|look|see|review|explain|show|tell|go ahead|proceed|finish|first|do (?:the|that|this|it)|fix (?:this|that|it|them)"
@@ -114,12 +125,12 @@ def _spoken(sentence: Sentence) -> Candidate | None:
     text = tidy(sentence.text)
     if sentence.role == Role.USER:
         return _of_the_person(text, sentence)
-    found = _DECIDED.search(text)
-    if not found or hedged(text) or text.endswith("?") or not names(text):
+    own = _OWN_CHOICE.match(text)
+    if not (own or _DECIDED.search(text)) or hedged(text) or text.endswith("?") or not names(text):
         return None
-    if re.match(r"(?:i'll|i will|we'll|let's|let me) ", text, re.IGNORECASE):
-        return None
-    if not stands_alone(text):
+    if own:
+        return Candidate(Kind.DECISION, text, sentence.line, 0.65)
+    if announces(text) or not stands_alone(text):
         return None
     return Candidate(Kind.DECISION, text, sentence.line, 0.75 if sentence.closing else 0.6)
 
@@ -141,22 +152,24 @@ def _restated(sentence: Sentence) -> Candidate | None:
 def _of_the_person(text: str, sentence: Sentence) -> Candidate | None:
     if text.endswith("?") or not 20 <= len(text) <= LONGEST or _UNSURE.search(text) or text.count("`") % 2:
         return None
-    decided = _DECIDED.search(text)
-    wanted = _WANTED.match(text) or _LETS.search(text)
-    if not decided and not (wanted and _WEIGHTY.search(text)):
+    told = _HERE.sub("", text)
+    labelled = text.lower().startswith("decision:")
+    decided = labelled or _DECIDED.search(text)
+    wanted = _WANTED.match(told) or _LETS.search(text)
+    if not decided and not (wanted and (_WEIGHTY.search(text) or _SETTLES.match(told))):
         return None
-    pointing = len(_POINTING.findall(text))
+    pointing = len(_POINTING.findall(told))
     words = len(text.split())
     if (
-        words < 6
+        words < (6 if pointing else 4)
         or (pointing and not names(text) and text.count('"') < 2)
         or pointing > 2
         or re.match(r"(?:it|this|that|they|these)\b", text, re.IGNORECASE)
     ):
         return None
-    if not decided and (_STEP.search(text) or (not names(text) and words < 9)):
+    if not decided and (_STEP.search(text) or (not names(text) and words < 9 and not _SETTLES.match(told))):
         return None
-    return Candidate(Kind.DECISION, text, sentence.line, 0.8 if decided else 0.65)
+    return Candidate(Kind.DECISION, text, sentence.line, 0.95 if labelled else 0.8 if decided else 0.65)
 
 
 def _answers(deed: Deed) -> Iterator[Candidate]:
@@ -197,7 +210,7 @@ def plan(text: str, line: int) -> Iterator[Candidate]:
         ):
             continue
         told = split_sentences(block.text)[0]
-        if 30 <= len(told) <= 240:
+        if 30 <= len(told) <= 240 and not dangling(told):
             break
         told = ""
     if named or told:

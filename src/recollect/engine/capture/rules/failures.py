@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.item import SIGNS
@@ -10,10 +11,17 @@ from recollect.engine.capture.rules.causes import cause_of
 from recollect.engine.capture.rules.deeds import Deed, base_name, commands, key, purpose_of
 from recollect.engine.capture.rules.speech import Sentence
 from recollect.engine.capture.rules.trouble import TRIVIAL, Trouble, how_mended, shortened, telling_line
+from recollect.engine.text.expression import Expression
 from recollect.model.error_signs import sign_of
 from recollect.model.memory import Kind
 
 MOST_OPEN = 8
+
+# A test that was written before what it tests.
+_YET_TO_BE_WRITTEN = Expression(
+    r"^\S*(?:_test|\.test|\.spec|test_\w+)\.\w+:.*\b(?:undefined: \w+$|cannot find name '\w+'|name '\w+' is not defined)",
+    re.IGNORECASE,
+)
 
 
 def mended(done: Sequence[Deed], said: Sequence[Sentence], troubles: list[Trouble]) -> Iterator[Candidate]:
@@ -37,11 +45,11 @@ def _note(deed: Deed, troubles: list[Trouble]) -> None:
     signs = [sign for sign in deed.signs() if not TRIVIAL.search(sign)]
     parts = commands(deed.asked)
     tried = next((part for part in reversed(parts) if purpose_of(part)), parts[-1] if parts else "")
-    if not signs or not tried:
+    if not signs or not tried or _YET_TO_BE_WRITTEN.search(told := telling_line(deed.answer, signs)):
         return
     known = next((one for one in troubles if one.key == key(tried)), None)
     if known is None:
-        troubles.append(Trouble(key(tried), tried, telling_line(deed.answer, signs), signs, deed.line))
+        troubles.append(Trouble(key(tried), tried, told, signs, deed.line))
     elif set(signs).isdisjoint(known.signs):
         known.signs = [*known.signs, *signs][:5]
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from recollect.engine.capture.item import SIGNS
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
-from recollect.engine.capture.rules.causes import LEAD, SAID_TO_BE_RIGHT, STRONG_CAUSE, cause_of
+from recollect.engine.capture.rules.causes import SAID_TO_BE_RIGHT, STRONG_CAUSE, cause_of, stated
 from recollect.engine.capture.rules.deeds import Deed, base_name, commands
 from recollect.engine.capture.rules.speech import Sentence
 from recollect.engine.capture.rules.standing import announces, hedged, names, reports, stands_alone, tidy
@@ -22,12 +21,9 @@ _FIXED = Expression(
     r"^(?:fixed|resolved|solved|corrected|repaired)\b(?! in\b)|\b(?:fixed by|resolved by|solved by|the fix (?:is|was)|fix(?:ed)?:|this fixes|now (?:correctly|properly))\b|(?:해결했|수정했|고쳤)",
     re.IGNORECASE,
 )
+_THE_FIX = Expression(r"^the fix (?:is|was) to (?=\w+ .*\.$)", re.IGNORECASE)
 _MENDING = Expression(
     r"^(?:fixed|added|changed|increased|reduced|updated|replaced|removed|set|moved|renamed|switched|corrected|installed|upgraded|pinned|enabled|disabled|the fix (?:is|was) to)\b",
-    re.IGNORECASE,
-)
-_TRYING = Expression(
-    r"\b(?:let me|let's|i'll|i need to) (?:also |first |now |just |quickly )*(?:try|check|look|see|verify|test|add some|measure|investigate|confirm|run|set|suppress)\b",
     re.IGNORECASE,
 )
 _CONFLICT = Expression(r"^CONFLICT \([^)]*\): .*?\bin (\S+)", re.MULTILINE)
@@ -109,40 +105,28 @@ def told(said: Sequence[Sentence]) -> Iterator[Candidate]:
         text = tidy(sentence.text)
         if hedged(text) or text.endswith("?"):
             continue
-        if STRONG_CAUSE.search(sentence.text) and not reports(text) and not _guessed(said, number):
-            cause = tidy(LEAD.sub("", sentence.text))
-            after = said[number + 1] if number + 1 < len(said) else None
-            fix = (
-                tidy(after.text)
-                if after and after.line == sentence.line and _FIXED.search(after.text)
-                else ""
-            )
-            content = (
-                f"{cause} {fix}".strip() if len(cause) + len(fix) < LONGEST and not announces(fix) else cause
-            )
-            if (
-                names(cause)
-                and stands_alone(cause)
-                and not SAID_TO_BE_RIGHT.search(cause)
-                and not re.search(r"\bI\b", content)
-            ):
-                yield Candidate(
-                    Kind.ERROR,
-                    content,
-                    sentence.line,
-                    0.75 if sentence.closing else 0.65,
-                    metadata=_signs(content),
-                )
+        if STRONG_CAUSE.search(sentence.text) and not reports(text) and not sentence.tentative:
+            content = _with_its_fix(said, number)
+            weight = 0.75 if sentence.closing else 0.65
+        elif _THE_FIX.match(text) and names(text) and not announces(text):
+            content, weight = f"Fix: {_THE_FIX.sub('', text)}", 0.65
         elif sentence.closing and _FIXED.search(sentence.text) and names(text) and stands_alone(text):
-            yield Candidate(Kind.ERROR, text, sentence.line, 0.7, metadata=_signs(text))
+            content, weight = text, 0.7
+        else:
+            continue
+        if content:
+            signs = error_signs(content)
+            metadata = {SIGNS: list(signs)} if signs else {}
+            yield Candidate(Kind.ERROR, content, sentence.line, weight, metadata=metadata)
 
 
-def _guessed(said: Sequence[Sentence], number: int) -> bool:
-    """Whether the same turn goes on to try or to look: then it was no finding yet."""
-    after = (one.text for one in said[number + 1 : number + 4] if one.line == said[number].line)
-    return any(_TRYING.search(text) for text in after)
-
-
-def _signs(text: str) -> dict[str, Any]:
-    found = error_signs(text)
-    return {SIGNS: list(found)} if found else {}
+def _with_its_fix(said: Sequence[Sentence], number: int) -> str:
+    """A cause, and the fix if that is said next; empty where the cause can't stand by itself."""
+    sentence, after = said[number], said[number + 1] if number + 1 < len(said) else None
+    cause = stated(sentence.text)
+    if not names(cause) or not stands_alone(cause) or SAID_TO_BE_RIGHT.search(cause):
+        return ""
+    if after is None or after.line != sentence.line or not _FIXED.search(after.text) or announces(after.text):
+        return cause
+    fix = tidy(after.text)
+    return f"{cause} {fix}" if len(cause) + len(fix) < LONGEST else cause

@@ -77,7 +77,7 @@ def gotchas(said: Sequence[Sentence]) -> Iterator[Candidate]:
             yield Candidate(Kind.GOTCHA, text, sentence.line, 0.6)
         elif _PATTERN.search(text):
             yield Candidate(Kind.PATTERN, text, sentence.line, 0.7 if sentence.closing else 0.55)
-        elif labelled or _CUE.search(text):
+        elif labelled or _CUE.search(sentence.text):
             yield Candidate(
                 Kind.GOTCHA, text, sentence.line, _weight(sentence, labelled=labelled, found_out=found_out)
             )

@@ -47,6 +47,7 @@ _ADVICE = Expression(
     r"\b(?:run|running|use|using|execute|invoke)\b[^.`]{0,24}`([^`]{4,120})`[^.]*?\b(?:to|for|before|after|whenever|if|when) \w+",
     re.IGNORECASE,
 )
+_TO_DO = Expression(r"^to \w+[^,`]{2,60}, (?:run|use|execute|call) `([^`]{4,120})`", re.IGNORECASE)
 _NOT_ADVICE = Expression(
     r"\b(?:want me|should i|shall i|i'll|i will|let me|would you|i ran|i used|now uses?|will (?:now )?(?:use|run)|this|that|these|it|we (?:could|might))\b",
     re.IGNORECASE,
@@ -88,7 +89,7 @@ def _advised(said: Sequence[Sentence]) -> Iterator[Candidate]:
         if sentence.role != Role.CLAUDE or not sentence.closing or sentence.aside or sentence.speculative:
             continue
         text = tidy(sentence.text)
-        found = _ADVICE.search(text)
+        found = _ADVICE.search(text) or _TO_DO.match(text)
         if (
             found
             and _COMMAND.match(f"{bare(found[1])} ")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
 from recollect.engine.capture.rules.deeds import Deed
-from recollect.engine.capture.rules.speech import Sentence, pasted, plain, split_sentences, spoken
+from recollect.engine.capture.rules.speech import Sentence, is_log, pasted, plain, split_sentences, spoken
 from recollect.engine.capture.rules.standing import names, stands_alone, tidy
 from recollect.engine.reflect import OPEN_QUESTION
 from recollect.engine.text.expression import Expression
@@ -15,7 +15,7 @@ from recollect.engine.text.worth import worth
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role, Step
 
-FEWEST_OF_TESTS = 12  # words, from which what was tested is said as well
+WORDY = 12  # words, from which a report on tests says what was tested
 LONGEST_ASKED = 220
 MOST_ASKED = 3  # turns in which the person comes to the point
 
@@ -40,7 +40,11 @@ _VERBS = (
 )
 _DONE = Expression(
     rf"^(?:(?:`[^`]+`|[\w./ -]{{2,40}}?)\s*(?:\([^)]*\))?\s*[-–—:]+\s*)?(?:now )?(?:{_VERBS})\b"
-    rf"|^(?!(?:the|an?|no|since|each|every|if|when|exported|this|that)\b)(?:[\w`()./-]+\s+){{1,3}}(?:is |are |was |were |has been |have been )?(?:now )?(?:{_VERBS})(?:\s*$|\s+[-–—]|\s+(?:at|to|in|from|with|instead|once)\b)",
+    rf"|^(?!(?:the|an?|no|only|since|each|every|if|when|exported|this|that)\b)(?:[\w`()./-]+\s+){{1,3}}(?:is |are |was |were |has been |have been )?(?:now )?(?:{_VERBS})(?:\s*$|\s+[-–—]|\s+(?:at|to|in|from|with|instead|once)\b)",
+    re.IGNORECASE,
+)
+_TRIFLE = Expression(
+    r"\b(?:added|removed|updated|fixed|cleaned up)\b(?: \w+){0,2} (?:now-)?(?:unused )?(?:`[^`]+` )?(?:imports?|docstrings?|doc comments?|comments?|typos?|whitespace|formatting)\b",
     re.IGNORECASE,
 )
 _OF_TESTS = Expression(
@@ -108,7 +112,8 @@ def finished(said: Sequence[Sentence]) -> Iterator[Candidate]:
         text = tidy(sentence.text)
         if (
             not _DONE.match(text)
-            or (len(text.split()) < FEWEST_OF_TESTS and _OF_TESTS.search(text))
+            or _TRIFLE.search(text)
+            or (len(text.split()) < WORDY and _OF_TESTS.search(text))
             or not names(text)
             or text.endswith("?")
             or _OFFER.search(text)
@@ -157,6 +162,8 @@ def asked_for(steps: Sequence[Step]) -> Candidate | None:
             text = f"{text} {part}".strip()
         text = text.rstrip(":").strip()
         found = worth(text)
+        if len(text.split()) < 4 or is_log(text):
+            continue
         if len(text) < 25 or found.chatter or found.words < (4 if _SPECIFIC.search(text) else 6):
             continue
         return Candidate(Kind.CONTEXT, f"Asked: {text}", step.line, 0.8)

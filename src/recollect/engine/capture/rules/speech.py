@@ -61,6 +61,10 @@ _SPECULATIVE = Expression(
     r"\\boptions?\\b|alternative|workaround|idea|possib|could|pros\b|cons\b|recommend|suggest|consider|scenario|example|\\bquestions?\\b|what if|proposal|potential|improvement|"
     r"comparison|risk|before\b|old (?:behavio|flow|way)|current (?:behavio|state|flow)|how to (?:test|verify|reproduce)|feedback|nitpick|minor|concern"
 )
+_TRYING = Expression(
+    r"\b(?:let me|let's|i'll|i need to) (?:also |first |now |just |quickly )*(?:try|check|look|see|verify|test|add some|measure|investigate|confirm|run|set|suppress)\b",
+    re.IGNORECASE,
+)
 _GOES_ON = Expression(
     r"^(?:this|these|it|they) (?!one\b|is (?:the|a) (?:good|great)|looks?\b)[a-z]", re.IGNORECASE
 )
@@ -78,7 +82,7 @@ class Sentence:
     bullet: bool = False
     section: str = ""
     aside: bool = False
-    first: bool = False  # of its turn
+    tentative: bool = False  # its turn ends with another look or try: nothing was found out yet
 
     @property
     def speculative(self) -> bool:
@@ -107,7 +111,7 @@ def sentences(steps: Sequence[Step]) -> Iterator[Sentence]:
 
 def said(step: Step, *, closing: bool = False) -> Iterator[Sentence]:
     """What one step says."""
-    first = True
+    tentative = _TRYING.search(step.text[-200:]) is not None
     for block in blocks(spoken(step)):
         parts = (
             [block.text]
@@ -118,9 +122,8 @@ def said(step: Step, *, closing: bool = False) -> Iterator[Sentence]:
             text = _NUMBER.sub("", part.strip())
             if text and len(text) <= LONGEST_SENTENCE and not text.endswith(":"):
                 yield Sentence(
-                    text, step.line, step.role, closing, block.bullet, block.section, step.aside, first
+                    text, step.line, step.role, closing, block.bullet, block.section, step.aside, tentative
                 )
-                first = False
 
 
 def _gone_on(parts: Sequence[str]) -> Iterator[str]:
@@ -159,6 +162,11 @@ def spoken(step: Step) -> str:
 def pasted(step: Step) -> bool:
     """Whether a person gave more than they would type: a plan, a review, a log."""
     return step.role == Role.USER and (len(step.text) > LONGEST_OWN or _PASTED.search(step.text) is not None)
+
+
+def is_log(line: str) -> bool:
+    """Whether a program wrote it."""
+    return _LOG.match(line) is not None
 
 
 def blocks(text: str) -> Iterator[_Block]:

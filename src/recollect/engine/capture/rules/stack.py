@@ -25,7 +25,9 @@ _PY_DEPENDENCY = Expression(
 def stack(done: Sequence[Deed]) -> Iterator[Candidate]:
     """One statement a manifest."""
     for deed in done:
-        if deed.tool == "Read" and not deed.failed and (told := manifest(deed.asked, deed.answer)):
+        if deed.tool != "Read" or deed.failed or any(one.writes and one.asked == deed.asked for one in done):
+            continue  # of one that was changed afterwards nothing is known
+        if told := manifest(deed.asked, deed.answer):
             yield Candidate(Kind.ARCHITECTURE, told, deed.line, 0.8)
 
 

@@ -17,8 +17,8 @@ _OPENING = Expression(
     r"|found|interesting|confirmed|correct|exactly|hmm?|ah|oh|well|wait|hey|hi|thanks|thank you|sorry|actually|understood|got it|i see"
     r"|you'?re (?:absolutely )?right|good (?:catch|point|news|question|idea)|fair (?:point|enough)|valid (?:point|feedback)|much (?:cleaner|better)"
     r"|that makes sense|makes sense|sounds good|all (?:good|set|done)|success|complete[d]?|in summary|summary|in short|bottom line|tl;?dr"
-    r"|great question|to summarize|overall|so|and|but|also|then|now|plus|however|still|instead|additionally|furthermore|similarly)"
-    r"(?:\s*[!,.:;—–-]+\s+|\s*[!.:]+$|(?<=so)\s+|(?<=and)\s+|(?<=but)\s+|(?<=also)\s+|(?<=now)\s+(?=[`\w]+ (?:is|are|uses?|will|has|have)\b|`)))+",
+    r"|great question|to summarize|overall|(?:it )?turns out(?: that)?|it turned out(?: that)?|note that|keep in mind that|so|and|but|also|then|now|plus|however|still|instead|additionally|furthermore|similarly)"
+    r"(?:\s*[!,.:;—–-]+\s+|\s*[!.:]+$|(?<=so)\s+|(?<=out)\s+|(?<=that)\s+|(?<=and)\s+|(?<=but)\s+|(?<=also)\s+|(?<=now)\s+(?=[`\w]+ (?:is|are|uses?|will|has|have)\b|`)))+",
     re.IGNORECASE,
 )
 _LABELLED = Expression(
@@ -36,7 +36,7 @@ _DANGLING = Expression(
     r"^(?:it|its|it's|it'll|they|them|their|he|she|this|that|these|those|here|there|both|neither|either|each|one|ones|same|such|the (?!\w+(?: \w+)? (?:in |of |for |from |to |on |at )?`)(?:above|former|latter"
     r"|other|first|second|third|last|next|new|old|current|previous|following|remaining|rest|same|change|changes|fix|code|test|tests|function|file|files|issue|error"
     r"|problem|plan|result|results|output|diff|feedback|bug|script|command|method|class|step|branch|pr|commit|approach|logic|updated?|key|main|real|actual"
-    r"|only|answer|idea|reason|two|three|four|five|build|linter|user|question|solution|implementation|refactor(?:ing)?)"
+    r"|only|answer|idea|reason|two|three|four|five|linter|user|question|solution|implementation|refactor(?:ing)?)"
     r"|my|your|his|her|what|which|who|where|when i|why|how|if you|if so|as (?:you|i|mentioned|discussed|above|for)"
     r"|similar|another|also|too|because|since then|like|otherwise|not|no more|nothing|everything|anything|all (?:of|three|four|five|tests?|set|done|good|other|the)"
     r"|two|three|four|five|several|some|most|many|everyone|someone)\b"
@@ -58,6 +58,7 @@ _ELLIPTIC = Expression(
     r"|calls|includes|contains|follows|replaces|wraps|tests|verifies|validates|cleaner|better|simpler|faster|easier|slower|worse|consider|then|first|next|finally|second|third|lastly|used|which|with|same|before|after|now|pre-existing|done|example|let|line \d+|re:|if we|at all)\b",
     re.IGNORECASE,
 )
+_CUT_OFF = Expression(r"\b(?:or|and|but|the|an?|to|with|of|for|which|that)[.:,]*$", re.IGNORECASE)
 _HEDGED = Expression(
     r"\b(?:maybe|perhaps|probably|possibly|likely|might|may(?! \d)|seems?|seemed|appears?|appeared|apparently|presumably|i think|i guess|not sure|unclear|could be|may be"
     r"|could|would|looks like|looks as|suspect|wonder\w*|hopefully|guess|assum\w+|potentially|theoretically|supposedly)\b|\?",
@@ -71,10 +72,10 @@ _ANNOUNCING = Expression(
 )
 _NAMED = Expression(
     r"`[^`\s][^`]*`|\b\w+\.(?:py|go|rs|ts|tsx|js|jsx|json|ya?ml|toml|md|sh|rb|java|kt|swift|c|cc|cpp|h|cs|php|sql|html|css|lock|cfg|ini|env|txt)\b"
-    r"|\b[a-z]+[A-Z]\w+|\b\w+_\w+|(?<![\w.])/[\w.-]+/[\w./-]+|\b[\w-]+/[\w./-]+|--[a-z][\w-]+|\b[A-Z]{2,}[A-Z0-9]*\b|\b(?:[A-Z][a-z]+){2,}\b|\bv?\d+\.\d+|\bfrom \S+ to \S+|^[A-Z][a-z]+'s\b"
+    r"|\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}[a-z]+\w*|\b\w+_\w+|(?<![\w.])/[\w.-]+/[\w./-]+|\b[\w-]+/[\w./-]+|--[a-z][\w-]+|\b[A-Z]{2,}[A-Z0-9]*\b|\b(?:[A-Z][a-z]+){2,}\b|\bv?\d+\.\d+|\bfrom \S+ to \S+|^[A-Z][a-z]+'s\b"
 )
 _REPORT = Expression(
-    r"^(?:added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|switched|extracted|restructured|wrote|rewrote|converted|introduced|deleted|merged|bumped)\b",
+    r"^(?:`[^`]+`\s*[-–—:]\s*)?(?:added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|switched|extracted|restructured|wrote|rewrote|converted|introduced|deleted|merged|bumped)\b",
     re.IGNORECASE,
 )
 _STATUS = Expression(
@@ -97,7 +98,11 @@ def tidy(text: str, *, folder: str = "") -> str:
         text = text[:-1]
     if not text:
         return ""
-    text = text[0].upper() + text[1:] if text[0].isalpha() and text[1:2].islower() else text
+    text = (
+        text[0].upper() + text[1:]
+        if text.split(maxsplit=1)[0].rstrip(",:;").islower() and text[0].isalpha()
+        else text
+    )
     return text if text[-1] in ".!?…。" else f"{text}."
 
 
@@ -106,7 +111,7 @@ def stands_alone(text: str) -> bool:
     """Whether it names what it speaks of, and speaks of nothing that only the conversation knows."""
     if not SHORTEST <= len(text) <= LONGEST or _DANGLING.match(text) or _LOOKS_BACK.search(text):
         return False
-    if _FIRST_PERSON.search(text) or _ELLIPTIC.match(text):
+    if _FIRST_PERSON.search(text) or _ELLIPTIC.match(text) or _CUT_OFF.search(text):
         return False
     if text.count("(") != text.count(")") or text.count("`") % 2 or _STATUS.match(text):
         return False

@@ -27,6 +27,7 @@ _OF_THE_MOMENT = Expression(
 )
 
 _COMPARED = Expression(r"(?:missing|yes|no|n/a|none|\W{0,2})", re.IGNORECASE)
+_TEST = Expression(r"_test\.|\.test\.|\.spec\.|\btest_|\btests?\b")
 _EXAMPLE = Expression(r"\b(?:example|e\.g\.|for instance)\b", re.IGNORECASE)
 
 
@@ -70,7 +71,7 @@ def _cells(row: str) -> list[str]:
 
 def _told(head: Sequence[str], row: Sequence[str]) -> str:
     """ "Component `api`: Purpose serves HTTP." Columns that say how things stand just now are left out."""
-    if len(row) != len(head) or not row[0] or "`" not in " ".join(row):
+    if len(row) != len(head) or not row[0] or _TEST.search(row[0]) or "`" not in " ".join(row):
         return ""
     told = [
         f"{name.lower()}: {cell.rstrip('.')}"
