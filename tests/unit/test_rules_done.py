@@ -281,3 +281,33 @@ async def test_with_a_model_near_repeats_are_dropped(knowing: App) -> None:
         .steps
     )
     assert len(await found(knowing, steps, Kind.ARCHITECTURE)) == 1
+
+
+async def test_a_command_that_changes_something_mends_as_an_edit_does(app: App) -> None:
+    trace = "Traceback (most recent call last):\nFileNotFoundError: [Errno 2] No such file or directory: 'settings.json'"
+    steps = (
+        Conversation()
+        .user("Check it.")
+        .bash("python3 check.py", f"Exit code 1\n{trace}", failed=True)
+        .bash("ls -la", "check.py")
+        .bash("echo '{}' > settings.json", "")
+        .bash("python3 check.py", "all good")
+        .steps
+    )
+    [item] = await found(app, steps, Kind.ERROR)
+    assert "FileNotFoundError" in item.content
+    assert "Fixed by `echo '{}' > settings.json`." in item.content
+    assert item.metadata[SIGNS]
+
+
+async def test_looking_mends_nothing(app: App) -> None:
+    trace = "Traceback (most recent call last):\nKeyError: 'amount'"
+    steps = (
+        Conversation()
+        .user("Check it.")
+        .bash("python3 check.py", f"Exit code 1\n{trace}", failed=True)
+        .bash("cat check.py | grep amount 2>/dev/null", "amount")
+        .bash("python3 check.py", "all good")
+        .steps
+    )
+    assert await found(app, steps, Kind.ERROR) == []

@@ -75,6 +75,13 @@ _PURPOSES: tuple[tuple[str, str], ...] = (
         r"\b(?:dev|serve|start|runserver|uvicorn|flask run|rails s(?:erver)?|docker[ -]compose up|air|nodemon)\b",
     ),
 )
+_CHANGING_PURPOSES = ("installation", "migrations", "generated code")
+_CHANGING = Expression(
+    r"^(?:sudo )?(?:cp|mv|touch|mkdir|ln|chmod|chown|sed -i|patch|tee|rm|export|unset|createdb|dropdb|docker(?:[ -]compose)? (?:up|start|restart|pull|run|volume|network)"
+    r"|systemctl (?:start|restart|enable)|service \S+ (?:start|restart)|brew (?:install|services)|git (?:checkout|restore|pull|submodule|lfs|config|stash)"
+    r"|npm (?:rebuild|cache)|pip3? install|python3? -m pip install|nvm (?:use|install)|pyenv (?:install|local)|rustup|corepack|mise (?:use|install|trust))\b"
+)
+_WRITING = Expression(r"(?<![0-9&>|-])>{1,2}\s*(?!/dev/|&)[\w./~$\"'-]")
 _REMOVING = Expression(r"^(?:cd \S+ && )?(?:rm|git rm|del|Remove-Item)\s")
 _LOOKING = Expression(
     r"^(?:grep|rg|ag|find|fd|ls|cat|head|tail|sed|awk|wc|git|gh|glab|curl|wget|echo|which|type|file|stat|diff|tree|ps|kill|pkill|rm|mv|cp|chmod|touch|mkdir|test|\[|jq|for|while|if"
@@ -204,6 +211,19 @@ def is_whole(command: str) -> bool:
         and "/Users/" not in command
         and "/home/" not in command
     )
+
+
+def changing(asked: str) -> str:
+    """The commands of a line that change something on the machine, as they stood; empty when they only look."""
+    if "<<" in asked or len(asked) > LONGEST_COMMAND * 4:
+        return ""
+    parts = [bare(part) for part in _parts(asked) if part and not part.startswith("#")]
+    found = [
+        part
+        for part in parts
+        if _CHANGING.match(part) or _WRITING.search(part) or purpose_of(part) in _CHANGING_PURPOSES
+    ]
+    return " && ".join(found)[:LONGEST_COMMAND]
 
 
 def by_runner(command: str) -> bool:

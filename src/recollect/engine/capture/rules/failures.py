@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from recollect.engine.capture.item import SIGNS
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
 from recollect.engine.capture.rules.causes import cause_of
-from recollect.engine.capture.rules.deeds import Deed, base_name, commands, key, purpose_of
+from recollect.engine.capture.rules.deeds import Deed, base_name, changing, commands, key, purpose_of
 from recollect.engine.capture.rules.speech import Sentence
-from recollect.engine.capture.rules.trouble import TRIVIAL, Trouble, how_mended, shortened, telling_line
+from recollect.engine.capture.rules.trouble import Trouble, how_mended, is_slip, shortened, telling_line
 from recollect.engine.text.expression import Expression
 from recollect.model.error_signs import sign_of
 from recollect.model.memory import Kind
@@ -38,11 +38,14 @@ def mended(done: Sequence[Deed], said: Sequence[Sentence], troubles: list[Troubl
             _note(deed, troubles)
         elif deed.shell and deed.answered:
             yield from _succeeded(deed, troubles, said)
+            if change := changing(deed.asked):
+                for trouble in troubles:
+                    trouble.tries.append(change)
     del troubles[:-MOST_OPEN]
 
 
 def _note(deed: Deed, troubles: list[Trouble]) -> None:
-    signs = [sign for sign in deed.signs() if not TRIVIAL.search(sign)]
+    signs = [sign for sign in deed.signs() if not is_slip(sign)]
     parts = commands(deed.asked)
     tried = next((part for part in reversed(parts) if purpose_of(part)), parts[-1] if parts else "")
     if not signs or not tried or _YET_TO_BE_WRITTEN.search(told := telling_line(deed.answer, signs)):

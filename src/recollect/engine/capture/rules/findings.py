@@ -11,7 +11,7 @@ from recollect.engine.capture.rules.causes import SAID_TO_BE_RIGHT, STRONG_CAUSE
 from recollect.engine.capture.rules.deeds import Deed, base_name, commands
 from recollect.engine.capture.rules.speech import Sentence
 from recollect.engine.capture.rules.standing import announces, hedged, names, reports, stands_alone, tidy
-from recollect.engine.capture.rules.trouble import TRIVIAL, Trouble, how_mended, shortened, telling_line
+from recollect.engine.capture.rules.trouble import Trouble, how_mended, is_slip, shortened, telling_line
 from recollect.engine.text.expression import Expression
 from recollect.model.error_signs import error_signs
 from recollect.model.memory import Kind
@@ -37,7 +37,7 @@ def reported(steps: Sequence[Step], said: Sequence[Sentence], done: Sequence[Dee
     turns = [number for number, step in enumerate(steps) if step.role == Role.USER and not step.aside]
     for place, number in enumerate(turns):
         step = steps[number]
-        signs = [sign for sign in error_signs(step.text) if not TRIVIAL.search(sign)]
+        signs = [sign for sign in error_signs(step.text) if not is_slip(sign)]
         end = turns[place + 1] if place + 1 < len(turns) else len(steps)
         files = [base_name(deed.asked) for deed in done if deed.writes and number < deed.index < end]
         if not signs or not files:

@@ -12,6 +12,7 @@ from recollect.engine.text.expression import Expression
 from recollect.model.error_signs import error_signs
 
 MOST_FILES = 3
+MOST_TRIES = 2
 LONGEST_TOLD = 140
 
 # What tells of a slip in the command itself, not of anything that could be mended.
@@ -19,7 +20,8 @@ LONGEST_TOLD = 140
 _MISCALLED = Expression(
     r"command not found|missing script|unknown|unrecognized|no such (?:option|command)|no module named|not recognized|invalid (?:option|choice|value)|unexpected argument"
 )
-TRIVIAL = Expression(
+_THROWN = Expression(r"[\w.]*\w(?:error|exception)\b", re.IGNORECASE)
+_TRIVIAL = Expression(
     r"parse error near|no matches found|unexpected eof|syntax error near|unexpected token|unknown (?:file attribute|option|flag)|usage:|no such file or directory|not a directory|is a directory|permission denied|cannot access|nothing to commit"
     r"|pathspec|already exists|did not match any|no such (?:remote|ref)|bad revision|unknown revision|ambiguous argument|not a git repository|no changes added|command not found: (?:timeout|tree|rg|fd|jq|gh|tac|column)"
 )
@@ -35,7 +37,7 @@ class Trouble:
     signs: list[str]
     line: int
     files: list[str] = field(default_factory=list)
-    tries: list[str] = field(default_factory=list)
+    tries: list[str] = field(default_factory=list)  # commands that changed something since
     reported: str = ""  # what was written down of it while it was open
 
     def as_json(self) -> dict[str, Any]:
@@ -46,6 +48,7 @@ class Trouble:
             "signs": self.signs[:3],
             "line": self.line,
             "files": self.files[:MOST_FILES],
+            "tries": self.tries[-MOST_TRIES:],
             "reported": self.reported,
         }
 
@@ -59,8 +62,14 @@ class Trouble:
             signs=[str(sign) for sign in value["signs"]],
             line=int(value["line"]),
             files=[str(name) for name in value.get("files", ())],
+            tries=[str(name) for name in value.get("tries", ())],
             reported=str(value.get("reported", "")),
         )
+
+
+def is_slip(sign: str) -> bool:
+    """Whether it tells of a slip in the command alone. What a program throws is none, whatever it says."""
+    return _TRIVIAL.search(sign) is not None and _THROWN.match(sign) is None
 
 
 def telling_line(answer: str, signs: Sequence[str]) -> str:
@@ -84,6 +93,8 @@ def how_mended(trouble: Trouble, command: str) -> str:
         and _MISCALLED.search(" ".join(trouble.signs))
     ):
         return f"Worked as `{shortened(command)}`."
+    if trouble.tries:
+        return f"Fixed by {' and '.join(f'`{shortened(one)}`' for one in trouble.tries[-MOST_TRIES:])}."
     return ""
 
 
