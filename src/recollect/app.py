@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from recollect.bare.files import HOOKS
 from recollect.classifying import classifier_of
 from recollect.engine.capture.place import scope_of_folder
 from recollect.engine.core import Engine, Policy
@@ -25,10 +26,11 @@ from recollect.languages import language_model
 from recollect.meanings import meaning_of
 from recollect.model.access import Caller
 from recollect.model.capture import CAPTURED_KINDS, Capture
-from recollect.model.errors import RecollectError, Refused, SettingsError, StoreError, StoreReadOnly
+from recollect.model.errors import NotFound, RecollectError, Refused, SettingsError, StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
 from recollect.model.life import Life
 from recollect.model.memory import Kind
+from recollect.model.scope import GLOBAL
 from recollect.operations.activity import done_by, finish_notes, note_done
 from recollect.operations.admission import admitted, speaking
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, no_progress
@@ -263,11 +265,19 @@ async def _engine(
 
 
 async def _in_its_project(loaded: LoadedSettings, engine: Engine) -> tuple[LoadedSettings, Engine]:
-    """In the scope of the project that the call's folder is, unless somebody named one."""
-    if loaded.folder is None or "scope" in loaded.sources:
+    """In the scope of the project that the call's folder is, unless somebody named one.
+
+    Where hooks are at work and a client works in the folder, it becomes a project now: what is said before the first
+    capture belongs to it too.
+    """
+    if loaded.folder is None or not loaded.scope_is_usual:
         return loaded, engine
-    scope = await scope_of_folder(engine, loaded.folder, create=False)
-    if scope is None:
+    create = loaded.hosted and (loaded.settings.home / HOOKS).is_dir()
+    try:
+        scope = await scope_of_folder(engine, loaded.folder, create=create)
+    except (NotFound, Refused):  # a folder that is gone, a project that is put away
+        scope = None
+    if scope is None or scope == GLOBAL:
         return loaded, engine
     return loaded.within(scope), replace(engine, policy=replace(engine.policy, scope=scope))
 

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any
@@ -28,7 +29,7 @@ from recollect.model.errors import (
     StoreBusy,
     StoreFull,
 )
-from recollect.settings import LoadedSettings, load_settings
+from recollect.settings import LoadedSettings, is_hosted, load_settings
 
 log = logging.getLogger("recollect.doors")
 FIRST_LOOK_SECONDS = 20.0
@@ -44,6 +45,7 @@ async def run_stdio(loaded: LoadedSettings) -> None:
     """Serve MCP to the client that started this process, until it goes."""
     from recollect.interfaces.mcp.stdio import serve_stdio
 
+    loaded = replace(loaded, hosted=is_hosted())
     opening = Opening(lambda: _engine(loaded))
     server = McpServer(opening, settings=loaded.settings, local=local_caller(loaded))
     with logging_to(loaded.settings):

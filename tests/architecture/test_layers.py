@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "housing": {"model", "ports", "settings", "stores"},
     "housing_redis": {"model", "ports", "settings", "stores"},
     "app": {
+        "bare",
         "classifying",
         "engine",
         "housing",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -76,6 +77,50 @@ def test_a_project_that_is_put_away_takes_nothing(shell: Shell, shop: Path) -> N
     assert scope_of(shell, shell.remember(DECISION)) == "Global"
 
 
+def test_a_folder_goes_before_what_the_settings_file_says(shell: Shell, shop: Path, tmp_path: Path) -> None:
+    shell.fine("scopes", "create", "work")
+    shell.fine("config", "set", "scope", "work")
+    shell.patch.chdir(shop)
+    assert scope_of(shell, shell.remember(DECISION)) == "shop"
+    shell.patch.chdir(tmp_path)
+    assert scope_of(shell, shell.remember("The lamp is green and hangs in the hall")) == "work"
+
+
+def test_a_folder_that_becomes_a_repository_stays_its_project(shell: Shell, shop: Path) -> None:
+    (shop / ".git").mkdir()
+    shell.patch.chdir(shop)
+    assert scope_of(shell, shell.remember(DECISION)) == "shop"
+    shell.fine("capture", str(conversation(shop)))
+    assert [one["name"] for one in shell.fine("projects", "list", "--json").json["projects"]] == ["shop"]
+
+
+def test_a_repository_s_own_folder_is_named_after_it(shell: Shell, tmp_path: Path) -> None:
+    tree = tmp_path / "barn" / "main"
+    (tmp_path / "barn" / ".bare" / "worktrees" / "main").mkdir(parents=True)
+    (tmp_path / "barn" / ".bare" / "worktrees" / "main" / "commondir").write_text("../..\n", "utf-8")
+    tree.mkdir()
+    (tree / ".git").write_text(f"gitdir: {tmp_path}/barn/.bare/worktrees/main\n", encoding="utf-8")
+    shell.fine("capture", str(conversation(tree)))
+    [project] = shell.fine("projects", "list", "--json").json["projects"]
+    assert project["name"] == "barn"
+
+
+def conversation(folder: Path) -> Path:
+    """A transcript with a decision in it, held in the folder."""
+    said = "Let's use PostgreSQL instead of MySQL for the orders, because we need JSON columns."
+    entry = {
+        "type": "user",
+        "uuid": "1",
+        "sessionId": "one",
+        "cwd": str(folder),
+        "timestamp": "2026-03-01T10:00:00Z",
+        "message": {"role": "user", "content": said},
+    }
+    file = folder / "one.jsonl"
+    file.write_text(json.dumps(entry) + "\n", encoding="utf-8")
+    return file
+
+
 def test_a_folder_that_is_gone_is_no_obstacle(shell: Shell, tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
@@ -94,3 +139,15 @@ def test_the_server_that_a_client_starts_is_in_the_project(
     with Wire(shell.home) as wire:
         told = wire.greet().call("remember", content=DECISION, topic="payment", type="decision")
     assert scope_of(shell, told["structuredContent"]["id"]) == "shop"
+
+
+def test_where_hooks_are_at_work_the_first_conversation_of_a_folder_is_in_its_project(
+    shell: Shell, tmp_path: Path
+) -> None:
+    folder = tmp_path / "fresh"
+    (folder / ".git").mkdir(parents=True)
+    (shell.home / "hooks").mkdir(parents=True)
+    shell.patch.setenv("CLAUDE_PROJECT_DIR", str(folder))
+    with Wire(shell.home) as wire:
+        told = wire.greet().call("remember", content=DECISION, topic="payment", type="decision")
+    assert scope_of(shell, told["structuredContent"]["id"]) == "fresh"

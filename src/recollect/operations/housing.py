@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from recollect.engine.capture.place import open_folder
 from recollect.engine.housing import Project, create_project, list_projects, show_project
 from recollect.engine.migrate import Migrated, migrate
 from recollect.model.storage import StorageMode
@@ -46,6 +47,13 @@ class CreateProjectInput(Input):
     storage_mode: StorageMode | None = None
     path: str | None = None
     description: str = ""
+
+
+class OpenFolderInput(Input):
+    """A folder. With a name its project is called so, and may be one whose folder is gone: then this is its folder."""
+
+    folder: str
+    name: str | None = None
 
 
 class ListProjectsInput(Input):
@@ -112,6 +120,11 @@ async def _create(call: Call, given: CreateProjectInput) -> ProjectView:
     return ProjectView.of(made)
 
 
+async def _open_folder(call: Call, given: OpenFolderInput) -> ProjectView:
+    name = await open_folder(call.engine, given.folder, name=given.name)
+    return ProjectView.of(await show_project(call.engine, name, agent=call.agent))
+
+
 async def _list(call: Call, _given: ListProjectsInput) -> ListProjectsResult:
     found = await list_projects(call.engine, agent=call.agent)
     houses = call.engine.houses
@@ -171,6 +184,15 @@ CREATE_PROJECT = Operation(
     CreateProjectInput,
     ProjectView,
     _create,
+    Effect.WRITES,
+    owner_only=True,
+)
+OPEN_FOLDER = Operation(
+    "open_folder",
+    "The project of a folder, found or made.",
+    OpenFolderInput,
+    ProjectView,
+    _open_folder,
     Effect.WRITES,
     owner_only=True,
 )

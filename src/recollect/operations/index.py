@@ -36,7 +36,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "update_summary",
         "replace_summary",
     ),
-    "housing": ("create_project", "list_projects", "show_project", "migrate_project"),
+    "housing": ("create_project", "open_folder", "list_projects", "show_project", "migrate_project"),
     "history": ("search_history", "history_timeline", "history_projects"),
     "safekeeping": ("stats", "backup", "list_backups", "restore"),
     "consolidating": ("consolidate", "consolidation_reports"),

@@ -43,11 +43,20 @@ class SettingInfo:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings and where each value came from. `folder` is the one that the call is made in, where that matters."""
+    """Settings and where each value came from. `folder` is the one that the call is made in, where that matters.
+
+    `hosted`: a client works in it that has told so, by starting this process for it.
+    """
 
     settings: Settings
     sources: Mapping[str, str]
     folder: str | None = None
+    hosted: bool = False
+
+    @property
+    def scope_is_usual(self) -> bool:
+        """Whether nobody named the scope for this call: a folder's project goes before what the settings file says."""
+        return self.sources.get("scope", str(self.settings.config_file)) == str(self.settings.config_file)
 
     def within(self, scope: str) -> LoadedSettings:
         """In the scope of the project that the folder is."""
@@ -122,6 +131,11 @@ def here(environ: Mapping[str, str] | None = None) -> str | None:
         return named or str(Path.cwd())
     except OSError:  # it was removed meanwhile
         return None
+
+
+def is_hosted(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether Claude Code has started this process, for a folder that it names."""
+    return bool((os.environ if environ is None else environ).get("CLAUDE_PROJECT_DIR"))
 
 
 def parsed_value(key: str, raw: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from recollect.bare.folders import identity as identity_at
@@ -11,81 +13,181 @@ from recollect.engine.housing import create_project
 from recollect.engine.projects import PROJECT
 from recollect.engine.scopes import PATHS
 from recollect.model.entry import Entry
-from recollect.model.errors import Conflict, Refused
+from recollect.model.errors import Conflict, NotFound, Refused
 from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
-from recollect.model.scope import GLOBAL, LONGEST_NAME
+from recollect.model.scope import GLOBAL, LONGEST_NAME, checked_name
 
 MOST_PROJECTS = 10_000
 MOST_NAMESAKES = 1_000
-GIT = ".git"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A folder: the repository that it is in, if it is in one, and the top of that."""
+
+    real: Path
+    identity: str
+    top: Path
+    name: str
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is in no repository."""
+        return self.identity == str(self.real)
+
+    @property
+    def everybodys(self) -> bool:
+        """Whether it is no project, whatever lies in it: a person's home, or the root of a disk."""
+        return self.top in (Path.home().resolve(), Path(self.top.anchor))
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A project that has a folder."""
+
+    name: str
+    path: str
+    identity: str
+    active: bool
 
 
 async def scope_of_folder(engine: Engine, folder: str, *, create: bool) -> str | None:
     """The scope of the project that the folder, or the nearest one above it, is; None where there is none.
 
-    With `create` one is made for it, named like the folder. Only then raises NotFound for a folder that isn't there, and
-    Refused for a project that is deactivated.
+    With `create` one is made for it, named like the folder, and Global stands for a person's home. Only then raises
+    NotFound for a folder that isn't there, and Refused for a project that is deactivated.
     """
-    identity = identity_at(folder)  # also of a folder that has gone
-    known = await _known(engine)
-    if (found := _nearest(identity, folder, known)) or not create:
-        return found
-    return await _made(engine, folder, identity)
-
-
-async def _known(engine: Engine, *, active: bool = True) -> dict[str, str]:
-    """Names of the projects that are in use, or that aren't, by identity."""
-    names = {scope.name for scope in await engine.store.scopes() if scope.active is active}
-    entries = await engine.store.entries(PATHS, now=engine.clock(), limit=MOST_PROJECTS)
-    return {
-        entry.value["identity"]: entry.key
-        for entry in entries
-        if entry.key in names and entry.value.get("identity")
-    }
-
-
-def _nearest(identity: str, folder: str, known: dict[str, str]) -> str | None:
-    if identity in known:
-        return known[identity]
-    real = Path(folder).expanduser().resolve()
-    if identity != str(real):  # a repository of its own belongs to nothing above it
+    place = _place(folder)
+    found = _nearest(place, await _projects(engine))
+    if found is not None and (found.active or not create):
+        return found.name if found.active else None
+    if not create:
         return None
-    return next((known[str(above)] for above in real.parents if str(above) in known), None)
+    if place.everybodys:
+        return GLOBAL
+    return await _opened(engine, place, folder)
 
 
-async def _made(engine: Engine, folder: str, identity: str) -> str:
-    """One at a time for a folder: a name that is taken may be that of the project which another is just making."""
-    async with alone(engine, f"project {identity}"):
-        if (found := (await _known(engine)).get(identity)) is not None:
-            return found
-        if identity in await _known(engine, active=False):
-            raise Refused(
-                f"The project of {folder} is deactivated.",
-                advice="`recollect scopes activate` opens it again.",
+async def open_folder(engine: Engine, folder: str, *, name: str | None = None) -> str:
+    """The project of a folder: found, made, or found again where the folder was moved or has become a repository.
+
+    With `name` it is called so: a project of that name that has no folder, or whose folder is gone, is the one of this
+    folder from now on. Raises NotFound, Refused, Conflict, InvalidInput.
+    """
+    place = _place(folder)
+    if not place.real.is_dir():
+        raise NotFound(f"There is no folder {folder}.", advice="Give the project's folder.")
+    if place.everybodys:
+        raise Refused(
+            f"{place.top} is no project: every other folder is below it.", advice="Go to a project's folder."
+        )
+    if name is None:
+        return await _opened(engine, place, folder)
+    wanted = checked_name(name)
+    async with alone(engine, f"project {place.identity}"):
+        projects = await _projects(engine)
+        here = _here(place, projects)
+        if here is not None and here.name == wanted:
+            await _bind(engine, here.name, place)
+            return here.name
+        if here is not None:
+            raise Conflict(
+                f"{place.top} is the project {here.name!r} already.",
+                advice=f"`recollect scopes rename {here.name} {wanted}` renames it.",
             )
-        return await _make(engine, _top(folder, identity))
+        return await _named(engine, wanted, place, projects)
 
 
-def _top(folder: str, identity: str) -> Path:
-    """The folder that a project is named after: that of the repository, wherever in it one stands."""
+async def _opened(engine: Engine, place: _Place, folder: str) -> str:
+    """One at a time for a folder: a name that is taken may be that of the project which another is just making."""
+    async with alone(engine, f"project {place.identity}"):
+        here = _here(place, await _projects(engine))
+        if here is None:
+            return await _make(engine, place)
+        if not here.active:
+            raise Refused(
+                f"The project {here.name!r} of {folder} is deactivated.",
+                advice=f"`recollect scopes activate {here.name}` opens it again.",
+            )
+        await _bind(engine, here.name, place)
+        return here.name
+
+
+async def _named(engine: Engine, name: str, place: _Place, projects: Iterable[_Known]) -> str:
+    known = next((one for one in projects if one.name == name), None)
+    if known is not None and Path(known.path).is_dir():
+        raise Conflict(f"The project {name!r} is that of {known.path}.", advice="Choose another name.")
+    scopes = {scope.name: scope for scope in await engine.store.scopes()}
+    if name not in scopes:
+        return (await create_project(engine, name, path=str(place.top))).scope.name
+    if scopes[name].kind != PROJECT or not scopes[name].active:
+        state = "is no project" if scopes[name].kind != PROJECT else "is deactivated"
+        raise Refused(f"The scope {name!r} {state}.", advice="Choose another name.")
+    await _bind(engine, name, place)
+    return name
+
+
+async def _projects(engine: Engine) -> list[_Known]:
+    active = {scope.name: scope.active for scope in await engine.store.scopes()}
+    entries = await engine.store.entries(PATHS, now=engine.clock(), limit=MOST_PROJECTS)
+    return [
+        _Known(entry.key, entry.value.get("path") or "", entry.value["identity"], active[entry.key])
+        for entry in entries
+        if entry.key in active and entry.value.get("identity")
+    ]
+
+
+def _nearest(place: _Place, projects: Iterable[_Known]) -> _Known | None:
+    projects = list(projects)
+    found = _here(place, projects)
+    if found is not None or not place.plain:  # a repository of its own belongs to nothing above it
+        return found
+    by_identity = {one.identity: one for one in projects if one.active}
+    return next((by_identity[str(above)] for above in place.real.parents if str(above) in by_identity), None)
+
+
+def _here(place: _Place, projects: Iterable[_Known]) -> _Known | None:
+    """By its identity; else by its path, for a folder that has become a repository since, or is none any more."""
+    projects = list(projects)
+    by_identity: Mapping[str, _Known] = {one.identity: one for one in projects}
+    if place.identity in by_identity:
+        return by_identity[place.identity]
+    return next((one for one in projects if one.path and one.path == str(place.top)), None)
+
+
+def _place(folder: str) -> _Place:
+    """Also of a folder that has gone. A project is named after its repository, wherever in it one stands."""
+    real = Path(folder).expanduser().resolve()
+    identity = identity_at(folder)  # the git directory, or the folder
     git = Path(identity)
-    return git.parent if git.name == GIT and git.is_dir() else Path(folder).expanduser().resolve()
+    if identity == str(real):
+        return _Place(real, identity, real, real.name)
+    if git.name.startswith("."):  # .git, or .bare with worktrees beside it
+        return _Place(real, identity, git.parent, git.parent.name)
+    return _Place(real, identity, real, git.name.removesuffix(".git"))
 
 
-async def _make(engine: Engine, folder: Path) -> str:
-    printable = "".join(char if char.isprintable() else "-" for char in folder.name).strip()
+async def _bind(engine: Engine, name: str, place: _Place) -> None:
+    """Note the folder that it has now."""
+    value = {"path": str(place.top), "identity": place.identity}
+    known = await engine.store.entry(PATHS, name, now=engine.clock())
+    if known is None or known.value.get("identity") != place.identity:
+        await engine.store.put_entry(Entry(PATHS, name, value, engine.clock()))
+
+
+async def _make(engine: Engine, place: _Place) -> str:
+    printable = "".join(char if char.isprintable() else "-" for char in place.name).strip()
     name = printable[: LONGEST_NAME - 8] or PROJECT
     for number in range(1, MOST_NAMESAKES):
         named = name if number == 1 else f"{name}-{number}"
         if named.casefold() == GLOBAL.casefold():
             continue
         try:
-            return (await create_project(engine, named, path=str(folder))).scope.name
+            return (await create_project(engine, named, path=str(place.top))).scope.name
         except Conflict:
             if await _is_unfinished(engine, named):
-                value = {"path": str(folder), "identity": identity_at(str(folder))}
-                await engine.store.put_entry(Entry(PATHS, named, value, engine.clock()))
+                await _bind(engine, named, place)
                 return named
     raise Conflict(
         f"There are too many projects named {name!r}.", advice="Name this one by `recollect init --name`."
