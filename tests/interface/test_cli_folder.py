@@ -31,6 +31,13 @@ def test_in_its_folder_a_project_is_the_scope(shell: Shell, shop: Path) -> None:
     shell.patch.chdir(shop)
     assert scope_of(shell, shell.remember(DECISION)) == "shop"
     assert shell.found("stripe checkout") == [DECISION]
+    shell.remember("A secret of another project is kept apart", "--scope", "Global")
+    shell.fine("scopes", "create", "other")
+    shell.remember("The other project has a parrot", "--scope", "other")
+    listed = shell.fine("list").out
+    assert "Stripe" in listed
+    assert "parrot" not in listed
+    assert "parrot" in shell.fine("list", "--everywhere").out
     assert shell.fine("config", "show", "scope", "--json").json, "the settings themselves are as they were"
 
 

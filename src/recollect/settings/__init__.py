@@ -58,6 +58,11 @@ class LoadedSettings:
         """Whether nobody named the scope for this call: a folder's project goes before what the settings file says."""
         return self.sources.get("scope", str(self.settings.config_file)) == str(self.settings.config_file)
 
+    @property
+    def in_project(self) -> bool:
+        """Whether the scope is that of the folder."""
+        return self.sources.get("scope") == THIS_FOLDER
+
     def within(self, scope: str) -> LoadedSettings:
         """In the scope of the project that the folder is."""
         return replace(

@@ -61,6 +61,7 @@ async def show(desk: Desk, /, *, id: str) -> None:
     ],
 )
 @click.option("--scope", metavar="NAME", help="Only in this scope.")
+@click.option("--everywhere", "-e", is_flag=True, help="In every scope, also in a project's folder.")
 @words("--tag", "-t", "tags", metavar="TAG", help="Only with each of these tags.")
 @words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
 @click.option("--topic", metavar="WORDS", help="Only of this topic.")
@@ -70,9 +71,10 @@ async def show(desk: Desk, /, *, id: str) -> None:
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
 @click.option("--after", metavar="ID", help="The page after this memory.")
 @with_desk
-async def list_memories(desk: Desk, /, **given: Any) -> None:
-    """Memories by filter, page by page."""
-    result: ListResult = await desk.run("list", **given)
+async def list_memories(desk: Desk, /, *, everywhere: bool, **given: Any) -> None:
+    """Memories by filter, page by page: of a project and Global in its folder, of all elsewhere."""
+    here = desk.running.loaded.in_project and not everywhere
+    result: ListResult = await desk.run("list", everywhere=not here, **given)
     console = desk.console
     if console.json:
         console.document(result)
