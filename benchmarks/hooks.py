@@ -22,7 +22,7 @@ from benchmarks.report import Aim, Table, aims_table, milliseconds, spread, text
 
 from recollect.bare import leaflet
 from recollect.bare.folders import identity, key
-from recollect.bare.lease import held, lease
+from recollect.bare.lease import lease
 from recollect.model.error_signs import error_signs
 
 MEMORIES, ERRORS = 1_000, 200
@@ -154,9 +154,13 @@ class _Place:
                 yield
             return
         yield
-        while held(self._working):
+        while self._is_worked_for():
             time.sleep(0.02)
         time.sleep(0.1)  # it has to end as well
+
+    def _is_worked_for(self) -> bool:
+        with lease(self._working) as free:
+            return not free
 
     def _command(self, event: Event) -> list[str]:
         return [*PROGRAM, "hook", event.name]

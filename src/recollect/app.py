@@ -8,16 +8,16 @@ import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from recollect.bare.files import HOOKS
 from recollect.classifying import classifier_of
 from recollect.engine.capture.place import scope_of_folder
-from recollect.engine.core import Engine, Policy
+from recollect.engine.core import Engine
 from recollect.engine.embed import follow_model
 from recollect.engine.uses import UseCounter
 from recollect.housing import houses_of
@@ -25,15 +25,13 @@ from recollect.housing_redis import address_of, company
 from recollect.languages import language_model
 from recollect.meanings import meaning_of
 from recollect.model.access import Caller
-from recollect.model.capture import CAPTURED_KINDS, Capture
 from recollect.model.errors import NotFound, RecollectError, Refused, SettingsError, StoreError, StoreReadOnly
 from recollect.model.ids import IdMaker
-from recollect.model.life import Life
-from recollect.model.memory import Kind
 from recollect.model.scope import GLOBAL
 from recollect.operations.activity import done_by, finish_notes, note_done
 from recollect.operations.admission import admitted, speaking
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, no_progress
+from recollect.policies import capture_of, policy_of
 from recollect.ports.cache import Aside
 from recollect.ports.houses import LOCAL, Houses
 from recollect.ports.llm import LanguageModel, OwnModel
@@ -41,14 +39,15 @@ from recollect.ports.store import Finding, Store
 from recollect.providers.embedding.shelf import LocalShelf
 from recollect.providers.transcripts.claude import ClaudeTranscripts
 from recollect.settings import LoadedSettings, load_settings
-from recollect.settings.capture import CaptureSettings, listed
-from recollect.settings.declared import LifeSettings, Settings
+from recollect.settings.declared import Settings
 from recollect.stores.routed.store import Routed
 from recollect.stores.sqlite.leftover import Leftover, leftover
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
 QUEUE_WORK = "run_jobs"  # the operation that queues are worked off by, which stirs nobody
+LEAFLET_WORK = "make_leaflet"
+FEW = 5  # leaflets that a call makes itself before it ends
 LEAFLETS_SECONDS = 20.0
 log = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class App:
     engine: Engine
     loaded: LoadedSettings
     stirred: asyncio.Event = field(default_factory=asyncio.Event)  # by what may have queued a job
-    written: asyncio.Event = field(default_factory=asyncio.Event)  # by what may have changed memories
+    written: set[str] = field(default_factory=set)  # scopes whose memories may have changed; of Global: all
 
     def warm(self, *, patient: bool = True) -> None:
         """Say that meaning will be needed: the model loads while the caller gets ready, or answers by words alone."""
@@ -85,35 +84,59 @@ class App:
         who = speaking(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted(self.engine, operation, who)
         if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
-            self.written.set()  # also by one that fails half-way
+            self.written.add(_written_to(operation, given, engine))  # also by one that fails half-way
+        if operation.name == LEAFLET_WORK and getattr(given, "others", False):
+            self.written.clear()
         answer = await operation.run(Call(engine, who.agent, progress, model, conversation, who.owner), given)
         if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
             self.stirred.set()
         if operation.name == QUEUE_WORK and getattr(answer, "ran", False):
-            self.written.set()
+            self.written.add(GLOBAL)
         if conversation is not None:
             done = done_by(operation, answer, tool=tool)
             note_done(engine, operation, done, conversation=conversation, caller=who)
         return answer
 
-    async def keep_leaflets(self) -> None:
-        """Make anew what hooks hand out, if something was written since, and hooks are used at all. Never raises."""
-        if not self.written.is_set():
-            return
-        self.written.clear()
-        if not (self.engine.policy.home / "hooks" / "leaflets").is_dir():
-            return
-        from recollect.engine.capture.leaflet import make_leaflets  # for those who have hooks
+    async def keep_leaflets(self, *, closing: bool = False) -> None:
+        """Make anew what hooks hand out, if something was written since, and hooks are used at all. Never raises.
 
+        Who is `closing` leaves it to the worker where it is much.
+        """
+        touched = frozenset(self.written)
+        self.written.clear()
+        home = self.engine.policy.home
+        if not touched or not (home / "hooks" / "leaflets").is_dir():
+            return
+        from recollect.engine.capture.leaflet import concerned, make_leaflets  # for those who have hooks
+
+        agent = self.loaded.settings.agent
         try:
             async with asyncio.timeout(LEAFLETS_SECONDS):
-                await make_leaflets(self.engine, agent=self.engine.policy.agent)
-        except (
-            RecollectError,
-            OSError,
-            TimeoutError,
-        ) as error:  # what is there is a little old; there will be another time
+                many = closing and len(await concerned(self.engine, touched, agent=agent)) > FEW
+                if many and self._is_as_at_home():
+                    await asyncio.to_thread(_leave_to_worker, home, agent)
+                    return
+                engine = self.engine if closing else await asyncio.to_thread(self._as_told_now)
+                await make_leaflets(engine, agent=agent, scopes=touched)
+        except (RecollectError, OSError, TimeoutError) as error:
+            self.written.update(touched)  # for another time; till then what is there is old, or blank
             log.warning("leaflets are not fresh: %s", getattr(error, "code", type(error).__name__))
+
+    def _is_as_at_home(self) -> bool:
+        """Whether a worker of this home would go by the same settings; in which scope and for whom is no matter."""
+        given = {key for key, source in self.loaded.sources.items() if source == "argument"}
+        return given <= {"scope", "agent"}
+
+    def _as_told_now(self) -> Engine:
+        """With what the settings say by now about telling: a server may have begun long ago."""
+        if any(
+            key.startswith("capture.") and source == "argument" for key, source in self.loaded.sources.items()
+        ):
+            return self.engine
+        with suppress(SettingsError):  # a file half written, or wrong
+            now = load_settings({"home": str(self.loaded.settings.home)}).settings.capture
+            return replace(self.engine, policy=replace(self.engine.policy, capture=capture_of(now)))
+        return self.engine
 
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""
@@ -145,13 +168,13 @@ async def open_app(
     try:
         async with company(settings, store) as (followed, aside):
             model = language_model(settings)
-            engine = await _engine(settings, followed, aside, houses, model)
+            engine = await _engine(loaded, followed, aside, houses, model)
             loaded, engine = await _in_its_project(loaded, engine)
             app = App(engine, loaded)
             try:
                 yield app
             finally:
-                await app.keep_leaflets()
+                await app.keep_leaflets(closing=True)
                 await finish_notes(engine)
                 await engine.uses.flush()
                 await engine.meaning.close()
@@ -159,6 +182,20 @@ async def open_app(
                     await model.close()
     finally:
         await store.close()
+
+
+def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) -> str:
+    """The scope that an operation writes to, or Global, which is in reach of all, where that isn't known."""
+    if operation.name != "remember":
+        return GLOBAL
+    return getattr(given, "scope", None) or engine.policy.scope
+
+
+def _leave_to_worker(home: Path, agent: str) -> None:
+    """Raises OSError."""
+    from recollect.bare.spawn import have_leaflets_made
+
+    have_leaflets_made(str(home), agent)
 
 
 def left_in_file(loaded: LoadedSettings) -> Leftover:
@@ -239,8 +276,9 @@ def make_home(home: Path) -> None:
 
 
 async def _engine(
-    settings: Settings, store: Store, aside: Aside, houses: Houses, model: OwnModel | None
+    loaded: LoadedSettings, store: Store, aside: Aside, houses: Houses, model: OwnModel | None
 ) -> Engine:
+    settings = loaded.settings
     shelf = LocalShelf(settings.models_dir)
     new_id = IdMaker(utc_now, secrets.randbits)
     engine = Engine(
@@ -251,7 +289,7 @@ async def _engine(
         new_id=new_id,
         zone=lambda: person_zone(settings.time_zone),
         uses=UseCounter(store, utc_now),
-        policy=_policy(settings),
+        policy=policy_of(loaded),
         transcripts=ClaudeTranscripts(settings.claude_dir),
         ledger=store,
         houses=houses,
@@ -280,78 +318,6 @@ async def _in_its_project(loaded: LoadedSettings, engine: Engine) -> tuple[Loade
     if scope is None or scope == GLOBAL:
         return loaded, engine
     return loaded.within(scope), replace(engine, policy=replace(engine.policy, scope=scope))
-
-
-def _policy(settings: Settings) -> Policy:
-    intake, recall = settings.intake, settings.recall
-    return Policy(
-        export_dir=settings.export_dir,
-        home=settings.home,
-        agent=settings.agent,
-        scope=settings.scope,
-        date_order=settings.date_order,
-        longest=intake.longest,
-        part_length=intake.part_length,
-        redact=intake.redact,
-        noise_gate=intake.noise_gate,
-        link_threshold=intake.link_threshold,
-        near_duplicate=intake.near_duplicate,
-        most_links=intake.most_links,
-        limit=recall.limit,
-        floor=None if recall.floor < 0 else recall.floor,
-        local_model=settings.embedding.provider == "local",
-        longest_hit=recall.longest_hit,
-        longest_answer=recall.longest_answer,
-        daily_tokens=settings.llm.daily_tokens,
-        daily_dollars=settings.llm.daily_dollars,
-        importance_weight=recall.importance_weight,
-        recency_weight=recall.recency_weight,
-        composite_from=recall.composite_from,
-        most_linked=recall.most_linked,
-        session_ttl=timedelta(minutes=settings.serve.session_ttl_minutes),
-        reflect=settings.life.reflect,
-        life=_life(settings.life),
-        capture=_capture(settings.capture),
-    )
-
-
-def _life(life: LifeSettings) -> Life:
-    return Life(
-        stale_days={
-            Kind.PROCEDURE: life.stale_days_procedure,
-            Kind.FACT: life.stale_days_fact,
-            Kind.DECISION: life.stale_days_decision,
-        },
-        other_stale_days=life.stale_days_other,
-        hot_days=life.hot_days,
-        archive_below=life.archive_below,
-        keep_archived_days=life.keep_archived_days,
-        anchor_uses=life.anchor_uses,
-        anchor_importance=life.anchor_importance,
-        batch=life.batch,
-        seconds=float(life.seconds),
-        consolidate_hours=life.consolidate_hours,
-    )
-
-
-def _capture(chosen: CaptureSettings) -> Capture:
-    return Capture(
-        enabled=chosen.enabled,
-        kinds=frozenset(Kind(name) for name in listed(chosen.kinds)) or CAPTURED_KINDS,
-        exclude=listed(chosen.exclude),
-        subagents=chosen.subagents,
-        by_model=chosen.extract_with == "model",
-        most_calls=chosen.most_calls,
-        start_tokens=chosen.start_tokens,
-        prompt_tokens=chosen.prompt_tokens,
-        prompt_most=chosen.prompt_most,
-        errors=chosen.errors,
-        condense_every=chosen.condense_every,
-        condense_above=chosen.condense_above,
-        condense_from=chosen.condense_from,
-        keep_dropped_days=chosen.keep_dropped_days,
-        document_lines=chosen.document_lines,
-    )
 
 
 @cache

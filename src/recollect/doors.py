@@ -29,7 +29,7 @@ from recollect.model.errors import (
     StoreBusy,
     StoreFull,
 )
-from recollect.settings import LoadedSettings, is_hosted, load_settings
+from recollect.settings import LoadedSettings, home_agent, is_hosted, load_settings
 
 log = logging.getLogger("recollect.doors")
 FIRST_LOOK_SECONDS = 20.0
@@ -180,11 +180,12 @@ async def _upkeep(opening: Opening, server: McpServer) -> None:
 
 
 async def _attend_hooks(opening: Opening, loaded: LoadedSettings) -> None:
-    """Answer the hooks of this home, from when there are some."""
-    home = loaded.settings.home
+    """Answer the hooks of this home, from when there are some: those of the agent that this process is."""
+    home, agent = loaded.settings.home, loaded.settings.agent
+    agents = (agent, "") if agent == home_agent(loaded) else (agent,)
     while True:
         if (home / "hooks").is_dir():
-            async with serve_desk(lambda: opening.opened, home):
+            async with serve_desk(lambda: opening.opened, home, agents=agents):
                 await asyncio.Event().wait()
         await asyncio.sleep(WATCH_SECONDS)
 

@@ -12,7 +12,7 @@ from recollect.ports.ladder import FREE, Ladder, Rung, Tariff
 from recollect.ports.llm import OwnModel
 from recollect.settings import surroundings
 from recollect.settings.declared import Settings
-from recollect.settings.llm import LlmSettings, fallbacks
+from recollect.settings.llm import Choice, LlmSettings, fallbacks, origin_of
 
 if TYPE_CHECKING:
     from recollect.providers.llm.patient import Way
@@ -47,9 +47,26 @@ def _choices(chosen: LlmSettings) -> Iterator[tuple[LlmSettings, bool]]:
             base_url=choice.address,
             command=command if choice.provider in BY_PROGRAM else "",
         )
+        if not _is_keys_own(chosen, choice):
+            rung = replace(rung, anthropic_key="", openai_key="", compatible_key="")
         yield rung, False
         if choice.provider in BY_PROGRAM:
             command = ""
+
+
+def _is_keys_own(chosen: LlmSettings, choice: Choice) -> bool:
+    """Whether the fallback is where the key of its provider belongs: its usual place, that of llm.base_url where that is the
+    provider's, or, of a provider that has none, the first that the fallbacks name."""
+    if not choice.address or choice.provider in BY_PROGRAM:
+        return True
+    from recollect.providers.llm.protocols import PROVIDERS
+
+    usual = PROVIDERS[choice.provider].address
+    places = [usual, chosen.base_url if chosen.provider == choice.provider else ""]
+    if not any(places):
+        named = (one.address for one in fallbacks(chosen.fallback) if one.provider == choice.provider)
+        places = [next(filter(None, named), "")]
+    return origin_of(choice.address) in [origin_of(place) for place in places if place]
 
 
 def _model(chosen: LlmSettings, home: Path, *, first: bool) -> tuple[OwnModel, Tariff | None, str]:
@@ -140,9 +157,13 @@ def _by_service(chosen: LlmSettings) -> tuple[str, Way]:
     address = endpoint(base_url, plain_http=chosen.plain_http, path=path, section="llm")
     key = _key(chosen)
     if provider.address and not key and not is_loopback(host_of(address)):
-        raise ModelDenied(
-            f"llm.{chosen.provider}_key is empty: {provider.title} wants a key.", advice="Set it."
-        )
+        setting = f"llm.{chosen.provider}_key"
+        if origin_of(address) != origin_of(provider.address):
+            raise ModelDenied(
+                f"There is no key for {host_of(address)}: {setting} is empty, or that of another address.",
+                advice="Make it llm.base_url, or ask it as compatible, with llm.compatible_key.",
+            )
+        raise ModelDenied(f"{setting} is empty: {provider.title} wants a key.", advice="Set it.")
     return model, ByService(provider, model=model, address=address, key=key)
 
 

@@ -1,6 +1,8 @@
 """The composition root of the worker that hooks start: it does what waits, makes what is handed out next, and goes.
 
 One holds the lease of a home, for a bounded time, whatever hangs. What it can't do now stays waiting for the next hook.
+Its settings are those of the home and of the environment of the hook that started it; but whose a conversation is, and
+what its own hook says of folders that are left out, comes with each event (recollect.bare.environment).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect.bare import desks, told, waiting
@@ -22,12 +25,15 @@ from recollect.bare.lease import lease
 
 if TYPE_CHECKING:
     from recollect.interfaces.running import Running
+    from recollect.model.access import Caller
     from recollect.settings import LoadedSettings
 
 log = logging.getLogger("recollect.worker")
 LONGEST_SECONDS = 3_600.0  # until the settings say less
 LAST_SECONDS = 2.0  # of its time, for ending in order; after as many more it is ended by the system
 SHARE = 0.5  # of its time, that one conversation may take
+MODEL_SHARE = 0.7  # of that, for language models: then rules must do
+BATCH = 20  # conversations after which what follows from them is done, and they wait no longer
 UPKEEP_SECONDS = 20.0
 NICENESS = 10
 LONGEST_LOG = 64 * 1024
@@ -75,11 +81,11 @@ def _run(home: str, tried: set[str], *, begun: float) -> bool:
         return work.left > 0
     except RecollectError as error:  # of a store that is away, busy or full, or of the settings
         _note(home, error.code)
-        _put_off(((one.file, one.event) for one in _conversations(_untried(home, tried))), tried)
+        _put_off(home, tried)
     except Exception as error:  # the outermost handler: nobody is there to tell
         log.exception("the worker failed")
         _note(home, type(error).__name__)
-        _give_up(_untried(home, tried), tried)
+        _put_off(home, tried)
     return True
 
 
@@ -103,7 +109,7 @@ class _Work:
         self._tried = tried
         self._until = until
         self._share = share
-        self._folders: dict[str, None] = {}
+        self._folders: dict[str, dict[str, None]] = {"": {}}  # by the agents whose they are
 
     async def do(self) -> None:
         """Raises RecollectError where the store can't be opened."""
@@ -116,7 +122,7 @@ class _Work:
                     await self._heed_all(running, found)
                 elif time.monotonic() >= upkeep or not await self._ran_a_job(running):
                     break
-            await self._make_leaflets(running)  # jobs may have changed what is told
+            await self._make_leaflets(running, others=True)  # jobs may have changed what is told
 
     @property
     def left(self) -> float:
@@ -124,55 +130,74 @@ class _Work:
         return self._until - time.monotonic()
 
     async def _heed_all(self, running: Running, found: Sequence[tuple[str, Event]]) -> None:
+        """As many as there is time for; the others wait on, as if nobody had looked."""
+        rest = _conversations(found)
+        while rest and self.left > 0:
+            batch, rest = rest[:BATCH], rest[BATCH:]
+            await self._heed(running, batch)
+
+    async def _heed(self, running: Running, batch: Sequence[_Conversation]) -> None:
         """Nothing waits any longer once all that follows from it is done: killed before, it is done again."""
         done: list[str] = []
-        for one in _conversations(found):
-            self._folders[_text(one.event, "folder")] = None
+        last = _last_of_each(batch)
+        for one in batch:
+            if self.left <= 0:
+                break
+            self._folders.setdefault(_text(one.event, "agent"), {})[_text(one.event, "folder")] = None
             self._tried.add(one.file)
-            if one.event.get("event") not in EVENTS or await self._captured(running, one):
+            if one.event.get("event") not in EVENTS or await self._captured(
+                running, one, documents=one.file in last
+            ):
                 done.append(one.file)
         await self._make_leaflets(running)
         for file in done:
             waiting.done(file)
 
-    async def _captured(self, running: Running, one: _Conversation) -> bool:
-        """False where it stays waiting: for the next hook, or aside after some attempts."""
+    async def _captured(self, running: Running, one: _Conversation, *, documents: bool) -> bool:
+        """False where it stays waiting: for the next hook, or aside after some attempts of its own."""
         from recollect.model.errors import RecollectError, SettingsError, StoreError
 
+        seconds = max(0.0, min(self.left, self._share))
         try:
-            async with asyncio.timeout(max(0.0, min(self.left, self._share))):
-                if await _capture(running, one.event):
-                    return True
-            _put_off(
-                [(one.file, one.event)], self._tried
-            )  # somebody else is at it, and may not go on to its end
-        except (StoreError, SettingsError) as error:
+            async with asyncio.timeout(seconds):
+                # If somebody else is at it, that one may not go on to its end.
+                given = {"documents": documents, "model_seconds": seconds * MODEL_SHARE}
+                return await _capture(running, one.event, given)
+        except (StoreError, SettingsError) as error:  # which is not its fault
             log.warning("a conversation waits: %s", error.code)
             _note(self._home, error.code)
-            _put_off([(one.file, one.event)], self._tried)
         except (RecollectError, TimeoutError) as error:
             code = getattr(error, "code", "TIMEOUT")
             log.warning("a conversation was not captured: %s", code)
             _note(self._home, code)
-            _give_up([(one.file, one.event)], self._tried)
+            # A run that ended before its share did is not its fault either.
+            if isinstance(error, RecollectError) or seconds >= self._share:
+                _count_attempt(one)
         except Exception as error:  # one conversation that can't be read must not keep the others waiting
             log.exception("a conversation was not captured")
             _note(self._home, type(error).__name__)
-            _give_up([(one.file, one.event)], self._tried)
+            _count_attempt(one)
         return False
 
-    async def _make_leaflets(self, running: Running) -> None:
+    async def _make_leaflets(self, running: Running, *, others: bool = False) -> None:
         from recollect.interfaces.running import ask
         from recollect.model.errors import RecollectError
 
-        folders = [name for name in self._folders if name]
         try:
-            async with asyncio.timeout(max(LAST_SECONDS, self.left)):
-                await ask(running, "make_leaflet", folders=folders)
+            async with asyncio.timeout(
+                max(LAST_SECONDS * 0.4, self.left)
+            ):  # at the end it may be asked twice
+                for agent, folders in self._folders.items():
+                    every = others and not agent  # those of all agents are made by one
+                    if folders or every:
+                        given = {"folders": list(folders), "others": every}
+                        await ask(running, "make_leaflet", caller=_caller(agent), **given)
+                    folders.clear()
         except (RecollectError, OSError, TimeoutError) as error:
             log.warning("leaflets were not made: %s", getattr(error, "code", type(error).__name__))
         told.tidy(self._home)
         desks.tidy(self._home)
+        waiting.tidy(self._home)
 
     async def _ran_a_job(self, running: Running) -> bool:
         """One that is due, unless a server of this home is there to do it."""
@@ -189,22 +214,32 @@ class _Work:
             return False
 
 
-async def _capture(running: Running, event: Event) -> bool:
+async def _capture(running: Running, event: Event, more: Event) -> bool:
     """False while another process has the conversation in hand. Raises RecollectError."""
     from recollect.interfaces.running import ask
+    from recollect.settings.capture import listed
 
     names = ("conversation", "file", "event", "folder", "last_message", "subagent")
-    given: dict[str, Any] = {name: _text(event, name) for name in names}
-    if not given["file"] or not given["folder"]:
-        return True  # there is nothing to read
+    given: dict[str, Any] = {name: _text(event, name) for name in names} | more
+    # Where the hook knew no folder, the file says it.
+    if not given["file"] or not (given["folder"] or Path(given["file"]).is_file()):
+        return True
+    given["exclude"] = list(listed(_text(event, "exclude")))
     for turn in range(LAGS):
         if turn == LAGS - 1:
             given["last_message"] = ""  # it is not going to come
-        done = await ask(running, "capture", **given)
+        done = await ask(running, "capture", caller=_caller(_text(event, "agent")), **given)
         if not done.lags:
             return bool(done.outcome != BUSY)
         await asyncio.sleep(LAG_SECONDS)
     return True
+
+
+def _caller(agent: str) -> Caller | None:
+    """None for the home's own agent."""
+    from recollect.model.access import Caller
+
+    return Caller(agent) if agent else None
 
 
 def _conversations(found: Iterable[tuple[str, Event]]) -> list[_Conversation]:
@@ -212,11 +247,12 @@ def _conversations(found: Iterable[tuple[str, Event]]) -> list[_Conversation]:
     groups: dict[tuple[str, ...], _Conversation] = {}
     for file, event in found:
         name = event.get("event")
-        group: tuple[str, ...]
+        names: tuple[str, ...]
         if name in EVENTS:
-            group = ("", _text(event, "conversation"), _text(event, "file"), _text(event, "subagent"))
+            names = ("agent", "conversation", "file", "subagent", "exclude")
         else:
-            group = (str(name), _text(event, "folder"))
+            names = ("event", "agent", "folder")
+        group = tuple(_text(event, each) for each in names)
         known = groups.get(group)
         if known is None:
             groups[group] = _Conversation(file, event)
@@ -228,6 +264,16 @@ def _conversations(found: Iterable[tuple[str, Event]]) -> list[_Conversation]:
         for file in one.others:
             waiting.done(file)
     return list(groups.values())
+
+
+def _last_of_each(batch: Iterable[_Conversation]) -> set[str]:
+    """Of the conversations of a project, the file of the one after which the project is condensed and its documents written."""
+    found: dict[tuple[str, str], _Conversation] = {}
+    for one in batch:
+        place = _text(one.event, "agent"), _text(one.event, "folder")
+        if place not in found or _rank(one.event) >= _rank(found[place].event):
+            found[place] = one
+    return {one.file for one in found.values()}
 
 
 def _rank(event: Event) -> int:
@@ -244,22 +290,15 @@ def _untried(home: str, tried: set[str]) -> list[tuple[str, Event]]:
     return [(file, event) for file, event in waiting.every(home) if file not in tried]
 
 
-def _put_off(events: Iterable[tuple[str, Event]], tried: set[str]) -> None:
-    """It is not their fault: they wait as long as it takes."""
-    for file, event in events:
-        attempts = event.get("attempts")
-        kept = min(attempts, waiting.MOST_ATTEMPTS - 2) if isinstance(attempts, int) else 0
-        tried.add(file)
-        with suppress(OSError):
-            waiting.failed(file, {**event, "attempts": kept})
+def _put_off(home: str, tried: set[str]) -> None:
+    """All that nobody came to. It is not their fault: they wait as long as it takes."""
+    tried.update(one.file for one in _conversations(_untried(home, tried)))
 
 
-def _give_up(events: Iterable[tuple[str, Event]], tried: set[str]) -> None:
-    """After some attempts for good."""
-    for file, event in events:
-        tried.add(file)
-        with suppress(OSError):
-            waiting.failed(file, event)
+def _count_attempt(one: _Conversation) -> None:
+    """After some it is put aside."""
+    with suppress(OSError):
+        waiting.failed(one.file, one.event)
 
 
 def _step_back() -> None:

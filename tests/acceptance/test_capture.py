@@ -26,7 +26,7 @@ from recollect.ports.store import Store
 from recollect.testing.servers.languages import LanguageServer
 
 DECIDED = "We decided to use PostgreSQL 16 for the order database instead of MySQL."
-TABS = "Please always use tabs for indentation, never spaces."
+TABS = "Always use tabs for indentation, never spaces."
 AGAIN = "We decided to deploy the shop with Docker Compose instead of Kubernetes."
 TALK = [user(DECIDED), claude("Understood."), user(TABS), claude("Noted.")]
 KEY = "sk-ant-test"
@@ -124,7 +124,7 @@ async def test_nothing_forgotten_comes_back_when_a_file_is_read_again(
 
 
 async def test_what_says_more_takes_the_place_of_what_said_less(app: App, file: Path, folder: Path) -> None:
-    more = "Please always use tabs for indentation and alignment, never spaces."
+    more = "Always use tabs for indentation and alignment, never spaces."
     write(file, *TALK)
     first = await capture(app, file, folder)
     append(file, user(more), claude("Noted."), user("Thanks"))
@@ -147,7 +147,7 @@ async def test_what_is_kept_for_good_stays(app: App, file: Path, folder: Path) -
     write(file, *TALK)
     first = await capture(app, file, folder)
     await run(app, AMEND, id=first.stored[1], anchor=True)
-    more = "Please always use tabs for indentation and alignment, never spaces."
+    more = "Always use tabs for indentation and alignment, never spaces."
     append(file, user(more), claude("Noted."), user("Thanks"))
     assert (await capture(app, file, folder)).superseded == []
     assert await contents(app) == [DECIDED, TABS, more]
@@ -328,7 +328,7 @@ async def stopped(app: App, file: Path, folder: Path, lives: int) -> bool:
 async def test_stopped_anywhere_and_run_again_everything_is_there_once(
     app: App, tmp_path: Path, file: Path
 ) -> None:
-    more = "Please always use tabs for indentation and alignment, never spaces."
+    more = "Always use tabs for indentation and alignment, never spaces."
     lives, survived = 0, False
     while not survived:
         folder, own = tmp_path / "code" / f"shop{lives}", file.with_name(f"{lives}.jsonl")

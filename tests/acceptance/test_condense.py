@@ -159,6 +159,26 @@ async def test_what_is_over_is_dropped_comes_back_and_is_pruned(app: App) -> Non
     assert [one.id for one in left] == ids
 
 
+async def test_what_somebody_put_away_after_it_came_back_has_its_usual_time(app: App) -> None:
+    [one] = await pile(app, "The importer is half done", kind="progress")
+    await condensed(later(app, 8))
+    await run(later(app, 9), UNFORGET, ids=[one])
+    await run(later(app, 10), FORGET, ids=[one])
+    assert counts(await condensed(later(app, 40))) == {"pruned": 4}
+    assert (await show(app, one)).memory.status == "forgotten"
+
+
+async def test_merged_progress_is_no_younger_than_its_newest(app: App) -> None:
+    for text in FILLERS:
+        await captured(app, text, kind="progress")
+    for text in ("We use pnpm for packages", "We are using pnpm for packages."):
+        await captured(app, text, kind="progress")
+    assert (await condensed(later(app, 6))).merged == 2
+    [new] = [one for one in await everything(later(app, 6)) if one.merged_from]
+    assert 0 < new.confidence < 0.2
+    assert counts(await condensed(later(app, 8))) == {"dropped": 5}
+
+
 async def test_what_is_kept_for_good_is_not_pruned(opened: Open) -> None:
     async with opened(**{"capture.keep_dropped_days": 0}) as app:
         await pile(app, "The importer is half done", kind="progress")
@@ -280,6 +300,16 @@ async def test_by_a_model(with_model: Open, server: LanguageServer, said: dict[s
         await captured(app, "Lamps are green")
         await condense(app.engine, "Global", agent="default", why="a conversation ended")
         assert len(server.asked) == 2
+
+
+async def test_a_model_that_lies_wipes_nothing(with_model: Open, said: dict[str, Any]) -> None:
+    async with with_model() as app:
+        texts = ["Please never push to main without asking me", *(f"I like colour {n}" for n in range(4))]
+        ids = [await captured(app, text, kind="preference") for text in texts]
+        said["answer"] = {"merge": [{"from": [1, 2, 3, 4, 5], "content": "Push to main whenever you like."}]}
+        answer = await condensed(app)
+        assert (counts(answer), "stay as they are" in answer.notice) == ({"kept": 5}, True)
+        assert {one.id for one in await everything(app) if one.status == "active"} == set(ids)
 
 
 async def test_a_model_is_asked_only_with_consent(with_model: Open, server: LanguageServer) -> None:

@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from front_door import Open, at, run, stored
+from front_door import Open, acting, at, run, stored
 
 from recollect.app import App
 from recollect.model.errors import NotFound, ScopeNotFound
 from recollect.model.markers import END, START
 from recollect.operations.condensing import WRITE_DOCUMENTS, WriteDocumentsResult
-from recollect.operations.forgetting import FORGET
+from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.housing import CREATE_PROJECT
+from recollect.operations.keeping import DELETE_SCOPE
 from recollect.operations.reading import LIST
+from recollect.operations.writing import AMEND
 
 DECISION = "Use pnpm for packages"
 
@@ -56,8 +58,66 @@ async def test_the_block_follows_the_store(app: App, project: Path) -> None:
     assert f"- {DECISION}\n".encode() in data
     assert told.lines == data.count(b"\n") - 4
     await run(app, FORGET, ids=[one])
-    assert (await written(app, project)).documents[0].changed
     assert DECISION.encode() not in path.read_bytes()
+    assert not (await written(app, project)).documents[0].changed
+
+
+async def test_what_is_forgotten_amended_or_back_is_so_in_the_documents_at_once(
+    app: App, project: Path
+) -> None:
+    path = marked(project / "CLAUDE.md", after=b"\nmine\n")
+    one = await decided(app)
+    await written(app, project)
+    await run(app, FORGET, ids=[one])
+    assert DECISION not in path.read_text()
+    await run(app, UNFORGET, ids=[one])
+    assert DECISION in path.read_text()
+    await run(app, AMEND, id=one, content="Use yarn for packages")
+    assert ("yarn" in path.read_text(), DECISION in path.read_text()) == (True, False)
+    answer = await run(app, FORGET, ids=[one], hard=True)
+    assert answer.receipt is not None
+    assert (answer.receipt.removed["documents"], answer.receipt.remaining["documents"]) == (1, 0)
+    assert answer.receipt.empty
+    assert "yarn" not in path.read_text()
+    assert path.read_text().endswith(f"{END}\nmine\n")
+
+
+async def test_a_document_that_keeps_what_was_erased_is_told(app: App, project: Path) -> None:
+    path = marked(project / "CLAUDE.md")
+    one, other = await decided(app), await decided(app, "Lamps are green")
+    await written(app, project)
+    broken = path.read_text().replace(END, f"{START}\n{END}")
+    path.write_text(broken)
+    soft = await run(app, FORGET, ids=[other])
+    assert "CLAUDE.md" in soft.note
+    answer = await run(app, FORGET, ids=[one], hard=True)
+    assert answer.receipt is not None
+    assert (answer.receipt.empty, answer.receipt.remaining["documents"]) == (False, 1)
+    assert "CLAUDE.md" in answer.note
+    assert path.read_text() == broken
+
+
+async def test_a_deleted_project_leaves_its_documents_too(app: App, project: Path) -> None:
+    path = marked(project / "CLAUDE.md")
+    await decided(app)
+    await written(app, project)
+    answer = await run(app, DELETE_SCOPE, name="shop")
+    assert answer.receipt is not None
+    assert answer.receipt.removed["documents"] == 1
+    assert DECISION not in path.read_text()
+
+
+async def test_documents_show_whose_view_was_written_whoever_forgets(app: App, project: Path) -> None:
+    path = marked(project / "CLAUDE.md")
+    ada = acting(app, "ada")
+    await decided(acting(app, "grace"), "A lamp of her own")
+    await decided(ada, "A lamp of the project")
+    one = await decided(ada)
+    await written(ada, project)
+    before = path.read_text()
+    await run(acting(app, "system"), FORGET, ids=[one])
+    assert "her own" not in before
+    assert path.read_text() == before.replace(f"- {DECISION}\n", "")
 
 
 async def test_an_unchanged_store_writes_nothing(app: App, project: Path) -> None:

@@ -22,7 +22,7 @@ from recollect.model.memory import Kind
 from recollect.operations.knowing import ASK
 from recollect.operations.spending import SPEND, ShareView, SpendResult
 from recollect.operations.upkeep import DOCTOR, RUN_JOBS, STATUS
-from recollect.testing.servers.faulty import HANG, failing
+from recollect.testing.servers.faulty import DROP, HANG, failing
 from recollect.testing.servers.languages import Cut, LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
@@ -176,7 +176,28 @@ class TestAlone:
         async with alone(**{"llm.wait_seconds": 1}) as app:
             with pytest.raises(ModelError):
                 await extracted(app)
-            assert (await spent(app)).total.failed == 1
+            assert (await spent(app)).total.failed == len(server.asked), "each attempt counts"
+
+    async def test_what_nobody_knows_the_end_of_counts_with_the_most(
+        self, alone: Open, server: LanguageServer
+    ) -> None:
+        priced = {"llm.wait_seconds": 1, "llm.price_in": 100.0, "llm.price_out": 500.0}
+        async with alone(**priced) as app:
+            server.meet(HANG)
+            with pytest.raises(ModelError):
+                await asking(app).complete("Hello", system="", most_tokens=1_000)
+            total = (await spent(app)).total
+            assert (total.calls, total.failed, total.tokens_out) == (1, 1, 1_000)
+            assert total.dollars > 0.5
+
+    async def test_an_attempt_that_the_budget_does_not_bear_is_not_made(
+        self, alone: Open, server: LanguageServer
+    ) -> None:
+        server.always(DROP)
+        async with alone(**{"llm.daily_tokens": 1_500}) as app:
+            with pytest.raises(ModelSpent):
+                await asking(app).complete("Hello", system="", most_tokens=1_000)
+            assert (len(server.asked), (await spent(app)).total.tokens_out) == (1, 1_000)
 
 
 class TestLadder:

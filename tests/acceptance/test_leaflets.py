@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import subprocess
+import sys
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,22 +15,22 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, on_disk, remember, run, stored
 
-from recollect.app import App
+from leaflets import read as read_leaflet
+from recollect.app import FEW, App, open_app
 from recollect.bare import leaflet as sheets
+from recollect.bare import waiting
 from recollect.bare.folders import identity, key
+from recollect.bare.lease import lease
 from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.handing import BRING_TO_MIND, MAKE_LEAFLET
 from recollect.operations.housing import CREATE_PROJECT
-from recollect.operations.keeping import DELETE_SCOPE, RENAME_SCOPE
+from recollect.operations.keeping import CHANGE_SCOPE, DELETE_SCOPE, RENAME_SCOPE
 from recollect.operations.projects import SAVE_MESSAGE
 from recollect.operations.upkeep import DOCTOR
 from recollect.operations.writing import AMEND, LINK
+from recollect.settings import load_settings
 
 PHRASE = "the xylophone is purple"
-TRACE = """Traceback (most recent call last):
-  File "/work/app.py", line 12, in <module>
-ModuleNotFoundError: No module named 'xylophone_driver'
-"""
 
 
 @pytest.fixture
@@ -45,7 +49,7 @@ async def made(app: App, *folders: str) -> None:
 
 
 def read(app: App, folder: str) -> Mapping[str, Any]:
-    found = sheets.read(str(app.engine.policy.home), identity(folder))
+    found = read_leaflet(str(app.engine.policy.home), identity(folder))
     assert found is not None
     return found
 
@@ -85,7 +89,8 @@ async def test_a_folder_that_is_no_project_has_what_holds_everywhere(
     await made(app, str(tmp_path))
     sheet = read(app, str(tmp_path))
     assert texts(sheet) == ["Always use tabs."]
-    assert [name for name, _ in sheets.every(str(app.engine.policy.home))] == [sheets.GLOBAL]
+    names = {name for name, _ in sheets.every(str(app.engine.policy.home))}
+    assert names == {sheets.GLOBAL, key(identity(folder))}
 
 
 async def test_what_is_not_to_be_told_is_not_on_it(app: App, folder: str) -> None:
@@ -113,6 +118,23 @@ async def test_what_is_doubtful_by_now_is_not_told_at_the_start(app: App, folder
     await made(later, folder)
     assert read(app, folder)["start"] == ""
     assert texts(read(app, folder)) == ["The login form is half done."]
+
+
+async def test_what_fades_is_told_until_it_is_doubtful_without_anybody_looking(app: App, folder: str) -> None:
+    await project(app, folder)
+    await stored(app, "We decided on PostgreSQL for orders.", kind="decision", scope="shop")
+    await stored(app, "The login form is half done.", kind="progress", scope="shop")
+    await made(at(app, datetime.now(UTC) + timedelta(days=4)), folder)
+    sheet = read(app, folder)
+    assert "login form" in sheet["start"]
+    assert 4.8 < (sheet["until"] - time.time()) / 86_400 < 5.0
+    path = app.engine.policy.home / "hooks" / "leaflets" / f"{key(identity(folder))}.jsonl"
+    long_ago = str(sheet["until"] - 86_400 * 9).encode()
+    path.write_bytes(path.read_bytes().replace(str(sheet["until"]).encode(), long_ago))
+    sheet = read(app, folder)
+    assert "PostgreSQL" in sheet["start"]
+    assert "login form" not in sheet["start"]
+    assert len(sheet["start_ids"]) == 1
 
 
 async def test_the_start_keeps_to_its_tokens(opened: Open, folder: str) -> None:
@@ -151,8 +173,6 @@ async def test_errors_that_were_solved_are_told_with_their_solutions(app: App, f
     assert known.keys() == {told, error}
     assert "pip install shop[music]" in known[error]["text"]
     assert known[error]["signs"] == ["modulenotfounderror: no module named xylophone_driver"]
-    brought = await run(app, BRING_TO_MIND, text=TRACE, failure=True, folder=folder)
-    assert [memory.id for memory in brought.memories] == [error]
     await run(app, FORGET, ids=[fix])
     await made(app, folder)
     assert [one["id"] for one in read(app, folder)["errors"]] == [told]
@@ -183,6 +203,120 @@ async def test_it_stays_that_of_its_agent_whoever_writes(opened: Open, folder: s
     async with opened(agent="ada") as ada:
         await stored(ada, "Ada has a blue one, and says so to nobody.", scope="shop")
     assert texts(read(app, folder)) == ["Mine is the red bicycle."]
+
+
+async def test_each_agent_has_its_own(opened: Open, folder: str) -> None:
+    async with opened() as app:
+        await project(app, folder)
+        await stored(app, "All know of the red bicycle.", scope="shop")
+        await made(app, folder)
+    async with opened(agent="ada") as ada:
+        await stored(ada, "Ada alone knows of the blue one.", scope="shop")
+        await made(ada, folder)
+    home = str(app.engine.policy.home)
+
+    def told(agent: str) -> list[str]:
+        found = read_leaflet(home, identity(folder), agent)
+        return [] if found is None else sorted(texts(found))
+
+    assert told("ada") == ["Ada alone knows of the blue one.", "All know of the red bicycle."]
+    assert told("") == told("default") == ["All know of the red bicycle."]
+    assert told("bob") == []
+
+
+async def test_a_project_has_one_before_its_first_conversation(
+    opened: Open, folder: str, tmp_path: Path
+) -> None:
+    async with opened() as app:
+        await made(app, str(tmp_path))
+        await project(app, folder)
+    async with opened() as app:
+        await stored(app, "Orders are kept in PostgreSQL.", kind="decision", scope="shop")
+    assert texts(read(app, folder)) == ["Orders are kept in PostgreSQL."]
+    inside = Path(folder) / "src" / "orders"
+    inside.mkdir(parents=True)
+    assert texts(read(app, str(inside))) == ["Orders are kept in PostgreSQL."]
+    (inside / ".git").mkdir()
+    (inside / ".git" / "HEAD").touch()
+    assert texts(read(app, str(inside))) == [], "a repository belongs to nothing above it"
+    async with opened() as app:
+        await run(app, CHANGE_SCOPE, name="shop", active=False)
+    assert texts(read(app, folder)) == []
+    async with opened() as app:
+        await run(app, CHANGE_SCOPE, name="shop", active=True)
+    assert texts(read(app, folder)) == ["Orders are kept in PostgreSQL."]
+
+
+async def test_a_write_touches_no_more_than_it_concerns(app: App, tmp_path: Path) -> None:
+    folders = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        folders.append(str(tmp_path / name))
+        await run(app, CREATE_PROJECT, name=name, path=folders[-1])
+    await made(app, *folders)
+    blank_one, blank_two = (read(app, folder)["print"] for folder in folders)
+    await stored(app, "Orders are kept in PostgreSQL.", scope="one")
+    hidden = await stored(app, "Lamps are kept in the cellar.", scope="two")
+    app.written.discard("two")
+    await app.keep_leaflets()
+    assert read(app, folders[0])["print"] != blank_one
+    assert read(app, folders[1])["print"] == blank_two
+    await run(app, AMEND, id=hidden, importance=0.9)
+    await app.keep_leaflets()
+    assert texts(read(app, folders[1])) == ["Lamps are kept in the cellar."]
+
+
+async def test_what_could_not_be_made_is_made_another_time(app: App, folder: str) -> None:
+    await project(app, folder)
+    await made(app, folder)
+    await stored(app, "Orders are kept in PostgreSQL.", scope="shop")
+    beside = (
+        app.engine.policy.home / "hooks" / "leaflets" / f"{key(identity(folder))}.jsonl.{os.getpid()}.tmp"
+    )
+    beside.mkdir()
+    await app.keep_leaflets()
+    assert texts(read(app, folder)) == []
+    beside.rmdir()
+    await app.keep_leaflets()
+    assert texts(read(app, folder)) == ["Orders are kept in PostgreSQL."]
+
+
+async def test_much_is_left_to_the_worker(home: Path, tmp_path: Path) -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    (home / "config.toml").write_text('[embedding]\nprovider = "hashing"\n', encoding="utf-8")
+    loaded = load_settings({"home": home}, environ={})
+    folders = [tmp_path / f"p{number}" for number in range(FEW + 1)]
+    async with open_app(loaded) as app:
+        for folder in folders:
+            folder.mkdir()
+            await run(app, CREATE_PROJECT, name=folder.name, path=str(folder))
+        await made(app, *map(str, folders))
+    with lease(str(home)) as mine:  # so that none starts
+        assert mine
+        async with open_app(loaded) as app:
+            await stored(app, "Orders are kept in PostgreSQL.", scope="p1")
+        assert texts(read(app, str(folders[1]))) == ["Orders are kept in PostgreSQL."]
+        assert waiting.count(str(home)) == 0
+        async with open_app(loaded) as app:
+            await stored(app, "Always use tabs.", kind="preference")
+        assert [event["event"] for _, event in waiting.every(str(home))] == ["Written"]
+        assert texts(read(app, str(folders[0]))) == []
+    environment = {**os.environ, "RECOLLECT_HOME": str(home)}
+    worker = [sys.executable, "-P", "-m", "recollect", "hook-worker"]
+    await asyncio.to_thread(subprocess.run, worker, env=environment, check=True)
+    assert texts(read(app, str(folders[0]))) == ["Always use tabs."]
+    assert waiting.count(str(home)) == 0
+
+
+async def test_a_server_follows_the_settings(app: App, folder: str) -> None:
+    await project(app, folder)
+    await stored(app, "We decided on PostgreSQL for orders.", kind="decision", scope="shop")
+    await made(app, folder)
+    assert "PostgreSQL" in read(app, folder)["start"]
+    app.loaded.settings.config_file.write_text("[capture]\nstart_tokens = 0\n", encoding="utf-8")
+    await stored(app, "Lamps are kept in the cellar.")
+    await app.keep_leaflets()
+    assert (read(app, folder)["start"], read(app, folder)["limits"]["start"]) == ("", False)
 
 
 async def test_those_without_hooks_pay_nothing(opened: Open) -> None:

@@ -12,9 +12,14 @@ import pytest
 from front_door import Open, at, everything, run, show, stored
 
 from recollect.app import App
+from recollect.engine.capture.item import CAPTURED
+from recollect.engine.draft import Draft
+from recollect.engine.intake import remember
 from recollect.model.errors import InvalidInput, NotFound
 from recollect.model.ids import ALPHABET
-from recollect.operations.forgetting import FORGET
+from recollect.model.memory import Kind, Provenance
+from recollect.model.query import Filter
+from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.keeping import CREATE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, ExportResult, ImportResult
 from recollect.operations.writing import AMEND
 
@@ -265,6 +270,53 @@ async def test_what_only_the_file_has_stays_in_it(app: App, file: Path) -> None:
     assert contents.count("The shop opens at nine.") == 1
     assert "Tests run in Docker." not in contents
     assert json.loads(file.read_text(encoding="utf-8"))["project"] == {"name": "Shop"}
+
+
+async def test_what_was_erased_here_leaves_the_file(app: App, empty: App, file: Path) -> None:
+    await _import(app, _write(file, {"version": 1, "memories": _theirs()}))
+    ours = await stored(app, "The shop opens at nine.", scope="shop")
+    await _export(app, file)
+    theirs = (await _by_content(app))["Tests run in Docker."].id
+    await run(app, FORGET, ids=[ours, theirs], hard=True)
+    assert not (await _export(app, file)).notice
+    contents = [entry["content"] for entry in _read(file).values()]
+    assert not {"The shop opens at nine.", "Tests run in Docker."} & set(contents)
+    assert (await _import(app, file)).memories == 0
+    # To a home that never had them they are somebody else's.
+    await stored(empty, "Lamps are green.")
+    await _export(empty, file)
+    assert len(_read(file)) == len(contents) + 1
+
+
+async def test_what_came_back_here_is_not_put_away_by_the_same_file(app: App, file: Path) -> None:
+    later = _theirs()
+    later[6]["status"] = "archived"
+    await _import(app, _write(file, {"memories": later}))
+    docker = (await _by_content(app))["Tests run in Docker."].id
+    await run(app, UNFORGET, ids=[docker])
+    await _import(app, file)
+    assert (await show(app, docker)).memory.status == "active"
+    later[6]["updated"] = (app.engine.clock() + timedelta(days=1)).isoformat()
+    await _import(app, _write(file, {"memories": later}))
+    assert (await show(app, docker)).memory.status == "archived"
+
+
+async def test_half_a_surrogate_stays_as_it_is(app: App, file: Path) -> None:
+    file.write_text('{"memories": [], "note": "half \\ud800 a pair, and \\ud83d\\ude00 one"}')
+    await run(app, CREATE_SCOPE, name="shop")
+    await stored(app, "The shop opens at nine.", scope="shop")
+    await _export(app, file, scope="shop")
+    assert json.loads(file.read_text(encoding="utf-8"))["note"] == "half \ud800 a pair, and \U0001f600 one"
+
+
+async def test_where_it_was_said_goes_along(app: App, empty: App, tmp_path: Path) -> None:
+    said = Provenance("capture", CAPTURED, "talk", file="talk.jsonl", line=7)
+    draft = Draft("Use pnpm.", kind=Kind.DECISION, scope="Global", agent="default", provenance=said)
+    await remember(app.engine, draft)
+    await _export(app, tmp_path / "state.json")
+    await _import(empty, tmp_path / "state.json")
+    [memory] = await empty.engine.store.find(Filter(viewer="system"))
+    assert memory.provenance == said
 
 
 async def test_only_the_project_goes_out(app: App, file: Path) -> None:

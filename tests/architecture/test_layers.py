@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "meanings": {"engine", "model", "ports", "providers", "service_meaning", "settings"},
     "classifying": {"engine", "ports", "providers", "settings"},
     "languages": {"model", "ports", "providers", "settings"},
+    "policies": {"engine", "model", "settings"},
     "housing": {"model", "ports", "settings", "stores"},
     "housing_redis": {"model", "ports", "settings", "stores"},
     "app": {
@@ -42,6 +43,7 @@ MAY_IMPORT = {
         "meanings",
         "model",
         "operations",
+        "policies",
         "ports",
         "providers",
         "settings",

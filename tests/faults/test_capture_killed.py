@@ -20,8 +20,8 @@ from conversing import (
     write_conversation,
 )
 
+import leaflets
 from recollect.app import open_app
-from recollect.bare import leaflet
 from recollect.bare import waiting as queue
 from recollect.bare.desks import open_desk
 from recollect.bare.folders import identity
@@ -75,7 +75,7 @@ async def test_a_capture_that_is_killed_at_any_write_is_made_good(tmp_path: Path
     for home in homes.iterdir():
         assert await captured(home) == expected, home.name
         assert waiting(home) == [], home.name
-        sheet = leaflet.read(str(home), identity(str(folder)))
+        sheet = leaflets.read(str(home), identity(str(folder)))
         assert sheet is not None
         active = {content for _, _, status, content in expected if status == "active"}
         assert {memory["text"] for memory in sheet["memories"]} == active, home.name

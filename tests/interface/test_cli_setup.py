@@ -149,8 +149,9 @@ def test_it_is_taken_back_without_notes_too(person: Person) -> None:
     (Path(person.environment["RECOLLECT_HOME"]) / "installed.json").unlink()
     person.fine("uninstall", "--yes")
     assert person.read(".mcp.json") == {"mcpServers": {"other": {"command": "y"}}}
-    assert (person.folder / "CLAUDE.md").read_text() == "Hello\n"
-    assert person.read(".claude/settings.json") == {}
+    left = "Hello\n\n<!-- MEMORY:START -->\n<!-- MEMORY:END -->\n"
+    assert (person.folder / "CLAUDE.md").read_text() == left, "nobody knows whose the markers are"
+    assert not (person.folder / ".claude").exists()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,11 @@ def test_it_is_taken_back_without_notes_too(person: Person) -> None:
         (".claude/settings.json", '{\n  "a": 1,\n  "b": oops\n}', "line 3, column 8"),
         (".claude/settings.json", '{"hooks": []}', "hooks should be an object"),
         (".mcp.json", '{"mcpServers": "x"}', "mcpServers should be an object"),
-        (".mcp.json", '{"mcpServers": {"recollect": {"command": "theirs"}}}', "isn't Recollect's"),
+        (
+            ".mcp.json",
+            '{"mcpServers": {"recollect": {"command": "theirs"}}}',
+            "doesn't start `recollect mcp`",
+        ),
         ("CLAUDE.md", "<!-- MEMORY:START -->\n", "line 1"),
         (
             ".claude/settings.json",
@@ -249,6 +254,152 @@ def test_another_program_of_that_name_or_home_is_told_apart(person: Person, tmp_
     assert person.read(".mcp.json")["mcpServers"]["recollect"]["env"] == settings["env"]
 
 
+def test_the_home_folder_is_no_project(person: Person) -> None:
+    done = person("init", "--yes", at=person.user)
+    assert done.returncode == 5
+    assert "--global" in done.stderr
+    assert tree(person.user) == {}
+    assert "recollect uninstall --global" in person("init", "--global", "--yes").stderr
+    before = tree(person.user)
+    assert "--global" in person("uninstall", "--yes", at=person.user).stderr
+    assert tree(person.user) == before
+
+
+def test_files_that_are_only_looked_at_block_nothing(person: Person) -> None:
+    own = person.user / ".claude" / "settings.json"
+    own.parent.mkdir()
+    own.write_text('{"a": oops}')
+    told = person.told("init", "--yes", "--claude-md", "--agents-md")
+    assert any(str(own) in note for note in told["notes"])
+    person.write(".gemini/settings.json", "{broken")
+    person.write(".cursor/mcp.json", '{"mcpServers": []}')
+    guide = person.write("CLAUDE.md", "<!-- MEMORY:START -->\n")
+    done = person("uninstall", "--yes", "--json")
+    assert done.returncode == 1
+    problems = json.loads(done.stdout)["problems"]
+    assert [str(guide) in one for one in problems] == [True]
+    assert set(tree(person.folder)) == {
+        ".cursor",
+        ".cursor/mcp.json",
+        ".gemini",
+        ".gemini/settings.json",
+        "CLAUDE.md",
+    }
+    guide.write_text("Mine\n")
+    person.fine("uninstall", "--yes")
+    assert "Nothing of Recollect's" in person.fine("uninstall", "--yes")
+
+
+def test_hand_made_markers_stay_and_what_was_written_between_goes(person: Person) -> None:
+    text = "# Shop\n<!-- MEMORY:START -->\n<!-- MEMORY:END -->\n"
+    person.write("CLAUDE.md", text)
+    theirs = "<!-- MEMORY:START -->\nof another program\n<!-- MEMORY:END -->\n"
+    person.fine("init", "--yes", "--claude-md")
+    person.fine("remember", "We deploy with Kamal", "--kind", "decision")
+    person.fine("sync")
+    person.write("AGENTS.md", theirs)
+    assert "Kamal" in (person.folder / "CLAUDE.md").read_text()
+    person.fine("uninstall", "--yes")
+    assert (person.folder / "CLAUDE.md").read_text() == text
+    assert (person.folder / "AGENTS.md").read_text() == theirs
+
+
+def test_another_home_in_the_files_is_refused(person: Person, tmp_path: Path) -> None:
+    other = str(tmp_path / "elsewhere")
+    person.fine("init", "--yes", "--home", other)
+    before = tree(person.folder)
+    done = person("init", "--yes")
+    assert done.returncode == 4
+    assert f"--home {other}" in done.stderr
+    settings = person.folder / ".claude" / "settings.json"
+    settings.write_text(settings.read_text().replace("RECOLLECT_HOME", "OTHER"))
+    assert person("init", "--yes").returncode == 4, "the server's entry says so too"
+    settings.write_text(settings.read_text().replace("OTHER", "RECOLLECT_HOME"))
+    assert tree(person.folder) == before
+    assert not Path(person.environment["RECOLLECT_HOME"]).exists()
+
+
+def test_tools_once_chosen_stay_and_hooks_that_run_twice_are_told(person: Person) -> None:
+    person.fine("init", "--yes", "--toolsets", "core")
+    again = person.told("init", "--yes")
+    assert again["changes"] == []
+    assert not any("twice" in note for note in again["notes"])
+    settings = person.folder / ".claude" / "settings.json"
+    settings.write_text(settings.read_text().replace('"recollect"', '"/old/bin/recollect"'))
+    told = person.told("init", "--global", "--yes", at=person.folder)
+    assert not any("twice" in note for note in told["notes"]), "of this project nothing is known there"
+    told = person.told("init", "--local", "--yes")
+    assert any("twice" in note and "`recollect init`" in note for note in told["notes"])
+
+
+def test_a_refused_init_leaves_no_project(person: Person) -> None:
+    home = Path(person.environment["RECOLLECT_HOME"])
+    home.mkdir()
+    (home / "installed.json").write_text("{")
+    assert person("init", "--yes").returncode == 2
+    (home / "installed.json").unlink()
+    assert person.told("projects", "list")["projects"] == []
+    (home / "backups").mkdir(exist_ok=True)
+    (home / "backups" / "setup").write_text("in the way")
+    person.write(".mcp.json", "{}")
+    assert person("init", "--yes").returncode == 5
+    assert person.told("projects", "list")["projects"] == []
+
+
+def test_a_name_for_a_known_folder_and_a_deactivated_project(person: Person) -> None:
+    person.fine("init", "--yes")
+    named = person("init", "--yes", "--name", "billing")
+    assert named.returncode == 4
+    assert person.folder.name in named.stderr
+    person.fine("scopes", "deactivate", person.folder.name)
+    done = person("init", "--yes")
+    assert done.returncode == 5
+    assert "deactivated" in done.stderr
+
+
+def test_a_folder_that_is_gone(person: Person, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    for words in (["init", "--yes"], ["uninstall", "--yes"], ["sync"]):
+        gone.mkdir()
+        argv = ["sh", "-c", script, "sh", str(gone), sys.executable, "-m", "recollect", *words]
+        done = subprocess.run(
+            argv, env=dict(person.environment), capture_output=True, encoding="utf-8", check=False
+        )
+        assert done.returncode == 3, done.stderr
+    assert person("uninstall", "--yes", str(gone)).returncode == 3
+    project = tmp_path / "project"
+    project.mkdir()
+    person.fine("init", "--yes", at=project)
+    for path in sorted(project.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    project.rmdir()
+    assert person.told("uninstall", "--all", "--yes")["projects_removed"] == ["project"]
+    assert not (Path(person.environment["RECOLLECT_HOME"]) / "installed.json").exists()
+
+
+def test_in_a_repository_it_says_what_others_see_and_where_it_was_set_up(person: Person) -> None:
+    subprocess.run(["git", "init", "-q", str(person.folder)], check=True)
+    sub = person.folder / "sub"
+    sub.mkdir()
+    notes = person.told("init", "--yes", "--claude-md", at=sub)["notes"]
+    assert any("recollect init --local" in note for note in notes)
+    assert any(str(person.folder) in note for note in notes), "the hooks are of the sub-folder alone"
+    assert str(sub) in person("uninstall", "--yes").stderr
+    person.fine("uninstall", "--yes", at=sub)
+    assert any("info/exclude" in note for note in person.told("init", "--local", "--yes")["notes"])
+
+
+def test_captures_go_on_after_a_file_that_is_not_there(person: Person) -> None:
+    person.write("odd.jsonl", "{}\n")
+    done = person("capture", "missing.jsonl", "odd.jsonl", "--folder", ".", "--json")
+    assert done.returncode == 1
+    first, second = json.loads(done.stdout)["captured"]
+    assert (first["outcome"], second["file"]) == ("gone", "odd.jsonl")
+    done = person("capture", "missing.jsonl", "odd.jsonl", "--json")
+    assert [one["outcome"] for one in json.loads(done.stdout)["captured"]] == ["failed", "failed"]
+
+
 @pytest.mark.parametrize(
     ("client", "file"),
     [
@@ -307,6 +458,29 @@ def test_setup_by_flags(person: Person, tmp_path: Path) -> None:
     assert person("setup", "--yes", "--provider", "none", "--extract-with", "model").returncode == 2
     assert person("setup", "--yes", "--provider", "openai", "--key-from-env", "--no-model").returncode == 2
     assert person("setup", "--yes", "--no-model", "--capture", "gossip").returncode == 2
+
+
+def test_setup_writes_all_or_nothing_and_asks_anew_who_may_be_sent_conversations(
+    person: Person, tmp_path: Path
+) -> None:
+    here = ["--provider", "compatible", "--address", "http://localhost:11434/v1"]
+    quick = ["setup", "--yes", "--no-model", "--no-init"]
+    person.fine(*quick, *here, "--extract-with", "model")
+    file = Path(person.environment["RECOLLECT_HOME"]) / "config.toml"
+    before = file.read_bytes()
+    assert (
+        person(*quick, "--provider", "compatible", "--address", "nope", "--capture", "error").returncode == 6
+    )
+    key = tmp_path / "key"
+    key.write_text("sk-\x01made-up")
+    assert person(*quick, "--provider", "openai", "--key-file", str(key)).returncode == 2
+    assert file.read_bytes() == before
+    told = person.told(*quick, "--provider", "openai")
+    assert told["settings"]["capture.extract_with"] == "rules"
+    assert any("llm.openai_key" in note for note in told["notes"])
+    assert any("--extract-with model" in note for note in told["notes"])
+    agreed = person.told(*quick, *here, "--extract-with", "model")
+    assert agreed["notes"] == []
 
 
 def test_setup_as_a_dialogue(person: Person) -> None:

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from mcp_clients import WAIT, HttpServer, Wire, command, surroundings
 
+import leaflets
 from recollect.app import open_app
-from recollect.bare import desks, leaflet
+from recollect.bare import desks
 from recollect.operations.handing import MAKE_LEAFLET
 from recollect.settings import LoadedSettings
 
@@ -48,8 +49,8 @@ def until(found: Callable[[], Any]) -> Any:
     raise AssertionError("not within reason")
 
 
-def asked(home: Path, folder: str, text: str = ASKED, kind: str = "prompt") -> Any:
-    question = {"ask": kind, "text": text, "cwd": folder, "conversation": "c1"}
+def asked(home: Path, folder: str, text: str = ASKED) -> Any:
+    question = {"ask": "prompt", "text": text, "cwd": folder}
     answer = desks.ask(str(home), question, 10.0)
     return None if answer is None else [memory["text"] for memory in answer["memories"]]
 
@@ -98,7 +99,7 @@ async def test_a_server_keeps_what_hooks_read_fresh(home: Path, load: Callable[.
         await app.run(MAKE_LEAFLET, MAKE_LEAFLET.takes(folders=[str(home)]))
 
     def texts() -> list[str]:
-        sheet = leaflet.read(str(home), "")
+        sheet = leaflets.read(str(home), "")
         assert sheet is not None
         return [memory["text"] for memory in sheet["memories"]]
 
@@ -115,6 +116,15 @@ def test_a_server_on_a_port_answers_too_and_leaves_nothing(home: Path, folder: s
         assert note_of(home) == home / "hooks" / "desks" / f"{server.pid}.json"
         assert server.stop() == 0
     assert note_of(home) is None
+
+
+def test_one_of_another_agent_is_not_asked(home: Path, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with HttpServer(home):
+        assert until(lambda: asked(home, folder) is not None)
+        monkeypatch.setenv("RECOLLECT_AGENT", "ada")
+        assert asked(home, folder) is None
+        monkeypatch.setenv("RECOLLECT_AGENT", "default")
+        assert asked(home, folder) == []
 
 
 def test_one_that_was_killed_is_not_asked(home: Path, folder: str) -> None:

@@ -21,6 +21,7 @@ from recollect.bare import desks, leaflet, told, waiting
 from recollect.bare.folders import identity, key
 from recollect.bare.lease import lease
 from recollect.bare.marks import OWN_CALL_MARK
+from recollect.bare.said import mark_of
 from recollect.interfaces.hooks.handing import HEADING, LONGEST
 from recollect.model.error_signs import error_signs
 
@@ -42,7 +43,7 @@ class Claude:
     project: Path
     environ: dict[str, str] = field(default_factory=dict)
 
-    def run(self, *argv: str, stdin: bytes = b"", **given: Any) -> subprocess.CompletedProcess[bytes]:
+    def run(self, *argv: str, stdin: bytes | int = b"", **given: Any) -> subprocess.CompletedProcess[bytes]:
         left_out = ("RECOLLECT_", "CLAUDE")
         environ = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         environ |= {
@@ -51,8 +52,8 @@ class Claude:
         } | self.environ
         options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": self.project}
         command = [sys.executable, "-m", "recollect", *argv]
-        options |= given
-        return subprocess.run(command, env=environ, check=False, timeout=120, input=stdin, **options)
+        options |= {"stdin" if isinstance(stdin, int) else "input": stdin} | given
+        return subprocess.run(command, env=environ, check=False, timeout=120, **options)
 
     def event(self, name: str, **given: Any) -> bytes:
         common = {
@@ -128,10 +129,12 @@ def test_what_ends_a_turn_waits_for_the_worker_and_prints_nothing(claude: Claude
     assert isinstance(event.pop("at"), float)
     assert event == {
         "event": name,
+        "agent": "",
+        "exclude": "",
         "conversation": "conversation-1",
         "file": "/x/agent-a7.jsonl" if name == "SubagentStop" else str(claude.project / "conversation.jsonl"),
         "folder": str(claude.project),
-        "last_message": "Done. " + PORT if name == "Stop" else "",
+        "last_message": mark_of("Done. " + PORT) if name == "Stop" else "",
         "subagent": "a7" if name == "SubagentStop" else "",
         "source": "",
         "reason": "prompt_input_exit" if name == "SessionEnd" else "",
@@ -278,7 +281,6 @@ def test_a_running_recollect_is_asked_first(claude: Claude) -> None:
         "ask": "prompt",
         "text": PORT,
         "cwd": str(claude.project),
-        "conversation": "conversation-1",
     }
     assert MEMORIES[0] in claude("UserPromptSubmit", prompt=PORT)  # which is gone now
 
@@ -362,7 +364,7 @@ def test_odd_values_end_well(claude: Claude, name: str, given: dict[str, Any]) -
     assert done.returncode == 0
     assert b"Traceback" not in done.stderr
     for event in claude.waits():
-        assert len(event["last_message"]) <= 4_000
+        assert len(event["last_message"]) <= 40
         assert len(event["conversation"]) <= 4_096
 
 
@@ -423,6 +425,51 @@ def test_streams_that_are_closed_or_full(claude: Claude) -> None:
         with Path("/dev/full").open("wb") as full:
             assert claude.run("hook", "SessionStart", stdin=start, stdout=full).returncode == 0
             assert claude.run("statusline", stdin=start, stdout=full).returncode == 0
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n"])
+def test_who_hands_something_in_may_leave_the_input_open(claude: Claude, ending: bytes) -> None:
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, claude.event("SessionEnd") + ending)
+        done = claude.run("hook", "SessionEnd", stdin=reading)
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert [event["event"] for event in claude.waits()] == ["SessionEnd"]
+
+
+def test_a_folder_that_is_gone_loses_nothing(claude: Claude) -> None:
+    if os.name != "posix":
+        return
+    gone = claude.project / "gone"
+    command = f'mkdir "{gone}"; cd "{gone}"; rmdir "{gone}"; exec "$@"'
+    environ = {**os.environ, "RECOLLECT_HOME": str(claude.home)}
+    for name in ("SessionStart", "Stop"):
+        event = json.loads(claude.event(name))
+        del event["cwd"]
+        subprocess.run(
+            ["sh", "-c", command, "sh", sys.executable, "-m", "recollect", "hook", name],
+            input=json.dumps(event).encode(),
+            env=environ,
+            check=True,
+        )
+    assert [(event["event"], event["folder"]) for event in claude.waits()] == [
+        ("SessionStart", ""),
+        ("Stop", ""),
+    ]
+
+
+def test_the_environment_says_whose_it_is_and_what_is_left_out(claude: Claude) -> None:
+    claude.environ = {"RECOLLECT_AGENT": "alice", "RECOLLECT_CAPTURE_EXCLUDE": "secret, other"}
+    claude("Stop")
+    [event] = claude.waits()
+    assert (event["agent"], event["exclude"]) == ("alice", "secret, other")
+    claude.environ = {"RECOLLECT_CAPTURE_ENABLED": "false"}
+    for name in (*CAPTURING, "SessionStart"):
+        claude(name)
+    assert [event["event"] for event in claude.waits()] == ["Stop", "SessionStart"]  # that one is for telling
 
 
 def test_an_interruption_ends_well(claude: Claude) -> None:

@@ -65,6 +65,22 @@ def test_nonsense_and_silence_are_no_answers(tmp_path: Path) -> None:
         assert desks.ask(home, {}, 0.2) is None
 
 
+def test_one_that_is_too_late_is_left_alone_for_a_while(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    with listening(None) as (port, heard):
+        desks.open_desk(home, port)
+        [note] = (tmp_path / "hooks" / "desks").iterdir()
+        opened = note.stat().st_mtime
+        assert desks.ask(home, {}, 0.2) is None
+        assert len(heard) == 1
+    # Nobody listens now, which whoever asked would find out.
+    assert desks.ask(home, {}, PATIENCE) is None
+    assert note.stat().st_mtime == opened
+    os.utime(note, (opened, opened))  # a minute later
+    assert desks.ask(home, {}, PATIENCE) is None
+    assert not note.exists()
+
+
 def test_what_was_left_behind_is_cleared_away(tmp_path: Path) -> None:
     home = str(tmp_path)
     with listening() as (port, _):

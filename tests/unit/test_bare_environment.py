@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from recollect.bare.environment import home, project_dir, skipped
+from recollect.bare.environment import (
+    agent,
+    captures,
+    excluded,
+    for_worker,
+    home,
+    project_dir,
+    skipped,
+)
 from recollect.bare.marks import OWN_CALL_MARK, SKIP_MARK, refused
 from recollect.settings import load_settings
 
@@ -40,3 +48,20 @@ def test_the_project_is_where_the_client_was_started(tmp_path: Path) -> None:
     assert project_dir({"CLAUDE_PROJECT_DIR": str(tmp_path / "gone")}, str(below)) == str(below)
     assert project_dir({}, str(below)) == str(below)
     assert project_dir({}, "") == str(Path.cwd())
+
+
+def test_what_is_said_for_one_conversation_is_not_handed_to_the_worker_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = {
+        "RECOLLECT_AGENT": "alice",
+        "RECOLLECT_CAPTURE_ENABLED": "Off",
+        "RECOLLECT_CAPTURE_EXCLUDE": "secret",
+    }
+    assert (agent(own), captures(own), excluded(own)) == ("alice", False, "secret")
+    assert (agent({}), captures({}), excluded({})) == ("", True, "")
+    for name, value in {**own, "RECOLLECT_STORE_MODE": "local"}.items():
+        monkeypatch.setenv(name, value)
+    worker = for_worker("/home")
+    assert not own.keys() & worker.keys()
+    assert (worker["RECOLLECT_HOME"], worker["RECOLLECT_STORE_MODE"]) == ("/home", "local")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import leaflets
 from recollect.bare import leaflet
 from recollect.bare.folders import key
 from recollect.model.lexemes import lexemes
@@ -40,7 +41,7 @@ def sheet(**given: Any) -> dict[str, Any]:
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     home, written = str(tmp_path), sheet()
     leaflet.write(home, key(PROJECT), written)
-    found = leaflet.read(home, PROJECT)
+    found = leaflets.read(home, PROJECT)
     assert found is not None
     for memory, one in zip(found["memories"], written["memories"], strict=True):
         assert memory["text"] == one["text"]
@@ -56,13 +57,13 @@ def test_words_lead_to_memories(tmp_path: Path) -> None:
     memories: list[dict[str, Any]] = [
         {"id": str(n), "kind": "fact", "text": text} for n, text in enumerate(texts)
     ]
-    memories.append({"id": "x", "kind": "fact", "text": "cut", "words": ["other", "harbour"]})
+    memories.append({"id": "x", "kind": "fact", "text": "harbour " + "so and so " * 100 + "lantern"})
     leaflet.write(str(tmp_path), "global", sheet(memories=memories))
     found = leaflet.read_leaflet(str(tmp_path), "anything")
     assert found is not None
     assert found.having("number17") == [17]
     assert found.having("harbour") == list(range(301))
-    assert found.having("other") == [300]
+    assert found.having("lantern") == [300]
     for missing in ("", "a", "numb", "zzzz", '"', "of"):
         assert found.having(missing) == []
     assert found.memory(17)["text"] == "number17 of the harbour"
@@ -70,7 +71,7 @@ def test_words_lead_to_memories(tmp_path: Path) -> None:
 
 def test_a_folder_without_one_has_that_of_global(tmp_path: Path) -> None:
     home = str(tmp_path)
-    assert leaflet.read(home, PROJECT) is None
+    assert leaflets.read(home, PROJECT) is None
     assert leaflet.read_head(home, PROJECT) is None
     leaflet.write(home, leaflet.GLOBAL, sheet(scope="Global"))
     leaflet.write(home, key(PROJECT), sheet())
@@ -80,23 +81,21 @@ def test_a_folder_without_one_has_that_of_global(tmp_path: Path) -> None:
         assert head["scope"] == scope
 
 
-def test_they_are_listed_and_dropped_by_scope(tmp_path: Path) -> None:
+def test_they_are_listed_blanked_and_dropped(tmp_path: Path) -> None:
     home = str(tmp_path)
-    leaflet.drop(home)
-    for name, scope in (("a", "shop"), ("b", "shop"), ("c", "game")):
-        leaflet.write(home, name, sheet(scope=scope))
+    assert leaflet.blank(home) == 0
+    for name, scope in (("a", "shop"), ("b", "game")):
+        leaflet.write(home, name, sheet(scope=scope, until=0.0, later={"start": "cents", "start_ids": ["1"]}))
     broken = tmp_path / "hooks" / "leaflets" / "d.jsonl"
     broken.write_bytes(b"{")
-    assert [(name, head["scope"]) for name, head in leaflet.every(home)] == [
-        ("a", "shop"),
-        ("b", "shop"),
-        ("c", "game"),
-    ]
-    leaflet.drop(home, "shop")
-    assert [name for name, _ in leaflet.every(home)] == ["c"]
+    assert [(name, head["scope"]) for name, head in leaflet.every(home)] == [("a", "shop"), ("b", "game")]
+    assert leaflet.blank(home) == 2
     assert not broken.exists()
-    leaflet.drop(home)
-    assert leaflet.every(home) == []
+    assert all(b"cents" not in path.read_bytes() for path in broken.parent.iterdir())
+    assert [head["scope"] for _, head in leaflet.every(home)] == ["shop", "game"]
+    leaflet.drop(home, "a")
+    leaflet.drop(home, "a")
+    assert [name for name, _ in leaflet.every(home)] == ["b"]
 
 
 def test_texts_can_neither_break_out_nor_fill_the_page(tmp_path: Path) -> None:
@@ -109,7 +108,7 @@ def test_texts_can_neither_break_out_nor_fill_the_page(tmp_path: Path) -> None:
     leaflet.write(
         str(tmp_path), "global", sheet(memories=memories, errors=errors, start=hostile + "s" * 20_000)
     )
-    found = leaflet.read(str(tmp_path), "x")
+    found = leaflets.read(str(tmp_path), "x")
     assert found is not None
     for text in (found["memories"][0]["text"], found["errors"][0]["text"], found["start"]):
         assert "</system" not in text
@@ -120,7 +119,7 @@ def test_texts_can_neither_break_out_nor_fill_the_page(tmp_path: Path) -> None:
     assert len(found["start"]) == leaflet.LONGEST_START
     many = [{"id": str(number), "kind": "fact", "text": "one"} for number in range(leaflet.MOST_MEMORIES + 5)]
     leaflet.write(str(tmp_path), "global", sheet(memories=many))
-    found = leaflet.read(str(tmp_path), "x")
+    found = leaflets.read(str(tmp_path), "x")
     assert found is not None
     assert len(found["memories"]) == leaflet.MOST_MEMORIES
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recollect.bare.lease import held, lease, take
+from recollect.bare.lease import lease, take
 
 HOLD = (
     "import sys; from recollect.bare.lease import lease\n"
@@ -34,6 +34,11 @@ def started(code: str, *argv: str, fds: tuple[int, ...] = ()) -> subprocess.Pope
 def said(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
+
+
+def held(home: str) -> bool:
+    with lease(home) as mine:
+        return not mine
 
 
 def test_one_holds_it(tmp_path: Path) -> None:

@@ -134,6 +134,20 @@ def test_a_failure_brings_the_same_failure(leaflet: Leaflet, text: str, known: l
     assert by_failure(leaflet, text, known) == []
 
 
+PROSE = "ModuleNotFoundError: No module named 'frobnicate'{0} Solved by: pip install frobnicate-core."
+
+
+@pytest.mark.parametrize("more", [" when running pytest.", ", as soon as anything is imported.", "."])
+def test_a_failure_is_known_from_what_a_person_wrote_of_it(more: str, tmp_path: Path) -> None:
+    errors = [{"id": "f", "text": "Solved", "signs": list(error_signs(PROSE.format(more)))}]
+    write(str(tmp_path), "global", {"memories": [], "errors": errors})
+    found = read_leaflet(str(tmp_path), "x")
+    assert found is not None
+    assert [one["id"] for one in by_failure(found, MODULE.replace("yaml", "frobnicate"))] == ["f"]
+    assert by_failure(found, MODULE) == []
+    assert by_failure(found, "ModuleNotFoundError: No module") == []
+
+
 def test_a_panic_that_says_why_in_its_next_line(tmp_path: Path) -> None:
     panic = "thread 'main' (77) panicked at src/main.rs:4:10:\ncalled `Option::unwrap()` on a `None` value\nnote: run with"
     errors = [{"id": "p", "text": "Solved", "signs": list(error_signs(panic))}]

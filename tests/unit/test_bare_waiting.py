@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from recollect.bare import waiting
+from recollect.bare.lease import lease
 
 
 def test_events_come_back_in_the_order_they_came(tmp_path: Path) -> None:
@@ -37,6 +38,20 @@ def test_nobody_else_can_read_them(tmp_path: Path) -> None:
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+def test_a_folder_that_somebody_else_made_is_closed_to_others(tmp_path: Path) -> None:
+    if os.name != "posix":
+        return
+    elsewhere = tmp_path / "elsewhere"
+    (elsewhere / "waiting").mkdir(parents=True)
+    for folder in (elsewhere, elsewhere / "waiting"):
+        folder.chmod(0o755)
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "hooks").symlink_to(elsewhere)
+    waiting.put(str(tmp_path / "home"), {"event": "Stop"})
+    with lease(str(tmp_path / "home")):
+        assert [stat.S_IMODE(one.stat().st_mode) for one in (elsewhere, elsewhere / "waiting")] == [0o700] * 2
+
+
 def test_what_cannot_be_read_is_put_aside(tmp_path: Path) -> None:
     home = str(tmp_path)
     good = waiting.put(home, {"event": "Stop"})
@@ -61,6 +76,17 @@ def test_one_that_keeps_failing_is_given_up(tmp_path: Path) -> None:
     assert not waiting.failed(path, event)
     assert waiting.count(home) == 0
     assert (Path(path).parent / "bad" / Path(path).name).exists()
+
+
+def test_what_was_put_aside_is_kept_for_some_weeks(tmp_path: Path) -> None:
+    home = str(tmp_path)
+    aside = [waiting.put(home, {"event": "Stop"}) for _ in range(2)]
+    for path in aside:
+        waiting.put_aside(path)
+    left = [Path(path).parent / "bad" / Path(path).name for path in aside]
+    os.utime(left[0], (1, 1))
+    waiting.tidy(home)
+    assert [path.exists() for path in left] == [False, True]
 
 
 def test_half_written_files_are_cleared_away_in_time(tmp_path: Path) -> None:

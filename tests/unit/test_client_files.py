@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,16 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.clients.claude import EVENTS, hook_groups, settings_change
+from recollect.clients.claude import EVENTS, hook_groups, others_calling, settings_change
 from recollect.clients.connect import CLIENTS
 from recollect.clients.files import Change
-from recollect.clients.installed import install, manifest, plan_removal, uninstall
+from recollect.clients.homes import homes_named
+from recollect.clients.installed import Record, drop_project, install, manifest, plan_removal, uninstall
 from recollect.clients.json_text import render
 from recollect.clients.markers import markers_change, without_markers
 from recollect.clients.mcp_entry import is_our_server, json_change, server_entry, toml_change, without_table
 from recollect.clients.program import Program, called_with, this_program
-from recollect.clients.taking import OF_SETTINGS, of_server, taken_out
-from recollect.model.errors import Conflict, InvalidInput, MarkersWrong, Refused
+from recollect.clients.taking import EMPTIED, OF_DOCUMENT, OF_SETTINGS, of_server, of_table, taken_out
+from recollect.model.errors import Conflict, InvalidInput, MarkersWrong, RecollectError, Refused
 from recollect.model.markers import placed
 from recollect.settings import load_settings
 from recollect.settings.places import places
@@ -142,6 +144,25 @@ def test_a_status_line_or_home_of_others_is_refused(tmp_path: Path) -> None:
         ("recollect", ["--home", "/x", "mcp"], ["mcp"]),
         ("recollect hook Stop", None, ["hook", "Stop"]),
         ('"/a b/recollect" statusline', None, ["statusline"]),
+        ("recollect --home=/x hook Stop", None, ["hook", "Stop"]),
+        ("recollect", ["-v", "--scope", "x", "mcp"], ["mcp"]),
+        ("uvx", ["recollect", "hook", "Stop"], ["hook", "Stop"]),
+        ("uvx recollect@latest hook Stop", None, ["hook", "Stop"]),
+        ("C:\\Users\\me\\recollect.exe statusline", None, ["statusline"]),
+        ("tee -a log | recollect hook Stop", None, None),
+        ("recollect hook Stop; ./notify.sh", None, None),
+        ("recollect hook Stop && date", None, None),
+        ("recollect hook Stop&", None, None),
+        ("recollect hook Stop >log", None, None),
+        ("recollect hook Stop\ndate", None, None),
+        ("recollect hook $(date)", None, None),
+        ("recollect hook `date`", None, None),
+        ('echo "recollect hook ran"', None, None),
+        ("git -C ~/src/recollect hook run pre-commit", None, None),
+        ("uvx", ["other", "recollect", "hook", "Stop"], None),
+        ("docker", ["-m", "recollect", "hook", "Stop"], None),
+        ("recollect", ["hook", 3], None),
+        ("recollect 'hook", None, None),
         ("/usr/bin/python3", ["recollect.py"], None),
         ("recollection", ["mcp"], None),
         ("say recollection mcp", None, None),
@@ -150,6 +171,75 @@ def test_a_status_line_or_home_of_others_is_refused(tmp_path: Path) -> None:
 )
 def test_whose_program_it_is(command: Any, arguments: Any, expected: list[str] | None) -> None:
     assert called_with(command, arguments) == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "tee -a ~/events.log | recollect hook Stop; ./scripts/notify-team.sh",
+        "recollect hook Stop Stop",
+        "recollect hook run-all",
+        "recollect hook",
+        "recollect hook Stop # mine",
+    ],
+)
+def test_hooks_of_others_that_name_recollect_are_theirs(tmp_path: Path, command: str) -> None:
+    source = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}, indent=2)
+    path = written(tmp_path / "settings.json", source)
+    assert taken_out(path, source.encode(), OF_SETTINGS) == source.encode()
+    change = hooks_of(path)
+    assert [one["hooks"][0]["command"] for one in json.loads(change.after or b"")["hooks"]["Stop"]] == [
+        command,
+        "recollect",
+    ]
+    put(tmp_path / "home", change)
+    path.write_bytes(path.read_bytes() + b"\n")
+    taken(tmp_path / "home")
+    assert json.loads(path.read_bytes()) == json.loads(source)
+    line = json.dumps({"statusLine": {"type": "command", "command": "echo x | recollect statusline"}})
+    with pytest.raises(Conflict):
+        hooks_of(written(path, line), status_line=True)
+    assert taken_out(path, line.encode(), OF_SETTINGS) == line.encode()
+
+
+def test_others_that_call_it_too_can_be_told_of() -> None:
+    lines = ["tee x | recollect hook Stop", "recollect hook Stop", 'notify-send "recollect hook has news"']
+    groups = [{"hooks": [{"type": "command", "command": line}]} for line in lines]
+    assert others_calling(json.dumps({"hooks": {"Stop": groups}}).encode()) == (lines[0],)
+    assert others_calling(b'{"hooks": [') == ()
+
+
+def test_a_call_of_ours_keeps_its_options_and_its_runner(tmp_path: Path) -> None:
+    handlers = [
+        {"type": "command", "command": "/old/recollect --home=/x hook Stop"},
+        {"type": "command", "command": "uvx", "args": ["recollect", "-v", "hook", "Stop"]},
+    ]
+    path = written(tmp_path / "settings.json", json.dumps({"hooks": {"Stop": [{"hooks": handlers}]}}))
+    after = hooks_of(path).after
+    assert homes_named(after) == ("/x",)
+    one, two = json.loads(after or b"")["hooks"]["Stop"][0]["hooks"]
+    assert (one["command"], one["args"]) == ("recollect", ["--home=/x", "hook", "Stop"])
+    assert (two["command"], two["args"]) == ("uvx", ["recollect", "-v", "hook", "Stop"])
+    server = {"command": "/old/recollect", "args": ["--scope", "x", "mcp"], "env": {"A": "b"}}
+    path = written(tmp_path / "mcp.json", json.dumps({"mcpServers": {"recollect": server}}))
+    change = json_change(path, KEYS, server_entry(PLAIN, toolsets="core", home="/h"))
+    assert homes_named(change.after) == ("/h",)
+    new = json.loads(change.after or b"")["mcpServers"]["recollect"]
+    assert (new["args"], new["env"]) == (
+        ["--scope", "x", "mcp", "--toolsets", "core"],
+        {"A": "b", "RECOLLECT_HOME": "/h"},
+    )
+    put(tmp_path / "home", change)
+    assert not json_change(path, KEYS, server_entry(PLAIN, toolsets="core", home="/h")).changes
+
+
+def test_lines_for_the_shells_of_windows() -> None:
+    program = Program("C:\\Users\\me\\Scripts\\recollect.exe", portable=False)
+    line = program.line("statusline", windows=True)
+    assert line == "C:/Users/me/Scripts/recollect.exe statusline"
+    assert called_with(line, None) == ["statusline"]
+    with pytest.raises(Refused, match="Git Bash"):
+        Program("C:\\My Tools\\recollect.exe").line("statusline", windows=True)
 
 
 def test_the_program_is_named_where_the_name_leads_to_it(tmp_path: Path) -> None:
@@ -219,6 +309,36 @@ def test_a_table_goes_in_and_out_without_a_trace(tmp_path: Path, text: str) -> N
     assert left.startswith(text.encode())
     assert left.endswith(more.lstrip(b"\n"))
     assert "recollect" not in tomllib.loads(left.decode()).get("mcp_servers", {})
+
+
+def test_a_table_of_ours_is_brought_up_to_date_where_it_stands(tmp_path: Path) -> None:
+    source = (
+        '\ufeff[mcp_servers.recollect] # mine\n# keep me\ncommand = "/old/recollect" # the old one\nargs = [\n  "mcp",\n]\n'
+        'startup_timeout_sec = 20 # twenty\nsince = 2026-01-02\nenv = { A = "b" }\n\n[mcp_servers.recollect.tools.x]\n'
+        'on = true\n\n[last]\na = """\n[mcp_servers.recollect]\n"""\n'
+    )
+    path = written(tmp_path / "config.toml", source)
+    table = ("mcp_servers", "recollect")
+    entry = server_entry(PLAIN, toolsets="core", home="/h", typed=False)
+    change = toml_change(path, table, entry)
+    assert (change.after or b"").decode() == source.replace("/old/recollect", "recollect").replace(
+        '[\n  "mcp",\n]', '["mcp", "--toolsets", "core"]'
+    ).replace('{ A = "b" }', '{ A = "b", RECOLLECT_HOME = "/h" }')
+    put(tmp_path / "home", change)
+    assert not toml_change(path, table, entry).changes
+    path.write_bytes(path.read_bytes() + b"b = 1\n")
+    taken(tmp_path / "home")
+    assert path.read_text("utf-8") == "\ufeff" + source[source.index("[last]") :] + "b = 1\n"
+
+
+def test_a_table_of_others_and_what_is_none_are_told_apart(tmp_path: Path) -> None:
+    path, table = tmp_path / "config.toml", ("mcp_servers", "recollect")
+    with pytest.raises(Conflict, match="doesn't start `recollect mcp`"):
+        toml_change(written(path, '[mcp_servers.recollect]\nurl = "http://127.0.0.1/mcp"\n'), table, ENTRY)
+    with pytest.raises(InvalidInput, match="should be a table"):
+        toml_change(written(path, "mcp_servers = 5\n"), table, ENTRY)
+    with pytest.raises(InvalidInput, match="not valid TOML"):
+        taken_out(path, b"a = = 1", of_table(*table))
 
 
 def test_toml_that_cannot_be_added_to_is_refused(tmp_path: Path) -> None:
@@ -311,6 +431,93 @@ def test_all_or_nothing(tmp_path: Path) -> None:
     with pytest.raises(Conflict, match="meanwhile"):
         put(home, change)
     assert first.read_text() == "{ }"
+
+
+def test_notes_of_many_at_once_are_all_kept(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    folders = [tmp_path / f"p{number}" for number in range(12)]
+
+    def one(folder: Path) -> None:
+        change = json_change(folder / "mcp.json", KEYS, ENTRY)
+        install(home, [change], place=str(folder), client="claude", now=NOW, project=folder.name)
+
+    with ThreadPoolExecutor(len(folders)) as threads:
+        list(threads.map(one, folders))
+    noted = manifest(home)
+    assert {record.place for record in noted.records} == {str(folder) for folder in folders}
+    assert set(noted.projects) == {(folder.name, str(folder)) for folder in folders}
+    with ThreadPoolExecutor(len(folders)) as threads:
+        list(threads.map(lambda folder: taken(home, str(folder)), folders))
+        list(threads.map(lambda folder: drop_project(home, folder.name), folders))
+    assert not any(folder.exists() for folder in folders)
+    assert not (home / "installed.json").exists()
+
+
+def test_what_a_killed_run_left_beside_a_file_goes(tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / ".claude"
+    left = written(folder / ".settings.json.123.tmp", "half")
+    theirs = written(folder / ".settings.json.tmp", "x")
+    put(home, hooks_of(folder / "settings.json"))
+    assert not left.exists()
+    written(left, "half")
+    taken(home)
+    assert sorted(folder.iterdir()) == [theirs]
+
+
+def test_an_empty_file_that_others_put_in_place_of_ours_is_theirs(tmp_path: Path) -> None:
+    home, path = tmp_path / "home", tmp_path / "mcp.json"
+    for content in ("{}", ""):
+        put(home, json_change(path, KEYS, ENTRY))
+        written(path, content)
+        taken(home)
+        assert path.read_text() == content
+        path.unlink()
+
+
+def test_without_notes_files_that_are_only_ours_go(tmp_path: Path) -> None:
+    """The notes are lost, or the folder was moved."""
+    folder = tmp_path / "p"
+    put(
+        tmp_path / "lost",
+        hooks_of(folder / ".claude" / "settings.json", home="/x", status_line=True),
+        json_change(folder / ".mcp.json", KEYS, server_entry(PLAIN, toolsets=None, home="/x")),
+        CLIENTS["codex"].change(folder / ".codex" / "config.toml", server_entry(PLAIN, toolsets=None)),
+        markers_change(folder / "CLAUDE.md"),
+        markers_change(written(folder / "AGENTS.md", "mine\n")),
+    )
+    found = {
+        ".claude/settings.json": OF_SETTINGS,
+        ".mcp.json": of_server(*KEYS),
+        ".codex/config.toml": of_table("mcp_servers", "recollect"),
+        "CLAUDE.md": EMPTIED,
+        "AGENTS.md": OF_DOCUMENT,
+    }
+    records = [Record(str(folder / name), str(folder), "x", undo=undo) for name, undo in found.items()]
+    uninstall(tmp_path / "home", plan_removal(tmp_path / "home", records))
+    assert sorted(folder.iterdir()) == [folder / "AGENTS.md"]
+    assert (folder / "AGENTS.md").read_text() == "mine\n"
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_variable_of_the_home_goes_by_its_looks_only_with_hooks() -> None:
+    source = b'{"env": {"RECOLLECT_HOME": "/x"}, "a": 1}'
+    assert taken_out(Path("x"), source, OF_SETTINGS) == source
+
+
+def test_what_cannot_be_read_is_passed_over_if_asked(tmp_path: Path) -> None:
+    broken, fine = written(tmp_path / "a.json", "{"), tmp_path / "b.json"
+    put(tmp_path / "home", json_change(fine, KEYS, ENTRY))
+    records = [Record(str(broken), "", "claude", undo=of_server(*KEYS)), *manifest(tmp_path / "home").records]
+    with pytest.raises(InvalidInput):
+        plan_removal(tmp_path / "home", records)
+    passed: list[RecollectError] = []
+    planned = plan_removal(tmp_path / "home", records, passed_over=passed)
+    assert ([change.path for _, change in planned], len(passed)) == ([fine], 1)
+
+
+def test_markers_that_were_there_before_stay_when_emptied() -> None:
+    source = b"a\n<!-- MEMORY:START -->\nOne\n<!-- MEMORY:END -->\nb\n"
+    assert taken_out(Path("x"), source, EMPTIED) == source.replace(b"One\n", b"")
 
 
 def test_what_was_killed_half_way_is_made_good(tmp_path: Path) -> None:

@@ -193,9 +193,16 @@ def test_what_is_wrong_is_told_with_its_place(text: str, line: int, column: int,
 
 
 @pytest.mark.parametrize(
-    "source",
-    ['{"hooks": []}', '{"hooks": {"Stop": {}}}', "[]", '{"hooks": "x"}', '{"hooks": {}, "hooks": {}}'],
+    ("source", "line", "column"),
+    [
+        ('{"hooks": []}', 1, 11),
+        ('{\n"hooks": {"Stop": {}}}', 2, 19),
+        ("[]", 1, 1),
+        ('{"a": {"b": [{}]},\r\n  "hooks": "x"}', 2, 12),
+        ('{"hooks": {},\n "hooks": {}}', 2, 2),
+    ],
 )
-def test_shapes_that_do_not_fit_are_refused(source: str) -> None:
-    with pytest.raises(WrongShape):
+def test_shapes_that_do_not_fit_are_refused(source: str, line: int, column: int) -> None:
+    with pytest.raises(WrongShape, match=f"line {line}, column {column}: ") as caught:
         JsonText(source).put_item(("hooks", "Stop"), 1)
+    assert (caught.value.line, caught.value.column) == (line, column)

@@ -118,7 +118,14 @@ def test_no_memory_is_in_two_places(texts: list[str]) -> None:
     assert all(len(merge.sources) > 1 for merge in plan.merges)
 
 
-LOT = pile("The API listens on port 8080", "Port 8080 is the API's", "Docs are in docs/api.md", "Use pnpm")
+LOT = pile(
+    "The API listens on port 8080",
+    "Port 8080 is the API's",
+    "Docs are in docs/api.md",
+    "Use pnpm",
+    "Use pnpm for packages",
+    "Logs are in logs/api.log",
+)
 
 
 def answered(**fields: Any) -> Plan | None:
@@ -129,11 +136,12 @@ def test_an_answer_of_a_model_is_read_by_numbers() -> None:
     merge = [{"from": [1, 2], "content": "The API listens on\nport 8080"}]
     plan = answered(keep=[3], merge=merge, drop=[4])
     assert plan is not None
+    assert plan.refused == 0
     assert merged(plan) == [
         ("The API listens on port 8080", ["Port 8080 is the API's", "The API listens on port 8080"])
     ]
     assert [drop.memory.content for drop in plan.drops] == ["Use pnpm"]
-    fenced = "```json\n" + json.dumps({"keep": [1, 2, 3, 4], "merge": [], "drop": []}) + "\n```"
+    fenced = "```json\n" + json.dumps({"keep": [1, 2, 3, 4, 5, 6], "merge": [], "drop": []}) + "\n```"
     assert read_plan(fenced, LOT) == Plan()
 
 
@@ -141,20 +149,18 @@ def test_an_answer_of_a_model_is_read_by_numbers() -> None:
     "fields",
     [
         {"keep": [1], "drop": [1]},
-        {"drop": [5]},
+        {"drop": [7]},
         {"drop": [0]},
         {"drop": [True]},
         {"drop": ["1"]},
         {"drop": 1},
-        {"drop": [1, 2, 3]},  # most of it
+        {"drop": [1, 2, 3, 4]},  # most of it
         {"delete": [1]},
         {"merge": [{"from": [1], "content": "The API listens on port 8080"}]},
         {"merge": [{"from": [1, 2], "content": " "}]},
         {"merge": [{"from": [1, 2]}]},
         {"merge": [{"content": "The API"}]},
         {"merge": ["1, 2"]},
-        {"merge": [{"from": [1, 2], "content": "The API listens on port 9090"}]},  # made up
-        {"merge": [{"from": [3, 4], "content": "Docs are in docs/other.md"}]},
         {"merge": [{"from": [1, 2], "content": "The API listens, " * 20}]},
     ],
 )
@@ -167,9 +173,100 @@ def test_what_is_no_such_document_is_no_answer(text: str) -> None:
     assert read_plan(text, LOT) is None
 
 
-def test_a_model_drops_no_preference() -> None:
+def of_model(texts: list[str], content: str, kind: Kind = Kind.DECISION) -> Plan:
+    """What becomes of a merge of all of them, with as many others beside them."""
+    beside = [f"Crate {number} stands at gate {number}" for number in range(len(texts))]
+    lot = pile(*texts, *beside, kind=kind)
+    numbers = list(range(1, len(texts) + 1))
+    plan = read_plan(json.dumps({"merge": [{"from": numbers, "content": content}]}), lot)
+    assert plan is not None
+    return plan
+
+
+POSTGRES, REDIS = "Postgres listens on port 5432", "Redis listens on port 6379"
+
+
+@pytest.mark.parametrize(
+    ("texts", "content"),
+    [
+        (
+            ["The API listens on port 8080", "Port 8080 is the API's"],
+            "The API listens on port 9090",
+        ),  # made up
+        (["Docs are in docs/api.md", "Use pnpm for docs"], "Docs are in docs/other.md"),
+        ([POSTGRES, REDIS], "Nothing was decided."),
+        ([POSTGRES, REDIS], POSTGRES),
+        ([POSTGRES, REDIS], "Redis listens on port 5432 and Postgres listens on port 6379"),
+        (["Never push to main", "Always run the tests"], "Always push to main and never run the tests"),
+        (["Never push to main", "Review before a push to main"], "Push to main"),
+        (["Deploys run nightly", "Deploys run from main"], "Deploys don't run nightly from main"),
+        (["Always encrypt uploads", "Encrypt the uploads"], "Sometimes encrypt the uploads"),
+        (["Run `make lint` first", "Lint first"], "Run `make all` first to lint"),
+        (
+            ["Deploys run nightly", "Deploys run from main"],
+            "Deploys run nightly from main, to the public bucket of Acme",
+        ),
+        (
+            ["The importer was reviewed by Ada", "The exporter was reviewed by Grace"],
+            "The importer was reviewed by Grace and the exporter was reviewed by Ada",
+        ),
+    ],
+)
+def test_a_model_merges_nothing_that_is_lost_or_turned_by_it(texts: list[str], content: str) -> None:
+    assert of_model(texts, content) == Plan(refused=1)
+
+
+@pytest.mark.parametrize(
+    ("texts", "content"),
+    [
+        ([POSTGRES, REDIS], f"{POSTGRES} and {REDIS}"),
+        (["We use Postgres 16", POSTGRES], "Postgres 16 listens on port 5432"),
+        (["Deploys run nightly", "Deploys run from main"], "Deploys run nightly from main"),
+        (["Crates are blue", "Crates are painted blue by Ada"], "Ada paints crates blue"),
+    ],
+)
+def test_a_model_merges_what_keeps_everything(texts: list[str], content: str) -> None:
+    assert merged(of_model(texts, content)) == [(content, sorted(texts))]
+
+
+def test_what_is_merged_counts_with_what_goes_unless_it_is_the_same() -> None:
+    texts = [POSTGRES, REDIS, "Kafka listens on port 9092"]
+    merge = {"from": [1, 2, 3], "content": " and ".join(texts)}
+    assert read_plan(json.dumps({"merge": [merge]}), pile(*texts, "Use pnpm")) == Plan(refused=1)
+    same = ["Use pnpm for packages", "We use pnpm for packages"]
+    plan = read_plan(json.dumps({"merge": [{"from": [1, 2], "content": same[0]}]}), pile(*same))
+    assert plan is not None
+    assert merged(plan) == [(same[0], sorted(same))]
+
+
+def test_a_model_drops_no_preference_and_merges_only_the_same() -> None:
     lot = pile("I like tea", "I like long walks", "I like rain", kind=Kind.PREFERENCE)
-    assert read_plan('{"drop": [1]}', lot) == Plan()
+    assert read_plan('{"drop": [1]}', lot) == Plan(refused=1)
+    for kind in (Kind.PREFERENCE, Kind.ERROR):
+        texts = ["Please never push to main", "Ask before a push to main"]
+        assert of_model(texts, "Push to main whenever you like", kind) == Plan(refused=1)
+        assert of_model(texts, "Please never push to main, ask before a push to main", kind) == Plan(
+            refused=1
+        )
+        assert of_model(["I use tabs", "I use tabs."], "I use tabs", kind).merges
+
+
+def test_a_model_drops_only_what_a_later_one_is_about() -> None:
+    texts = [
+        "We use npm for packages",
+        "We use pnpm for packages",
+        "Docs are in docs/api.md",
+        "Logs are kept",
+    ]
+    for kind, number, dropped in [
+        (Kind.DECISION, 1, True),
+        (Kind.DECISION, 2, False),
+        (Kind.DECISION, 3, False),
+        (Kind.PROGRESS, 3, True),
+    ]:
+        plan = read_plan(json.dumps({"drop": [number]}), pile(*texts, kind=kind))
+        assert plan is not None
+        assert (len(plan.drops), plan.refused) == ((1, 0) if dropped else (0, 1))
 
 
 def test_what_a_model_is_shown_stays_quoted_and_bounded() -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from recollect.ports.transcripts import Cursor, Followed, NoTranscripts, Role, Step
 from recollect.providers.transcripts.claude import ClaudeTranscripts
 from recollect.providers.transcripts.parse import LONGEST_LINE
-from recollect.providers.transcripts.steps import LONGEST_JSON, LONGEST_RESULT
+from recollect.providers.transcripts.steps import BESIDE, LONGEST_JSON, LONGEST_RESULT
 
 SESSION = "0b7c1d52-6d0e-4f4e-9a55-2f3f2d1c7a10"
 PLENTY = 1 << 30
@@ -88,8 +88,7 @@ def test_a_conversation_becomes_steps_with_their_places(file: Path) -> None:
     ]
     assert [step.line for step in followed.steps] == [2, 4, 5, 6]
     assert [step.tool for step in followed.steps] == ["", "", "Write", "Write"]
-    assert (followed.lines, followed.bad_lines, followed.more) == (4, 0, False)
-    assert (followed.session_id, followed.cwd) == (SESSION, "/code/shop")
+    assert (followed.lines, followed.cwd, followed.more) == (4, "/code/shop", False)
     assert followed.cursor.line == 6
     assert followed.cursor.offset == followed.steps[-1].end == file.stat().st_size
 
@@ -118,10 +117,15 @@ def test_what_a_tool_was_asked_for_is_told_in_short(
 
 def test_unknown_tools_and_long_results_are_bounded(file: Path) -> None:
     asked, gave = steps(file, call("mcp__x__y", text="long " * 1000), result("a" * 9_000 + "the end"))
-    assert len(asked.text) == LONGEST_JSON
-    assert len(gave.text) == LONGEST_RESULT
+    assert (asked.enough, gave.enough) == (LONGEST_JSON, LONGEST_RESULT)
+    long = "a secret-part " * 9_000
+    asked, gave = steps(file, call("mcp__x__y", text=long), result(long + "the end"))
+    assert LONGEST_JSON < len(asked.text) <= LONGEST_JSON + BESIDE
+    assert LONGEST_RESULT < len(gave.text) <= LONGEST_RESULT + BESIDE
     assert gave.text.endswith("the end")
-    assert gave.text.startswith("aaa")
+    head, tail = gave.text.split("\n[...]\n")
+    assert set(head.split()) == {"a", "secret-part"}  # no word was cut in two
+    assert tail.startswith(" ")
 
 
 @pytest.mark.parametrize(
@@ -273,7 +277,6 @@ def test_lines_too_long_to_be_held_are_passed_over(file: Path) -> None:
         stream.write(lines(entry("user", "After")))
     followed = follow(file)
     assert [(step.text, step.line) for step in followed.steps] == [("Before", 1), ("After", 3)]
-    assert followed.bad_lines == 1
 
 
 def test_pieces_stop_between_lines_and_say_that_there_is_more(file: Path) -> None:

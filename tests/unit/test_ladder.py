@@ -12,6 +12,8 @@ from recollect.model.errors import ModelAway, ModelDenied, ModelError
 from recollect.ports.ladder import FREE, Ladder, Rung, Tariff, rungs_of
 from recollect.providers.llm.prices import list_price
 from recollect.settings import load_settings
+from recollect.settings.declared import Settings
+from recollect.testing.servers.languages import LanguageServer
 
 
 class Model:
@@ -27,9 +29,13 @@ class Model:
         return self.name
 
 
-def rungs(home: Path, **chosen: Any) -> tuple[Rung, ...]:
+def settings_of(home: Path, **chosen: Any) -> Settings:
     given = {f"llm.{name}": value for name, value in chosen.items()}
-    ladder = language_model(load_settings({"home": home} | given, environ={}).settings)
+    return load_settings({"home": home} | given, environ={}).settings
+
+
+def rungs(home: Path, **chosen: Any) -> tuple[Rung, ...]:
+    ladder = language_model(settings_of(home, **chosen))
     return ladder.rungs if ladder else ()
 
 
@@ -85,6 +91,32 @@ class TestChoice:
         ]
         assert [bool(rung.missing) for rung in found] == [False, False, True]
         assert "llm.fallback, compatible: llm.base_url is empty" in found[2].missing
+
+    @pytest.mark.parametrize(
+        ("chosen", "given"),
+        [
+            ({"provider": "compatible", "base_url": "http://127.0.0.1:9/v1", "model": "m"}, ""),
+            ({"provider": "claude_cli"}, "k"),  # it can be meant for nobody else
+        ],
+    )
+    async def test_a_key_goes_to_nobody_but_whom_it_was_set_for(
+        self, tmp_path: Path, chosen: dict[str, Any], given: str
+    ) -> None:
+        with LanguageServer(lambda _system, _prompt: "Hello") as server:
+            fallback = f"compatible:other@{server.url}/v1"
+            given_all = {**chosen, "compatible_key": "k", "fallback": fallback}
+            ladder = language_model(settings_of(tmp_path, **given_all))
+            assert ladder is not None
+            model = ladder.rungs[1].model
+            assert await model.complete("Hello", system="", most_tokens=10) == "Hello"
+            await ladder.close()
+            assert [asked.key for asked in server.asked] == [given]
+
+    def test_a_fallback_elsewhere_says_that_it_has_no_key(self, tmp_path: Path) -> None:
+        elsewhere = "anthropic:a@https://other.example, anthropic:b@https://api.anthropic.com"
+        found = rungs(tmp_path, provider="claude_cli", fallback=elsewhere, anthropic_key="k")
+        assert "There is no key for other.example" in found[1].missing
+        assert found[2].missing == ""
 
     async def test_all_are_closed(self, tmp_path: Path) -> None:
         settings = load_settings(

@@ -77,6 +77,11 @@ def test_markers_that_enclose_no_place_are_told_with_their_line(text: str, line:
         f"```html\n{START}\n{END}\n```\n",
         f"~~~~\n```\n{START}\n~~~~\n",
         f"   ```\n{END}\n```\n",
+        f"Such as:\n\n    {START}\n    {END}\n",
+        f"Such as:\n\n\t{START}\n\t{END}\n",
+        f"- item\n    ```\n    {START}\n{END}\n    ```\n",
+        f"1. ```\n   {START}\n   {END}\n   ```\n",
+        f"<!-- Put these in:\n{START}\n{END}\n-->\n",
     ],
 )
 def test_what_is_quoted_is_no_marker(text: str) -> None:
@@ -93,7 +98,24 @@ def test_code_above_and_within_the_block_hides_nothing() -> None:
 
 
 def test_a_marker_may_be_indented_and_a_block_empty() -> None:
-    assert placed(f"  {START}\n\t{END}".encode(), "") == f"  {START}\n\t{END}".encode()
+    assert placed(f"  {START}\n   {END}".encode(), "") == f"  {START}\n   {END}".encode()
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        f"    {START}\n    {END}\n",
+        f"- item\n    ```\n    {START}\n    {END}\n    ```\n",
+        f"<!--\n{START}\n{END}\n-->\n",
+        "<!-- a comment --> and\n<!-- another\nof two lines -->\n",
+        "    ```\n\n",  # a line of code, which begins nothing
+        "<!-- never closed\n",
+    ],
+)
+def test_what_is_shown_above_leaves_the_true_ones(above: str) -> None:
+    after = "\n```\ncode\n```\n"
+    written = placed(f"{above}{START}\n{END}{after}".encode(), "- a\n")
+    assert written == f"{above}{START}\n- a\n{END}{after}".encode()
 
 
 def test_utf_16_is_told() -> None:

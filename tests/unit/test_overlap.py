@@ -6,7 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.text.overlap import content_words, jaccard
+from recollect.engine.text.overlap import contained, content_words, quantifiers, shared
+
+
+def jaccard(a: str, b: str) -> float:
+    return shared(content_words(a), content_words(b))
 
 
 @pytest.mark.parametrize(
@@ -33,3 +37,10 @@ def test_words_that_say_nothing_do_not_count() -> None:
 def test_it_is_a_share_and_the_same_both_ways(a: str, b: str) -> None:
     assert 0.0 <= jaccard(a, b) == jaccard(b, a) <= 1.0
     assert jaccard(a, a) == (1.0 if content_words(a) else 0.0)
+
+
+def test_a_word_in_the_place_of_another_is_no_addition() -> None:
+    invoices, receipts = content_words("keep the invoices"), content_words("keep the receipts")
+    assert contained(invoices, content_words("keep the invoices for a year"))
+    assert not contained(invoices, receipts)
+    assert quantifiers("Always encrypt them") != quantifiers("Sometimes encrypt them")

@@ -37,7 +37,6 @@ def test_short_conversations_are_one_chunk() -> None:
     [chunk] = chunks(steps)
     assert chunk.lines == ((1, "USER: Hello"), (3, "CLAUDE: Hi"))
     assert chunk.steps == tuple(steps)
-    assert chunk.text == "USER: Hello\nCLAUDE: Hi"
 
 
 def test_chunks_are_cut_between_messages_and_overlap() -> None:
@@ -56,7 +55,7 @@ def test_a_long_message_is_cut_within() -> None:
     made = chunks([step(Role.CLAUDE, "word " * 4_000, 7)])
     assert len(made) == 4
     assert {number for chunk in made for number, _ in chunk.lines} == {7}
-    assert all(chunk.text.split()[-1] == "word" for chunk in made)
+    assert all(text.split()[-1] == "word" for chunk in made for _, text in chunk.lines)
 
 
 @given(st.lists(st.tuples(st.sampled_from(list(Role)), st.text(max_size=900), st.booleans()), max_size=12))
@@ -67,8 +66,8 @@ def test_no_chunk_is_too_long_and_every_step_is_in_one(parts: list[tuple[Role, s
     ]
     made = chunks(steps, size=200, overlap=40)
     assert [one for chunk in made for one in chunk.steps] == steps
-    assert all(len(chunk.text) <= 200 for chunk in made)
-    said = " ".join(chunk.text for chunk in made)
+    assert all(sum(len(text) + 1 for _, text in chunk.lines) <= 201 for chunk in made)
+    said = " ".join(text for chunk in made for _, text in chunk.lines)
     assert all(word in said for one in steps for word in readable(one).split() if len(word) < 40)
 
 
@@ -90,6 +89,26 @@ def test_a_marked_turn_and_its_answer_are_left_out() -> None:
     assert unskipped([replace(steps[2], text="more of it")], skipping=True) == ([], True)
 
 
+def test_a_mark_in_an_answer_leaves_out_its_whole_turn() -> None:
+    steps = [
+        step(Role.USER, "Not this"),
+        step(Role.CLAUDE, "nor this"),
+        step(Role.CLAUDE, "[skip-hook] nor this"),
+        step(Role.USER, "But this"),
+    ]
+    assert unskipped(steps, skipping=False) == (steps[3:], False)
+
+
+def test_a_mark_to_a_sub_agent_counts() -> None:
+    told = replace(step(Role.USER, "[skip-hook] look for it"), aside=True)
+    found = replace(step(Role.CLAUDE, "There it is"), aside=True)
+    assert unskipped([told, found], skipping=False, subagent=True) == ([], True)
+    again = replace(told, text="Another task")
+    assert unskipped([told, found, again], skipping=False, subagent=True) == ([again], False)
+    asked = step(Role.USER, "Have somebody look")
+    assert unskipped([asked, told, found, again], skipping=False) == ([], True)  # all of one turn
+
+
 def test_our_own_calls_are_known_by_how_they_begin() -> None:
     ours = step(Role.USER, "Pick out what matters.\n\n[recollect: own call]")
     assert is_own_call([step(Role.CLAUDE, "Hm")]) is None
@@ -100,6 +119,15 @@ def test_our_own_calls_are_known_by_how_they_begin() -> None:
 def test_steps_lose_secrets_and_control_characters() -> None:
     [safe] = redacted([step(Role.RESULT, "mail me at ada@example.org\x00\x1b[31m", tool="Bash")])
     assert safe.text == "mail me at [redacted:email]"
+
+
+def test_secrets_are_taken_out_before_a_text_is_shortened() -> None:
+    secret = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+    for cut in range(150, 200, 7):
+        text = "x" * cut + f'"token":"{secret}"' + " and so on" * 100
+        [safe] = redacted([replace(step(Role.TOOL, text, tool="mcp__a__b"), enough=300)])
+        assert len(safe.text) == 300
+        assert "ghp_" not in safe.text
 
 
 @pytest.mark.parametrize(
@@ -114,7 +142,18 @@ def test_steps_lose_secrets_and_control_characters() -> None:
         ("/work/secre", False),
         ("other", False),
         ("", False),
+        ("/Work/SECRET", True),
+        ("work/secret", True),
+        ("./secret/deep", True),
+        ("ork/secret", False),
+        ("secret/other", False),
     ],
 )
 def test_folders_are_left_out_with_what_is_in_them(pattern: str, left_out: bool) -> None:
     assert is_excluded("/work/secret/deep", [pattern]) is left_out
+
+
+def test_brackets_in_a_pattern_stand_for_themselves() -> None:
+    assert is_excluded("/work/[client] app/src", ["/work/[client] app"])
+    assert is_excluded("/work/[client] app", ["[client]*"])
+    assert not is_excluded("/work/c app", ["/work/[client] app"])

@@ -168,7 +168,7 @@ async def test_a_short_wish_keeps_what_it_is_about(app: App) -> None:
     (item,) = await found(
         app, user("Please add tracing to the worker. As lightweight as possible please."), Kind.PREFERENCE
     )
-    assert item.content == "Please add tracing to the worker. As lightweight as possible please."
+    assert item.content == "Add tracing to the worker. As lightweight as possible."
 
 
 async def test_a_cause_with_its_fix(app: App) -> None:

@@ -326,6 +326,9 @@ class TestKeptKeys:
         assert self.source(own, RECOLLECT_LLM_PROVIDER="none") == ("", "default")
         chosen = {"RECOLLECT_LLM_PROVIDER": "claude_cli", "RECOLLECT_LLM_FALLBACK": "anthropic"}
         assert self.source(own, **chosen)[0] == "first"
+        elsewhere = {"RECOLLECT_LLM_FALLBACK": "anthropic:m@https://other.example"}
+        assert self.source(own, **chosen | elsewhere) == ("", "default")
+        assert self.source(own, RECOLLECT_LLM_BASE_URL="https://other.example") == ("", "default")
 
 
 class TestFallbacks:

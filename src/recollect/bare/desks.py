@@ -9,11 +9,13 @@ import os
 import sys
 import time
 
+from recollect.bare.environment import agent as agent_here
 from recollect.bare.files import contents, folder, made_folder, names_in, remove, write_whole
 from recollect.bare.notation import record, written
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from socket import socket
     from typing import Any
 else:
@@ -25,16 +27,20 @@ else:
 DESKS = "desks"
 HOST = "127.0.0.1"
 MOST_ASKED = 3
+LATE_SECONDS = 60.0  # for which one that did not answer in time is left alone
 LONGEST_ANSWER = 1 << 20
 _LONGEST_NOTE = 4096
 _INTERNET, _STREAM = 2, 1  # AF_INET and SOCK_STREAM are these on every system
 
 
-def open_desk(home: str, port: int) -> str:
-    """Tells hooks that this process answers on that port; the token that they must have. Raises OSError."""
+def open_desk(home: str, port: int, agents: Sequence[str] = ("",)) -> str:
+    """Tells hooks that this process answers on that port; the token that they must have. Raises OSError.
+
+    `agents` are those whom it answers; "" is who names none.
+    """
     token = os.urandom(24).hex()
     inside = made_folder(home, DESKS)
-    note = {"port": port, "token": token}
+    note = {"port": port, "token": token, "agents": list(agents)}
     write_whole(os.path.join(inside, f"{os.getpid()}.json"), written(note).encode("ascii"))
     return token
 
@@ -53,19 +59,28 @@ def tidy(home: str) -> None:
 
 
 def ask(home: str, question: dict[str, Any], timeout: float) -> dict[str, Any] | None:
-    """The first answer, of the desk opened last; None when none answers within so many seconds."""
-    until = time.monotonic() + timeout
+    """The first answer, of the desk opened last for the agent of the surroundings; None when none answers within so many
+    seconds.
+
+    One that is too late is left alone for a while: it is stopped, or at something else.
+    """
+    until, agent, left = time.monotonic() + timeout, agent_here(), MOST_ASKED
     inside = folder(home, DESKS)
-    for path in sorted((os.path.join(inside, name) for name in names_in(inside, ".json")), key=_opened)[
-        : -MOST_ASKED - 1 : -1
-    ]:
-        note = _note(path)
-        if note is None:
+    paths = [os.path.join(inside, name) for name in names_in(inside, ".json")]
+    for path in sorted(paths, key=_opened, reverse=True):
+        note = None if _is_late(path) else _note(path)
+        if note is None or agent not in note["agents"]:
             continue
+        if not left:
+            break
+        left -= 1
         try:
             return record(_answer(note["port"], {"token": note["token"], **question}, until))
         except ConnectionRefusedError:
             remove(path)
+        except TimeoutError:
+            _note_late(path)
+            return None
         except (OSError, ValueError):
             continue
     return None
@@ -108,7 +123,25 @@ def _note(path: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     port, token = note.get("port"), note.get("token")
-    return note if isinstance(port, int) and 0 < port < 65536 and isinstance(token, str) else None
+    if not isinstance(port, int) or not 0 < port < 65536 or not isinstance(token, str):
+        return None
+    return note if isinstance(note.get("agents"), list) else None
+
+
+def _note_late(path: str) -> None:
+    """When it was opened must stay as it is, so that it is the last look at it which is put off."""
+    try:
+        found = os.lstat(path)
+        os.utime(path, (time.time() + LATE_SECONDS, found.st_mtime))
+    except OSError:
+        return
+
+
+def _is_late(path: str) -> bool:
+    try:
+        return 0 < os.lstat(path).st_atime - time.time() <= LATE_SECONDS
+    except OSError:
+        return True
 
 
 def _opened(path: str) -> float:

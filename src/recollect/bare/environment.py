@@ -8,6 +8,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_ENABLED, _EXCLUDE, _AGENT = "RECOLLECT_CAPTURE_ENABLED", "RECOLLECT_CAPTURE_EXCLUDE", "RECOLLECT_AGENT"
+_NO = ("false", "0", "no", "off")
 OWN_CALL = ("RECOLLECT_EXTRACTING", "RECOLLECT_SKIP")  # set for programs that Recollect itself asks
 
 
@@ -24,13 +26,38 @@ def skipped(environ: Mapping[str, str] | None = None) -> bool:
     return any(environ.get(name) for name in OWN_CALL)
 
 
+def agent(environ: Mapping[str, str] | None = None) -> str:
+    """Whose conversation it is, where RECOLLECT_AGENT says so; nothing where it doesn't: then the home's own."""
+    environ = os.environ if environ is None else environ
+    return environ.get(_AGENT, "")
+
+
 def project_dir(environ: Mapping[str, str] | None = None, cwd: str = "") -> str:
-    """Where the client was started; a command in the conversation may have gone elsewhere since."""
+    """Where the client was started; a command in the conversation may have gone elsewhere since. Nothing if nobody knows."""
     environ = os.environ if environ is None else environ
     started = environ.get("CLAUDE_PROJECT_DIR", "")
-    return started if started and os.path.isdir(started) else cwd or os.getcwd()
+    if started and os.path.isdir(started):
+        return started
+    try:
+        return cwd or os.getcwd()
+    except OSError:  # it was removed meanwhile
+        return ""
+
+
+def captures(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the environment lets its conversations be captured; the home's settings may say no as well."""
+    environ = os.environ if environ is None else environ
+    return environ.get(_ENABLED, "").strip().lower() not in _NO
+
+
+def excluded(environ: Mapping[str, str] | None = None) -> str:
+    """The folders that the environment leaves out, as the setting has them."""
+    environ = os.environ if environ is None else environ
+    return environ.get(_EXCLUDE, "")
 
 
 def for_worker(home: str) -> dict[str, str]:
-    """The environment of a worker for that home."""
-    return {**os.environ, "RECOLLECT_HOME": home}
+    """The environment of a worker for that home: without what holds for the conversations of this environment alone,
+    for the worker does those of others too. Their events bring it along."""
+    kept = {name: value for name, value in os.environ.items() if name not in (_AGENT, _ENABLED, _EXCLUDE)}
+    return {**kept, "RECOLLECT_HOME": home}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 ALIKE = 0.8  # share of words that two signs must have in common
 FEWEST_WORDS = 6  # of signs that are compared word by word
+FEWEST_BEGINNING = 4  # words of a sign that another one begins with
 _LIKELY = 0.7
 _LONGEST = 40_000  # characters of what failed: signs are taken from its beginning and its end
 _ADDED = frozenset(("command", "not", "found:", "panic:"))  # what the making of a sign may put in
@@ -46,7 +47,10 @@ def _words(sign: str) -> list[str]:
 
 
 def _likely(words: Sequence[str], lowered: str) -> bool:
-    """Whether most words of a sign stand in the text, without taking the text apart."""
+    """Whether most words of a sign stand in the text, or its first, without taking the text apart."""
+    beginning = words[:FEWEST_BEGINNING]
+    if len(beginning) == FEWEST_BEGINNING and all(word in lowered for word in beginning):
+        return True
     return sum(word in lowered for word in words) >= len(words) * _LIKELY
 
 
@@ -62,14 +66,23 @@ def _telling(text: str, signs: Sequence[Sequence[str]]) -> str:
     return "\n".join(kept)
 
 
+def _begins(words: Sequence[str], beginning: Sequence[str]) -> bool:
+    return len(beginning) >= FEWEST_BEGINNING and words[: len(beginning)] == beginning
+
+
 def _nearness(signs: Iterable[str], known: Collection[str]) -> float:
     return max((_alike(sign, other) for sign in signs for other in known), default=0.0)
 
 
 def _alike(sign: str, other: str) -> float:
-    """1 for the same, less for nearly the same, else 0."""
+    """1 for the same, less for nearly the same, else 0.
+
+    What a person wrote down may go on where the failure itself ends: "... when running the tests".
+    """
     if sign == other:
         return 1.0
+    if _begins(_words(other), _words(sign)):
+        return 0.995
     words, others = set(sign.split()), set(other.split())
     if min(len(words), len(others)) < FEWEST_WORDS or sign.split()[0] != other.split()[0]:
         return 0.0

@@ -17,9 +17,11 @@ def folder(home: str, *names: str) -> str:
 
 
 def made_folder(home: str, *names: str) -> str:
-    """The same, made if need be. Raises OSError."""
+    """The same, made if need be, and for its owner only, also where somebody else made it. Raises OSError."""
     path = folder(home, *names)
-    if not os.path.isdir(path):
+    if os.path.isdir(path):
+        _make_private(path)
+    else:
         os.makedirs(home, mode=0o700, exist_ok=True)
         for depth in range(len(names) + 1):
             try:
@@ -27,6 +29,18 @@ def made_folder(home: str, *names: str) -> str:
             except FileExistsError:
                 continue
     return path
+
+
+if sys.platform == "win32":
+
+    def _make_private(path: str) -> None:
+        """The home folder's own rights decide there."""
+
+else:
+
+    def _make_private(path: str) -> None:
+        if os.stat(path).st_mode & 0o077:
+            os.chmod(path, 0o700)
 
 
 def contents(path: str, most: int = 64 << 20) -> bytes:

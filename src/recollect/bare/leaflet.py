@@ -2,14 +2,18 @@
 
 A file of JSON lines: the head; then each word with the numbers of the memories that have it, in order; then the
 memories, the most deserving first; then the solved errors. So only the lines that matter are ever parsed.
+
+Each is of one folder and one agent. What fades is told until the moment that the head names, and then `later` is.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
+from recollect.bare.environment import agent as agent_here
 from recollect.bare.files import contents, folder, made_folder, names_in, remove, write_whole
-from recollect.bare.folders import key
+from recollect.bare.folders import above, key
 from recollect.bare.notation import parsed, record, written
 
 TYPE_CHECKING = False
@@ -24,8 +28,9 @@ MOST_MEMORIES = 1_000
 LONGEST_TEXT = 400  # characters of a memory
 LONGEST_ERROR = 2_000
 LONGEST_START = 9_000
-_ENDING = ".jsonl"
-_LONGEST_HEAD = 1 << 17
+ENDING = ".jsonl"
+_TOLD = ("start", "until", "later")
+_LONGEST_HEAD = 1 << 18
 
 
 class Leaflet:
@@ -67,47 +72,63 @@ class Leaflet:
         return parsed(self._lines[number].decode("ascii"))
 
 
-def read_leaflet(home: str, identity: str) -> Leaflet | None:
-    """That of a project, by the identity of its folder; where it has none, that of Global."""
-    for name in (key(identity), GLOBAL):
+def name_of(identity: str, agent: str = "") -> str:
+    """What the file is called of a project, or without an identity of Global; `agent` is one that isn't the home's own."""
+    if agent:
+        return key(f"{identity}\n{agent}")
+    return key(identity) if identity else GLOBAL
+
+
+def read_leaflet(home: str, identity: str, agent: str | None = None) -> Leaflet | None:
+    """That of a project, by the identity of its folder, or of the nearest one above; where there is none, that of Global.
+
+    One of another agent counts as none; unless said, the agent is that of the surroundings.
+    """
+    for name, whose in _candidates(identity, agent):
         try:
-            return Leaflet(contents(_path(home, name)))
+            found = Leaflet(contents(_path(home, name)))
         except (OSError, ValueError, KeyError, TypeError):
             continue
+        if whose in (None, found.head.get("agent")):
+            found.head = _now(found.head)
+            return found
     return None
 
 
-def read_head(home: str, identity: str) -> dict[str, Any] | None:
+def read_head(home: str, identity: str, agent: str | None = None) -> dict[str, Any] | None:
     """The same, and no more than its first line."""
-    for name in (key(identity), GLOBAL):
+    for name, whose in _candidates(identity, agent):
         try:
-            return _checked(contents(_path(home, name), _LONGEST_HEAD).partition(b"\n")[0])
+            head = _checked(contents(_path(home, name), _LONGEST_HEAD).partition(b"\n")[0])
         except (OSError, ValueError, KeyError, TypeError):
             continue
+        if whose in (None, head.get("agent")):
+            return _now(head)
     return None
 
 
-def read(home: str, identity: str) -> dict[str, Any] | None:
-    """All of it, as it was written."""
-    leaflet = read_leaflet(home, identity)
-    if leaflet is None:
-        return None
-    words: dict[int, list[str]] = {}
-    for place in range(1, 1 + leaflet.words):
-        word, numbers = leaflet._line(place)
-        for number in numbers:
-            words.setdefault(number, []).append(word)
-    memories = [
-        {name: value for name, value in leaflet.memory(number).items() if name != "telling"}
-        | {"words": words.get(number, [])}
-        for number in range(leaflet.memories)
-    ]
-    head = {name: value for name, value in leaflet.head.items() if name != "sizes"}
-    return {**head, "memories": memories, "errors": list(leaflet.solved())}
+def _candidates(identity: str, agent: str | None) -> Iterator[tuple[str, str | None]]:
+    """Names of files, and whose each must be."""
+    agent = agent_here() if agent is None else agent
+    for one in (identity, *above(identity), ""):
+        if agent:
+            yield name_of(one, agent), agent
+        yield name_of(one), agent or None
+
+
+def _now(head: dict[str, Any]) -> dict[str, Any]:
+    """As it is to be told at this moment."""
+    until, later = head.get("until"), head.get("later")
+    if isinstance(until, int | float) and isinstance(later, dict) and time.time() >= until:
+        return {**head, **later}
+    return head
 
 
 def write(home: str, key: str, leaflet: dict[str, Any]) -> None:
-    """Puts it in the place of the one before. Texts are cut, put on one line and made neutral. Raises OSError."""
+    """Puts it in the place of the one before. Texts are cut, put on one line and made neutral. Raises OSError.
+
+    A memory is found by all words of its text, also by those that are cut.
+    """
     from recollect.bare.printing import lines_of
 
     made_folder(home, LEAFLETS)
@@ -118,26 +139,44 @@ def every(home: str) -> list[tuple[str, dict[str, Any]]]:
     """The heads of all that there are, by their keys."""
     found = []
     inside = folder(home, LEAFLETS)
-    for name in names_in(inside, _ENDING):
+    for name in names_in(inside, ENDING):
         try:
             head = _checked(contents(os.path.join(inside, name), _LONGEST_HEAD).partition(b"\n")[0])
         except (OSError, ValueError, KeyError, TypeError):
             continue
-        found.append((name.removesuffix(_ENDING), head))
+        found.append((name.removesuffix(ENDING), head))
     return found
 
 
-def drop(home: str, scope: str | None = None) -> None:
-    """Those of a scope, or all: hooks do without until they are made anew. One that can't be read goes in any case."""
-    kept = {name for name, head in every(home) if scope is not None and head.get("scope") != scope}
+def blank(home: str) -> int:
+    """Takes everything off them, to be made anew; how many there were. Raises OSError.
+
+    One that can't be written is removed, which needs no room; so is what is none, and what a killed writer left.
+    """
+    heads = dict(every(home))
     inside = folder(home, LEAFLETS)
     for name in names_in(inside, ""):
-        if name.removesuffix(_ENDING) not in kept:
+        if name.removesuffix(ENDING) not in heads:
             remove(os.path.join(inside, name))
+    for name, head in heads.items():
+        kept = {one: value for one, value in head.items() if one not in _TOLD}
+        try:
+            write(home, name, {**kept, "print": "", "start_ids": []})
+        except OSError:
+            drop(home, name)
+    return len(heads)
+
+
+def drop(home: str, name: str) -> None:
+    """It is no more. Raises OSError."""
+    try:
+        os.unlink(_path(home, name))
+    except FileNotFoundError:
+        return
 
 
 def _path(home: str, name: str) -> str:
-    return folder(home, LEAFLETS, name + _ENDING)
+    return folder(home, LEAFLETS, name + ENDING)
 
 
 def _beginning(word: str) -> bytes:

@@ -57,15 +57,6 @@ def take(home: str) -> int | None:
     return None
 
 
-def held(home: str) -> bool:
-    """Whether somebody holds it. Raises OSError."""
-    descriptor = take(home)
-    if descriptor is None:
-        return True
-    os.close(descriptor)
-    return False
-
-
 class lease:  # noqa: N801 - reads as a verb: with lease(home) as mine
     """Holds the lease while it is open, if nobody else does. `handed` is a descriptor that holds it already."""
 

@@ -1,4 +1,4 @@
-"""Which memories of a leaflet a prompt is about, and which of its errors a failure is; mostly none."""
+"""Which memories of a leaflet a prompt is about; mostly none."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
     from recollect.bare.leaflet import Leaflet
 
-HEAD, TAIL = (
-    4_000,
-    2_000,
-)  # characters of a prompt that are looked at: what is asked stands before or after what is pasted
+# Characters of a prompt that are looked at: what is asked stands before or after what is pasted.
+HEAD, TAIL = 4_000, 2_000
 FLOOR = 0.25
 NAMED_FLOOR = 0.12  # where a rare identifier is shared
 FEWEST = 2  # telling words that must be shared

@@ -40,11 +40,8 @@ def parsed(text: str) -> Any:
             return _by_library(text)
         text = text.strip(_BLANK)
         value, end = _scanner_by(_Rules)(text, 0)
-    except (
-        StopIteration,
-        RecursionError,
-        SystemError,
-    ) as error:  # the last where `json` isn't there to raise its own
+    except (StopIteration, RecursionError, SystemError) as error:
+        # The last where `json` isn't there to raise its own.
         raise ValueError("no JSON") from error
     if end != len(text):
         raise ValueError("more than one value")

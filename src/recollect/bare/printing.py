@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from json import JSONEncoder
+
 from recollect.bare.leaflet import LONGEST_ERROR, LONGEST_START, LONGEST_TEXT, MOST_MEMORIES, VERSION
-from recollect.bare.notation import written
 from recollect.model.lexemes import lexemes, stop_lexemes
 from recollect.model.neutral import neutral
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+written = JSONEncoder(separators=(",", ":")).encode  # as recollect.bare.notation has it, and quicker for much
 
 
 def lines_of(leaflet: dict[str, Any]) -> list[str]:
@@ -19,19 +22,18 @@ def lines_of(leaflet: dict[str, Any]) -> list[str]:
     places: dict[str, list[int]] = {}
     texts = []
     for number, memory in enumerate(memories):
-        words = set(memory.get("words") or content_words(memory["text"]))
+        words = content_words(memory["text"])
         for word in words:
             places.setdefault(word, []).append(number)
-        shown = {name: value for name, value in memory.items() if name != "words"}
-        texts.append(
-            written({**shown, "text": one_line(memory["text"], LONGEST_TEXT), "telling": len(words)})
-        )
+        texts.append(written({**memory, "text": one_line(memory["text"]), "telling": len(words)}))
     head = {name: value for name, value in leaflet.items() if name not in ("memories", "errors", "sizes")}
     head |= {
         "version": VERSION,
         "start": neutral(leaflet.get("start", ""))[:LONGEST_START],
         "sizes": {"words": len(places), "memories": len(memories), "errors": len(errors)},
     }
+    if "later" in head:
+        head["later"] = {**head["later"], "start": neutral(head["later"]["start"])[:LONGEST_START]}
     return [
         written(head),
         *sorted(written([word, numbers]) for word, numbers in places.items()),
@@ -46,7 +48,7 @@ def content_words(text: str) -> list[str]:
     return [word for word in dict.fromkeys(lexemes(text)) if word not in passed_over]
 
 
-def one_line(text: str, longest: int) -> str:
+def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
     """Unable to end the line, or the quotation, that it stands in."""
     flat = " ".join(neutral(text).split())
     return flat if len(flat) <= longest else flat[: longest - 1].rstrip() + "…"

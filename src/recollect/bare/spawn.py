@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 
 from recollect.bare.environment import for_worker
 from recollect.bare.lease import take
+from recollect.bare.waiting import put
 
 # -P: what lies in the folder of the conversation must never be taken for a module.
 _COMMAND = ("-P", "-m", "recollect", "hook-worker")
@@ -28,6 +30,12 @@ def start_worker(home: str) -> bool:
     if sys.platform == "win32":
         _detach(home)  # a lock is of its process there: the first worker takes it, others leave at once
     return True
+
+
+def have_leaflets_made(home: str, agent: str = "") -> None:
+    """By a worker, which hears of nothing else. Raises OSError."""
+    put(home, {"event": "Written", "agent": agent, "folder": "", "at": time.time()})
+    start_worker(home)
 
 
 if sys.platform == "win32":

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 WAITING = "waiting"
 BAD = "bad"
 MOST_BAD = 100
+BAD_DAYS = 30
 MOST_ATTEMPTS = 5
 _FORGOTTEN = 600.0  # seconds, after which a half-written file is nobody's
 
@@ -90,8 +91,16 @@ def failed(path: str, event: dict[str, Any]) -> bool:
     return False
 
 
+def tidy(home: str) -> None:
+    """Removes what was put aside so long ago that nobody will look at it."""
+    inside = os.path.join(folder(home, WAITING), BAD)
+    for name in names_in(inside, ".json"):
+        if older_than(os.path.join(inside, name), BAD_DAYS * 86_400.0):
+            remove(os.path.join(inside, name))
+
+
 def put_aside(path: str) -> None:
-    """To waiting/bad, which keeps the newest."""
+    """To waiting/bad, which keeps the newest, for some weeks."""
     inside = os.path.join(os.path.dirname(path), BAD)
     try:
         os.makedirs(inside, mode=0o700, exist_ok=True)

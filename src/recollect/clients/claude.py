@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from recollect.clients.files import Change, bytes_of, json_of, read, told_of
+from recollect.clients.files import Change, bytes_of, json_of, loosely, read, told_of
 from recollect.clients.json_text import JsonText
 from recollect.clients.notes import HOME, HOOK, STATUS, Notes, noted, pruned
-from recollect.clients.program import VARIABLE, Program, called_with
+from recollect.clients.program import VARIABLE, Call, Program, call_of, called_alike
 from recollect.model.errors import Conflict
 
 HOOKS, STATUS_LINE, ENV = "hooks", "statusLine", "env"
@@ -25,6 +26,8 @@ EVENTS: tuple[tuple[str, str | None, int], ...] = (
     ("PreCompact", None, SECONDS),
     ("SessionEnd", None, 5),
 )
+
+_CALLING = re.compile(r"""(?:^|[\s;|&('"/\\])recollect(?:\.exe)?["']?\s+(?:-\S+\s+\S+\s+)?hook\s+[A-Z]""")
 
 
 def hook_groups(program: Program) -> dict[str, dict[str, Any]]:
@@ -63,17 +66,18 @@ def _with_hook(
 ) -> JsonText:
     path = (HOOKS, event)
     wanted = group["hooks"][0]
-    ours = [place for place, handler in handlers(document, event) if is_our_hook(handler)]
+    ours = [(place, call) for place, handler in handlers(document, event) if (call := our_hook(handler))]
     if not ours:
         put = document.put_item(path, group)
         undo.append(noted(HOOK, path, put))
         told.append(f"hook {event}")
         return JsonText(put.text, document.comments)
-    for number, within in ours:
-        for name in ("command", "args"):
+    for (number, within), call in ours:
+        command, arguments = called_alike(call, wanted["command"], wanted["args"])
+        for name, value in (("command", command), ("args", arguments)):
             place = (*path, number, "hooks", within, name)
-            if document.get(place) != wanted[name]:
-                document = JsonText(document.put_member(place, wanted[name]).text, document.comments)
+            if document.get(place) != value:
+                document = JsonText(document.put_member(place, value).text, document.comments)
                 undo.append({"do": HOOK, "path": list(path)})
                 told.append(f"hook {event}: how it is called")
     return document
@@ -89,18 +93,46 @@ def handlers(document: JsonText, event: str) -> Iterator[tuple[tuple[int, int], 
                 yield (number, within), handler
 
 
+def our_hook(handler: Any) -> Call | None:
+    """The call, if it is `recollect hook EVENT` and nothing else, by whichever path."""
+    if not isinstance(handler, dict) or handler.get("type", "command") != "command":
+        return None
+    call = call_of(handler.get("command"), handler.get("args"))
+    if call is None or len(call.words) < 2 or not call.words[1].isalpha():
+        return None
+    return call if call.words[0] == "hook" and _ends_in_home(call.words[2:]) else None
+
+
 def is_our_hook(handler: Any) -> bool:
-    """Whether it calls `recollect hook`, by whichever path."""
-    if not isinstance(handler, dict):
-        return False
-    words = called_with(handler.get("command"), handler.get("args"))
-    return bool(words) and words is not None and words[0] == "hook"
+    """Whether that is all it does."""
+    return our_hook(handler) is not None
 
 
 def is_our_status_line(value: Any) -> bool:
-    """Whether it calls `recollect statusline`."""
-    words = called_with(value.get("command"), None) if isinstance(value, dict) else None
-    return bool(words) and words is not None and words[0] == "statusline"
+    """Whether it calls `recollect statusline`, and nothing else."""
+    call = call_of(value.get("command"), None) if isinstance(value, dict) else None
+    return call is not None and call.words[:1] == ("statusline",) and _ends_in_home(call.words[1:])
+
+
+def _ends_in_home(words: tuple[str, ...]) -> bool:
+    return not words or (len(words) == 2 and words[0] == "--home") or words[0].startswith("--home=")
+
+
+def others_calling(content: bytes | None) -> tuple[str, ...]:
+    """Commands of hooks that call `recollect hook` among other things: these are somebody's, and left alone."""
+    document = loosely(content)
+    hooks = document.get(HOOKS)
+    groups = (
+        [group for found in hooks.values() if isinstance(found, list) for group in found]
+        if isinstance(hooks, dict)
+        else []
+    )
+    inner = [group.get("hooks") for group in groups if isinstance(group, dict)]
+    found = [
+        one for handlers in inner if isinstance(handlers, list) for one in handlers if isinstance(one, dict)
+    ]
+    lines = [str(one.get("command")) for one in found if not is_our_hook(one)]
+    return tuple(dict.fromkeys(line for line in lines if _CALLING.search(line)))
 
 
 def without_hooks(document: JsonText, notes: Notes) -> JsonText:

@@ -9,8 +9,9 @@ from typing import Any
 from recollect.clients.files import Change
 from recollect.clients.json_text import Path as Keys
 from recollect.clients.json_text import render
-from recollect.clients.mcp_entry import NAME, json_change, server_entry, toml_change, toml_entry
+from recollect.clients.mcp_entry import NAME, json_change, server_entry, toml_change
 from recollect.clients.program import Program
+from recollect.clients.toml_text import toml_entry
 from recollect.model.errors import InvalidInput
 from recollect.model.places import Places
 

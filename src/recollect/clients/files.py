@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,9 +57,17 @@ def json_of(path: Path, content: bytes | None, *, comments: bool = False) -> Jso
         raise InvalidInput(f"{path}, line {line}: not UTF-8.", advice="Save it as UTF-8.") from error
     found = JsonText(text if text.strip() else "{}\n", comments)
     with told_of(path):
-        if not isinstance(found.value, dict):
-            raise WrongShape("The document should be an object.", advice="Correct it, and try again.")
+        found.check()
     return found
+
+
+def loosely(content: bytes | None) -> dict[str, Any]:
+    """What a file of others says, where that is only of interest; nothing where it can't be read."""
+    try:
+        found = JsonText((content or b"").removeprefix(_UTF8).decode("utf-8"), comments=True).value
+    except (UnicodeDecodeError, BrokenJson):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def bytes_of(text: str, before: bytes | None) -> bytes:
@@ -79,10 +88,19 @@ class told_of:  # noqa: N801 - reads as a verb
         if isinstance(error, BrokenJson | WrongShape):
             named = str(self._path)
             if named not in error.message:
-                separator = ", " if isinstance(error, BrokenJson) else ": "
-                error.message = f"{named}{separator}{error.message}"
+                error.message = f"{named}, {error.message}"
                 error.advice = f"{error.advice} Nothing was written.".strip()
                 error.args = (error.message,)
+
+
+def clear_partials(path: Path) -> None:
+    """What a run that was killed while it wrote has left beside the file."""
+    real = Path(os.path.realpath(path))
+    own = re.compile(rf"\.{re.escape(real.name)}\.\d+\.tmp")
+    with suppress(OSError):
+        for one in real.parent.iterdir():
+            if own.fullmatch(one.name):
+                one.unlink()
 
 
 def check_writable(path: Path) -> None:

@@ -4,20 +4,35 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from recollect.clients.files import Change, check_writable, make_folders, read, remove, sum_of, write
+from recollect.bare.lease import try_lock
+from recollect.clients.files import (
+    Change,
+    check_writable,
+    clear_partials,
+    make_folders,
+    read,
+    remove,
+    sum_of,
+    write,
+)
 from recollect.clients.notes import joined
-from recollect.clients.taking import taken_out
-from recollect.model.errors import Conflict, InvalidInput, Refused
+from recollect.clients.taking import is_by_looks, taken_out
+from recollect.model.errors import Conflict, InvalidInput, RecollectError, Refused
 
-FILE, VERSION = "installed.json", 1
+FILE, LOCK, VERSION = "installed.json", "installed.lock", 1
+PATIENCE_SECONDS, PAUSE_SECONDS = 30, 0.02
+# Folders of clients in a project: one that is empty once ours is out was made for it.
+OF_CLIENTS = frozenset((".claude", ".codex", ".cursor", ".gemini", ".vscode"))
 BACKUPS = ("backups", "setup")
+_UTF8 = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +106,37 @@ def save(home: Path, noted: Manifest) -> None:
         raise _failed(path, error) from error
 
 
-def install(home: Path, changes: Sequence[Change], *, place: str, client: str, now: datetime) -> Path | None:
-    """Make the changes, all or none, and note them. Returns where what was there before is kept. Raises Refused, Conflict."""
+def install(
+    home: Path,
+    changes: Sequence[Change],
+    *,
+    place: str,
+    client: str,
+    now: datetime,
+    project: str | None = None,
+) -> Path | None:
+    """Make the changes, all or none, and note them, with the project that was made for them.
+
+    Returns where what was there before is kept. Raises Refused, Conflict.
+    """
     wanted = [change for change in changes if change.changes]
-    if not wanted:
+    if not wanted and project is None:
         return None
     _check(home, wanted)
+    with _alone(home):
+        _check(home, wanted)  # who had the lock before may have changed them
+        for change in changes:
+            clear_partials(change.path)
+        return _install(home, wanted, place=place, client=client, now=now, project=project)
+
+
+def _install(
+    home: Path, wanted: Sequence[Change], *, place: str, client: str, now: datetime, project: str | None
+) -> Path | None:
     before = manifest(home)
+    projects = before.projects
+    if project is not None and (project, place) not in projects:
+        projects = (*projects, (project, place))
     folder, kept = _backed_up(home, wanted, now)
     records = list(before.records)
     for change in wanted:
@@ -107,7 +146,7 @@ def install(home: Path, changes: Sequence[Change], *, place: str, client: str, n
             records.append(new)
         else:
             records[records.index(known)] = _again(known, new, change)
-    save(home, replace(before, records=tuple(records)))
+    save(home, Manifest(tuple(records), projects))
     try:
         _write_all(wanted)
     except OSError as error:
@@ -118,27 +157,40 @@ def install(home: Path, changes: Sequence[Change], *, place: str, client: str, n
 
 def note_project(home: Path, name: str, folder: str) -> None:
     """That the project was registered by us."""
-    known = manifest(home)
-    if (name, folder) not in known.projects:
-        save(home, replace(known, projects=(*known.projects, (name, folder))))
+    with _alone(home):
+        known = manifest(home)
+        if (name, folder) not in known.projects:
+            save(home, replace(known, projects=(*known.projects, (name, folder))))
 
 
 def drop_project(home: Path, name: str) -> None:
     """That it isn't any more."""
-    known = manifest(home)
-    save(home, replace(known, projects=tuple(one for one in known.projects if one[0] != name)))
+    with _alone(home):
+        known = manifest(home)
+        left = tuple(one for one in known.projects if one[0] != name)
+        if left != known.projects:
+            save(home, replace(known, projects=left))
 
 
-def plan_removal(home: Path, records: Iterable[Record]) -> list[tuple[Record, Change]]:
-    """How each file would be without what was put in. Raises InvalidInput where that can't be told."""
+def plan_removal(
+    home: Path, records: Iterable[Record], *, passed_over: list[RecollectError] | None = None
+) -> list[tuple[Record, Change]]:
+    """How each file would be without what was put in. Raises InvalidInput, Refused where that can't be told.
+
+    With a list for `passed_over` such a file isn't planned for, and what is wrong with it is put into the list.
+    """
     planned: list[tuple[Record, Change]] = []
     texts: dict[str, bytes | None] = {}
     for record in reversed(list(records)):
         path = Path(record.path)
-        if record.path not in texts:
-            texts[record.path] = read(path)
-        current = texts[record.path]
-        after = _without(home, record, current)
+        try:
+            current = texts[record.path] if record.path in texts else read(path)
+            after = _without(home, record, current)
+        except (InvalidInput, Refused) as error:
+            if passed_over is None:
+                raise
+            passed_over.append(error)
+            continue
         texts[record.path] = after
         planned.append((record, Change(path, current, after)))
     return planned
@@ -152,23 +204,71 @@ def uninstall(home: Path, planned: Sequence[tuple[Record, Change]]) -> list[str]
         final[change.path] = replace(known, after=change.after) if known else change
     wanted = [change for change in final.values() if change.changes]
     _check(home, wanted)
-    try:
-        _write_all(wanted)
-    except OSError as error:
-        raise _failed(Path(str(error.filename or wanted[0].path)), error) from error
+    with _alone(home) if home.is_dir() else nullcontext():
+        _check(home, wanted)
+        noted = manifest(home)  # raises before anything is changed
+        for path in final:
+            clear_partials(path)
+        try:
+            _write_all(wanted)
+        except OSError as error:
+            raise _failed(Path(str(error.filename or wanted[0].path)), error) from error
+        gone = _folders_gone(planned)
+        _forget(home, noted, planned)
+    return gone
+
+
+def _folders_gone(planned: Sequence[tuple[Record, Change]]) -> list[str]:
     gone = []
-    for record, _ in planned:
-        for folder in reversed(record.folders):
+    for record, change in planned:
+        folders = record.folders
+        above = change.path.parent
+        if record.place and is_by_looks(record.undo) and change.changes and change.after is None:
+            folders = (str(above),) if above.name in OF_CLIENTS else ()
+        for folder in reversed(folders):
             with suppress(OSError):  # it isn't empty
                 Path(folder).rmdir()
                 gone.append(folder)
-    noted = manifest(home)
+    return gone
+
+
+def _forget(home: Path, noted: Manifest, planned: Sequence[tuple[Record, Change]]) -> None:
     keys = {_key(record) for record, _ in planned}
     left = tuple(_heir(one, planned) for one in noted.records if _key(one) not in keys)
     if left != noted.records:
         save(home, replace(noted, records=left))
     _drop_backups(home, [record for record, _ in planned if record.now])
-    return gone
+
+
+@contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """One at a time reads, changes and writes the notes of a home. Raises Refused, Conflict."""
+    path = home / LOCK
+    try:
+        make_folders(home, mode=0o700)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    except OSError as error:
+        raise _failed(path, error) from error
+    try:
+        _wait_for(descriptor, path)
+        clear_partials(home / FILE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _wait_for(descriptor: int, path: Path) -> None:
+    until = time.monotonic() + PATIENCE_SECONDS
+    try:
+        while not try_lock(descriptor):
+            if time.monotonic() > until:
+                raise Conflict(
+                    "Another call of Recollect sets something up right now.",
+                    advice="Try again; nothing was written.",
+                )
+            time.sleep(PAUSE_SECONDS)
+    except OSError as error:
+        raise _failed(path, error) from error
 
 
 def _without(home: Path, record: Record, current: bytes | None) -> bytes | None:
@@ -182,7 +282,10 @@ def _without(home: Path, record: Record, current: bytes | None) -> bytes | None:
             if kept is not None and sum_of(kept) == record.was:
                 return kept
     left = taken_out(Path(record.path), current, record.undo)
-    return None if record.made and left.strip() in (b"", b"{}") else left
+    if left == current or left.removeprefix(_UTF8).strip() not in (b"", b"{}"):
+        return left
+    # nothing else was in it: where nobody knows, it was made for that
+    return None if record.made or is_by_looks(record.undo) else left
 
 
 def _record(change: Change, place: str, client: str, backup: str | None) -> Record:

@@ -8,10 +8,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.clients.json_scan import Child, Node, gaps, scan
+from recollect.clients.json_scan import Child, Node, gaps, line_and_column, scan
 from recollect.model.errors import WrongShape
 
 WIDEST = 100
+_COLON = re.compile(r'"\s*:(\s*)')
+_INDENTED = re.compile(r"[\[{][ \t]*\r?\n([ \t]+)\S")
 Path = tuple[str | int, ...]  # names of members, places in lists
 
 
@@ -30,11 +32,16 @@ class JsonText:
 
     text: str
     comments: bool = False
+    _scanned: list[Node] = field(default_factory=list, init=False, compare=False, repr=False)
 
     @property
     def value(self) -> Any:
         """Raises BrokenJson."""
-        return scan(self.text, comments=self.comments).value
+        return self._read().value
+
+    def check(self) -> None:
+        """Raises BrokenJson, and WrongShape for a document that is no object."""
+        self._root()
 
     def get(self, path: Path) -> Any:
         """The value there; None where nothing is. Raises BrokenJson, WrongShape."""
@@ -47,7 +54,7 @@ class JsonText:
         node, depth = self._deepest(root, path)
         if depth == len(path):
             return Put(self._replaced(node, value))
-        _expect(node, "object", path[:depth])
+        self._expect(node, "object", path[:depth])
         for key in reversed(path[depth + 1 :]):
             value = {key: value}
         made = tuple(path[:length] for length in range(depth + 1, len(path)))
@@ -60,7 +67,7 @@ class JsonText:
         if depth < len(path):
             put = self.put_member(path, [value])
             return Put(put.text, (*put.made, path), put.inner)
-        _expect(node, "array", path)
+        self._expect(node, "array", path)
         return self._added(root, node, None, value, (), path)
 
     def drop_member(self, path: Path, *, inner: Mapping[Path, str] | None = None) -> str:
@@ -94,10 +101,25 @@ class JsonText:
         bare = node is not None and node.kind != "plain" and not node.children
         return node is not None and bare and not self.text[node.start + 1 : node.end - 1].strip()
 
+    def _read(self) -> Node:
+        """Once: such a file may be large."""
+        if not self._scanned:
+            self._scanned.append(scan(self.text, comments=self.comments))
+        return self._scanned[0]
+
     def _root(self) -> Node:
-        root = scan(self.text, comments=self.comments)
-        _expect(root, "object", ())
+        root = self._read()
+        self._expect(root, "object", ())
         return root
+
+    def _expect(self, node: Node, kind: str, path: Path) -> None:
+        if node.kind != kind:
+            wanted = "an object" if kind == "object" else "a list"
+            raise self._wrong(node.start, f"{_named(path)} should be {wanted}")
+
+    def _wrong(self, place: int, reason: str) -> WrongShape:
+        line, column = line_and_column(self.text, place)
+        return WrongShape(reason, line=line, column=column)
 
     def _find(self, path: Path) -> Node | None:
         node, depth = self._deepest(self._root(), path)
@@ -106,10 +128,10 @@ class JsonText:
     def _deepest(self, root: Node, path: Path) -> tuple[Node, int]:
         node = root
         for depth, key in enumerate(path):
-            _expect(node, "array" if isinstance(key, int) else "object", path[:depth])
+            self._expect(node, "array" if isinstance(key, int) else "object", path[:depth])
             found = [node.children[key]] if isinstance(key, int) else node.named(key)
             if len(found) > 1:
-                raise WrongShape(f"{_named(path[: depth + 1])} stands there twice.", advice="Join the two.")
+                raise self._wrong(found[1].start, f"{_named(path[: depth + 1])} stands there twice")
             if not found:
                 return node, depth
             node = found[0].node
@@ -209,7 +231,7 @@ class JsonText:
         return "" if self._colon(node) == ":" else " "
 
     def _colon(self, node: Node) -> str:
-        found = re.search(r'"\s*:(\s*)', self.text[node.start : node.end])
+        found = _COLON.search(self.text, node.start, node.end)
         return ": " if found is None or found.group(1) else ":"
 
     def _line_indent(self, place: int) -> str:
@@ -226,7 +248,7 @@ class JsonText:
     @property
     def _unit(self) -> str:
         """One step of indentation: that of the first line which has any."""
-        found = re.search(r"[\[{][ \t]*\r?\n([ \t]+)\S", self.text)
+        found = _INDENTED.search(self.text)
         return found.group(1) if found else "  "
 
     def _rendered(self, value: Any, indent: str, room: int, *, flat: bool) -> str:
@@ -267,12 +289,6 @@ def gaps_end(text: str, start: int, end: int) -> int:
             break
         place = after
     return place
-
-
-def _expect(node: Node, kind: str, path: Path) -> None:
-    if node.kind != kind:
-        wanted = "an object" if kind == "object" else "a list"
-        raise WrongShape(f"{_named(path)} should be {wanted}.", advice="Correct it, and try again.")
 
 
 def _named(path: Path) -> str:

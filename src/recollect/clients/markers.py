@@ -42,6 +42,8 @@ def without_markers(path: Path, data: bytes, note: Mapping[str, Any]) -> bytes:
         begin = len(_UTF8)
     line = data.find(b"\n", place.end)
     end = len(data) if line < 0 else line + 1
+    if note.get("stay") and (data[:begin].removeprefix(_UTF8) + data[end:]).strip():
+        return data[: place.start] + data[place.end :]
     lead = note.get("lead")
     known = lead.encode() if isinstance(lead, str) else _likely_lead(data[:begin], ended=line >= 0)
     kept = data[:begin]

@@ -5,15 +5,26 @@ from __future__ import annotations
 import filecmp
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from recollect.model.errors import Refused
+
 NAME = "recollect"
 MODULE = ("-m", NAME)
 VARIABLE = "RECOLLECT_HOME"
-_IN_A_LINE = re.compile(r"""(?:^|[\s"'/\\])recollect(?:\.exe)?["']?\s+(?P<rest>\S.*)$""")
+# What may stand before the command, and with what follows it.
+_FLAGS = frozenset(("-v", "--verbose", "-q", "--quiet", "--json", "--no-color"))
+_WITH_VALUE = ("--home", "--scope", "--agent")
+# Others that start it by name: `uvx recollect mcp`.
+_RUNNERS = {"uvx": (NAME,), "uv": ("tool", "run", NAME), "pipx": ("run", NAME)}
+_PYTHON = re.compile(r"py(thon|py)?w?[\d.]*")
+_OPERATORS = frozenset("();<>|&")
+_SUBSTITUTED = re.compile(r"(?<!\\)[$`]|[\r\n]")
+_OF_WINDOWS = re.compile(r'"?(?:[A-Za-z]:\\|\\\\)')
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +39,29 @@ class Program:
         """All arguments of a call."""
         return [*self.arguments, *words]
 
-    def line(self, *words: str) -> str:
-        """For a shell, where a client takes nothing else."""
-        return " ".join(_quoted(word) for word in (self.command, *self.calling(*words)))
+    def line(self, *words: str, windows: bool = os.name == "nt") -> str:
+        """For a shell, where a client takes nothing else. Raises Refused where no line means the same to every shell."""
+        return " ".join(_quoted(word, windows=windows) for word in (self.command, *self.calling(*words)))
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of Recollect: the words that start it, the options that go before the command, and the rest."""
+
+    start: tuple[str, ...]
+    options: tuple[str, ...]
+    words: tuple[str, ...]
+
+    @property
+    def home(self) -> str | None:
+        """The home folder that it names."""
+        words = (*self.options, *self.words)
+        for number, word in enumerate(words):
+            if word.startswith("--home="):
+                return word.removeprefix("--home=")
+            if word == "--home" and number + 1 < len(words):
+                return words[number + 1]
+        return None
 
 
 def this_program(
@@ -49,22 +80,73 @@ def this_program(
     return Program(executable, MODULE, portable=False)
 
 
-def called_with(command: Any, arguments: Any) -> list[str] | None:
-    """What Recollect is called with; None where it is another program that is called."""
+def call_of(command: Any, arguments: Any) -> Call | None:
+    """The call, where it is one of Recollect and of nothing else. Without arguments the command is a shell's line."""
     if not isinstance(command, str):
         return None
-    words = [word for word in arguments if isinstance(word, str)] if isinstance(arguments, list) else []
-    if _stem(command) == NAME:
-        return _without_home(words)
-    if tuple(words[:2]) == MODULE:
-        return _without_home(words[2:])
-    if not words and (found := _IN_A_LINE.search(command)):
-        return _without_home(found["rest"].split())
-    return None
+    if arguments is None:
+        words = _words_of(command)
+    elif isinstance(arguments, list) and all(isinstance(word, str) for word in arguments):
+        words = [command, *arguments]
+    else:
+        return None
+    start = _started_by(words) if words else 0
+    if not start:
+        return None
+    end = start
+    while end < len(words):
+        if words[end] in _WITH_VALUE and end + 1 < len(words):
+            end += 2
+        elif words[end] in _FLAGS or words[end].startswith(tuple(f"{one}=" for one in _WITH_VALUE)):
+            end += 1
+        else:
+            break
+    return Call(tuple(words[:start]), tuple(words[start:end]), tuple(words[end:]))
 
 
-def _without_home(words: list[str]) -> list[str]:
-    return words[2:] if words[:1] == ["--home"] else words
+def called_with(command: Any, arguments: Any) -> list[str] | None:
+    """What Recollect is called with, but for options before the command; None where another program is called."""
+    call = call_of(command, arguments)
+    return None if call is None else list(call.words)
+
+
+def called_alike(known: Call, command: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """A new call, with the options that the known one has, and by the runner that somebody chose for it."""
+    new = call_of(command, list(arguments))
+    if new is None:
+        return command, list(arguments)
+    first, *more = known.start if _stem(known.start[0]) in _RUNNERS else new.start
+    return first, [*more, *known.options, *new.words]
+
+
+def _words_of(line: str) -> list[str]:
+    """The words of a line that calls one program; none where a shell would do more than that."""
+    line = line.strip()
+    if _SUBSTITUTED.search(line):
+        return []
+    if _OF_WINDOWS.match(line):
+        line = line.replace("\\", "/")
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    try:
+        words = list(lexer)
+    except ValueError:  # a quotation that doesn't end
+        return []
+    return [] if any(word and _OPERATORS.issuperset(word) for word in words) else words
+
+
+def _started_by(words: Sequence[str]) -> int:
+    """How many words start Recollect; 0 where they start another program."""
+    stem, rest = _stem(words[0]), tuple(words[1:])
+    if stem == NAME:
+        return 1
+    if _PYTHON.fullmatch(stem) and rest[:2] == MODULE:
+        return 3
+    runner = _RUNNERS.get(stem)
+    if runner and rest[: len(runner) - 1] == runner[:-1] and len(rest) >= len(runner):
+        return 1 + len(runner) if rest[len(runner) - 1].partition("@")[0] == NAME else 0
+    return 0
 
 
 def _stem(command: str) -> str:
@@ -79,8 +161,15 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def _quoted(word: str) -> str:
-    """Double quotes mean the same to every shell that a client may use."""
-    if re.fullmatch(r"[\w@%+=:,./\\-]+", word) and not (os.name != "nt" and "\\" in word):
+def _quoted(word: str, *, windows: bool) -> str:
+    """Double quotes mean the same to every shell but those of Windows, which agree on plain words and forward slashes."""
+    if windows:
+        word = word.replace("\\", "/")
+    if re.fullmatch(r"[\w@%+=:,./-]+", word):
         return word
-    return '"' + re.sub(r'(["$`\\])' if os.name != "nt" else r'(")', r"\\\1", word) + '"'
+    if windows:
+        raise Refused(
+            f"{word} can't be called by a line that both PowerShell and Git Bash understand.",
+            advice="Put recollect on the PATH, or leave out the status line.",
+        )
+    return '"' + re.sub(r'(["$`\\])', r"\\\1", word) + '"'

@@ -6,26 +6,39 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.clients.claude import HOOKS, STATUS_LINE, without_home, without_hooks, without_status_line
+from recollect.clients.claude import ENV, HOOKS, STATUS_LINE, without_home, without_hooks, without_status_line
 from recollect.clients.files import bytes_of, json_of, told_of
 from recollect.clients.json_text import JsonText
 from recollect.clients.markers import without_markers
 from recollect.clients.mcp_entry import without_server, without_table
 from recollect.clients.notes import BLOCK, HOME, HOOK, SERVER, STATUS, TABLE, Notes
-from recollect.model.errors import InvalidInput
+from recollect.clients.toml_text import toml_of
 
 Undo = Sequence[Mapping[str, Any]]
 # What is looked for where nobody noted anything.
 OF_SETTINGS: tuple[dict[str, Any], ...] = (
     {"do": HOOK, "path": [HOOKS]},
     {"do": STATUS, "path": [STATUS_LINE]},
+    {"do": HOME, "path": [ENV], "if": HOOK},
 )
 OF_DOCUMENT: tuple[dict[str, Any], ...] = ({"do": BLOCK, "path": []},)
+# Markers that somebody put there themselves: only what was written between them goes, unless there is nothing else.
+EMPTIED: tuple[dict[str, Any], ...] = ({"do": BLOCK, "path": [], "stay": True},)
 
 
 def of_server(*keys: str | int) -> tuple[dict[str, Any], ...]:
     """The same for a server's entry."""
     return ({"do": SERVER, "path": list(keys)},)
+
+
+def of_table(*keys: str) -> tuple[dict[str, Any], ...]:
+    """The same in TOML."""
+    return ({"do": TABLE, "path": list(keys)},)
+
+
+def is_by_looks(undo: Undo) -> bool:
+    """Whether nobody noted how the file was before."""
+    return not any("made" in note or "lead" in note for note in undo)
 
 
 def taken_out(path: Path, content: bytes, undo: Undo) -> bytes:
@@ -43,9 +56,11 @@ def taken_out(path: Path, content: bytes, undo: Undo) -> bytes:
 
 def _without_members(document: JsonText, undo: Undo) -> JsonText:
     notes = Notes.of(undo)
+    # who set the variable isn't known by its looks: it goes with hooks, and stays without
+    hooked = without_hooks(document, notes).text != document.text
     for note in reversed(undo):
         if note["do"] == HOME:
-            document = without_home(document, notes)
+            document = without_home(document, notes) if hooked or "if" not in note else document
         elif note["do"] == STATUS:
             document = without_status_line(document, notes)
         elif note["do"] == SERVER:
@@ -54,10 +69,7 @@ def _without_members(document: JsonText, undo: Undo) -> JsonText:
 
 
 def _without_tables(path: Path, content: bytes, undo: Undo) -> bytes:
-    try:
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"{path} is not UTF-8.", advice="Save it as UTF-8.") from error
+    text, _ = toml_of(path, content)
     for note in undo:
         text = without_table(path, text, tuple(note["path"]), lead=note.get("lead", ""))
-    return text.encode("utf-8")
+    return bytes_of(text, content)

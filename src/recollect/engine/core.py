@@ -37,6 +37,7 @@ class Policy:
     export_dir: Path
     home: Path
     agent: str = DEFAULT_AGENT
+    home_agent: str = DEFAULT_AGENT  # whose the home is, as it says itself: a call may be another's
     scope: str = GLOBAL
     date_order: str = "MDY"
     longest: int = 1_000_000

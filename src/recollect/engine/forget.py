@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from recollect.engine.capture.blanking import blank_leaflets, off_the_leaflets
+from recollect.engine.capture.erased import note_erased
 from recollect.engine.core import Engine
 from recollect.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
 from recollect.model.life import is_going, is_kept_for_good
@@ -86,6 +87,7 @@ async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool =
     )
     doomed = {memory.id: memory for memory in memories}
     doomed |= {memory.id: memory for memory in await engine.store.derived_from(list(doomed))}
+    await note_erased(engine, list(doomed.values()))
     receipt = await off_the_leaflets(engine, await engine.store.erase(list(doomed)))
     return Forgotten(tuple(doomed.values()), receipt)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from recollect.engine.capture.item import CAPTURED
 from recollect.engine.core import Policy
 from recollect.engine.draft import TURN as TURN  # those who write logs name it as well
 from recollect.engine.text.resolution import resolves
@@ -65,7 +66,9 @@ def kin_of(new: Memory, others: Iterable[tuple[Memory, float]], policy: Policy) 
 
 
 def _outlives(other: Memory, new: Memory) -> bool:
-    """What ends with a conversation takes the place of nothing that doesn't."""
+    """What ends with a conversation takes the place of nothing that doesn't, and what was overheard of nothing that was not."""
+    if new.provenance.source == CAPTURED != other.provenance.source:
+        return True
     ends_with = new.metadata.get(SESSION_ONLY)
     return ends_with is not None and other.metadata.get(SESSION_ONLY) != ends_with
 

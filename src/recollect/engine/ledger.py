@@ -15,7 +15,7 @@ from recollect.model.errors import ModelError, ModelSpent, StoreError
 from recollect.model.tokens import count_tokens
 from recollect.ports.clock import Clock
 from recollect.ports.ladder import Rung, first_answer, rungs_of
-from recollect.ports.llm import LanguageModel
+from recollect.ports.llm import LanguageModel, TryingModel
 from recollect.ports.store import Entries
 
 DRAWER = "ledger:"  # before the day
@@ -90,37 +90,75 @@ class Metered:
         asked = count_tokens(system) + count_tokens(marked)
 
         async def ask(rung: Rung) -> str:
-            line = self._line(rung, asked, most_tokens, memories)
-            await self._reserve(line)
+            most = Line(
+                day="",
+                key="",
+                model=rung.model.name[:LONGEST_NAME],
+                purpose=self._purpose,
+                tokens_in=asked,
+                tokens_out=most_tokens,
+                dollars=None,
+                memories=tuple(memories)[:MOST_MEMORIES],
+            )
+            attempts = _Attempts(self._engine, rung, _priced(most, rung))
             try:
-                text = await rung.model.complete(marked, system=system, most_tokens=most_tokens)
-            except ModelError as error:
-                if error.unasked:
-                    await self._drop(line)
-                else:
-                    self.calls += 1
-                    await self._settle(_priced(replace(line, tokens_out=0, outcome=FAILED), rung))
-                raise
-            self.calls += 1
+                text = await _answer(rung.model, marked, system=system, most=most_tokens, attempts=attempts)
+            finally:
+                self.calls += attempts.sent
             self.name = rung.model.name
-            self.line = _priced(replace(line, tokens_out=count_tokens(text), outcome=OK), rung)
-            await self._settle(self.line)
+            self.line = await attempts.answered(count_tokens(text))
             return text
 
         return await first_answer(self._rungs, ask)
 
-    def _line(self, rung: Rung, tokens_in: int, tokens_out: int, memories: Sequence[str]) -> Line:
-        line = Line(
-            day=day_of(self._engine.clock()),
-            key=self._engine.new_id(),
-            model=rung.model.name[:LONGEST_NAME],
-            purpose=self._purpose,
-            tokens_in=tokens_in,
-            tokens_out=tokens_out,
-            dollars=None,
-            memories=tuple(memories)[:MOST_MEMORIES],
-        )
-        return _priced(line, rung)
+
+async def _answer(model: LanguageModel, prompt: str, *, system: str, most: int, attempts: _Attempts) -> str:
+    if isinstance(model, TryingModel):
+        return await model.complete_metered(prompt, system=system, most_tokens=most, meter=attempts)
+    await attempts.sending()
+    try:
+        return await model.complete(prompt, system=system, most_tokens=most)
+    except ModelError as error:
+        await attempts.failed(error)
+        raise
+
+
+class _Attempts:
+    """A Meter of one call: a line for each attempt, which has its place in the budget before it is sent."""
+
+    def __init__(self, engine: Engine, rung: Rung, most: Line) -> None:
+        self._engine = engine
+        self._rung = rung
+        self._most = most  # what one may cost
+        self._line: Line | None = None  # of the one that is under way
+        self.sent = 0
+
+    async def sending(self) -> None:
+        """Raises ModelSpent."""
+        line = replace(self._most, day=day_of(self._engine.clock()), key=self._engine.new_id())
+        await self._reserve(line)
+        self._line = line
+        self.sent += 1
+
+    async def failed(self, error: ModelError) -> None:
+        """What nobody knows the end of stays counted with the most that it may have cost."""
+        line, self._line = self._line, None
+        if line is None:
+            return
+        if error.unasked:
+            self.sent -= 1
+            await self._drop(line)
+            return
+        tokens_out = line.tokens_out if error.lost else 0
+        await self._settle(_priced(replace(line, tokens_out=tokens_out, outcome=FAILED), self._rung))
+
+    async def answered(self, tokens_out: int) -> Line | None:
+        """The line of the attempt that succeeded."""
+        if self._line is None:
+            return None
+        line = _priced(replace(self._line, tokens_out=tokens_out, outcome=OK), self._rung)
+        await self._settle(line)
+        return line
 
     async def _reserve(self, line: Line) -> None:
         """Written first and counted then, so that of calls at the same time none is overlooked."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recollect.engine.capture.blanking import off_the_leaflets
+from recollect.engine.capture.erased import follow_erased, note_erased
+from recollect.engine.capture.item import CAPTURED
+from recollect.engine.capture.pending import drop_pending_of
 from recollect.engine.checks import checked_description, checked_scope, checked_scope_name
 from recollect.engine.core import Engine
 from recollect.engine.keys import follow_scope
@@ -15,13 +18,14 @@ from recollect.engine.storage import as_far_as_it_goes
 from recollect.engine.tenants import follow_name, refuse_shared
 from recollect.engine.transfer import export_to
 from recollect.model.errors import Conflict, Refused
-from recollect.model.memory import ANY_STATUS
+from recollect.model.memory import ANY_STATUS, Memory
 from recollect.model.query import Filter
 from recollect.model.scope import GLOBAL, Scope, lineage
 from recollect.ports.houses import Watch
 from recollect.ports.store import Receipt
 
 PATHS = "projects"  # the drawer with the projects' folders
+CAPTURES = ("capture:state", "capture:condensed")  # those with what is noted of a project's captures
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +111,7 @@ async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
     await follow_name(engine, old, cleaned)
     await follow_scope(engine, old, cleaned)
     await _follow_path(engine, old, cleaned)
+    await follow_erased(engine, old, cleaned)
     return await find_scope(engine, cleaned)
 
 
@@ -156,7 +161,11 @@ async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | 
     await refuse_shared(engine, name, what="deleted")
     await _refuse_tied(engine, name)
     where = Filter(viewer=agent, scopes=(name,), statuses=ANY_STATUS)
-    ids = [memory.id async for batch in engine.store.scan(where) for memory in batch]
+    ids: list[str] = []
+    captured: list[Memory] = []
+    async for batch in engine.store.scan(where):
+        ids += [memory.id for memory in batch]
+        captured += [memory for memory in batch if memory.provenance.source == CAPTURED]
     if await engine.store.count(replace(where, viewer="system")) > len(ids):
         raise Refused(
             f"{name!r} holds memories of other agents, and you are {agent!r}.",
@@ -168,6 +177,7 @@ async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | 
         safe = "".join(char if char.isalnum() else "-" for char in name)
         target = export or engine.policy.export_dir / f"scope-{safe}-{stamp}.jsonl"
         await export_to(engine, target, where=where)
+        await note_erased(engine, captured)
     receipt = await off_the_leaflets(engine, await engine.store.erase(ids)) if ids else None
     await follow_scope(engine, name, None)
     await engine.store.drop_scope(name)
@@ -189,10 +199,12 @@ async def _refuse_tied(engine: Engine, name: str) -> None:
 
 
 async def _follow_path(engine: Engine, old: str, new: str | None) -> None:
-    """What is noted of a project's folder goes with its name."""
-    noted = await engine.store.take_entry(PATHS, old, now=engine.clock())
-    if noted is not None and new is not None:
-        await engine.store.put_entry(replace(noted, key=new))
+    """What is noted of a project's folder and of its captures goes with its name."""
+    for drawer in (PATHS, *CAPTURES):
+        noted = await engine.store.take_entry(drawer, old, now=engine.clock())
+        if noted is not None and new is not None:
+            await engine.store.put_entry(replace(noted, key=new))
+    await drop_pending_of(engine, old)
 
 
 async def refuse_clash(engine: Engine, name: str, *, besides: str | None = None) -> None:

@@ -92,6 +92,10 @@ class WrongShape(InvalidInput):
 
     code = "WRONG_SHAPE"
 
+    def __init__(self, reason: str, *, line: int, column: int) -> None:
+        super().__init__(f"line {line}, column {column}: {reason}.", advice="Correct it, and try again.")
+        self.line, self.column = line, column
+
 
 class NotFound(RecollectError):
     """Nothing of that name is visible to the caller."""
@@ -214,11 +218,13 @@ class SchemaTooNew(StoreError):
 
 
 class ModelError(RecollectError):
-    """A model failed. `unasked`: it was never sent anything, so the call has cost nothing."""
+    """A model failed. `unasked`: it was never sent anything, so the call has cost nothing. `lost`: it was, and nobody knows what
+    came of it, so that it may have cost all that it could."""
 
     code = "MODEL_ERROR"
     exit_status = 8
     unasked = False
+    lost = False
 
 
 class ModelMissing(ModelError):

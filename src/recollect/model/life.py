@@ -175,6 +175,15 @@ def confidence_at(memory: Memory, now: datetime) -> float:
     return memory.confidence * min(1.0, max(0.0, left))
 
 
+def doubted_at(memory: Memory, least: float) -> datetime | None:
+    """When its confidence falls below that by time alone; None where it never will."""
+    days = DOUBTED_AFTER.get(memory.kind)
+    if days is None or is_kept_for_good(memory) or not memory.confidence:
+        return None
+    since = max(memory.created, memory.updated)
+    return since + timedelta(days=days) * max(0.0, 1.0 - least / memory.confidence)
+
+
 def utility(importance: float, uses: int) -> float:
     """Worth by importance and use together."""
     return importance * (1.0 + log(max(uses, 1)))

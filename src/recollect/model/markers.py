@@ -12,7 +12,9 @@ from recollect.model.errors import MarkersWrong
 START, END = "<!-- MEMORY:START -->", "<!-- MEMORY:END -->"
 _START, _END = START.encode(), END.encode()
 _UTF8, _UTF16 = b"\xef\xbb\xbf", (b"\xff\xfe", b"\xfe\xff")
-_FENCE = re.compile(rb" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
+# Also of an item of a list or in a quotation.
+_FENCE = re.compile(rb"[ \t]*(?:(?:[-*+]|\d{1,9}[.)]|>)[ \t]+)*(`{3,}(?=[^`]*$)|~{3,})")
+_CODE = re.compile(rb" {4}| {0,3}\t")  # how a line of code begins that has no fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +29,7 @@ class Place:
 def find_place(data: bytes, *, name: str) -> Place | None:
     """Where memory goes in the document of that name; None where it has no markers. Raises MarkersWrong.
 
-    A marker is a line of its own, and none within a fenced block of code.
+    A marker is a line of its own, and none within a block of code, fenced or indented, or within a comment.
     """
     _refuse_utf16(data, name)
     lines = data.splitlines(keepends=True)
@@ -69,6 +71,8 @@ def placed(data: bytes, block: str, *, name: str = "The document") -> bytes:
 
 
 def _mark(line: bytes, number: int, name: str) -> bytes:
+    if _CODE.match(line):
+        return b""
     text = (line.removeprefix(_UTF8) if number == 0 else line).strip()
     for mark in (_START, _END):
         if text == mark:
@@ -88,16 +92,29 @@ def _check_order(found: Sequence[tuple[int, bytes]], number: int, mark: bytes, n
 
 
 def _closing(lines: Sequence[bytes], number: int) -> int | None:
-    """The line that ends the fenced block which begins here; None where none does, or nothing ends it."""
+    """The line that ends the fenced block or the comment which begins here; None where none does, or nothing ends it."""
+    if _opens_comment(lines[number]):
+        return next((later for later in range(number + 1, len(lines)) if _closes_comment(lines[later])), None)
     opening = _FENCE.match(lines[number].rstrip(b"\r\n"))
     if opening is None:
         return None
     fence = opening[1]
+    deep = _CODE.match(lines[number]) is not None
     for later in range(number + 1, len(lines)):
-        text = lines[later].strip()
-        if len(text) >= len(fence) and not text.strip(fence[:1]):
+        text = lines[later].strip().lstrip(b"> ")
+        # What is indented like code is a fence of something indented, or none: one at the margin ends it not.
+        if len(text) >= len(fence) and not text.strip(fence[:1]) and not (deep and lines[later][:1] in b"`~"):
             return later
     return None
+
+
+def _opens_comment(line: bytes) -> bool:
+    return line.rpartition(b"<!--")[1] != b"" and b"-->" not in line.rpartition(b"<!--")[2]
+
+
+def _closes_comment(line: bytes) -> bool:
+    """By another end than that of a marker, which stands there to be shown."""
+    return b"-->" in line.replace(_START, b"").replace(_END, b"")
 
 
 def _refuse_utf16(data: bytes, name: str) -> None:

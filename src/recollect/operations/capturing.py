@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
 
+from recollect.engine.capture.bounds import is_excluded
 from recollect.engine.capture.condense import condense, due
 from recollect.engine.capture.document import write_documents
 from recollect.engine.capture.flow import Captured, Heard, Outcome, capture
+from recollect.engine.capture.in_time import in_time
 from recollect.model.errors import InvalidInput
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 from recollect.operations.condensing import WrittenView
@@ -24,8 +27,10 @@ class CaptureInput(Input):
     """A conversation's file, where it is held, and what happened. `conversation` is the file's name unless given, and
     `folder` the one that the file says.
 
-    `last_message` is what the assistant said last: while the file hasn't that yet, the answer is that it lags, and to be
-    asked again in a moment; without it what is there is taken. `subagent` is whose file it is, if not the main one.
+    `last_message` is what the assistant said last, or what that is known by: while the file hasn't that yet, the answer is
+    that it lags, and to be asked again in a moment; without it what is there is taken. `subagent` is whose file it is, if
+    not the main one. `exclude` has patterns of folders that are left out besides those of the
+    settings. `model_seconds` is how long language models may take in all; then rules do without.
     """
 
     file: str = Field(min_length=1)
@@ -37,6 +42,8 @@ class CaptureInput(Input):
     documents: bool = (
         True  # whether what was captured is condensed when it is time, and the documents are written
     )
+    exclude: list[str] = []
+    model_seconds: float | None = Field(default=None, ge=0)
 
 
 class CaptureResult(Output):
@@ -58,6 +65,8 @@ class CaptureResult(Output):
 
 async def _capture(call: Call, given: CaptureInput) -> CaptureResult:
     folder = given.folder or await _held_in(call, given.file)
+    if is_excluded(folder, given.exclude):
+        return CaptureResult(outcome=Outcome.EXCLUDED)
     heard = Heard(
         conversation=given.conversation or Path(given.file).stem,
         file=given.file,
@@ -66,6 +75,7 @@ async def _capture(call: Call, given: CaptureInput) -> CaptureResult:
         last_message=given.last_message,
         subagent=given.subagent,
     )
+    call = _hurried(call, given.model_seconds)
     done = await capture(call.engine, heard, agent=call.agent)
     why, notice = "", done.notice
     documents: list[WrittenView] = []
@@ -88,6 +98,13 @@ async def _capture(call: Call, given: CaptureInput) -> CaptureResult:
         documents=documents,
         notice=notice,
     )
+
+
+def _hurried(call: Call, seconds: float | None) -> Call:
+    model = call.engine.llm
+    if seconds is None or model is None:
+        return call
+    return replace(call, engine=replace(call.engine, llm=in_time(model, seconds)))
 
 
 async def _held_in(call: Call, file: str) -> str:

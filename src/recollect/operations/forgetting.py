@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from recollect.engine.backup import back_up_scope, backups
+from recollect.engine.capture.rewriting import off_the_documents, rewrite_documents
 from recollect.engine.choice import Choice, candidates, chosen
 from recollect.engine.core import LEAST_TRUST
 from recollect.engine.forget import erase, forget, forgettable, kept_for_good, unforget
 from recollect.engine.surroundings import HIDDEN, shortened
 from recollect.model.errors import MemoryNotFound
 from recollect.model.memory import Memory
+from recollect.model.storage import LOCAL
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id, full_ids
 from recollect.operations.views import MemoryView, ReceiptView
 
@@ -58,6 +60,7 @@ class ForgetResult(Output):
     receipt: ReceiptView | None = None
     candidates: list[CandidateView] = []
     note: str = ""
+    notice: str = ""  # of documents that couldn't be written
     scope: str | None = None
     backup: str | None = None
     kept: list[str] = []  # passed over, for they are kept for good
@@ -73,6 +76,7 @@ class UnforgetResult(Output):
     """What is back."""
 
     memories: list[MemoryView]
+    notice: str = ""
 
 
 async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
@@ -114,13 +118,19 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
     gone = await act(call.engine, ids, agent=call.agent, force=given.force)
     if not gone.memories:
         return _nothing(given, "They were forgotten already.", kept=kept)
-    note = await _note(call, given, aside)
+    receipt = gone.receipt
+    if receipt is not None:
+        receipt, unwritten = await off_the_documents(call.engine, receipt, gone.memories)
+    else:
+        unwritten = await rewrite_documents(call.engine, gone.memories)
+    said = (await _note(call, given, aside), _sparing(kept) if kept else "", unwritten)
     return ForgetResult(
         forgotten=[memory.id for memory in gone.memories],
         count=len(gone.memories),
         hard=given.hard,
-        receipt=ReceiptView.of(gone.receipt) if gone.receipt else None,
-        note=f"{note} {_sparing(kept)}" if kept else note,
+        receipt=ReceiptView.of(receipt) if receipt else None,
+        note=" ".join(filter(None, said)),
+        notice=unwritten,
         scope=given.scope if choice.whole_scope else None,
         backup=aside,
         kept=[memory.id for memory in kept],
@@ -187,12 +197,22 @@ async def _note(call: Call, given: ForgetInput, aside: str | None) -> str:
     others = sum(one.path.name != aside for one in await backups(call.engine))
     if others:
         said.append(f"{others} earlier backup{'s' if others > 1 else ''} may still hold them.")
+    if await _is_shared(call):
+        said.append("Other machines that share this store may tell them once more, at their next event.")
     return " ".join(said)
+
+
+async def _is_shared(call: Call) -> bool:
+    """Whether hooks of other machines may have leaflets of what was in this store."""
+    modes = {call.engine.houses.home, *(place.mode for place in (await call.engine.houses.places()).values())}
+    return modes != {LOCAL}
 
 
 async def _unforget(call: Call, given: UnforgetInput) -> UnforgetResult:
     back = await unforget(call.engine, await full_ids(call, given.ids), agent=call.agent)
-    return UnforgetResult(memories=[MemoryView.of(memory, call.engine.clock()) for memory in back])
+    notice = await rewrite_documents(call.engine, back)
+    views = [MemoryView.of(memory, call.engine.clock()) for memory in back]
+    return UnforgetResult(memories=views, notice=notice)
 
 
 FORGET = Operation(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from recollect.engine.capture.bringing import Brought, brought_by_failure, brought_by_prompt
+from recollect.engine.capture.bringing import Brought, brought_by_prompt
 from recollect.engine.capture.leaflet import make_leaflets
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 
@@ -12,7 +12,7 @@ LONGEST = 100_000
 
 
 class MakeLeafletInput(Input):
-    """The folders whose leaflets are to be made; with `others` all that there are besides."""
+    """The folders whose leaflets are to be made, "" for none; with `others` those of all projects besides."""
 
     folders: list[str] = []
     others: bool = True
@@ -26,10 +26,9 @@ class MakeLeafletResult(Output):
 
 
 class BringInput(Input):
-    """A prompt, or what a tool put out as it failed, and the folder that it was in."""
+    """A prompt, and the folder that it was in."""
 
     text: str = Field(max_length=LONGEST)
-    failure: bool = False
     folder: str = ""
 
 
@@ -59,8 +58,7 @@ async def _make_leaflet(call: Call, given: MakeLeafletInput) -> MakeLeafletResul
 
 
 async def _bring(call: Call, given: BringInput) -> BringResult:
-    bring = brought_by_failure if given.failure else brought_by_prompt
-    brought = await bring(call.engine, given.text, folder=given.folder, agent=call.agent)
+    brought = await brought_by_prompt(call.engine, given.text, folder=given.folder, agent=call.agent)
     call.engine.uses.note_shown(one.id for one in brought)
     return BringResult(memories=[BroughtView.of(one) for one in brought])
 
@@ -76,7 +74,7 @@ MAKE_LEAFLET = Operation(
 )
 BRING_TO_MIND = Operation(
     "bring_to_mind",
-    "What a prompt or a failure is surely about.",
+    "What a prompt is surely about.",
     BringInput,
     BringResult,
     _bring,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
+from recollect.engine.capture.rewriting import off_deleted_documents, shown_in
 from recollect.engine.capture.state_file import NAME, export_state, import_state, is_state, scope_of_state
 from recollect.engine.imports import import_lines
 from recollect.engine.scopes import (
@@ -115,6 +116,7 @@ class DeleteScopeResult(Output):
     memories: int
     export: str | None
     receipt: ReceiptView | None
+    notice: str = ""  # of documents that couldn't be written
 
 
 class ExportInput(Input):
@@ -200,12 +202,15 @@ async def _rename(call: Call, given: RenameScopeInput) -> ScopeView:
 
 async def _delete(call: Call, given: DeleteScopeInput) -> DeleteScopeResult:
     target = Path(given.export).expanduser() if given.export else None
+    places = await shown_in(call.engine, [given.name])
     dropped = await delete_scope(call.engine, given.name, agent=call.agent, export=target)
+    receipt, notice = await off_deleted_documents(call.engine, dropped.receipt, places)
     return DeleteScopeResult(
         name=dropped.name,
         memories=dropped.memories,
         export=str(dropped.export) if dropped.export else None,
-        receipt=ReceiptView.of(dropped.receipt) if dropped.receipt else None,
+        receipt=ReceiptView.of(receipt) if receipt else None,
+        notice=notice,
     )
 
 

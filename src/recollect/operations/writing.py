@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PrivateAttr, ValidatorFunctionWrapHandler, WrapValidator
 
 from recollect.engine.amend import Amendment, amend, supersede
+from recollect.engine.capture.rewriting import rewrite_documents
 from recollect.engine.checks import LARGEST_NUMBER
 from recollect.engine.draft import Draft, Outcome, Remembered
 from recollect.engine.intake import preview, remember_many
@@ -317,7 +318,11 @@ async def _amend(call: Call, given: AmendInput) -> AmendResult:
         previous = old.id
     else:
         memory = await amend(call.engine, memory_id, amendment, agent=call.agent)
-    notice = LONG if given.content is not None and is_long(memory) else ""
+    told = (
+        LONG if given.content is not None and is_long(memory) else "",
+        await rewrite_documents(call.engine, [memory]),
+    )
+    notice = " ".join(filter(None, told))
     view = MemoryView.of(memory, call.engine.clock())
     return AmendResult(id=memory.id, previous_id=previous, memory=view, notice=notice)
 

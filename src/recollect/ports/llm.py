@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
+
+from recollect.model.errors import ModelError
 
 
 class LanguageModel(Protocol):
@@ -14,6 +16,24 @@ class LanguageModel(Protocol):
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
         """The answer's text. Raises ModelError when there is none within a bounded wait."""
+
+
+class Meter(Protocol):
+    """Hears of each attempt of one call, for each may cost something."""
+
+    async def sending(self) -> None:
+        """The next is about to be sent. Raises ModelError where it must not be."""
+
+    async def failed(self, error: ModelError) -> None:
+        """The last one brought no answer; another may follow."""
+
+
+@runtime_checkable
+class TryingModel(LanguageModel, Protocol):
+    """One that may send a call several times."""
+
+    async def complete_metered(self, prompt: str, *, system: str, most_tokens: int, meter: Meter) -> str:
+        """As `complete`; the meter hears of every attempt. Raises ModelError."""
 
 
 class OwnModel(LanguageModel, Protocol):

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+OMITTED = "\n[...]\n"  # where the middle of a text was left out
 MOST_KEPT = 96 << 20  # bytes of digests that are kept at once
 
 Check = Callable[[], None]  # raises when nobody waits for the answer any more
@@ -102,7 +103,8 @@ class Step:
     """One thing that happened in a conversation, in order.
 
     `text` is what was said; of a tool the command, path or question that it was given; of a result its beginning and its
-    end. What the program itself put into the conversation is no step.
+    end. What the program itself put into the conversation is no step. `enough` characters of the text are to be shown to
+    anybody; it has more, so that secrets are known as such before it is shortened to that.
     """
 
     role: Role
@@ -114,6 +116,15 @@ class Step:
     call: str = ""  # the id that a result shares with what asked for it
     failed: bool = False  # of RESULT
     aside: bool = False  # said by or to a sub-agent
+    enough: int = 20_000
+
+
+def shortened(text: str, longest: int) -> str:
+    """Its beginning and its end."""
+    if len(text) <= longest:
+        return text
+    head = (longest - len(OMITTED)) * 3 // 5
+    return text[:head] + OMITTED + text[head + len(OMITTED) - longest :]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,10 +148,7 @@ class Followed:
     lines: int
     more: bool = False
     restarted: bool = False
-    bad_lines: int = 0
-    session_id: str = ""
     cwd: str = ""
-    title: str = ""
 
 
 class Transcripts(Protocol):

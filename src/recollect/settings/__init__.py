@@ -115,6 +115,14 @@ def load_settings(
     return loaded
 
 
+def home_agent(loaded: LoadedSettings) -> str:
+    """Whose the home is, as its file or the default says; the call may be another's. Raises SettingsError."""
+    if loaded.sources.get("agent") in (None, str(loaded.settings.config_file)):
+        return loaded.settings.agent
+    said = _from_file(loaded.settings.config_file).get("agent")
+    return str(said) if said else Settings().agent
+
+
 def _check_together(settings: Settings) -> None:
     """What no value shows by itself. Raises SettingsError."""
     recall = settings.recall

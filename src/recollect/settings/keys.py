@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from recollect.settings.llm import LlmSettings, fallbacks
+from recollect.settings.llm import LlmSettings, fallbacks, origin_of
 
 ANTHROPIC_KEY = "llm.anthropic_key"
+ANTHROPIC = "https://api.anthropic.com"  # whose key it is
+OF_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")  # where whoever listens could read the file anyway
 PLACES = (".config/anthropic/api_key", ".anthropic/api_key")  # in the person's own folder; the first wins
 _LONGEST = 10_000  # bytes; what is longer is no key
 
@@ -24,8 +26,16 @@ class FoundKey(NamedTuple):
 
 
 def wants_anthropic(chosen: LlmSettings) -> bool:
-    """Whether Anthropic is asked at all: a secret that nobody needs is not read."""
-    return "anthropic" in (chosen.provider, *(rung.provider for rung in fallbacks(chosen.fallback)))
+    """Whether Anthropic is asked at all: a secret that nobody needs is not read, nor one that would go to somebody else."""
+    if chosen.provider == "anthropic":
+        return _is_theirs(chosen.base_url) or origin_of(chosen.base_url)[1] in OF_THIS_MACHINE
+    return any(
+        rung.provider == "anthropic" and _is_theirs(rung.address) for rung in fallbacks(chosen.fallback)
+    )
+
+
+def _is_theirs(address: str) -> bool:
+    return not address or origin_of(address) == origin_of(ANTHROPIC)
 
 
 def kept_key(environ: Mapping[str, str]) -> FoundKey | None:

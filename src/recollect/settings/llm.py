@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
+from urllib.parse import urlsplit
 
 from recollect.settings.setting import setting
 
@@ -19,6 +20,16 @@ class Choice:
     provider: Provider
     model: str = ""
     address: str = ""
+
+
+def origin_of(address: str) -> tuple[str, str, int | None]:
+    """Which server an address is of: a key that is meant for one is nobody else's business."""
+    try:
+        parts = urlsplit(address.strip())
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:  # no address: nobody's
+        return address, "", None
+    return parts.scheme, parts.hostname or "", port
 
 
 def fallbacks(value: str) -> tuple[Choice, ...]:

@@ -14,24 +14,30 @@ from dataclasses import replace
 from pathlib import Path
 
 from recollect.bare import leaflet as sheets
+from recollect.bare.files import HOOKS
+from recollect.bare.leaflet import LEAFLETS
 from recollect.bare.lease import try_lock
 from recollect.engine.core import Engine
 from recollect.ports.store import Receipt
 
-HOOKS, LEAFLETS, LOCK = "hooks", "leaflets", "leaflets.lock"
-SUFFIX = ".jsonl"
+LOCK = "leaflets.lock"
 TURN_SECONDS = 0.02
 MOST_TURNS = 500  # that one waits for another who makes or blanks leaflets
+
+
+def are_there(home: Path) -> bool:
+    """Whether hooks are used in this home."""
+    return (home / HOOKS / LEAFLETS).is_dir()
 
 
 async def blank_leaflets(engine: Engine) -> int:
     """Take everything off them, now; they stay to be made anew. How many there were."""
     home = engine.policy.home
-    if not (home / HOOKS / LEAFLETS).is_dir():
+    if not are_there(home):
         return 0
     with suppress(OSError):  # a home that can't be written: whoever looks again sees what is left
         async with turn(home):
-            return await asyncio.to_thread(_blank, home)
+            return await asyncio.to_thread(sheets.blank, str(home))
     return 0
 
 
@@ -61,29 +67,6 @@ async def scrub_leaflets(engine: Engine, receipt: Receipt, phrases: Sequence[str
         removed={**receipt.removed, "leaflets": blanked},
         remaining={**receipt.remaining, "hooks": left},
     )
-
-
-def remove_leaflet(home: Path, name: str) -> None:
-    """Raises OSError."""
-    for path in _files(home):
-        if path.stem == name:
-            path.unlink(missing_ok=True)
-
-
-def _blank(home: Path) -> int:
-    """One that can't be written is removed: that needs no room. So is what a writer left that was killed."""
-    count = 0
-    for path in _files(home):
-        if path.suffix != SUFFIX:
-            path.unlink(missing_ok=True)
-    for name, head in sheets.every(str(home)):
-        blank = {**head, "print": "", "start": "", "start_ids": [], "memories": [], "errors": []}
-        count += 1
-        try:
-            sheets.write(str(home), name, blank)
-        except OSError:
-            remove_leaflet(home, name)
-    return count
 
 
 def _naming(home: Path, ids: Sequence[str]) -> int:

@@ -13,7 +13,6 @@ import numpy as np
 
 from recollect.engine.capture.condense_apply import applied, heir_of
 from recollect.engine.capture.condense_plan import (
-    DROPPED,
     SYSTEM,
     Plan,
     by_rules,
@@ -21,6 +20,7 @@ from recollect.engine.capture.condense_plan import (
     outdated,
     question,
     read_plan,
+    was_dropped,
 )
 from recollect.engine.capture.item import CAPTURED
 from recollect.engine.claims import claim
@@ -222,6 +222,11 @@ class _Condensing:
                 return None
             plan += found
             self._by = self._model.name
+            if found.refused:
+                self._notice = (
+                    f"{plan.refused} things that {self._model.name} would merge or drop stay as they are: something would "
+                    "be lost, or turned round."
+                )
         return plan
 
     async def _vectors(self, memories: Sequence[Memory]) -> dict[str, Any]:
@@ -255,7 +260,7 @@ class _Condensing:
             one.id
             async for batch in self._engine.store.scan(where)
             for one in batch
-            if DROPPED in one.metadata and fate_of(one, now, life)[0] is Fate.ERASED
+            if was_dropped(one) and fate_of(one, now, life)[0] is Fate.ERASED
         ]
         self._told += [Told(one, "pruned", "dropped long enough ago") for one in ids]
         if self._dry or not ids:

@@ -18,7 +18,7 @@ from recollect.engine.evaluate import evaluate_job
 from recollect.engine.kinship import heir
 from recollect.engine.records import MOST_MERGED
 from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound
-from recollect.model.life import confidence_at, is_kept_for_good, next_review
+from recollect.model.life import DOUBTED_AFTER, is_kept_for_good, next_review
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Provenance, Status
 from recollect.model.query import Vector
@@ -120,7 +120,6 @@ async def _changes(engine: Engine, plan: Plan) -> tuple[list[Change], dict[str, 
 def _prepared(engine: Engine, merge: Merge) -> Prepared | None:
     """The record that they become, by the way of everything that is stored; None where it is none to store."""
     first = heir_of(merge)
-    now = engine.clock()
     tags = dict.fromkeys(tag for one in (first, *merge.sources) for tag in one.tags)
     draft = Draft(
         content=merge.content,
@@ -130,7 +129,7 @@ def _prepared(engine: Engine, merge: Merge) -> Prepared | None:
         topic=first.topic,
         tags=tuple(tags)[:MOST_LABELS],
         importance=max(one.importance for one in merge.sources),
-        confidence=max(confidence_at(one, now) for one in merge.sources),
+        confidence=max(one.confidence for one in merge.sources),
         occurred=max(one.occurred for one in merge.sources),
         provenance=Provenance(
             dialect=first.provenance.dialect,
@@ -167,10 +166,12 @@ def _merged(merge: Merge, found: Prepared, *, now: datetime) -> Memory:
     lineage = dict.fromkeys(
         (*(one.id for one in sources), *(old for one in sources for old in one.merged_from))
     )
+    # What loses confidence by the day goes on from where the newest of them was.
+    since = max(max(one.created, one.updated) for one in sources) if sources[0].kind in DOUBTED_AFTER else now
     return replace(
         heir(found.memory, sources),
-        created=now,
-        updated=now,
+        created=since,
+        updated=since,
         review=now,
         merged_from=tuple(lineage)[:MOST_MERGED],
         trust=min(one.trust for one in sources),

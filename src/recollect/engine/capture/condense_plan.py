@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from recollect.engine.text.sameness import TOKEN, differences, replaces, same_statement
-from recollect.model.lexemes import lexemes, stop_lexemes
-from recollect.model.life import DOUBTED_AFTER, NEVER_FORGOTTEN, confidence_at
+from recollect.engine.capture.faithful import is_faithful, is_nearly_same
+from recollect.engine.quoting import answered, quoted
+from recollect.engine.text.overlap import content_words
+from recollect.engine.text.sameness import differences, replaces, same_statement
+from recollect.model.life import DOUBTED_AFTER, NEVER_FORGOTTEN, confidence_at, is_going
 from recollect.model.memory import Kind, Memory
 from recollect.model.tokens import count_tokens
 
@@ -20,7 +21,8 @@ COMPARED = 400  # memories of a kind that are held against each other, the newes
 NEAREST = 16  # older ones, by the words that they share, that a memory may be the denial of
 AT_ONCE = 60  # memories in one call of a model
 MOST_PROMPT_TOKENS = 6_000
-MOST_DROPPED = 0.5  # of what a model was shown; one that drops more has misunderstood
+MOST_GONE = 0.5  # of what a model was shown, dropped or merged; one that drops more has misunderstood
+LEAST_SHARED = 3  # a word in so many of what a model drops is in a later memory, which shows that it is over
 LONGEST_MERGED = 2_000
 SYSTEM = (
     "You tidy the long-term memory of a coding agent. You are shown memories of one kind, oldest first, as JSON, one a "
@@ -33,7 +35,6 @@ SYSTEM = (
 )
 _SENTENCES = re.compile(r"(?<=[.!?;。！？])\s+|\s*\n\s*")
 _REASON = re.compile(r",?\s+(?:because|since|so that|in order to|due to)\b", re.IGNORECASE)
-_EXACT = ("date", "path", "number")
 
 Alike = Callable[[Memory, Memory], bool]  # whether their vectors say that they mean the same
 
@@ -64,14 +65,20 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """No memory is in two of them, but that one memory may replace several."""
+    """No memory is in two of them, but that one memory may replace several. `refused`: what a model wanted and didn't get."""
 
     merges: tuple[Merge, ...] = ()
     drops: tuple[Drop, ...] = ()
     replaced: tuple[Replacement, ...] = ()
+    refused: int = 0
 
     def __add__(self, other: Plan) -> Plan:
-        return Plan(self.merges + other.merges, self.drops + other.drops, self.replaced + other.replaced)
+        return Plan(
+            self.merges + other.merges,
+            self.drops + other.drops,
+            self.replaced + other.replaced,
+            self.refused + other.refused,
+        )
 
     def ids(self) -> set[str]:
         """Of all that it is about."""
@@ -91,10 +98,21 @@ def outdated(memories: Sequence[Memory], now: datetime) -> Plan:
     )
 
 
+def was_dropped(memory: Memory) -> bool:
+    """Whether it lies in the archive by condensing, and not by somebody's choice since then, or is on its way out of it."""
+    dropped = memory.metadata.get(DROPPED)
+    try:
+        if not isinstance(dropped, str):
+            return False
+        return datetime.fromisoformat(dropped) >= memory.updated or is_going(memory)
+    except (ValueError, TypeError):  # no time, or one of nowhere
+        return False
+
+
 def by_rules(memories: Sequence[Memory], *, alike: Alike) -> Plan:
     """Only what truly says the same, or says what another one contains, is merged; only what is denied outright goes."""
     newest = sorted(memories, key=lambda one: (one.created, one.id), reverse=True)[:COMPARED]
-    words = {one.id: frozenset(lexemes(one.content)) - stop_lexemes() for one in newest}
+    words = {one.id: content_words(one.content) for one in newest}
     replaced = _replaced(newest, words)
     taken = {one.id for pair in replaced for one in (pair.old, pair.new)}
     merges: list[Merge] = []
@@ -170,22 +188,15 @@ def lots(memories: Sequence[Memory]) -> list[list[Memory]]:
 def question(kind: Kind, lot: Sequence[Memory]) -> str:
     """A line of JSON can't end the quotation that it stands in."""
     lines = [
-        json.dumps(
-            {"number": number, "noted": f"{memory.created:%Y-%m-%d}", "text": memory.content},
-            ensure_ascii=False,
-        ).replace("<", "\\u003c")
+        quoted({"number": number, "noted": f"{memory.created:%Y-%m-%d}", "text": memory.content})
         for number, memory in enumerate(lot, 1)
     ]
     return f"Memories of the kind {kind.value!r}:\n" + "\n".join(lines)
 
 
 def read_plan(answer: str, lot: Sequence[Memory]) -> Plan | None:
-    """What a model answered; None where that is not what it was asked for, or can't be meant."""
-    text = answer.strip().removeprefix("```json").removeprefix("```").removesuffix("```")
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
+    """What a model answered, as far as nothing is lost by it; None where that is not what it was asked for, or can't be meant."""
+    document = answered(answer)
     if not isinstance(document, dict) or not document.keys() <= {"keep", "merge", "drop"}:
         return None
     rows = document.get("merge", [])
@@ -194,14 +205,59 @@ def read_plan(answer: str, lot: Sequence[Memory]) -> Plan | None:
     chosen = [document.get("keep", []), document.get("drop", []), *(row.get("from") for row in rows)]
     if not _are_numbers(chosen, len(lot)):
         return None
-    merges = [_merge(row, lot) for row in rows]
-    kept = tuple(one for one in merges if one is not None)
-    drops = tuple(
+    wanted = [_merge(row, lot) for row in rows]
+    merges = [one for one in wanted if one is not None]
+    numbers = document.get("drop", [])
+    if len(merges) < len(rows) or len(numbers) > MOST_GONE * len(lot):
+        return None
+    drops = [
         Drop(lot[number - 1], "a model found it outdated")
-        for number in document.get("drop", [])
-        if lot[number - 1].kind not in NEVER_FORGOTTEN and DROPPED not in lot[number - 1].metadata
+        for number in numbers
+        if _may_drop(
+            lot[number - 1], [lot[later] for later in range(number, len(lot)) if later + 1 not in numbers]
+        )
+    ]
+    kept = _bounded([one for one in merges if _keeps_all(one)], room=int(MOST_GONE * len(lot)) - len(drops))
+    refused = len(merges) - len(kept) + len(numbers) - len(drops)
+    return Plan(tuple(kept), tuple(drops), refused=refused)
+
+
+def _may_drop(memory: Memory, later: Sequence[Memory]) -> bool:
+    """Whether it tells of passing things, or a later one that stays is about the same; never what somebody brought back."""
+    if memory.kind in NEVER_FORGOTTEN or DROPPED in memory.metadata:
+        return False
+    words = content_words(memory.content)
+    return memory.kind in DOUBTED_AFTER or any(
+        len(words & content_words(one.content)) * LEAST_SHARED >= len(words) for one in later
     )
-    return None if len(kept) < len(rows) or len(drops) > MOST_DROPPED * len(lot) else Plan(kept, drops)
+
+
+def _keeps_all(merge: Merge) -> bool:
+    """Whether nothing is lost by it; of what is never forgotten only what says the same, by the rules for those without a model."""
+    if merge.sources[0].kind not in NEVER_FORGOTTEN:
+        return is_faithful(merge.content, [one.content for one in merge.sources])
+    words = {one.id: content_words(one.content) for one in merge.sources}
+    return any(
+        same_statement(merge.content, one.content)
+        and all(_covers(one, other, words, _unlike) for other in merge.sources if other is not one)
+        for one in merge.sources
+    )
+
+
+def _bounded(merges: Sequence[Merge], *, room: int) -> list[Merge]:
+    """What is nearly the same may always become one; of the rest as many as there is room for."""
+    kept = []
+    for merge in merges:
+        if not is_nearly_same(merge.content, [one.content for one in merge.sources]):
+            if len(merge.sources) > room:
+                continue
+            room -= len(merge.sources)
+        kept.append(merge)
+    return kept
+
+
+def _unlike(_one: Memory, _other: Memory) -> bool:
+    return False
 
 
 def _are_numbers(lists: Sequence[Any], most: int) -> bool:
@@ -217,13 +273,6 @@ def _merge(row: Mapping[str, Any], lot: Sequence[Memory]) -> Merge | None:
     content, sources = row.get("content"), tuple(lot[number - 1] for number in row["from"])
     if not isinstance(content, str) or not content.strip() or len(sources) < 2:
         return None
-    longest = min(LONGEST_MERGED, sum(len(one.content) + 10 for one in sources))
-    known = {value for one in sources for value in _exact(one.content)}
-    if len(content) > longest or not _exact(content) <= known:
+    if len(content) > min(LONGEST_MERGED, sum(len(one.content) + 10 for one in sources)):
         return None
     return Merge(sources, " ".join(content.split()))
-
-
-def _exact(text: str) -> set[str]:
-    """What can't be put in other words: a model that says another number has made it up."""
-    return {match[0].casefold().rstrip("/.:,") for match in TOKEN.finditer(text) if match.lastgroup in _EXACT}

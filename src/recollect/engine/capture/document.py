@@ -14,8 +14,10 @@ from datetime import datetime
 from pathlib import Path
 
 from recollect.engine.core import LEAST_TRUST, Engine, unbroken
+from recollect.engine.keys import fingerprint
 from recollect.engine.scopes import PATHS
 from recollect.engine.transfer import partial_of, put_in_place, to_disk
+from recollect.model.entry import Entry
 from recollect.model.errors import MarkersWrong
 from recollect.model.life import confidence_at, is_part, is_working
 from recollect.model.markers import find_place, placed
@@ -23,6 +25,7 @@ from recollect.model.memory import Kind, Memory, Status
 from recollect.model.neutral import neutral
 from recollect.model.query import Filter, Order
 
+DRAWER = "capture:documents"  # by scope: who wrote them last
 DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
 DOUBTFUL = 0.3  # what is less sure than that is found by a search, and told by no document
 LONGEST = 200  # characters of a memory
@@ -67,6 +70,7 @@ class Written:
     changed: bool = False
     lines: int = 0
     problem: str = ""
+    text: str = ""  # of the block, where it is in it now
 
 
 def render(
@@ -89,7 +93,7 @@ def render(
     beyond = [sum((unlisted or {}).get(kind, 0) for kind in section.kinds) for section in SECTIONS]
     needs = [1 + len(own) + (more > 0) if own else 0 for own, more in zip(of_section, beyond, strict=True)]
     rooms = allotted(needs, room=lines - AROUND)
-    told = [f"# {_one_line(title)}", NOTICE]
+    told = [f"# {one_line(title)}", NOTICE]
     for section, own, more, room in zip(SECTIONS, of_section, beyond, rooms, strict=True):
         told += _section(section.heading, own, room=room, beyond=more)
     return "\n".join([*told, "", HINT]) + "\n"
@@ -122,7 +126,7 @@ def _section(heading: str, own: Sequence[Memory], *, room: int, beyond: int) -> 
     if room < 2:
         return []
     fit = len(own) if len(own) + (beyond > 0) <= room - 1 else room - 2
-    lines = [f"## {heading}", *(f"- {_one_line(one.content)}" for one in own[:fit])]
+    lines = [f"## {heading}", *(f"- {one_line(one.content)}" for one in own[:fit])]
     left = len(own) - fit + beyond
     return [*lines, f"- ...and {left:,} more (use memory_search to find them)"] if left else lines
 
@@ -138,7 +142,7 @@ def _is_told(memory: Memory, now: datetime) -> bool:
     )
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     """So that nothing in it ends the line, the block or the quotation, nor reads another file in."""
     flat = " ".join(neutral(" ".join(text.split())).split())
     flat = flat.replace("<!--", "‹!--").replace("-->", "--›").replace("```", "`")
@@ -152,7 +156,7 @@ async def write_documents(engine: Engine, scope: str, root: str | Path, *, agent
     A document that can't be written is told of, and the others are. Raises the store's errors.
     """
     folder = await _project_folder(engine, scope, root)
-    wanted = await asyncio.to_thread(_with_markers, folder)
+    wanted = await asyncio.to_thread(marked_documents, folder)
     if not any(one for one in wanted.values() if not one.problem):
         return list(wanted.values())
     memories, unlisted = await _memories(engine, scope, agent=agent)
@@ -163,10 +167,22 @@ async def write_documents(engine: Engine, scope: str, root: str | Path, *, agent
         now=engine.clock(),
         unlisted=unlisted,
     )
+    await _note_writer(engine, scope, agent)
     return [
         told if told.problem else await unbroken(asyncio.to_thread(_write, path, block, told.path))
         for path, told in wanted.items()
     ]
+
+
+async def writer_of(engine: Engine, scope: str) -> str:
+    """Whose view the project's documents show: that of the agent for whom they were last written."""
+    noted = await engine.ledger.entry(DRAWER, fingerprint(scope), now=engine.clock())
+    return str(noted.value["agent"]) if noted else engine.policy.agent
+
+
+async def _note_writer(engine: Engine, scope: str, agent: str) -> None:
+    if await writer_of(engine, scope) != agent:
+        await engine.ledger.put_entry(Entry(DRAWER, fingerprint(scope), {"agent": agent}, engine.clock()))
 
 
 async def _project_folder(engine: Engine, scope: str, root: str | Path) -> Path:
@@ -193,7 +209,7 @@ async def _memories(engine: Engine, scope: str, *, agent: str) -> tuple[list[Mem
     }
 
 
-def _with_markers(folder: Path) -> dict[Path, Written]:
+def marked_documents(folder: Path) -> dict[Path, Written]:
     """The documents to write, by the file that they really are: one may be a link to another."""
     found: dict[Path, Written] = {}
     for name in DOCUMENTS:
@@ -223,11 +239,11 @@ def _write(path: Path, block: str, name: str) -> Written:
             before = path.read_bytes()
             after = placed(before, block, name=name)
             if after == before:
-                return Written(name, lines=lines)
+                return Written(name, lines=lines, text=block)
             if not path.stat().st_mode & stat.S_IWUSR:
                 return Written(name, problem=f"{name} is read-only.")
             if _replace(path, before, after):
-                return Written(name, changed=True, lines=lines)
+                return Written(name, changed=True, lines=lines, text=block)
     except MarkersWrong as error:
         return Written(name, problem=str(error))
     except OSError as error:

@@ -11,38 +11,43 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from recollect.bare.said import BEFORE, begins, mark_of
 from recollect.engine.capture.alone import alone
 from recollect.engine.capture.bounds import is_excluded, is_own_call, redacted, unskipped
 from recollect.engine.capture.item import Item
 from recollect.engine.capture.keep import Kept, keep
+from recollect.engine.capture.pending import (
+    PENDING as PENDING,
+)  # those who look for what is left name it as well
+from recollect.engine.capture.pending import Pending, pending_of, put_pending
 from recollect.engine.capture.picking import Picked, Picker
 from recollect.engine.capture.place import scope_of_folder
-from recollect.engine.capture.state import record_capture
+from recollect.engine.capture.state import record_capture, record_problem
 from recollect.engine.conversations import called
 from recollect.engine.core import Engine
 from recollect.engine.keys import fingerprint
-from recollect.model.entry import Entry
-from recollect.model.errors import NotFound, Refused
-from recollect.model.memory import Kind
+from recollect.model.errors import NotFound, RecollectError, Refused, StoreError
 from recollect.ports.transcripts import Cursor, Followed, Role, Step
 
 CURSOR = "capture:"  # before a conversation's key
-PENDING = "capture:pending"  # the drawer with what was found and isn't all stored
 PIECE = 4 << 20  # bytes that are read at once
 STOP, SUBAGENT_STOP, SESSION_END = "Stop", "SubagentStop", "SessionEnd"
 LEAST_LINES = {STOP: 3, SUBAGENT_STOP: 3}  # with something in them; 1 for other events
-KEPT = timedelta(days=7)  # a pending note: after that the file is read again
-_COMPARED = 500  # characters of a message
+SUBAGENTS = "agent-"  # how a sub-agent's file is called
+UNREADABLE = "What was noted of the conversation can't be read here, so that it was read anew."
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What an event says of a conversation; `folder` is where it is held, `subagent` whose file it is if not the main one."""
+    """What an event says of a conversation; `folder` is where it is held, `subagent` whose file it is if not the main one.
+
+    `last_message` is what was said last, or what that is known by (recollect.bare.said).
+    """
 
     conversation: str
     file: str
@@ -95,6 +100,7 @@ async def capture(engine: Engine, heard: Heard, *, agent: str) -> Captured:
     if is_excluded(heard.folder, policy.exclude):
         return Captured(Outcome.EXCLUDED)
     heard = replace(heard, conversation=called(engine, heard.conversation))
+    scope: str | None = None
     try:
         scope = await scope_of_folder(engine, heard.folder, create=False)
         async with alone(engine, CURSOR + _key(heard)) as mine:
@@ -105,6 +111,12 @@ async def capture(engine: Engine, heard: Heard, *, agent: str) -> Captured:
         return Captured(Outcome.GONE, notice=str(error))
     except Refused as error:
         return Captured(Outcome.EXCLUDED, notice=str(error))
+    except StoreError:
+        raise
+    except RecollectError as error:
+        if scope is not None:
+            await record_problem(engine, scope, str(error))
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +125,38 @@ class _Noted:
 
     cursor: Cursor = field(default_factory=Cursor)
     carried: Mapping[str, Any] = field(default_factory=dict)
-    count: int = 0  # captures
     begun: bool = False  # somebody has spoken
     own: bool = False
     skipping: bool = False
-    last: str = ""  # what Claude said last, as a fingerprint
+    last: str = ""  # what Claude said last, as it is known by
 
     @classmethod
-    def of(cls, raw: str | None) -> _Noted:
-        value = json.loads(raw) if raw else {}
-        place = {name: value.pop(name) for name in ("offset", "line", "mark") if name in value}
-        return cls(Cursor(**place), **value)
+    def of(cls, raw: str | None) -> _Noted | None:
+        """As far as it is understood: another version may have written it. None where that is too little."""
+        if raw is None:
+            return cls()
+        try:
+            value = json.loads(raw)
+        except ValueError:
+            return None
+        if not isinstance(value, dict):
+            return None
+        place = [value.get(name) for name in ("offset", "line")]
+        if not all(type(one) is int and one >= 0 for one in place) or type(value.get("mark")) is not str:
+            return None
+        known: dict[str, Any] = {
+            name: value[name]
+            for name, kind in _NOTED.items()
+            if name in value and isinstance(value[name], kind)
+        }
+        return cls(Cursor(value["offset"], value["line"], value["mark"]), **known)
 
     def as_json(self) -> str:
         value = asdict(self)
         return json.dumps({**value.pop("cursor"), **value}, ensure_ascii=False, separators=(",", ":"))
+
+
+_NOTED: dict[str, type] = {"carried": dict, "begun": bool, "own": bool, "skipping": bool, "last": str}
 
 
 class _Capture:
@@ -141,22 +170,32 @@ class _Capture:
         self._key = _key(heard)
         self._picker = Picker(engine, heard.folder, agent)
         self._raw: str | None = None  # the cursor's value, as it is in the store
+        self._problem = ""
         self._done = Captured(Outcome.NOTHING, scope=scope)
 
     async def run(self) -> Captured:
         self._raw = await self._engine.store.cursor(CURSOR + self._key)
-        await self._finish_pending()
+        if not await self._finish_pending():
+            return replace(self._done, outcome=Outcome.BUSY)
         noted = _Noted.of(self._raw)
+        if noted is None:
+            noted, self._problem = _Noted(), UNREADABLE
         if noted.own:
             return Captured(Outcome.OWN_CALL, scope=self._scope)
         outcome = await self._read(noted)
         took = self._done.lines > 0 or self._done.found > 0
         if took and self._scope is not None and outcome is not Outcome.OWN_CALL:
             await self._record(self._scope)
+        elif self._problem and self._scope is not None:
+            await record_problem(self._engine, self._scope, self._problem)
         if took and outcome is Outcome.NOTHING:
             outcome = Outcome.CAPTURED
         rung = self._picker.rung if took else ""
-        return replace(self._done, outcome=outcome, scope=self._scope, rung=rung, notice=self._picker.notice)
+        return replace(self._done, outcome=outcome, scope=self._scope, rung=rung, notice=self._notice)
+
+    @property
+    def _notice(self) -> str:
+        return self._problem or self._picker.notice
 
     async def _read(self, noted: _Noted) -> Outcome:
         """Piece by piece, until nothing is left that can be taken now."""
@@ -167,7 +206,7 @@ class _Capture:
             if piece is None:
                 return Outcome.GONE
             if piece.restarted:
-                noted = _Noted(count=noted.count)
+                noted = _Noted()
             if not piece.more and (left := self._left_for_later(piece, noted)) is not None:
                 return left
             next_ = await self._take(piece, noted)
@@ -190,26 +229,27 @@ class _Capture:
 
     def _lags(self, steps: Sequence[Step], noted: _Noted) -> bool:
         """Whether what was said last isn't in the file yet, which is written behind."""
-        said = _plain(self._heard.last_message)
-        if not said or self._heard.event not in LEAST_LINES or noted.last == _print(said):
+        said = self._heard.last_message
+        said = said if said.startswith(BEFORE) else mark_of(said)
+        if not said or self._heard.event not in LEAST_LINES or noted.last == said:
             return False
         since = max((place for place, step in enumerate(steps) if step.role is Role.USER), default=-1)
-        told = [_plain(step.text) for step in steps[since + 1 :] if step.role is Role.CLAUDE]
-        return not any(one.startswith(said) or said.startswith(one) for one in told if one)
+        told = [step.text for step in steps[since + 1 :] if step.role is Role.CLAUDE]
+        # A message may stand on several lines.
+        return not any(begins("".join(told[place:]), said) for place in range(len(told)))
 
     async def _take(self, piece: Followed, noted: _Noted) -> _Noted | None:
         """Everything of a piece, in the order that makes it safe; None if another process did it meanwhile."""
         own = False if noted.begun else is_own_call(piece.steps)
         last = next((step.text for step in reversed(piece.steps) if step.role is Role.CLAUDE), None)
-        steps, skipping = unskipped(piece.steps, skipping=noted.skipping)
+        steps, skipping = unskipped(piece.steps, skipping=noted.skipping, subagent=self._is_subagents())
         next_ = replace(
             noted,
             cursor=piece.cursor,
-            count=noted.count + 1,
             begun=noted.begun or own is not None,
             own=bool(own),
             skipping=skipping,
-            last=noted.last if last is None else _print(_plain(last)),
+            last=noted.last if last is None else mark_of(last),
         )
         picked = Picked((), noted.carried)
         if not own:
@@ -217,24 +257,30 @@ class _Capture:
                 steps = [step for step in steps if not step.aside]
             steps = await asyncio.to_thread(redacted, steps)
             picked = await self._picker.pick(steps, noted.carried, scope=self._scope)
+            picked = replace(picked, items=_dated(picked.items, piece.steps))
             next_ = replace(next_, carried=picked.carried)
         self._done = replace(self._done, lines=self._done.lines + piece.lines)
         if picked.items:
             self._scope = self._scope or await scope_of_folder(self._engine, self._heard.folder, create=True)
-            await self._put_pending(picked.items, next_)
+            pending = Pending(self._raw, next_.as_json(), self._scope, picked.items)
+            await put_pending(self._engine, self._key, pending)
         return next_ if await self._store(picked, next_.as_json()) else None
 
     async def _store(self, picked: Picked, next_: str) -> bool:
-        """Whether the cursor is ours to move."""
+        """Whether the cursor is ours to move; if not, the note is another's as well."""
         if picked.items and self._scope is not None:
             kept = await self._keep(picked.items, scope=self._scope)
             await self._picker.note(picked, kept.ids)
         moved = await self._engine.store.swap_cursor(CURSOR + self._key, old=self._raw, new=next_)
-        if moved:
-            self._raw = next_
+        if not moved:
+            return False
+        self._raw = next_
         if picked.items:
             await self._engine.store.drop_entry(PENDING, self._key)
-        return moved
+        return True
+
+    def _is_subagents(self) -> bool:
+        return bool(self._heard.subagent) or Path(self._heard.file).name.startswith(SUBAGENTS)
 
     async def _keep(self, items: Sequence[Item], *, scope: str) -> Kept:
         kept = await keep(
@@ -255,27 +301,30 @@ class _Capture:
         )
         return kept
 
-    async def _put_pending(self, items: Sequence[Item], next_: _Noted) -> None:
-        now = self._engine.clock()
-        value = {
-            "old": self._raw,
-            "next": next_.as_json(),
-            "scope": self._scope,
-            "items": [{**asdict(item), "kind": item.kind.value} for item in items],
-        }
-        await self._engine.store.put_entry(Entry(PENDING, self._key, value, now, now + KEPT))
+    async def _finish_pending(self) -> bool:
+        """What a run that was killed had found. One whose cursor has moved on is done but for the note.
 
-    async def _finish_pending(self) -> None:
-        """What a run that was killed had found. One whose cursor has moved on is done but for the note."""
+        False where another process is at it.
+        """
         entry = await self._engine.store.entry(PENDING, self._key, now=self._engine.clock())
         if entry is None:
-            return
-        if entry.value["old"] == self._raw:
-            self._scope = self._scope or entry.value["scope"]
-            items = tuple(_item(value) for value in entry.value["items"])
-            await self._store(Picked(items, {}), entry.value["next"])
+            return True
+        try:
+            pending = pending_of(entry.value)
+        except ValueError:  # the cursor hasn't moved: all of it is found again
+            self._problem = UNREADABLE
         else:
-            await self._engine.store.drop_entry(PENDING, self._key)
+            if pending.old == self._raw:
+                self._scope = self._scope or await self._scope_of(pending)
+                return await self._store(Picked(pending.items, {}), pending.next_)
+        await self._engine.store.drop_entry(PENDING, self._key)
+        return True
+
+    async def _scope_of(self, pending: Pending) -> str | None:
+        """The one that was noted, if it is still there, else that of the folder."""
+        if pending.scope in {scope.name for scope in await self._engine.store.scopes()}:
+            return pending.scope
+        return await scope_of_folder(self._engine, self._heard.folder, create=True)
 
     async def _record(self, scope: str) -> None:
         state = await record_capture(
@@ -285,7 +334,7 @@ class _Capture:
             event=self._heard.event,
             stored=len(self._done.stored),
             rung=self._picker.rung,
-            problem=self._picker.notice,
+            problem=self._notice,
         )
         self._done = replace(self._done, captures=state.captures)
 
@@ -295,13 +344,11 @@ def _key(heard: Heard) -> str:
     return fingerprint(f"{heard.conversation}\n{heard.subagent}\n{Path(heard.file).name}")[:32]
 
 
-def _item(value: Mapping[str, Any]) -> Item:
-    return Item(**{**value, "kind": Kind(value["kind"]), "tags": tuple(value["tags"])})
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split())[:_COMPARED]
-
-
-def _print(text: str) -> str:
-    return fingerprint(text)[:16]
+def _dated(items: Sequence[Item], steps: Sequence[Step]) -> tuple[Item, ...]:
+    """With when each was said; what stands before these steps was said no later than the first of them."""
+    moments: dict[int, datetime] = {}
+    for step in steps:
+        if step.timestamp is not None:
+            moments.setdefault(step.line, step.timestamp)
+    first = min(moments.values(), default=None)
+    return tuple(replace(item, said=moments.get(item.line, first)) for item in items)

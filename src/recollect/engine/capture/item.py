@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from recollect.model.memory import Kind
@@ -14,7 +15,7 @@ CAPTURED = "capture"  # Provenance.source of what was captured
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """`line` is where in the conversation's file it was said; `supersedes` what it takes the place of, in words."""
+    """`line` is where in the conversation's file it was said, `said` when; `supersedes` what it takes the place of, in words."""
 
     kind: Kind
     content: str
@@ -23,6 +24,7 @@ class Item:
     supersedes: str = ""
     confidence: float = 1.0
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    said: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,28 +9,33 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
+from recollect.engine.capture.erased import erased_at
 from recollect.engine.capture.item import CAPTURED, Item
-from recollect.engine.checks import safe_text
+from recollect.engine.checks import FIRST_YEAR, safe_text
 from recollect.engine.conversations import called
 from recollect.engine.core import Engine
 from recollect.engine.draft import TURN, Draft, Outcome, content_hash
 from recollect.engine.intake import remember_many
 from recollect.engine.kinship import superseding
-from recollect.engine.text.overlap import content_words, shared
+from recollect.engine.text.overlap import contained, content_words, quantifiers, shared
 from recollect.engine.text.sameness import differences
 from recollect.model.errors import Conflict, MemoryNotFound, Refused, ScopeNotFound, StoreError
 from recollect.model.life import is_kept_for_good, is_part, is_working
+from recollect.model.link import Relation
 from recollect.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
 from recollect.model.query import Filter, Search
 from recollect.ports.store import Change, Inherit
 
 DIALECT = "capture"
 REPLACES, REPEATS = 0.5, 0.6  # shares of words: with what it says it replaces, with another of its kind
+SAME_SUBJECT = 0.25  # of the words of the shorter one, that it shares with what it says it replaces
 LOOKED_AT = 50  # memories that share most words
 MOST_SOUGHT = 32  # words that they are looked for by
 LONGEST = 2_000
 # Two texts that differ in one of these speak of two things.
+_ENDED = (Status.SUPERSEDED, Status.ARCHIVED, Status.FORGOTTEN)
 _APART = frozenset({"number", "name", "date", "path", "negation", "antonym"})
 
 
@@ -38,14 +43,13 @@ _APART = frozenset({"number", "name", "date", "path", "negation", "antonym"})
 class Kept:
     """What became of items: new memories, those that they took the place of, and how many were there already.
 
-    `ids` has the memory of each item, None for one that became none.
+    `ids` has the memory of each item, None for one that became none: noise, or erased since it was said.
     """
 
     ids: tuple[str | None, ...] = ()
     stored: tuple[str, ...] = ()
     superseded: tuple[str, ...] = ()
     duplicates: int = 0
-    refused: int = 0  # noise, or nothing that can be stored
 
 
 async def keep(
@@ -60,13 +64,15 @@ async def keep(
     again: list[tuple[Item, Memory]] = []
     for number, item in enumerate(items):
         digest = content_hash(safe_text(engine, item.content[:LONGEST]))
-        if (before := _kept_before(item, known.get(digest, ()))) is not None:
+        if await keeping.was_erased(item, digest):
+            continue
+        if (before := await keeping.kept_before(item, digest, known.get(digest, ()))) is not None:
             ids[number] = before.id
             again.append((item, before))
         elif (same := await keeping.said_already(item)) is not None:
             ids[number] = same.id
         else:
-            fresh[number] = _draft(item, source, scope=scope, agent=agent)
+            fresh[number] = _draft(item, source, scope=scope, agent=agent, now=engine.clock())
     answers = await remember_many(engine, list(fresh.values()))
     stored: list[str] = []
     retired: list[str] = []
@@ -87,11 +93,11 @@ async def keep(
         stored=tuple(stored),
         superseded=tuple(dict.fromkeys(retired)),
         duplicates=sum(one is not None for one in ids) - len(stored),
-        refused=ids.count(None),
     )
 
 
-def _draft(item: Item, source: Provenance, *, scope: str, agent: str) -> Draft:
+def _draft(item: Item, source: Provenance, *, scope: str, agent: str, now: datetime) -> Draft:
+    """It happened when it was said; clocks may differ, and nothing was said in time to come."""
     return Draft(
         content=item.content[:LONGEST],
         kind=item.kind,
@@ -99,19 +105,12 @@ def _draft(item: Item, source: Provenance, *, scope: str, agent: str) -> Draft:
         agent=agent,
         tags=item.tags,
         confidence=item.confidence,
+        occurred=min(item.said, now) if item.said and item.said.year >= FIRST_YEAR else None,
         provenance=Provenance(
             source.dialect, source.source, source.conversation, file=source.file, line=item.line
         ),
         metadata=dict(item.metadata),
     )
-
-
-def _kept_before(item: Item, same: Sequence[Memory]) -> Memory | None:
-    """The memory that the item is already. One that others took the place of may be said again, later on."""
-    stays = (
-        one for one in same if one.status is not Status.SUPERSEDED or (one.provenance.line or 0) >= item.line
-    )
-    return next(stays, None)
 
 
 async def _stored_before(
@@ -137,6 +136,32 @@ class _Keeping:
         self._scope = scope
         self._agent = agent
 
+    async def was_erased(self, item: Item, digest: str) -> bool:
+        """Whether somebody erased it for good since it was said."""
+        gone = await erased_at(self._engine, digest, scope=self._scope, agent=self._agent)
+        return gone is not None and (item.said is None or item.said <= gone)
+
+    async def kept_before(self, item: Item, digest: str, same: Sequence[Memory]) -> Memory | None:
+        """The memory that the item is already, whatever became of it: from this conversation, or one that goes on with it.
+
+        What was forgotten or overruled may be said again, but only later than that.
+        """
+        near = await self._near(content_words(item.content), None, statuses=_ENDED)
+        for one in (*same, *(other for other in near if other.content_hash == digest)):
+            if one.status not in _ENDED or item.said is None or item.said <= await self._ended(one):
+                return one
+        return None
+
+    async def _ended(self, memory: Memory) -> datetime:
+        """When it was overruled, by what was said then, or taken away."""
+        if memory.status is not Status.SUPERSEDED:
+            return memory.updated
+        relations = (Relation.SUPERSEDED_BY,)
+        links = await self._engine.store.links_of([memory.id], relations=relations, viewer=self._agent)
+        ids = [link.target for link in links if link.origin == memory.id]
+        by = await self._engine.store.get_many(ids, viewer=self._agent)
+        return max((one.occurred for one in by.values()), default=memory.updated)
+
     async def said_already(self, item: Item) -> Memory | None:
         """One of the same kind that says all that the item says; where things stand is always told anew."""
         if item.supersedes or item.kind is Kind.PROGRESS:
@@ -152,9 +177,7 @@ class _Keeping:
         """Those that the memory takes the place of, if it is in use."""
         if memory.status is not Status.ACTIVE:
             return []
-        old = [
-            one for one in await self._outdated(item) if (one.created, one.id) < (memory.created, memory.id)
-        ]
+        old = [one for one in await self._outdated(item) if _when(one) < _when(memory)]
         if not old:
             return []
         inherit = Inherit(
@@ -173,7 +196,12 @@ class _Keeping:
     async def _outdated(self, item: Item) -> list[Memory]:
         found: dict[str, Memory] = {}
         if said := content_words(item.supersedes):
-            near = [one for one in await self._near(said, None) if _may_go(one)]
+            subject = content_words(item.content)
+            near = [
+                one
+                for one in await self._near(said, None)
+                if _may_go(one) and _same_subject(subject, content_words(one.content))
+            ]
             best = max(near, key=lambda one: shared(said, content_words(one.content)), default=None)
             if best is not None and shared(said, content_words(best.content)) > REPLACES:
                 found[best.id] = best
@@ -184,8 +212,10 @@ class _Keeping:
                 found[old.id] = old
         return list(found.values())
 
-    async def _near(self, words: frozenset[str], kind: Kind | None) -> list[Memory]:
-        """Those in use that share words, the agent's own."""
+    async def _near(
+        self, words: frozenset[str], kind: Kind | None, *, statuses: tuple[Status, ...] = (Status.ACTIVE,)
+    ) -> list[Memory]:
+        """Those that share words, the agent's own; in use, unless other ones are asked for."""
         if not words:
             return []
         engine = self._engine
@@ -195,6 +225,7 @@ class _Keeping:
             scopes=(self._scope,),
             agents=(self._agent,),
             kinds=() if kind is None else (kind,),
+            statuses=statuses,
         )
         search = Search(where, lexemes=tuple(sought), pool=LOOKED_AT, neighbours=False)
         ids = (await engine.store.search(search)).ids
@@ -202,9 +233,24 @@ class _Keeping:
         return [found[one] for one in ids if one in found]
 
 
+def _when(memory: Memory) -> tuple[datetime, datetime, str]:
+    """What was said later counts, whenever it was read."""
+    return (memory.occurred, memory.created, memory.id)
+
+
 def _may_go(old: Memory) -> bool:
+    """What a person wrote by hand is never retired by what was overheard."""
+    if old.provenance.source != CAPTURED:
+        return False
     return not (is_kept_for_good(old) or is_working(old) or is_part(old) or TURN in old.metadata)
 
 
+def _same_subject(one: frozenset[str], other: frozenset[str]) -> bool:
+    return len(one & other) >= SAME_SUBJECT * max(1, min(len(one), len(other)))
+
+
 def _one_thing(new: str, old: str) -> bool:
+    """Whether one only says more than the other, of the same thing."""
+    if not contained(content_words(new), content_words(old)) or quantifiers(new) != quantifiers(old):
+        return False
     return not differences(new, old) & _APART

@@ -8,39 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from recollect.bare import leaflet as sheets
-from recollect.bare.folders import identity, key
-from recollect.bare.printing import content_words
-from recollect.engine.capture.blanking import HOOKS, LEAFLETS, remove_leaflet, turn
+from recollect.bare.folders import identity
+from recollect.bare.leaflet import LONGEST_START, MOST_MEMORIES, VERSION
+from recollect.bare.printing import one_line
+from recollect.engine.capture.blanking import are_there, turn
 from recollect.engine.capture.item import SIGNS
 from recollect.engine.capture.place import scope_of_folder
 from recollect.engine.capture.state import read_state
-from recollect.engine.context import HEADING, context, standing
+from recollect.engine.context import HEADING, Context, context, standing
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.reach import reach
+from recollect.engine.scopes import PATHS
 from recollect.engine.text.resolution import says_how_resolved
 from recollect.engine.uses import Uncounted
 from recollect.model.error_signs import error_signs
 from recollect.model.errors import RecollectError, ScopeNotFound, SettingsError, StoreError
-from recollect.model.life import PART_OF_WHOLE, is_working
+from recollect.model.life import DOUBTED_AFTER, PART_OF_WHOLE, doubted_at, is_working
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Filter, Order
 from recollect.model.scope import GLOBAL
 
-VERSION = 1
-EVERYWHERE = sheets.GLOBAL  # the key of the leaflet for folders that are no project
-MOST = 1_000
-LONGEST_TEXT = 400
 LONGEST_READ = 2_000  # characters of a memory, whose words it is found by
-LONGEST_START = 9_000
+MOST_PROJECTS = 10_000
 FAINT = 0.3  # below this confidence nothing is told unasked
 CHARACTERS = 4  # of a token, about
 START_KINDS = (
@@ -55,6 +54,7 @@ START_KINDS = (
 )
 FAILURE_KINDS = (Kind.ERROR, Kind.GOTCHA, Kind.PROCEDURE)
 TOLD_KINDS = tuple(kind for kind in Kind if kind is not Kind.EPISODE)
+ALL_FADED = timedelta(days=max(DOUBTED_AFTER.values()) + 1)
 
 Sheet = dict[str, Any]
 
@@ -67,6 +67,14 @@ class Made:
     gone: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Whose leaflet it is: of a folder, or without one of Global, and of an agent."""
+
+    folder: str
+    agent: str
+
+
 async def leaflet(engine: Engine, scope: str, *, agent: str) -> Sheet:
     """What is handed out in a scope. Raises ScopeNotFound, the store's errors."""
     chosen = engine.policy.capture
@@ -76,7 +84,7 @@ async def leaflet(engine: Engine, scope: str, *, agent: str) -> Sheet:
         kinds=TOLD_KINDS,
         minimum_trust=LEAST_TRUST,
     )
-    found = await engine.store.find(where, order=Order.IMPORTANT, limit=MOST)
+    found = await engine.store.find(where, order=Order.IMPORTANT, limit=MOST_MEMORIES)
     memories = [memory for memory in found if is_told(memory)]
     links = await engine.store.links_of(
         [memory.id for memory in memories],
@@ -85,21 +93,14 @@ async def leaflet(engine: Engine, scope: str, *, agent: str) -> Sheet:
     )
     memories = _undisputed(memories, links)
     memories.sort(key=standing, reverse=True)
-    start, ids = await _start(engine, scope, agent=agent)
     return {
         "version": VERSION,
         "scope": scope,
         "agent": agent,
         "made": engine.clock().isoformat(),
-        "start": start,
-        "start_ids": ids,
+        **await _start(engine, scope, agent=agent),
         "memories": [
-            {
-                "id": memory.id,
-                "kind": memory.kind.value,
-                "text": short(memory.content),
-                "words": content_words(memory.content[:LONGEST_READ]),
-            }
+            {"id": memory.id, "kind": memory.kind.value, "text": memory.content[:LONGEST_READ]}
             for memory in memories
         ],
         "errors": await solved(engine, memories, links, where=where),
@@ -114,35 +115,74 @@ async def leaflet(engine: Engine, scope: str, *, agent: str) -> Sheet:
 
 
 async def make_leaflets(
-    engine: Engine, folders: Iterable[str] = (), *, agent: str, others: bool = True
+    engine: Engine,
+    folders: Iterable[str] = (),
+    *,
+    agent: str,
+    others: bool = True,
+    scopes: Collection[str] = (GLOBAL,),
 ) -> Made:
-    """Those of these folders, and with `others` all that there are: each as it was made for its agent.
+    """Those of these folders for the agent, and with `others` all that what was written to `scopes` may concern.
 
-    Nothing is made where no hook has ever asked. Raises the store's errors, OSError.
+    Nothing is made where no hook has ever asked, unless folders are named; "" is none. Raises the store's errors, OSError.
     """
     home = engine.policy.home
-    wanted = {key(identity(folder)): (folder, agent) for folder in folders}
-    if wanted:
-        wanted[EVERYWHERE] = ("", agent)
-    elif not others or not (home / HOOKS / LEAFLETS).is_dir():
+    named = {_name(engine, identity(folder), agent): Place(folder, agent) for folder in folders if folder}
+    if folders := list(folders):
+        named[_name(engine, "", agent)] = Place("", agent)
+    elif not others or not are_there(home):
         return Made()
     made: list[bool] = []
     away: list[RecollectError] = []
     async with turn(home):
         heads = dict(await asyncio.to_thread(sheets.every, str(home)))
-        for name, head in heads.items() if others else ():
-            wanted.setdefault(name, (str(head.get("folder") or ""), str(head.get("agent") or agent)))
-        for name, (folder, whose) in wanted.items():
+        wanted = (await concerned(engine, scopes, agent=agent, heads=heads) if others else {}) | named
+        for name, place in wanted.items():
             try:
-                sheet = await _sheet(engine, name, folder, agent=whose)
+                sheet = await _sheet(engine, place)
             except (StoreError, SettingsError) as error:  # each project may live elsewhere
                 away.append(error)
                 continue
-            await asyncio.to_thread(_place, home, name, sheet, heads.get(name, {}).get("print"))
+            await asyncio.to_thread(_put, home, name, sheet, heads.get(name, {}).get("print"))
             made.append(sheet is not None)
     if away:
         raise away[0]
     return Made(made.count(True), made.count(False))
+
+
+async def concerned(
+    engine: Engine, scopes: Collection[str], *, agent: str, heads: dict[str, Sheet] | None = None
+) -> dict[str, Place]:
+    """The leaflets that tell of one of the scopes, by their names: all that there are of whatever agent, and those of the
+    projects with a folder here for this one. A blank one is always among them. Raises the store's errors."""
+    if heads is None:
+        heads = dict(await asyncio.to_thread(sheets.every, str(engine.policy.home)))
+    known = {scope.name for scope in await engine.store.scopes() if scope.active}
+    wanted: dict[str, Place] = {}
+    for entry in await engine.store.entries(PATHS, now=engine.clock(), limit=MOST_PROJECTS):
+        folder, called = str(entry.value.get("path") or ""), str(entry.value.get("identity") or "")
+        if entry.key in known and called and Path(folder).is_dir():
+            name = _name(engine, called, agent)
+            if name not in heads and await _tells_of(engine, entry.key, scopes):
+                wanted[name] = Place(folder, agent)
+    for name, head in heads.items():
+        folder, whose = str(head.get("folder") or ""), str(head.get("agent") or agent)
+        if name == sheets.name_of(identity(folder) if folder else ""):
+            whose = engine.policy.home_agent  # who may be another by now
+        if not head.get("print") or await _tells_of(engine, str(head.get("scope")), scopes):
+            wanted[name] = Place(folder, whose)
+    return wanted
+
+
+async def _tells_of(engine: Engine, scope: str, scopes: Collection[str]) -> bool:
+    try:
+        return GLOBAL in scopes or not set(scopes).isdisjoint(await reach(engine, scope))
+    except ScopeNotFound:
+        return True  # its project has gone
+
+
+def _name(engine: Engine, identity: str, agent: str) -> str:
+    return sheets.name_of(identity, "" if agent == engine.policy.home_agent else agent)
 
 
 async def _status(engine: Engine, scope: str, *, agent: str) -> Sheet:
@@ -167,8 +207,26 @@ def _undisputed(memories: Sequence[Memory], links: Iterable[Link]) -> list[Memor
     return [memory for memory in memories if memory.anchor or memory.id not in denied]
 
 
-async def _start(engine: Engine, scope: str, *, agent: str) -> tuple[str, list[str]]:
-    """What a conversation begins with, and the ids in it. Making it is no showing."""
+async def _start(engine: Engine, scope: str, *, agent: str) -> Sheet:
+    """What a conversation begins with, and the ids in it; until when, and what from then on. Making it is no showing."""
+    found = await _beginning(engine, scope, agent=agent)
+    said = _said(found)
+    moments = [moment for memory in found.core if (moment := doubted_at(memory, FAINT))] if found else []
+    if not moments:
+        return said
+    then = engine.clock() + ALL_FADED
+    rest = await _beginning(replace(engine, clock=lambda: then), scope, agent=agent)
+    return {**said, "until": min(moments).timestamp(), "later": _said(rest)}
+
+
+def _said(found: Context | None) -> Sheet:
+    if found is None:
+        return {"start": "", "start_ids": []}
+    text = found.text.removeprefix(HEADING).lstrip("\n")  # the hook has a heading of its own
+    return {"start": text, "start_ids": [memory.id for memory in found.core]}
+
+
+async def _beginning(engine: Engine, scope: str, *, agent: str) -> Context | None:
     uncounted = replace(engine, uses=Uncounted(engine.store, engine.clock))
     budget = engine.policy.capture.start_tokens
     while budget > 0:
@@ -182,11 +240,10 @@ async def _start(engine: Engine, scope: str, *, agent: str) -> tuple[str, list[s
             least_confidence=FAINT,
             hints=False,
         )
-        if len(found.text) <= LONGEST_START:  # the hook has a heading of its own
-            text = found.text.removeprefix(HEADING).lstrip("\n")
-            return text, [memory.id for memory in found.core]
+        if len(found.text) <= LONGEST_START:
+            return found
         budget = min(budget - 1, budget * LONGEST_START // len(found.text))
-    return "", []
+    return None
 
 
 async def solved(
@@ -209,7 +266,7 @@ async def solved(
         signs = _signs(memory)
         if not signs or (fix is None and not says_how_resolved(memory.content)):
             continue
-        text = short(memory.content) if fix is None else f"{short(memory.content)} → {short(fix.content)}"
+        text = one_line(memory.content) + ("" if fix is None else f" → {one_line(fix.content)}")
         known.append({"id": memory.id, "text": text, "signs": signs})
     return known
 
@@ -229,26 +286,20 @@ def _signs(memory: Memory) -> list[str]:
     return list(error_signs(memory.content))
 
 
-def short(text: str) -> str:
-    """On one line, cut where it is long."""
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 1].rstrip()}…"
-
-
-async def _sheet(engine: Engine, name: str, folder: str, *, agent: str) -> Sheet | None:
+async def _sheet(engine: Engine, place: Place) -> Sheet | None:
     """None where the folder is no project any more."""
-    scope = GLOBAL if name == EVERYWHERE else await scope_of_folder(engine, folder, create=False)
+    scope = await scope_of_folder(engine, place.folder, create=False) if place.folder else GLOBAL
     if scope is None:
         return None
     with suppress(ScopeNotFound):
-        return {**await leaflet(engine, scope, agent=agent), "folder": folder}
+        return {**await leaflet(engine, scope, agent=place.agent), "folder": place.folder}
     return None
 
 
-def _place(home: Path, name: str, sheet: Sheet | None, before: object) -> None:
+def _put(home: Path, name: str, sheet: Sheet | None, before: object) -> None:
     """In the place of the one before, unless that says the same. Raises OSError."""
     if sheet is None:
-        remove_leaflet(home, name)
+        sheets.drop(str(home), name)
         return
     said = json.dumps({key: value for key, value in sheet.items() if key != "made"})
     told = sha256(said.encode()).hexdigest()

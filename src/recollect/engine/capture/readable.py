@@ -22,11 +22,6 @@ class Chunk:
     lines: tuple[tuple[int, str], ...]
     steps: tuple[Step, ...]
 
-    @property
-    def text(self) -> str:
-        """All of it."""
-        return "\n".join(text for _, text in self.lines)
-
 
 def readable(step: Step) -> str:
     """ "USER: ...", "CLAUDE: ...", "TOOL [Write]: path"; of results only those that failed say something."""

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
+from recollect.engine.capture.alone import alone
 from recollect.engine.core import Engine
 from recollect.model.entry import Entry
 
@@ -46,30 +47,31 @@ async def record_capture(
     rung: str,
     problem: str = "",
 ) -> CaptureState:
-    """Count one more. A capture without a problem ends the one before."""
-    now = engine.clock()
-    before = await read_state(engine, scope)
-    state = replace(
-        before,
-        captured_at=now,
-        conversation=conversation,
-        event=event,
-        captures=before.captures + 1,
-        stored_total=before.stored_total + stored,
-        rung=rung or before.rung,
-        problem=problem[:LONGEST_PROBLEM],
-        problem_at=now if problem else None,
-    )
-    await _write(engine, scope, state)
+    """Count one more. A capture without a problem ends the one before. Of several at once each is counted."""
+    async with alone(engine, f"{DRAWER} {scope}"):
+        now = engine.clock()
+        before = await read_state(engine, scope)
+        state = replace(
+            before,
+            captured_at=now,
+            conversation=conversation,
+            event=event,
+            captures=before.captures + 1,
+            stored_total=before.stored_total + stored,
+            rung=rung or before.rung,
+            problem=problem[:LONGEST_PROBLEM],
+            problem_at=now if problem else None,
+        )
+        await _write(engine, scope, state)
     return state
 
 
 async def record_problem(engine: Engine, scope: str, problem: str) -> None:
     """That a capture didn't come about, and why."""
-    state = replace(
-        await read_state(engine, scope), problem=problem[:LONGEST_PROBLEM], problem_at=engine.clock()
-    )
-    await _write(engine, scope, state)
+    async with alone(engine, f"{DRAWER} {scope}"):
+        before = await read_state(engine, scope)
+        state = replace(before, problem=problem[:LONGEST_PROBLEM], problem_at=engine.clock())
+        await _write(engine, scope, state)
 
 
 async def _write(engine: Engine, scope: str, state: CaptureState) -> None:

@@ -21,14 +21,17 @@ from recollect.engine.capture.state_form import (
     own_id,
     parse_state,
     sources_of,
+    stamp,
     written,
 )
 from recollect.engine.checks import checked_content
 from recollect.engine.core import Engine, unbroken
 from recollect.engine.draft import content_hash
 from recollect.engine.imports import Imported, import_items
+from recollect.engine.keys import fingerprint
 from recollect.engine.reach import find_scope
 from recollect.engine.transfer import Exported, write_whole
+from recollect.model.entry import Entry
 from recollect.model.errors import InvalidInput
 from recollect.model.life import is_kept_for_good, is_working
 from recollect.model.link import Link, Relation
@@ -38,6 +41,8 @@ from recollect.ports.store import Mark
 
 FOLDER, NAME = ".memory", "state.json"
 MOST_BYTES = 128 << 20
+DRAWER = "capture:exchanged"  # by scope: which memories state files have had
+MOST_EXCHANGED = 20_000  # the newest
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +91,14 @@ async def import_state(
         engine, [*items, *(("A link", link) for link in read.links)], agent=agent, progress=progress
     )
     await _retire(engine, read.memories.values(), agent=agent)
+    await _note_exchanged(engine, scope, [memory.id for memory in read.memories.values()])
     return done
 
 
 async def export_state(engine: Engine, path: Path, *, scope: str, agent: str) -> tuple[Exported, int]:
     """Write it atomically, and how many memories that only the file had stay in it, with whatever else stood there.
 
-    What was forgotten here goes. Raises InvalidInput for a file that is something else, ScopeNotFound, StoreFull,
+    What was forgotten or erased here goes. Raises InvalidInput for a file that is something else, ScopeNotFound, StoreFull,
     StoreReadOnly.
     """
     await find_scope(engine, scope)
@@ -103,6 +109,7 @@ async def export_state(engine: Engine, path: Path, *, scope: str, agent: str) ->
     entries = [entry_of(memory, ids, now=now) for memory in memories]
     kept = await _only_there(engine, before, entries, scope=scope, agent=agent)
     text = written(replace(before, memories=(*kept, *entries)))
+    await _note_exchanged(engine, scope, list(ids))
     await write_whole(path, text)
     return Exported(str(path), len(entries), 0, 0, 1), len(kept)
 
@@ -169,7 +176,8 @@ def _refused(entry: Mapping[str, Any], why: object) -> InvalidInput:
 
 
 async def _retire(engine: Engine, memories: Iterable[Memory], *, agent: str) -> None:
-    """What left the stage there after an earlier import. What is kept for good here, or says something else by now, stays."""
+    """What left the stage there after an earlier import. What is kept for good here, was brought back or amended since, or says
+    something else by now, stays."""
     gone = {memory.id: memory for memory in memories if memory.status is not Status.ACTIVE}
     present = await engine.store.get_many(list(gone), viewer=agent)
     now = engine.clock()
@@ -179,6 +187,7 @@ async def _retire(engine: Engine, memories: Iterable[Memory], *, agent: str) -> 
             for ours in present.values()
             if ours.status is Status.ACTIVE
             and not is_kept_for_good(ours)
+            and stamp(gone[ours.id].updated) >= stamp(ours.updated)
             and ours.content_hash == content_hash(checked_content(engine, gone[ours.id].content))
         ]
     )
@@ -211,7 +220,7 @@ async def _exported(engine: Engine, *, scope: str, agent: str) -> list[Memory]:
 async def _only_there(
     engine: Engine, before: State, entries: Sequence[Mapping[str, Any]], *, scope: str, agent: str
 ) -> list[Mapping[str, Any]]:
-    """Neither exported now, by id or by content, nor forgotten here."""
+    """Neither exported now, by id or by content, nor forgotten or erased here: what was exchanged before and is no more."""
     ids, texts = {entry["id"] for entry in entries}, {entry["content"] for entry in entries}
     others = [
         entry for entry in before.memories if entry["id"] not in ids and entry.get("content") not in texts
@@ -220,8 +229,28 @@ async def _only_there(
         entry["id"]: own_id(entry["id"]) or id_here(entry["id"], scope=scope, agent=agent) for entry in others
     }
     known = await engine.store.get_many(list(here.values()), viewer="system")
-    return [
-        entry
-        for entry in others
-        if (ours := known.get(here[entry["id"]])) is None or ours.status is not Status.FORGOTTEN
-    ]
+    exchanged = await _exchanged(engine, scope)
+
+    def stays(theirs: str) -> bool:
+        ours = known.get(here[theirs])
+        return _mark(here[theirs]) not in exchanged if ours is None else ours.status is not Status.FORGOTTEN
+
+    return [entry for entry in others if stays(entry["id"])]
+
+
+async def _exchanged(engine: Engine, scope: str) -> list[str]:
+    noted = await engine.store.entry(DRAWER, fingerprint(scope), now=engine.clock())
+    return list(noted.value["ids"]) if noted else []
+
+
+async def _note_exchanged(engine: Engine, scope: str, ids: Sequence[str]) -> None:
+    """What came from such a file, or went into one. No id of what may be erased one day stands there itself."""
+    before = await _exchanged(engine, scope)
+    after = list(dict.fromkeys((*before, *map(_mark, ids))))
+    if after != before:
+        value = {"ids": after[-MOST_EXCHANGED:]}
+        await engine.store.put_entry(Entry(DRAWER, fingerprint(scope), value, engine.clock()))
+
+
+def _mark(memory_id: str) -> str:
+    return fingerprint(memory_id)[:12]

@@ -14,12 +14,13 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
+from recollect.engine.capture.item import CAPTURED
 from recollect.engine.checks import LARGEST_NUMBER
 from recollect.engine.records import memory_from
 from recollect.model.errors import InvalidInput
 from recollect.model.ids import ALPHABET, CHANCE_BITS, encoded
 from recollect.model.life import DOUBTED_AFTER, confidence_at
-from recollect.model.memory import DEFAULT_IMPORTANCE, Kind, Memory, Status, Tier
+from recollect.model.memory import DEFAULT_IMPORTANCE, Kind, Memory, Provenance, Status, Tier
 
 VERSION = 1
 THEIRS = (
@@ -49,6 +50,7 @@ _NAMES = "id type content tags created updated confidence accessCount supersedes
 _FIELDS = frozenset((*_NAMES.split(), OWN))
 _EXPORT = re.compile(r'"recollect"\s*:\s*"export"')
 _OURS = re.compile(rf"mem_\d+_([{ALPHABET}]{{26}})")
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair: only as an escape can it be written
 _MADE = re.compile(r"mem_(\d{10,15})_")
 
 
@@ -96,7 +98,8 @@ def written(state: State) -> str:
     if state.keyed:
         memories = {each["id"]: each for each in state.memories}
     document = memories if state.rest is None else {**state.rest, "memories": memories}
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    text = json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return _HALF.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def own_id(theirs: str) -> str | None:
@@ -129,8 +132,8 @@ def entry_of(memory: Memory, ids: Mapping[str, str], *, now: datetime) -> dict[s
         "type": foreign or TYPES[memory.kind],
         "content": memory.content,
         "tags": list(memory.tags),
-        "created": _stamp(memory.created),
-        "updated": _stamp(memory.updated),
+        "created": stamp(memory.created),
+        "updated": stamp(memory.updated),
         "confidence": round(confidence_at(memory, now), 4),
         "accessCount": memory.uses,
         "status": str(memory.status),
@@ -185,7 +188,7 @@ def memory_of(
             "review": now.isoformat(),
             "supersedes": supersedes if supersedes != here else None,
             "merged_from": [source for source in merged if source != here],
-            "provenance": {"source": SOURCE},
+            "provenance": _provenance(own),
             "metadata": {**(kept if isinstance(kept, dict) else {}), **_further(entry, ids)},
         },
         now=now,
@@ -227,23 +230,52 @@ def _own(memory: Memory) -> dict[str, Any]:
         "keywords": [],
         "importance": DEFAULT_IMPORTANCE[memory.kind],
         "confidence": 1.0,
-        "occurred": _stamp(memory.created),
+        "occurred": stamp(memory.created),
         "tier": str(Tier.WARM),
         "anchor": False,
         "metadata": {},
+        "cited": {},
     }
     actual = {
         "topic": memory.topic,
         "keywords": list(memory.keywords),
         "importance": memory.importance,
         "confidence": memory.confidence,
-        "occurred": _stamp(memory.occurred),
+        "occurred": stamp(memory.occurred),
         "tier": str(memory.tier),
         "anchor": memory.anchor,
         "metadata": metadata,
+        "cited": _cited(memory.provenance),
     }
     return {"kind": str(memory.kind)} | {
         name: value for name, value in actual.items() if value != usual[name]
+    }
+
+
+def _cited(provenance: Provenance) -> dict[str, Any]:
+    """Where a captured memory was said; of others it isn't known, or nobody's business."""
+    if provenance.source != CAPTURED:
+        return {}
+    told = {
+        "conversation": provenance.conversation,
+        "file": provenance.file,
+        "line": provenance.line,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _provenance(own: Mapping[str, Any]) -> dict[str, Any]:
+    """That of a captured memory, so that it stays one; whatever else stands in such a file came from there."""
+    cited = own.get("cited")
+    if not isinstance(cited, Mapping) or not cited:
+        return {"source": SOURCE}
+    line = cited.get("line")
+    return {
+        "source": CAPTURED,
+        "dialect": "capture",
+        "conversation": _text(cited, "conversation") or None,
+        "file": _text(cited, "file") or None,
+        "line": line if type(line) is int and 0 <= line <= LARGEST_NUMBER else None,
     }
 
 
@@ -326,7 +358,8 @@ def _made(theirs: str) -> datetime | None:
     return datetime.fromtimestamp(int(found[1]) / 1000, UTC) if found and len(found[1]) == 13 else None
 
 
-def _stamp(moment: datetime) -> str:
+def stamp(moment: datetime) -> str:
+    """As the file has it; of two the later is the greater."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Set
 
 from recollect.model.lexemes import lexemes, stop_lexemes
+
+QUANTIFIERS = frozenset(
+    """always never sometimes usually often rarely seldom mostly occasionally only all every each any some none most many few both
+    must should may might immer manchmal oft selten nur alle toujours parfois souvent siempre veces 가끔 자주 항상 모든""".split()
+)
+_WORD = re.compile(r"[^\W\d_]+")
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -18,6 +25,11 @@ def shared(one: Set[str], other: Set[str]) -> float:
     return both / (len(one) + len(other) - both) if both else 0.0
 
 
-def jaccard(a: str, b: str) -> float:
-    """The share of their content words that two texts have in common."""
-    return shared(content_words(a), content_words(b))
+def contained(one: Set[str], other: Set[str]) -> bool:
+    """Whether one of them says all that the other does. A word in the place of another makes it another statement."""
+    return one <= other or other <= one
+
+
+def quantifiers(text: str) -> frozenset[str]:
+    """How often, and of how many, a text says something."""
+    return frozenset(_WORD.findall(text.casefold())) & QUANTIFIERS

@@ -9,7 +9,9 @@ import click
 
 from recollect.interfaces.cli.command import command, with_desk
 from recollect.interfaces.cli.output import local_time, one_line, plural
+from recollect.interfaces.cli.placing import whole_path
 from recollect.interfaces.cli.session import Desk
+from recollect.model.errors import InvalidInput, NotFound, Refused
 
 if TYPE_CHECKING:
     from recollect.operations.capture_report import CaptureStatusResult, ProjectCaptures
@@ -36,18 +38,27 @@ SOME_FAILED = 1
 async def capture(desk: Desk, /, *, files: tuple[Path, ...], folder: Path | None) -> int:
     """Keep what is worth keeping of Claude Code's conversations, now, as the hooks do by themselves.
 
-    A conversation is read from where it was left the last time.
+    A conversation is read from where it was left the last time. One that can't be read is told, and the exit status is 1.
     """
     desk.running.warm()
     done: list[dict[str, object]] = []
-    missing = 0
+    failed = 0
+    at = str(whole_path(folder)) if folder else ""
     for file in files:
-        result: CaptureResult = await desk.run(
-            "capture",
-            file=str(file.expanduser().absolute()),
-            folder=str(folder.expanduser().absolute() if folder else ""),
-        )
-        missing += result.outcome == "gone"
+        try:
+            path = file.expanduser().absolute()
+            result: CaptureResult = await desk.run("capture", file=str(path), folder=at)
+        except (
+            InvalidInput,
+            NotFound,
+            Refused,
+            FileNotFoundError,
+        ) as error:  # of this file: the others are none the worse for it
+            failed += 1
+            done.append({"file": str(file), "outcome": "failed", "problem": str(error)})
+            desk.console.warn(f"{one_line(file.name, most=80)}: {error}")
+            continue
+        failed += result.outcome == "gone"
         done.append({"file": str(file), **result.model_dump(mode="json")})
         if not desk.console.json:
             desk.console.line(_told(file, result))
@@ -57,7 +68,7 @@ async def capture(desk: Desk, /, *, files: tuple[Path, ...], folder: Path | None
                     desk.console.warn(written.problem)
     if desk.console.json:
         desk.console.document({"captured": done})
-    return SOME_FAILED if missing else 0
+    return SOME_FAILED if failed else 0
 
 
 def _told(file: Path, result: CaptureResult) -> str:

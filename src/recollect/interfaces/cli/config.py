@@ -148,6 +148,8 @@ def unset_config(session: Session, key: str) -> None:
             del table[name]
 
     _edit(path, without)
+    if removed:
+        _tell_anew(session, key)
     if session.console.json:
         session.console.document({"key": key, "removed": removed, "file": str(path)})
     else:
@@ -208,7 +210,23 @@ def write_setting(session: Session, key: str, value: str) -> Path:
         table[name] = parsed
 
     _edit(path, with_value)
+    _tell_anew(session, key)
     return path
+
+
+def _tell_anew(session: Session, key: str) -> None:
+    """What hooks tell lies ready, made by the settings before: it is blank at once, and a worker makes it anew."""
+    from recollect.bare import leaflet
+    from recollect.bare.spawn import have_leaflets_made
+
+    home = str(_file(session).parent)
+    if not key.startswith("capture.") and key != "agent":
+        return
+    try:
+        if leaflet.blank(home):
+            have_leaflets_made(home)
+    except OSError as error:
+        session.console.warn(f"note: hooks tell by the old value until their next event: {error.strerror}.")
 
 
 def warn_if_overridden(session: Session, key: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.interfaces.cli.command import command, with_desk, words
-from recollect.interfaces.cli.output import Console, plural
+from recollect.interfaces.cli.output import Console, neutral, plural
 from recollect.interfaces.cli.session import Desk
 from recollect.model.errors import Refused
 from recollect.model.memory import Status
@@ -92,9 +92,11 @@ def print_receipt(console: Console, receipt: ReceiptView) -> None:
         ["place", "removed", "remaining"],
         [[place, receipt.removed.get(place, 0), receipt.remaining.get(place, 0)] for place in places],
     )
-    console.line(
-        "Nothing is left." if receipt.empty else "Something is LEFT: run `recollect doctor --scrub`."
-    )
+    left = {place for place, count in receipt.remaining.items() if count}
+    if left == {"documents"}:
+        console.line("Something is LEFT in a document of the project: remove the line there.")
+    else:
+        console.line("Something is LEFT: run `recollect doctor --scrub`." if left else "Nothing is left.")
 
 
 async def _undo(desk: Desk, ids: list[str]) -> None:
@@ -107,6 +109,8 @@ async def _undo(desk: Desk, ids: list[str]) -> None:
     desk.console.line(f"Brought back {plural(len(result.memories), 'memory')}.")
     for memory in result.memories:
         desk.console.line(f"  {memory.id}")
+    if result.notice:
+        desk.console.line(neutral(result.notice))
 
 
 async def _matching(desk: Desk, /, *, status: str, chosen: dict[str, Any]) -> list[str]:
@@ -138,3 +142,5 @@ def _print(console: Console, result: ForgetResult) -> None:
         console.note("`recollect forget ID --undo` brings it back.")
     if result.backup:
         console.note(f"All that was in the scope is in backups/{result.backup}.")
+    if result.notice:
+        console.note(neutral(result.notice))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,12 @@ import click
 from recollect.bare.folders import identity
 from recollect.clients.claude import settings_change
 from recollect.clients.connect import claude_local_keys
-from recollect.clients.files import Change, check_writable, json_of, read
-from recollect.clients.installed import install, note_project
+from recollect.clients.files import Change, check_writable, json_of, read, told_of
+from recollect.clients.installed import install, manifest
+from recollect.clients.json_text import Path as Keys
 from recollect.clients.markers import markers_change
-from recollect.clients.mcp_entry import NAME, json_change, server_entry
-from recollect.clients.program import Program
+from recollect.clients.mcp_entry import NAME, json_change, our_server, server_entry
+from recollect.clients.program import VARIABLE, Program
 from recollect.interfaces.cli.command import command, with_session
 from recollect.interfaces.cli.output import Console, neutral
 from recollect.interfaces.cli.placing import (
@@ -33,20 +35,39 @@ from recollect.interfaces.cli.placing import (
     this_moment,
 )
 from recollect.interfaces.cli.session import Session
-from recollect.model.errors import Conflict
+from recollect.interfaces.cli.surveying import (
+    LOCAL,
+    PERSON,
+    PROJECT,
+    check_home,
+    check_same_home,
+    settings_file,
+    survey,
+    told_of_others,
+)
+from recollect.model.errors import RecollectError, Refused
 from recollect.model.places import Places
-from recollect.model.scope import GLOBAL, LONGEST_NAME
 from recollect.settings.places import places as places_of
 
 if TYPE_CHECKING:
     from recollect.operations.housing import ListProjectsResult, ProjectView
 
 TOOLSETS = "core,capture"
-MOST_NAMESAKES = 1_000
-PROJECT, LOCAL, PERSON = "project", "local", "global"
 CONSENT = (
-    "Shall what is remembered be shown in {file} as well? Recollect then keeps a block of it up to date between two "
-    "markers, and nothing else in it"
+    "Shall what is remembered be shown in {file} as well, for all to see who get that file? Recollect then keeps a block "
+    "of it up to date between two markers, and nothing else in it"
+)
+NOT_A_PROJECT = "{folder} is no project: all that you have is below it."
+IN_COMMON = (
+    "Who shares these files and hasn't Recollect is told by Claude Code that it can't be started; `recollect init --local` "
+    "is for you alone."
+)
+WITHIN = (
+    "This folder is within {top}: Claude Code has these hooks where it is started here, and not there. `recollect init "
+    "{top}` sets up all of it."
+)
+YOURS_ALONE = (
+    "Unless git ignores {file} already, write it into .git/info/exclude, or it may be committed unawares."
 )
 CLAUDE = "claude"
 
@@ -60,8 +81,13 @@ class Wish:
     server: bool = True
     status_line: bool = False
     documents: tuple[str, ...] = ()
-    toolsets: str = TOOLSETS
+    toolsets: str | None = None  # the usual ones, or those that are there already
     name: str | None = None
+
+    @property
+    def place(self) -> str:
+        """As it is noted."""
+        return "" if self.level == PERSON else str(self.folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +113,14 @@ class Outcome:
 )
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--global", "everywhere", is_flag=True, help="For all of your projects: in your own settings.")
-@click.option("--local", is_flag=True, help="For you alone in this project: nothing that is committed.")
+@click.option("--local", is_flag=True, help="For you alone in this project: in no file that others share.")
 @click.option("--claude-md/--no-claude-md", default=None, help="Show what is remembered in CLAUDE.md too.")
 @click.option("--agents-md", is_flag=True, help="In AGENTS.md too.")
 @click.option("--gemini-md", is_flag=True, help="In GEMINI.md too.")
 @click.option("--statusline", is_flag=True, help="Claude Code's status line tells what is remembered.")
 @click.option("--no-mcp", is_flag=True, help="Hooks only: no tools for the agent.")
 @click.option("--name", metavar="NAME", help="The project's name; the folder's unless given.")
-@click.option("--toolsets", metavar="NAMES", default=TOOLSETS, show_default=True, help="Tools for the agent.")
+@click.option("--toolsets", metavar="NAMES", help=f"Tools for the agent; {TOOLSETS} unless given.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @with_session
@@ -109,11 +135,11 @@ async def init(session: Session, /, **given: Any) -> None:
     if session.console.json:
         session.console.document(document(wish, outcome))
     else:
-        tell(session.console, outcome)
+        tell(session.console, outcome, wish)
 
 
 def wished(console: Console, /, **given: Any) -> Wish:
-    """What the options ask for, and the person. Raises click.UsageError, NotFound."""
+    """What the options ask for, and the person. Raises click.UsageError, NotFound, Refused."""
     everywhere, local = given["everywhere"], given["local"]
     if everywhere and local:
         raise click.UsageError("--global and --local exclude each other.")
@@ -130,6 +156,10 @@ def wished(console: Console, /, **given: Any) -> Wish:
     if everywhere and (names or given["name"]):
         raise click.UsageError("--claude-md, --agents-md, --gemini-md and --name go with one project.")
     folder = folder_of(given["folder"])
+    if not everywhere and folder in (Path.home().resolve(), Path(folder.anchor)):
+        raise Refused(
+            NOT_A_PROJECT.format(folder=folder), advice="Say --global, or go to a project's folder."
+        )
     if given["claude_md"] is None and not everywhere and not (given["yes"] or given["dry_run"]):
         file = document_file(folder, "CLAUDE.md")
         if is_person(console) and markers_change(file).changes:
@@ -150,12 +180,17 @@ async def carried_out(session: Session, wish: Wish, *, dry_run: bool = False, ye
     """Plan, ask, do. Nothing is written anywhere before all files are known to be right."""
     from recollect.dialects.toolsets import tools_of
 
-    tools_of([wish.toolsets])  # raises for one that there isn't
+    if wish.toolsets:
+        tools_of([wish.toolsets])  # raises for one that there isn't
     settings = session.loaded().settings
-    program, home = program_here(), home_as_said()
+    program, said = program_here(), home_as_said()
     places = places_of(settings)
-    changes = planned(wish, places, program, home=home)
-    outcome = Outcome(changes, program, _notes(wish, changes, places, program, home=home), dry_run=dry_run)
+    changes = planned(wish, places, program, said=said, home=settings.home)
+    found = survey(wish.level, wish.folder, places)
+    check_home(found, wish.level, said=said, home=settings.home)
+    manifest(settings.home)  # raises where nothing could be noted
+    notes = [*_notes(wish, changes, program, home=said), *told_of_others(found, wish.level, program)]
+    outcome = Outcome(changes, program, notes, dry_run=dry_run)
     wanted = [change for change in changes if change.changes]
     if dry_run:
         return outcome
@@ -163,31 +198,49 @@ async def carried_out(session: Session, wish: Wish, *, dry_run: bool = False, ye
         check_writable(change.path)
     agree(session.console, wanted, yes=yes)
     project, made = await _registered(session, wish)
-    place = "" if wish.level == PERSON else str(wish.folder)
-    backup = install(settings.home, changes, place=place, client=CLAUDE, now=this_moment())
-    if made and project:
-        note_project(settings.home, project, place)
+    try:
+        backup = install(
+            settings.home,
+            changes,
+            place=wish.place,
+            client=CLAUDE,
+            now=this_moment(),
+            project=project if made else None,
+        )
+    except RecollectError:
+        if made and project:
+            await _taken_back(session, project)
+        raise
     return replace(outcome, project=project, backup=backup)
 
 
-def planned(wish: Wish, places: Places, program: Program, *, home: str | None) -> list[Change]:
-    """Every file as it would be. Raises InvalidInput, Conflict."""
-    settings = {
-        PERSON: places.claude_settings,
-        LOCAL: wish.folder / ".claude" / "settings.local.json",
-        PROJECT: wish.folder / ".claude" / "settings.json",
-    }[wish.level]
-    changes = [settings_change(settings, program, home=home, status_line=wish.status_line)]
+def planned(wish: Wish, places: Places, program: Program, *, said: str | None, home: Path) -> list[Change]:
+    """Every file as it would be. `said` is the home if it is to be written along. Raises InvalidInput, Conflict."""
+    settings = settings_file(wish.level, wish.folder, places)
+    changes = [settings_change(settings, program, home=said, status_line=wish.status_line)]
     if wish.server:
-        entry = server_entry(program, toolsets=wish.toolsets, home=home)
-        if wish.level == PROJECT:
-            changes.append(json_change(wish.folder / ".mcp.json", ("mcpServers", NAME), entry))
-        elif wish.level == LOCAL:
-            keys = claude_local_keys(wish.folder, identity(str(wish.folder)))
-            changes.append(json_change(places.claude_json, keys, entry))
-        else:
-            changes.append(json_change(places.claude_json, ("mcpServers", NAME), entry))
+        path = wish.folder / ".mcp.json" if wish.level == PROJECT else places.claude_json
+        local = wish.level == LOCAL
+        keys: Keys = ("mcpServers", NAME)
+        keys = claude_local_keys(wish.folder, identity(str(wish.folder))) if local else keys
+        entry = server_entry(program, toolsets=wish.toolsets or TOOLSETS, home=said)
+        changes.append(_server_change(path, keys, wish, program, entry, home=home))
     return changes + [markers_change(document_file(wish.folder, name)) for name in wish.documents]
+
+
+def _server_change(
+    path: Path, keys: Keys, wish: Wish, program: Program, entry: dict[str, Any], *, home: Path
+) -> Change:
+    """A server that is there already keeps its tools, unless others are asked for."""
+    with told_of(path):
+        known = json_of(path, read(path)).get(keys)
+    call = our_server(known)
+    if call is not None:
+        named = known["env"].get(VARIABLE) if isinstance(known.get("env"), dict) else None
+        check_same_home(path, call.home or ("env" not in entry and named), home=home)
+        if wish.toolsets is None:
+            entry = {**entry, "args": program.calling(*call.words)}
+    return json_change(path, keys, entry)
 
 
 def document_root(folder: Path) -> Path:
@@ -203,44 +256,41 @@ def document_file(folder: Path, name: str) -> Path:
 
 
 async def _registered(session: Session, wish: Wish) -> tuple[str | None, bool]:
-    """The project's name, and whether it was made now. Raises Conflict for a name that is taken."""
-    if wish.level == PERSON:
-        return None, False
-    folder, known_as = str(wish.folder), identity(str(wish.folder))
+    """The project's name, and whether it was made now. Raises Conflict for a name that is taken, Refused.
+
+    What is known already is laid out for the first conversation, which would be told nothing otherwise.
+    """
     async with session.open() as desk:
-        known: ListProjectsResult = await desk.run("list_projects")
-        for one in known.projects:
-            if one.identity == known_as and one.active:
-                return one.name, False
-        base = wish.name or _named_like(known_as, wish.folder)
-        for number in range(1, MOST_NAMESAKES):
-            name = base if number == 1 else f"{base}-{number}"
-            if name.casefold() == GLOBAL.casefold():
-                continue
-            try:
-                made: ProjectView = await desk.run("create_project", name=name, path=folder)
-                return made.name, True
-            except Conflict:
-                if wish.name:
-                    raise
-    raise Conflict(f"There are too many projects named {base!r}.", advice="Say --name.")
+        if wish.level == PERSON:
+            await desk.run("make_leaflet", folders=[""])
+            return None, False
+        before: ListProjectsResult = await desk.run("list_projects")
+        here: ProjectView = await desk.run("open_folder", folder=str(wish.folder), name=wish.name)
+        await desk.run("make_leaflet", folders=[str(wish.folder)], others=False)
+    return here.name, here.name not in {one.name for one in before.projects}
 
 
-def _named_like(known_as: str, folder: Path) -> str:
-    """The repository's folder gives its name, whichever of its folders this is."""
-    git = Path(known_as)
-    name = git.parent.name if git.name == ".git" else git.stem if git.suffix == ".git" else folder.name
-    printable = "".join(char if char.isprintable() else "-" for char in name).strip()
-    return printable[: LONGEST_NAME - 8] or PROJECT
+async def _taken_back(session: Session, project: str) -> None:
+    """A project that was made for files which then couldn't be written."""
+    with suppress(RecollectError):
+        async with session.open() as desk:
+            made: ProjectView = await desk.run("show_project", name=project)
+            if made.memories == 0:
+                await desk.run("delete_scope", name=project)
 
 
-def _notes(
-    wish: Wish, changes: list[Change], places: Places, program: Program, *, home: str | None
-) -> list[str]:
+def _notes(wish: Wish, changes: list[Change], program: Program, *, home: str | None) -> list[str]:
     notes = []
+    root = document_root(wish.folder)
     shared = wish.level == PROJECT and any(change.changes for change in changes[: 1 + wish.server])
     if shared and not program.portable:
         notes.append(NOT_FOR_OTHERS.format(command=program.command))
+    elif shared and (root / ".git").exists():
+        notes.append(IN_COMMON)
+    if wish.level == LOCAL and changes[0].before is None and (root / ".git").exists():
+        notes.append(YOURS_ALONE.format(file=changes[0].path.relative_to(root).as_posix()))
+    if wish.level != PERSON and root != wish.folder:
+        notes.append(WITHIN.format(top=root))
     if only_while_active(program):
         notes.append(
             "recollect is on the PATH by an active virtual environment only: start Claude Code within it, or install "
@@ -250,22 +300,7 @@ def _notes(
         notes.append(says_home(home))
     if any(change.path.name == ".mcp.json" and change.changes for change in changes):
         notes.append("Claude Code asks once whether it may use the server of .mcp.json.")
-    files = [
-        places.claude_settings,
-        *(wish.folder / ".claude" / name for name in ("settings.json", "settings.local.json")),
-    ]
-    found = [json_of(path, read(path)).value for path in dict.fromkeys(files)]
-    if any(one.get("disableAllHooks") is True for one in found):
-        notes.append("disableAllHooks is set in Claude Code's settings: nothing is captured until it isn't.")
-    plugins = [name for one in found for name, on in _plugins(one).items() if on is True]
-    if any(str(name).startswith(f"{NAME}@") for name in plugins):
-        notes.append("The plugin does the same as these hooks: keep one of the two, or all is done twice.")
     return notes
-
-
-def _plugins(settings: dict[str, Any]) -> dict[str, Any]:
-    found = settings.get("enabledPlugins")
-    return found if isinstance(found, dict) else {}
 
 
 def document(wish: Wish, done: Outcome) -> dict[str, Any]:
@@ -284,7 +319,7 @@ def document(wish: Wish, done: Outcome) -> dict[str, Any]:
     }
 
 
-def tell(console: Console, done: Outcome) -> None:
+def tell(console: Console, done: Outcome, wish: Wish) -> None:
     """For people."""
     wanted = [change for change in done.changes if change.changes]
     if not wanted:
@@ -303,4 +338,5 @@ def tell(console: Console, done: Outcome) -> None:
     for note in done.notes:
         console.note(note)
     if wanted and not done.dry_run:
-        console.note("`recollect status` tells what was captured; `recollect uninstall` takes this back.")
+        back = "recollect uninstall --global" if wish.level == PERSON else "recollect uninstall"
+        console.note(f"`recollect status` tells what was captured; `{back}` takes this back.")

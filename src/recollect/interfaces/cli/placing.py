@@ -56,9 +56,19 @@ def is_person(console: Console) -> bool:
     return not console.json and sys.stdin is not None and sys.stdin.isatty()
 
 
+def whole_path(given: Path | None) -> Path:
+    """The folder's, or that of the one that is worked in, as it is known everywhere. Raises NotFound."""
+    try:
+        return (given or Path()).expanduser().resolve()
+    except OSError as error:
+        raise NotFound(
+            "The folder that you are in is gone.", advice="Go to another, and name the project's folder."
+        ) from error
+
+
 def folder_of(given: Path | None) -> Path:
-    """The project's, as it is known everywhere. Raises NotFound."""
-    folder = (given or Path()).expanduser().resolve()
+    """The project's. Raises NotFound."""
+    folder = whole_path(given)
     if not folder.is_dir():
         raise NotFound(f"There is no folder {folder}.", advice="Give the project's folder.")
     return folder

@@ -139,6 +139,8 @@ async def delete_scope(desk: Desk, /, *, name: str, export: str | None, yes: boo
         console.line(f"Exported first to {neutral(result.export)}")
     if result.receipt:
         print_receipt(console, result.receipt)
+    if result.notice:
+        console.line(neutral(result.notice))
 
 
 def _print(desk: Desk, scope: ScopeView, *, told: str = "") -> None:

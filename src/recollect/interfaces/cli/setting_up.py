@@ -6,17 +6,20 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from urllib.parse import urlsplit
 
 import click
 
 from recollect.interfaces.cli.command import command, with_session, words
 from recollect.interfaces.cli.config import warn_if_overridden, write_setting
-from recollect.interfaces.cli.initializing import TOOLSETS, Wish, carried_out, document, tell, wished
+from recollect.interfaces.cli.initializing import Wish, carried_out, document, tell, wished
 from recollect.interfaces.cli.output import neutral
-from recollect.interfaces.cli.placing import is_person
+from recollect.interfaces.cli.placing import folder_of, is_person
 from recollect.interfaces.cli.session import Session
 from recollect.model.errors import InvalidInput, ModelError, Refused
-from recollect.settings import HIDDEN
+from recollect.model.redirect import LOOPBACK
+from recollect.settings import HIDDEN, parsed_value
+from recollect.settings.address import check_address
 from recollect.settings.capture import KINDS, listed
 from recollect.settings.llm import LlmSettings
 
@@ -32,8 +35,14 @@ KEYS = {
 }
 NEEDS_KEY = ("anthropic", "openai")
 NONE, ALL, RULES, MODEL = "none", "all", "rules", "model"
-NOT_ASKED = "everywhere local claude_md agents_md gemini_md statusline no_mcp name".split()
+NOT_ASKED = "everywhere local claude_md agents_md gemini_md statusline no_mcp name toolsets".split()
 NOBODY = "Setup asks a few questions, and nobody is there to answer."
+NOT_AGREED = (
+    "Conversations are not sent to {provider}: rules on this machine pick out what is kept. "
+    "--extract-with model agrees to it."
+)
+NO_KEY = "There is no key to {provider}, which isn't asked anything until there is one: `recollect config set {key}`."
+ONLY_A_KEY = "Give a file with the key and nothing else."
 
 
 @dataclass
@@ -44,6 +53,7 @@ class Choices:
     no_model: bool = False
     settings: dict[str, str] = field(default_factory=dict)
     init: bool | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 @command(
@@ -84,11 +94,12 @@ async def setup(session: Session, /, **given: Any) -> int:
     choices = _given(session, given)
     if asking:
         _ask(session, choices, given)
+    wish = _wish(session, choices, asking=asking)
+    _check(session, choices)
     files = [str(write_setting(session, key, value)) for key, value in choices.settings.items()]
     for key in choices.settings:
         warn_if_overridden(session, key)
     model, failed = await _model(session, choices)
-    wish = _wish(session, choices, asking=asking)
     outcome = await carried_out(session, wish, yes=True) if wish else None
     shown = {key: HIDDEN if key in KEYS.values() else value for key, value in choices.settings.items()}
     home = str(session.loaded().settings.home)
@@ -96,14 +107,21 @@ async def setup(session: Session, /, **given: Any) -> int:
         told = {"home": home, "file": files[0] if files else None, "settings": shown, "model": model}
         problem = str(failed) if failed else None
         console.document(
-            {**told, "problem": problem, "init": document(wish, outcome) if wish and outcome else None}
+            {
+                **told,
+                "problem": problem,
+                "notes": choices.notes,
+                "init": document(wish, outcome) if wish and outcome else None,
+            }
         )
     else:
         for key, value in shown.items():
             console.line(f"{key} = {neutral(value)}" if value else f"{key} = everything")
+        for note in choices.notes:
+            console.warn(note)
         console.line(f"Ready: everything is kept in {neutral(home)}.")
         if wish and outcome:
-            tell(console, outcome)
+            tell(console, outcome, wish)
         else:
             console.note(
                 "`recollect init` in a project's folder lets Claude Code remember what is done there."
@@ -123,7 +141,10 @@ def _given(session: Session, given: dict[str, Any]) -> Choices:
         choices.settings["llm.provider"] = provider
     if given["address"]:
         choices.settings["llm.base_url"] = given["address"]
-    chosen = provider or session.loaded().settings.llm.provider
+    present = session.loaded().settings
+    chosen = provider or present.llm.provider
+    if provider == "compatible" and given["yes"] and not (given["address"] or present.llm.base_url):
+        raise click.UsageError("--provider compatible needs an --address.")
     if given["key_file"] or given["key_from_env"]:
         if chosen not in KEYS:
             raise click.UsageError("A key goes with --provider anthropic, openai, compatible or gemini_cli.")
@@ -141,7 +162,34 @@ def _given(session: Session, given: dict[str, Any]) -> Choices:
         choices.settings["capture.extract_with"] = given["extract_with"]
     elif provider == NONE:
         choices.settings["capture.extract_with"] = RULES
+    elif given["yes"] and present.capture.extract_with == MODEL:
+        before = (present.llm.provider, present.llm.base_url)
+        after = (chosen, given["address"] or present.llm.base_url)
+        if after != before and not _stays_here(*after):  # whoever agreed to one hasn't agreed to another
+            choices.settings = {"capture.extract_with": RULES, **choices.settings}
+            choices.notes.append(NOT_AGREED.format(provider=chosen))
     return choices
+
+
+def _stays_here(provider: str, address: str) -> bool:
+    try:
+        return provider == "compatible" and urlsplit(address).hostname in LOOPBACK
+    except ValueError:  # no address, which is told of later
+        return False
+
+
+def _check(session: Session, choices: Choices) -> None:
+    """All of it, before any of it is written. Raises SettingsError, InvalidInput."""
+    present = session.loaded().settings
+    for key, value in choices.settings.items():
+        parsed_value(key, value)
+        check_address(present, key, value)
+        if key in KEYS.values() and not (value.isascii() and value.isprintable()):
+            raise InvalidInput("The key has characters that no key has.", advice=ONLY_A_KEY)
+    session.loaded(**choices.settings)  # raises for what doesn't go together
+    provider = choices.settings.get("llm.provider", present.llm.provider)
+    if provider in NEEDS_KEY and KEYS[provider] not in choices.settings and not _has_key(session, provider):
+        choices.notes.append(NO_KEY.format(provider=provider, key=KEYS[provider]))
 
 
 def _ask(session: Session, choices: Choices, given: dict[str, Any]) -> None:
@@ -219,15 +267,17 @@ async def _model(session: Session, choices: Choices) -> tuple[str | None, ModelE
 
 def _wish(session: Session, choices: Choices, *, asking: bool) -> Wish | None:
     """Whether this folder is to be set up too; asked of a person unless a flag says."""
-    here = Path().resolve()
     wanted = choices.init
+    if wanted is None and not asking:
+        return None
+    here = folder_of(None)
     if wanted is None:
         question = f"Let Claude Code remember what is worked on in {here}?"
-        wanted = asking and here != Path.home() and click.confirm(question, default=True, err=True)
+        wanted = here != Path.home().resolve() and click.confirm(question, default=True, err=True)
     if not wanted:
         return None
     plain: dict[str, Any] = dict.fromkeys(NOT_ASKED)
-    return wished(session.console, **plain, folder=here, toolsets=TOOLSETS, yes=not asking, dry_run=False)
+    return wished(session.console, **plain, folder=here, yes=not asking, dry_run=False)
 
 
 def _has_key(session: Session, provider: str) -> bool:
@@ -241,9 +291,7 @@ def _key_in(path: Path) -> str:
     try:
         text = sys.stdin.read() if str(path) == "-" else path.expanduser().read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(
-            f"{path} can't be read.", advice="Give a file with the key and nothing else."
-        ) from error
+        raise InvalidInput(f"{path} can't be read.", advice=ONLY_A_KEY) from error
     if len(text.split()) != 1:
-        raise InvalidInput(f"{path} holds no key.", advice="Give a file with the key and nothing else.")
+        raise InvalidInput(f"{path} holds no key.", advice=ONLY_A_KEY)
     return text.strip()

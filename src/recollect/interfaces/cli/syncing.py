@@ -9,6 +9,7 @@ import click
 
 from recollect.interfaces.cli.command import command, with_desk
 from recollect.interfaces.cli.output import neutral, plural
+from recollect.interfaces.cli.placing import whole_path
 from recollect.interfaces.cli.session import Desk
 from recollect.model.markers import END, START
 
@@ -30,7 +31,7 @@ async def sync(desk: Desk, /, *, folder: Path | None, scope: str | None) -> int:
     a file could not be written.
     """
     result: WriteDocumentsResult = await desk.run(
-        "write_documents", folder=str((folder or Path()).absolute()), scope=scope
+        "write_documents", folder=str(whole_path(folder)), scope=scope
     )
     console = desk.console
     if console.json:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from recollect.bare.folders import identity
-from recollect.clients.connect import CLIENTS, claude_local_keys
-from recollect.clients.files import Change
+from recollect.clients.connect import CLIENTS, TOML, claude_local_keys
+from recollect.clients.files import Change, check_writable, read
 from recollect.clients.installed import Manifest, Record, drop_project, manifest, plan_removal, uninstall
 from recollect.clients.mcp_entry import NAME
-from recollect.clients.taking import OF_DOCUMENT, OF_SETTINGS, of_server
+from recollect.clients.taking import EMPTIED, OF_SETTINGS, of_server, of_table
 from recollect.interfaces.cli.command import command, with_session
-from recollect.interfaces.cli.initializing import CLAUDE, document_file
+from recollect.interfaces.cli.initializing import CLAUDE, document_root
 from recollect.interfaces.cli.output import Console, neutral, plural
-from recollect.interfaces.cli.placing import agree, documents, looked_like_ours
+from recollect.interfaces.cli.placing import agree, documents, looked_like_ours, whole_path
 from recollect.interfaces.cli.session import Session
-from recollect.model.errors import RecollectError
+from recollect.model.errors import NotFound, RecollectError, Refused
 from recollect.model.places import Places
 from recollect.settings.places import places as places_of
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from recollect.operations.housing import ListProjectsResult, ProjectView
 
 Planned = list[tuple[Record, Change]]
+SOME_FAILED = 1
+DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
+OUR_WORDS = b"_What Recollect remembers of this project"  # how each block begins
 
 
 @command(
@@ -52,24 +56,28 @@ async def uninstall_command(
     all_of_it: bool,
     keep_project: bool,
     yes: bool,
-) -> None:
+) -> int:
     """Take hooks, server and markers out again, of this folder unless another is given.
 
     A file that nobody changed since is as it was before, to the byte; of another, only what is Recollect's goes.
-    Memories stay.
+    Memories stay. One that can't be read is named, the rest is taken out, and the exit status is 1.
     """
     if everywhere + all_of_it + (folder is not None) > 1:
         raise click.UsageError("FOLDER, --global and --all exclude each other.")
     console, settings = session.console, session.loaded().settings
-    at = (folder or Path()).expanduser().resolve()
-    known = manifest(settings.home)
-    planned = plan_removal(settings.home, _records(known, places_of(settings), at, everywhere, all_of_it))
-    changes = _joined(planned)
-    wanted = [change for change in changes if change.changes]
+    places, known = places_of(settings), manifest(settings.home)
+    at = None if everywhere or all_of_it else whole_path(folder)
+    if at is not None and not at.is_dir() and not known.at(str(at)):
+        raise NotFound(f"There is no folder {at}.", advice="Give the project's folder.")
+    planned, broken = _planned(settings.home, known, places, at, all_of_it=all_of_it)
+    wanted = [change for change in _joined(planned) if change.changes]
     agree(console, wanted, yes=yes)
     gone = uninstall(settings.home, planned)
-    folders = {place for _, place in known.projects} if all_of_it else set() if everywhere else {str(at)}
+    folders = {place for _, place in known.projects} if all_of_it else {str(at)} if at else set()
     kept, dropped = await _projects(session, known, folders, keep=keep_project)
+    notes = _notes(known, places, at, found=bool(wanted))
+    for problem in broken:
+        console.warn(f"Left as it is: {problem}")
     if console.json:
         console.document(
             {
@@ -77,46 +85,108 @@ async def uninstall_command(
                 "folders_removed": gone,
                 "projects_removed": dropped,
                 "projects_kept": [{"name": one.name, "memories": one.memories} for one in kept],
+                "problems": broken,
+                "notes": notes,
             }
         )
-        return
-    _tell(console, wanted, gone, kept, dropped)
+    else:
+        _tell(console, wanted, gone, kept, dropped)
+        for note in notes:
+            console.note(note)
+    return SOME_FAILED if broken else 0
 
 
-def _records(known: Manifest, places: Places, at: Path, everywhere: bool, all_of_it: bool) -> list[Record]:
-    """Those that were noted, and files which nobody noted but that may have something of ours."""
+def _planned(
+    home: Path, known: Manifest, places: Places, at: Path | None, *, all_of_it: bool
+) -> tuple[Planned, list[str]]:
+    """How the files are to be, and what is wrong with those that were noted and can't be read.
+
+    Those that nobody noted are only looked at: one that can't be read has nothing that is known to be ours.
+    """
     if all_of_it:
         noted = list(known.records)
-        return [*_looked_at("", [], places, noted), *noted]
-    if everywhere:
+    elif at is None:
         noted = [one for one in known.at("") if one.client == CLAUDE]
-        return [*_looked_at("", [], places, noted), *noted]
-    noted = known.at(str(at))
-    return [*_looked_at(str(at), [at], places, noted), *noted]
-
-
-def _looked_at(place: str, folders: list[Path], places: Places, noted: list[Record]) -> list[Record]:
-    records = []
-    if not folders:
-        records.append(looked_like_ours(places.claude_settings, place, CLAUDE, OF_SETTINGS))
-        records.append(looked_like_ours(places.claude_json, place, CLAUDE, of_server("mcpServers", NAME)))
-    for folder in folders:
-        for name in ("settings.json", "settings.local.json"):
-            records.append(looked_like_ours(folder / ".claude" / name, place, CLAUDE, OF_SETTINGS))
-        for client in CLIENTS.values():
-            if client.project is not None and client.project.endswith(".json"):
-                undo = of_server(*client.keys())
-                records.append(looked_like_ours(folder / client.project, place, client.name, undo))
-        keys = claude_local_keys(folder, identity(str(folder)))
-        records.append(looked_like_ours(places.claude_json, place, CLAUDE, of_server(*keys)))
+    else:
+        noted = [one for one in known.at(str(at)) if Path(one.path) != places.claude_settings]
     paths = {one.path for one in noted}
-    records = [one for one in records if one.path not in paths and Path(one.path).exists()]
-    if folders and not noted:
-        records = [record for record, change in plan_removal(Path(), records) if change.changes]
-        file = document_file(folders[0], "CLAUDE.md")
-        if records and file.exists():
-            records.append(looked_like_ours(file, place, CLAUDE, OF_DOCUMENT))
-    return records
+    by_looks = [
+        one
+        for one in (_of_person(places) if at is None else _of_folder(at, places))
+        if one.path not in paths and Path(one.path).exists()
+    ]
+    seen = [(one, change) for one, change in plan_removal(home, by_looks, passed_over=[]) if change.changes]
+    wrong: list[RecollectError] = []
+    planned = [*seen, *plan_removal(home, noted, passed_over=wrong)]
+    for folder in {one.place for one, _ in planned if one.place}:
+        planned += [
+            (one, change)
+            for one, change in plan_removal(home, _filled(Path(folder), paths), passed_over=[])
+            if change.changes
+        ]
+    writable = []
+    for one, change in planned:
+        try:
+            if change.changes:
+                check_writable(change.path)
+            writable.append((one, change))
+        except Refused as error:
+            wrong.append(error)
+    return writable, list(dict.fromkeys(map(str, wrong)))
+
+
+def _of_person(places: Places) -> list[Record]:
+    return [
+        looked_like_ours(places.claude_settings, "", CLAUDE, OF_SETTINGS),
+        looked_like_ours(places.claude_json, "", CLAUDE, of_server("mcpServers", NAME)),
+    ]
+
+
+def _of_folder(folder: Path, places: Places) -> list[Record]:
+    """In the home folder, the settings of Claude Code are the person's, and none of a project."""
+    place = str(folder)
+    settings = [folder / ".claude" / name for name in ("settings.json", "settings.local.json")]
+    records = [
+        looked_like_ours(path, place, CLAUDE, OF_SETTINGS)
+        for path in settings
+        if path != places.claude_settings
+    ]
+    for client in CLIENTS.values():
+        if client.project is not None:
+            undo = (of_table if client.project.endswith(TOML) else of_server)(*client.keys())
+            records.append(looked_like_ours(folder / client.project, place, client.name, undo))
+    keys = claude_local_keys(folder, identity(place))
+    return [*records, looked_like_ours(places.claude_json, place, CLAUDE, of_server(*keys))]
+
+
+def _filled(folder: Path, noted: set[str]) -> list[Record]:
+    """Documents whose markers somebody else put there, or nobody knows who: these stay, what we wrote between goes."""
+    files = [document_root(folder) / name for name in DOCUMENTS]
+    return [
+        looked_like_ours(path, str(folder), CLAUDE, EMPTIED)
+        for path in files
+        if str(path) not in noted and path.is_file() and OUR_WORDS in (read(path) or b"")
+    ]
+
+
+def _notes(known: Manifest, places: Places, at: Path | None, *, found: bool) -> list[str]:
+    """Where else to look."""
+    if at is None:
+        return []
+    notes = []
+    if at / ".claude" / "settings.json" == places.claude_settings:
+        notes.append("Your own settings are left alone: `recollect uninstall --global` is for them.")
+    others = {
+        one.place
+        for one in known.records
+        if one.place and one.place != str(at) and Path(one.path).is_relative_to(at)
+    }
+    if not found:
+        notes += [
+            f"Recollect was set up in {place}: `recollect uninstall {shlex.quote(place)}` takes that back."
+            for place in sorted(others)
+        ]
+    return notes
 
 
 def _joined(planned: Planned) -> list[Change]:
@@ -132,7 +202,7 @@ async def _projects(
     session: Session, known: Manifest, folders: set[str], *, keep: bool
 ) -> tuple[list[ProjectView], list[str]]:
     """Projects of these folders that stay, and the names of those that went: made by us, and empty."""
-    wanted = {identity(folder) for folder in folders if Path(folder).is_dir()}
+    wanted = {identity(folder) for folder in folders}
     ours = {name for name, folder in known.projects if folder in folders}
     settings = session.loaded().settings
     kept: list[ProjectView] = []
@@ -143,7 +213,7 @@ async def _projects(
         async with session.open() as desk:
             found: ListProjectsResult = await desk.run("list_projects")
             for one in found.projects:
-                if one.identity not in wanted:
+                if one.identity not in wanted and one.name not in ours:  # the folder may be gone
                     continue
                 if one.name in ours and one.memories == 0 and not keep:
                     await desk.run("delete_scope", name=one.name)
@@ -152,7 +222,7 @@ async def _projects(
                     kept.append(one)
     except RecollectError as error:
         session.console.note(f"The project itself was left alone: {error}")
-    for name in dropped:
+    for name in sorted(ours - {one.name for one in kept if keep}):
         drop_project(settings.home, name)
     return kept, dropped
 

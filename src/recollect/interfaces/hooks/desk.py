@@ -1,4 +1,4 @@
-"""Answers hooks of the same home while a server runs: what a prompt or a failure is about, by words and by meaning.
+"""Answers hooks of the same home while a server runs: what a prompt is about, by words and by meaning.
 
 On this machine only, and only to who can read the home folder: the token is in a file of its owner's.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from hmac import compare_digest
 from pathlib import Path
@@ -24,13 +24,15 @@ LONGEST_LINE = 1 << 20
 LONGEST_TEXT = 100_000
 SECONDS = 5.0  # for all of a question and its answer: no hook waits that long
 MOST_AT_ONCE = 16
-KINDS = ("prompt", "failure")
+PROMPT = "prompt"  # all that is asked
 Answer = dict[str, Any]
 
 
 @asynccontextmanager
-async def serve_desk(opened: Callable[[], Running | None], home: Path) -> AsyncIterator[None]:
-    """While it lasts hooks are answered; `opened` gives Recollect once it is open, and until then they do without.
+async def serve_desk(
+    opened: Callable[[], Running | None], home: Path, *, agents: Sequence[str]
+) -> AsyncIterator[None]:
+    """While it lasts hooks of these agents are answered; `opened` gives Recollect once it is open, and until then they do without.
 
     A machine or a home where that can't be does without as well.
     """
@@ -43,7 +45,7 @@ async def serve_desk(opened: Callable[[], Running | None], home: Path) -> AsyncI
         return
     try:
         with suppress(OSError):
-            desk.token = desks.open_desk(str(home), server.sockets[0].getsockname()[1])
+            desk.token = desks.open_desk(str(home), server.sockets[0].getsockname()[1], agents)
         yield
     finally:
         desks.close_desk(str(home))
@@ -90,11 +92,9 @@ class _Desk:
         if not isinstance(question, dict) or not self._is_known(question.get("token")) or running is None:
             return None
         wanted, text, folder = (question.get(name) for name in ("ask", "text", "cwd"))
-        if wanted not in KINDS or not isinstance(text, str) or not isinstance(folder, str):
+        if wanted != PROMPT or not isinstance(text, str) or not isinstance(folder, str):
             return None
-        found = await ask(
-            running, "bring_to_mind", text=text[:LONGEST_TEXT], failure=wanted == "failure", folder=folder
-        )
+        found = await ask(running, "bring_to_mind", text=text[:LONGEST_TEXT], folder=folder)
         return {
             "memories": [{**memory.model_dump(), "text": neutral(memory.text)} for memory in found.memories]
         }

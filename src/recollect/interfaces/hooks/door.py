@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 
 from recollect.bare import told
+from recollect.bare.environment import agent, captures, excluded, project_dir, skipped
 from recollect.bare.environment import home as home_of
-from recollect.bare.environment import project_dir, skipped
 from recollect.bare.files import write_all
 from recollect.bare.marks import refused
 from recollect.bare.notation import record, written
+from recollect.bare.said import mark_of
 from recollect.bare.spawn import start_worker
 from recollect.bare.waiting import put
 from recollect.interfaces.hooks.streams import arguments, complain, read_all, stand_in
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-LONGEST_MESSAGE = 4_000
+LONGEST_MESSAGE = 20_000
 LONGEST_NAME = 4_096
-CAPTURING = ("SessionStart", "Stop", "SubagentStop", "PreCompact", "SessionEnd")
-TELLING = ("SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure")
+STARTING = "SessionStart"  # what is told next is made then
+ENDING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")  # something worth capturing, perhaps
+TELLING = (STARTING, "UserPromptSubmit", "PostToolUse", "PostToolUseFailure")
 
 
 def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
@@ -56,14 +58,14 @@ def _hear(name: str, raw: bytes, *, home: str, stdout: int) -> None:
                 output = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": answer}}
                 write_all(stdout, written(output).encode("ascii") + b"\n")
     finally:
-        if event in CAPTURING:
+        if event == STARTING or (event in ENDING and captures()):
             _leave_to_worker(event, given, home=home, folder=folder)
 
 
 def _answer(event: str, given: dict[str, Any], *, home: str, folder: str) -> str:
     from recollect.interfaces.hooks.handing import at_start, on_failure, on_prompt
 
-    if event == "SessionStart":
+    if event == STARTING:
         return at_start(home, given, folder)
     if event == "UserPromptSubmit":
         return on_prompt(home, given, folder)
@@ -82,10 +84,12 @@ def _waiting(event: str, given: dict[str, Any], folder: str) -> dict[str, Any]:
     own = _text(given, "agent_transcript_path") if event == "SubagentStop" else ""
     return {
         "event": event,
+        "agent": agent(),
+        "exclude": excluded(),
         "conversation": _text(given, "session_id"),
         "file": own or _text(given, "transcript_path"),
         "folder": folder,
-        "last_message": _text(given, "last_assistant_message", LONGEST_MESSAGE),
+        "last_message": mark_of(_text(given, "last_assistant_message", LONGEST_MESSAGE)),
         "subagent": _text(given, "agent_id"),
         "source": _text(given, "source"),
         "reason": _text(given, "reason"),

@@ -52,6 +52,7 @@ class ByProgram:
                 f"{title} didn't answer within {patience:.0f} seconds.",
                 advice="Raise llm.wait_seconds, or see what it waits for by running it by hand.",
             )
+            late.lost = True
             raise Fault(late) from error
 
     async def close(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from recollect.model.errors import ModelError
+from recollect.ports.llm import Meter
 from recollect.providers.remote.line import Fault
 from recollect.providers.remote.patience import Circuit, Timing, pause, unasked
 
@@ -59,10 +60,14 @@ class PatientModel:
 
     async def complete(self, prompt: str, *, system: str, most_tokens: int) -> str:
         """Raises ModelError; at once while the last failure is fresh."""
+        return await self.complete_metered(prompt, system=system, most_tokens=most_tokens, meter=_Unmetered())
+
+    async def complete_metered(self, prompt: str, *, system: str, most_tokens: int, meter: Meter) -> str:
+        """Raises ModelError; at once while the last failure is fresh."""
         trial = self._circuit.enter()
         asked = Asked(_sendable(prompt), _sendable(system), min(most_tokens, self._most_output))
         try:
-            answer = await self._persist(asked, attempts=1 if trial else self._way.attempts)
+            answer = await self._persist(asked, meter, attempts=1 if trial else self._way.attempts)
         except Fault as fault:
             if fault.holds is not None:
                 self._circuit.opened(fault.error, at_least=max(fault.holds, fault.after or 0.0))
@@ -73,13 +78,15 @@ class PatientModel:
         self._circuit.closed()
         return answer
 
-    async def _persist(self, asked: Asked, *, attempts: int) -> str:
+    async def _persist(self, asked: Asked, meter: Meter, *, attempts: int) -> str:
         timing = self._timing
         deadline = timing.now() + self._wait_seconds
         for attempt in range(1, attempts + 1):
+            await meter.sending()
             try:
                 return await self._way.ask(asked, patience=max(0.1, deadline - timing.now()))
             except Fault as fault:
+                await meter.failed(fault.error)
                 delay = pause(attempt, timing.jitter())
                 if fault.after is not None:
                     delay = fault.after * (1 + timing.jitter() / 4)
@@ -87,6 +94,16 @@ class PatientModel:
                     raise
                 await timing.sleep(delay)
         raise AssertionError("at least one attempt is made")
+
+
+class _Unmetered:
+    """A meter that nobody reads."""
+
+    async def sending(self) -> None:
+        """It may be."""
+
+    async def failed(self, error: ModelError) -> None:
+        """That is all."""
 
 
 class Unready:

@@ -107,11 +107,12 @@ class Line:
                 timeout = httpx2.Timeout(None, connect=min(_CONNECT_SECONDS, patience))
                 return await self._post(client, body, timeout=timeout)
         except TimeoutError as error:
-            raise self.away(f"didn't answer within {patience:.0f} seconds") from error
+            raise self.away(f"didn't answer within {patience:.0f} seconds", lost=True) from error
         except httpx2.TimeoutException as error:
             raise self.away("can't be reached in time") from error
         except httpx2.HTTPError as error:
-            raise self.away(f"can't be reached: {self.words(str(error)) or type(error).__name__}") from error
+            told = f"can't be reached: {self.words(str(error)) or type(error).__name__}"
+            raise self.away(told, lost=not isinstance(error, httpx2.ConnectError)) from error
         except httpx2.InvalidURL as error:
             title, advice = self._remote.title, self._remote.advice.address
             wrong = ModelBroken(f"{title} can't be asked: its address is none.", advice=advice)
@@ -123,9 +124,10 @@ class Line:
         if client is not None:
             await client.aclose()
 
-    def away(self, what: str, *, after: float | None = None) -> Fault:
-        """It will be back."""
+    def away(self, what: str, *, after: float | None = None, lost: bool = False) -> Fault:
+        """It will be back. `lost`: it may be at work on what it was sent."""
         error = ModelAway(f"{self._remote.title} {what}.", advice=self._remote.advice.later)
+        error.lost = lost
         return Fault(error, passing=True, after=after)
 
     def words(self, text: str) -> str:

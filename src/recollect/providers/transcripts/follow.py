@@ -20,14 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from recollect.ports.transcripts import Cursor, Followed, Role, Step
-from recollect.providers.transcripts.entries import (
-    TITLES,
-    BadLine,
-    Entry,
-    entries_in,
-    string,
-    title_of,
-)
+from recollect.providers.transcripts.entries import BadLine, Entry, entries_in, string
 from recollect.providers.transcripts.parse import Line, read_line
 from recollect.providers.transcripts.steps import Place, is_ours, steps_in
 
@@ -42,12 +35,12 @@ def follow(file: Path, cursor: Cursor, *, most_bytes: int) -> Followed | None:
         if not stat.S_ISREG(file.stat().st_mode):  # a pipe would keep us waiting
             return None
         with file.open("rb") as stream:
-            return _followed(stream, cursor, stem=file.stem, most_bytes=most_bytes)
+            return _followed(stream, cursor, most_bytes=most_bytes)
     except (OSError, ValueError):  # or a name that no file can have
         return None
 
 
-def _followed(stream: BinaryIO, cursor: Cursor, *, stem: str, most_bytes: int) -> Followed:
+def _followed(stream: BinaryIO, cursor: Cursor, *, most_bytes: int) -> Followed:
     same = cursor.offset == 0 or _sample(stream, cursor.offset) == cursor.mark.partition(" ")[0]
     start = cursor if same else Cursor()
     piece = _Piece(start)
@@ -69,10 +62,7 @@ def _followed(stream: BinaryIO, cursor: Cursor, *, stem: str, most_bytes: int) -
         lines=len({step.line for step in steps}),
         more=more,
         restarted=not same,
-        bad_lines=piece.bad,
-        session_id=stem if stem in piece.sessions or not piece.sessions else next(iter(piece.sessions)),
         cwd=piece.cwd,
-        title=next((told for kind in TITLES if (told := piece.titles.get(kind))), ""),
     )
 
 
@@ -91,7 +81,9 @@ def _sample(stream: BinaryIO, offset: int) -> str:
 
 def _latest(mark: str) -> datetime | None:
     moment = mark.partition(" ")[2]
-    return datetime.fromisoformat(moment) if moment else None
+    with suppress(ValueError):  # another version wrote it
+        return datetime.fromisoformat(moment) if moment else None
+    return None
 
 
 def _ends_a_line(stream: BinaryIO, offset: int) -> bool:
@@ -105,10 +97,7 @@ class _Piece:
     def __init__(self, cursor: Cursor) -> None:
         self.line = cursor.line  # the last one that was taken
         self.latest = _latest(cursor.mark)  # of all entries so far: what is repeated is no later
-        self.bad = 0
         self.cwd = ""
-        self.sessions: dict[str, None] = {}
-        self.titles: dict[str, str] = {}
         self._offset = cursor.offset
         self._before = self.latest
         self._made: list[tuple[Step, str]] = []  # with the entry's uuid
@@ -128,15 +117,11 @@ class _Piece:
         if bad and not line.ended:
             return False
         self.line += not within
-        self.bad += bad
         for entry in entries:
             self._entry(entry, Place(self.line, end))
         return True
 
     def _entry(self, entry: Entry, place: Place) -> None:
-        if titled := title_of(entry):
-            self.titles[titled[0]] = titled[1] or self.titles.get(titled[0], "")
-            return
         uuid = string(entry.get("uuid"))
         if uuid and uuid in self._seen:  # resumed conversations repeat what was said before
             return
@@ -150,8 +135,6 @@ class _Piece:
             self._doubtful.add(uuid)
         if moment is not None:
             self.latest = max(self.latest or moment, moment)
-        if session := string(entry.get("sessionId")):
-            self.sessions.setdefault(session)
         self.cwd = self.cwd or string(entry.get("cwd"))
 
     def steps(self, stream: BinaryIO) -> tuple[Step, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from recollect.ports.transcripts import Role, Step
+from recollect.ports.transcripts import OMITTED, Role, Step, shortened
 from recollect.providers.transcripts.entries import (
     LONGEST_NAME,
     Block,
@@ -28,7 +28,7 @@ LONGEST_SAID = 20_000
 LONGEST_ASKED = 2_000  # of what a tool was given
 LONGEST_RESULT = 2_000
 LONGEST_JSON = 300
-OMITTED = "\n[...]\n"
+BESIDE = 16_000  # characters more than that: whoever takes out secrets must see them whole
 OURS = ("mcp__recollect__", "mcp__plugin_recollect_")  # how tools of Recollect's own are called
 COMMANDS = ("Bash", "PowerShell")
 # What each of the known tools is about; of the others all that they were given is told, in short.
@@ -60,6 +60,7 @@ _REFUSED = (
     "User rejected",
     "Interrupted by user",
 )
+_UNTIL_A_CUT, _FROM_A_CUT = re.compile(r"\S*\Z"), re.compile(r"\S*")
 _TAGS = re.compile(r"</?tool_use_error>|</?(?:stdout|stderr|output|error)>")
 
 
@@ -93,16 +94,18 @@ def is_ours(tool: str) -> bool:
     return tool.startswith(OURS)
 
 
-def bounded(text: str, longest: int) -> str:
-    """Its beginning and its end."""
-    if len(text) <= longest:
+def bounded(text: str, enough: int) -> str:
+    """Its beginning and its end, more of both than is enough. What a cut went through is left out: half a secret is one."""
+    if len(text) <= enough + BESIDE:
         return text
-    head = (longest - len(OMITTED)) * 3 // 5
-    return text[:head] + OMITTED + text[head + len(OMITTED) - longest :]
+    head, _, tail = shortened(text, enough + BESIDE).partition(OMITTED)
+    return _UNTIL_A_CUT.sub("", head, count=1) + OMITTED + _FROM_A_CUT.sub("", tail, count=1)
 
 
 def _said(role: Role, text: str, place: Place, moment: datetime | None, *, aside: bool) -> Step:
-    return Step(role, bounded(text, LONGEST_SAID), place.line, place.end, moment, aside=aside)
+    return Step(
+        role, bounded(text, LONGEST_SAID), place.line, place.end, moment, aside=aside, enough=LONGEST_SAID
+    )
 
 
 def _asked(entry: Entry, place: Place, moment: datetime | None, tools: dict[str, str]) -> Iterator[Step]:
@@ -114,19 +117,22 @@ def _asked(entry: Entry, place: Place, moment: datetime | None, tools: dict[str,
         if call:
             tools[call] = name
         if not is_ours(name):
+            text, enough = _about(name, block.get("input"))
             yield Step(
                 role=Role.TOOL,
-                text=_about(name, block.get("input")),
+                text=bounded(text, enough),
                 line=place.line,
                 end=place.end,
                 timestamp=moment,
                 tool=name,
                 call=call,
                 aside=is_aside(entry),
+                enough=enough,
             )
 
 
-def _about(name: str, given: Any) -> str:
+def _about(name: str, given: Any) -> tuple[str, int]:
+    """What it is about, and how much of that is enough."""
     fields: Mapping[str, Any] = given if isinstance(given, dict) else {}
     if name in COMMANDS:
         command, what = string(fields.get("command")).strip(), string(fields.get("description")).strip()
@@ -137,17 +143,16 @@ def _about(name: str, given: Any) -> str:
         text = "\n".join(filter(None, (string(one.get("question")) for one in each)))
     else:
         text = next((told for key in _ABOUT.get(name, ()) if (told := string(fields.get(key)))), "")
-    return bounded(text, LONGEST_ASKED) if text else _compact(fields)
+    return (text, LONGEST_ASKED) if text else (_compact(fields), LONGEST_JSON)
 
 
 def _compact(fields: Mapping[str, Any]) -> str:
     if not fields:
         return ""
     try:
-        text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
     except (ValueError, RecursionError):
         return ""
-    return text if len(text) <= LONGEST_JSON else text[: LONGEST_JSON - 3] + "..."
 
 
 def _given_back(entry: Entry, place: Place, moment: datetime | None, tools: dict[str, str]) -> Iterator[Step]:
@@ -169,6 +174,7 @@ def _given_back(entry: Entry, place: Place, moment: datetime | None, tools: dict
             call=call,
             failed=_failed(block, text, entry.get("toolUseResult")),
             aside=is_aside(entry),
+            enough=LONGEST_RESULT,
         )
 
 

@@ -11,16 +11,20 @@ from recollect.engine.capture.rules.architecture import architecture
 from recollect.engine.capture.rules.candidate import Candidate
 from recollect.engine.capture.rules.carrying import Carried
 from recollect.engine.capture.rules.choosing import chosen
+from recollect.engine.capture.rules.corrections import corrections
 from recollect.engine.capture.rules.decisions import decisions
 from recollect.engine.capture.rules.deeds import deeds, undone
 from recollect.engine.capture.rules.failures import mended, still_open
 from recollect.engine.capture.rules.findings import conflicts, reported, told
 from recollect.engine.capture.rules.gotchas import gotchas
+from recollect.engine.capture.rules.korean import stated_in_korean
+from recollect.engine.capture.rules.mishaps import mishaps
 from recollect.engine.capture.rules.preferences import preferences
 from recollect.engine.capture.rules.procedures import procedures
 from recollect.engine.capture.rules.progress import asked_for, committed, finished, open_ends
 from recollect.engine.capture.rules.speech import sentences
 from recollect.engine.capture.rules.stack import stack
+from recollect.engine.capture.rules.surroundings import surroundings
 from recollect.engine.capture.rules.tables import tabled
 from recollect.engine.core import Engine
 from recollect.engine.reflect import OPEN_QUESTION
@@ -53,10 +57,14 @@ def _candidates(steps: Sequence[Step], state: Carried) -> Iterator[Candidate]:
         yield request
     yield from decisions(said, steps, done)
     yield from preferences(said)
+    yield from corrections(said)
+    yield from surroundings(said)
+    yield from stated_in_korean(said)
     yield from mended(done, said, state.troubles)
     yield from conflicts(done, said)
     yield from reported(steps, said, done)
     yield from told(said)
+    yield from mishaps(said)
     yield from procedures(done, said, steps, state.counts)
     yield from architecture(said)
     yield from tabled(steps)

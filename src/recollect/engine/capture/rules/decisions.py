@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
 from recollect.engine.capture.rules.deeds import Deed
+from recollect.engine.capture.rules.manner import passing
 from recollect.engine.capture.rules.speech import Sentence, blocks, plain, split_sentences, spoken
 from recollect.engine.capture.rules.standing import announces, dangling, hedged, names, stands_alone, tidy
 from recollect.engine.text.expression import Expression
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role, Step
+
+SHORTEST = 20  # characters; shorter ones are steps
 
 _ANSWERED = Expression(r"\"([^\"]{5,400}?)\"\s*=\s*\"([^\"]{1,400}?)\"(?=[.,\s]|$)")
 _APPROVED = Expression(
@@ -32,6 +35,27 @@ _DECIDED = Expression(
     r"|(?:i|we) (?:will|'ll) use \S+(?: \S+){0,6} (?:instead|rather|because|since|as)\b|(?:use|using|used|uses|switch(?:ed|ing)? to|prefer(?:red)?|keep|kept) [^.]{3,80}\b(?:instead of|rather than|over)\b"
     r"|switch(?:ed|es)? from|migrated from|replaced [^.]{2,60} with|moved from \S+ to|instead of [^.]{3,60}, (?:use|we|i)|we(?:'re| are)? us(?:ing|e) \S+ for [^.]{3,80} (?:because|since)\b|now \w+s\b[^.]{3,120} (?:instead of|rather than)|(?:is|are|was|were) (?:by design|intentional|deliberate)\b|(?:intentionally|deliberately) \w+|- intentional|on purpose)\b"
     r"|(?:기로 (?:했|결정|합의)|로 결정|(?:으?로) (?:가자|합시다|하자|갑시다)|대신 .{1,30}(?:사용|쓰기|씁니다|쓴다)|를 선택했)",
+    re.IGNORECASE,
+)
+# Of the person: how it will be, or no longer is.
+_SETTLED = Expression(
+    r"^(?:(?:in the end|after \w+(?: \w+){0,3}|as (?:agreed|discussed|decided)|for (?:now|v\d|the (?:mvp|first version|prototype))),? )*(?:we(?:'re| are| will|'ll)? (?:not )?(?:going to |gonna )?(?:be )?(?:(?:us|mov|migrat|switch|replac|dropp|adopt|standardi[sz]|ship|build|deploy|support|keep|stick|remov)ing\b|(?:use|move|migrate|switch|replace|drop|adopt|standardi[sz]e|ship|build|deploy|support|name|call|release|store|keep|write|run|host|remove|target)\b)"
+    r"|we(?:'re| are) (?:not )?going to (?!see|have|need|be\b|lunch|start|look|wait|try|fix|do\b|talk|discuss)\w+ \w+|(?:the |our )?[\w`./+ -]{2,40}? (?:stays?|remains?) (?:until|as|in|at|on|supported|optional|the)\b|we (?:moved|switched|migrated) (?:away |over )?(?:from|to)\b|we(?:'ve| have) (?:moved|switched|migrated|dropped|replaced|adopted|standardi[sz]ed)\b|we (?:dropped|replaced|adopted|standardi[sz]ed on)\b|i(?:'d| would)? (?:go with|choose|pick)\b|i (?:chose|picked|went with|opted)\b|instead of [^,]{2,60},? (?:we|i) (?:use|will|want)\b"
+    r"|(?:the |our |all )?[\w`./+ -]{2,50}? (?:will|won't|will not) (?:not |only |always |never )?(?:be|use|run|live|go|stay|have|support|return|come|talk|send|store|get|become|remain|be\w*)\b)"
+    r"|\b(?:out of scope|that'?s decided|that is decided|we agreed|as agreed|is settled|final decision|not (?:part of|in) (?:v\d|the mvp|the first version)|(?:in|for) (?:v\d\S*|the mvp|the first version|version \d\S*))\b|^it'?s (?:settled|decided):"
+    r"|^use [\w`./+-]+(?: [\w`./+-]+)? for [^,]{3,50}, (?!and\b|then\b)\w+|^we go with\b|^let's (?!see|start|look|try|run|fix|do\b|go\b|first|finish|continue|wait|check|test|begin|get|move on|take|have|talk|think|review|commit|push|merge|deploy|debug|write|add|create|update|open|read|make sure|not worry|leave|focus|say|assume|hope|call it|wrap|clean|stop|find|figure|work)(?:not )?\w+ [^.]*(?:\d|(?-i:[A-Z])\w+[^.]*$)|^let's (?:use|switch to|move to|adopt|go for|do it (?:with|in)|build (?:it|this) (?:with|in|on)|write (?:it|this) in)\s",
+    re.IGNORECASE,
+)
+_NOT_SETTLED = Expression(
+    r"\b(?:we'll see|will (?:be (?:back|right|there|fine|ok|great|nice|helpful|late|away|out|in)|have to (?:go|wait|leave))|i will|you will|you'll|it will|that will|this will|they will|what will|will it)\b|^(?:if|when|once|after (?:it|this|that|you)|before (?:it|this|that|you))\b",
+    re.IGNORECASE,
+)
+_OPENED = Expression(
+    r"^(?:it'?s (?:settled|decided)|final decision|decision|decided|agreed|as (?:agreed|discussed|decided)|after (?:some|a long|long|much) discussions?)\s*[:,—–-]\s*(?:that )?",
+    re.IGNORECASE,
+)
+_CLOSED = Expression(
+    r",? (?:(?:that'?s|that is|it'?s) (?:decided|settled|final)|we(?:'ve)? (?:agreed on|decided|settled) (?:that|it|this)(?: \w+){0,2})(?=\.?$)",
     re.IGNORECASE,
 )
 # Of the person: what is wanted of the product.
@@ -64,11 +88,12 @@ _SETTLES = Expression(
     r"^(?:let's|we'll|we will) (?:use|store|keep|call|default|support|drop|deploy|name)\b", re.IGNORECASE
 )
 _STEP = Expression(
-    r"\b(?:start|begin|continue|commit|push|merge|rebase|check ?out|open a|create a (?:branch|pr|commit)|run|try|test it|look|see|review|explain|show|tell|go ahead|proceed|finish|first|do (?:the|that|this|it)|fix (?:this|that|it|them)"
+    r"\b(?:i want you to|start|begin|continue|commit|push|merge|rebase|check ?out|open a|create a (?:branch|pr|commit)|run|try|test it|look|see|review|explain|show|tell|go ahead|proceed|finish|first|do (?:the|that|this|it)|fix (?:this|that|it|them)"
     r"|work on|update the (?:doc|pr|branch)|write (?:me|it|this)|give me|summari[sz]e|clean ?up|pull|deploy|wait|stop|undo|revert|again|next|now|today|tomorrow|later|the other|same)\b",
     re.IGNORECASE,
 )
 _POINTING = Expression(r"\b(?:this|that|these|those|it|them|here|there|above|below|you)\b", re.IGNORECASE)
+_JOINING = Expression(r"\b(?:so|decided|agreed|such|means|want|is) that\b", re.IGNORECASE)
 _UNDERSTOOD = Expression(
     r"^(?:i understand|understood|got it|makes sense|you'?re right|good (?:point|idea|catch)|great idea|clear)\b",
     re.IGNORECASE,
@@ -150,18 +175,30 @@ def _restated(sentence: Sentence) -> Candidate | None:
 
 
 def _of_the_person(text: str, sentence: Sentence) -> Candidate | None:
-    if text.endswith("?") or not 20 <= len(text) <= LONGEST or _UNSURE.search(text) or text.count("`") % 2:
+    if (
+        text.endswith("?")
+        or not SHORTEST <= len(text) <= LONGEST
+        or _UNSURE.search(text)
+        or text.count("`") % 2
+    ):
         return None
-    told = _HERE.sub("", text)
     labelled = text.lower().startswith("decision:")
-    decided = labelled or _DECIDED.search(text)
+    shorter = text if labelled else _CLOSED.sub("", _OPENED.sub("", text))
+    concluded = shorter != text and len(shorter) >= SHORTEST
+    if concluded:
+        text = shorter[0].upper() + shorter[1:] if shorter[1:2].islower() else shorter
+    told = _HERE.sub("", text)
+    settled = concluded or (
+        _SETTLED.search(text) is not None and not _NOT_SETTLED.search(text) and not passing(told)
+    )
+    decided = labelled or settled or _DECIDED.search(text)
     wanted = _WANTED.match(told) or _LETS.search(text)
     if not decided and not (wanted and (_WEIGHTY.search(text) or _SETTLES.match(told))):
         return None
-    pointing = len(_POINTING.findall(told))
+    pointing = len(_POINTING.findall(_JOINING.sub("", told)))
     words = len(text.split())
     if (
-        words < (6 if pointing else 4)
+        words < (6 if pointing else 4 if not settled else 3)
         or (pointing and not names(text) and text.count('"') < 2)
         or pointing > 2
         or re.match(r"(?:it|this|that|they|these)\b", text, re.IGNORECASE)

@@ -6,14 +6,23 @@ import re
 from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.rules.candidate import Candidate
+from recollect.engine.capture.rules.manner import asks, passing
 from recollect.engine.capture.rules.speech import Sentence
-from recollect.engine.capture.rules.standing import announces, hedged, names, reports, stands_alone, tidy
+from recollect.engine.capture.rules.standing import (
+    announces,
+    hedged,
+    names,
+    reports,
+    stands_alone,
+    stands_as_told,
+    tidy,
+)
 from recollect.engine.text.expression import Expression
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role
 
 _LABEL = Expression(
-    r"^(?:important|note|caveat|gotcha|warning|caution|heads[- ]up|beware|limitation|known issue|trade-?off|key (?:insight|finding|point)|one (?:caveat|note|thing to note))\s*(?:\([^)]*\))?\s*[:—–-]\s*",
+    r"^(?:important|note|caveat|gotcha|warning|caution|heads[- ]up|beware|limitation|known issue|trade-?off|key (?:insight|finding|point)|one (?:caveat|note|thing to (?:note|know|remember|watch))|be careful|careful|watch out|attention|pitfall|good to know|important note|known (?:problem|bug)|keep in mind|remember|beware(?: that)?)\s*(?:\([^)]*\))?\s*[:—–-]\s*",
     re.IGNORECASE,
 )
 _CUE = Expression(
@@ -26,6 +35,23 @@ _CUE = Expression(
     r"|(?:주의|반드시 .{3,}(?:해야|합니다)|그렇지 않으면|알고 보니)",
     re.IGNORECASE,
 )
+# Said plainly enough to be minded, whether or not it names anything that can be looked up.
+_MIND = Expression(
+    r"^(?:be (?:careful|aware)|careful|watch out|beware|keep in mind|note that|mind that|heads[- ]up|attention|caution|turns out|it turns out|don't forget|fyi)\b|\b(?:(?:must|needs? to|has to|have to) (?:\w+ ){1,12}?(?:before|after|first|every \d+)\b|(?:must|needs?(?: to)?|has to|have to|make sure|set|installed|running|run)\b[^;]*\b(?:otherwise|or else|or (?:the|it|you|we|everything) \w+)"
+    r"|only (?:works?|runs?|pass(?:es)?|accepts?|supports?|builds?|compiles?|starts?|applies|loads?|fires?|happens?|updates?|shows?|syncs?|boots?|connects?|responds?) (?:if|when|with|for|on|in|after|once|as|while|inside|from|\w+ (?:that|which|on|with))"
+    r"|(?:breaks?|fails?|crash(?:es)?|hangs?|freezes?|times? out|stops? working|loops? forever|deadlocks?|corrupts?|stalls?|misbehaves?|explodes?|(?:is|are) (?:lost|ignored|dropped|overwritten|deleted)|gets? (?:killed|lost|deleted|overwritten|stuck|corrupted|dropped|throttled)|resets?) (?:if|when|whenever|once|as soon as|unless|silently|without|under)\b"
+    r"|silently|(?:is|are) case-(?:in)?sensitive|race condition|at least once|at most once|even (?:if|when|for|though|on)\b|limit (?:of|is) \d|limited to \d|(?:takes?|needs?) (?:about |around |up to |at least |roughly )?\d+ ?(?:minutes?|hours?|seconds?|gb|mb|ms)|a \d+ ?ms delay|expires? (?:every|after)|(?:is|are) shared (?:with|between|by)"
+    r"|, so (?:\w+[ ,]){1,5}?(?:have|has|need|needs|must|can't|cannot|collide|never|always|don't|do not)\b|(?:deletes?|erases?|wipes?|drops?|overwrites?|truncates?|resets?|also deletes) (?:all|the|every|your|everything)\b|locks? the \w+"
+    r"|(?:does|do)(?:n't| not) (?:work|support|handle|run|compile|allow|retry|reload|survive|persist|wait|apply|scale|clear)\b|(?:is|are)(?:n't| not) (?:\w+ly )?(?:supported|unique|deterministic|thread-safe|idempotent|cleared|sent|persisted|validated|escaped|encrypted|cached|atomic|transactional|ordered|guaranteed|in sync|retried|reloaded|reentrant|re-entrant|backwards? compatible|compatible|cleaned up|rolled back|refreshed|invalidated)\b"
+    r"|(?:can't|cannot|can not|must not|mustn't|may not) (?:run|be)\b|loops forever|(?:can't|cannot|won't) \w+ (?:when|if|while|unless|without)\b|always (?:returns?|fails?|runs?|succeeds?|starts?|uses?|overwrites?)\b|gets? (?:wiped|reset|deleted|purged|rotated|cleared|restarted|killed|overwritten)\b|known (?:bug|issue|problem) (?:in|with|of)|(?:is|are) (?:in )?(?:local time|utc)\b|also (?:deletes?|removes?|drops?|resets?|overwrites?|restarts?)|(?:is|are) (?:required|necessary|mandatory|needed) (?:after|before|for|when)|so (?:always|never)\b|(?:is|are) slow\b|(?:is|are)(?:n't| not) (?:\w+ )?(?:safe|used|shown|available|allowed|picked up|synced|shared|included|possible)\b|(?:does|do)(?:n't| not) (?:pick up|see|know about|propagate|include|trigger|restart|follow|respect|honou?r|guarantee|validate|escape|check|close|flush|lock|block)\b|twice\b(?:ignores?|strips?|swallows?|truncates?|caches) (?:the|all|unused|any|empty|every|errors|its?)\b|runs? in utc|is utc\b|returns? \d{3} even|not .{2,30} time ?zone|without a time ?zone|by design|off by one|has to be (?:restarted|invalidated|rebuilt|run|installed|set|started|called|closed|flushed|regenerated)|needs? an? \d)"
+    r"|^(?:if|unless|when|without)\b[^,.]{3,80}(?:,| )(?: ?the| ?it| ?you| ?we| ?\w+)?[^.]*\b(?:silently|fails?|breaks?|can't|cannot|won't|doesn't|don't|starts? in|falls? back|(?:is|are) lost|crash\w*|gets? \w+ed|ignored|default|hangs?|error|nothing happens|empty|stale|wrong)\b",
+    re.IGNORECASE,
+)
+_ONLY_NOW = Expression(
+    r"^(?:if|when|unless) (?:that|this|it|you (?:run into|want|like|need|prefer|can't find))\b|\b(?:i (?:get|got|see|saw)|when i (?:click|run|try|open|press)|my (?:change|branch|test)s?|this (?:test|line|file|change|pr|function)|this (?:fix|ensures|prevents|means|way))\b",
+    re.IGNORECASE,
+)
+_UNDONE = Expression(r"next steps?|to-?do|remaining|follow-?up|left to do|tasks?\b|plan")
 _PATTERN = Expression(
     r"\b(?:convention(?:s|ally)?|(?:the|this|same|existing|consistent) pattern|we (?:always|usually) |codebase (?:uses|follows|has)|project (?:uses|follows)|repo(?:sitory)? (?:uses|follows)|all (?:\w+ ){1,3}(?:use|follow|must|are|go|live)|every \w+ (?:uses|follows|must|has)"
     r"|idiomatic|(?:follow|follows|following) the \w+ (?:pattern|convention|style)|naming (?:convention|scheme)|is the (?:standard|canonical|preferred) way)\b|(?:관례|컨벤션|규칙은)",
@@ -58,20 +84,12 @@ def gotchas(said: Sequence[Sentence]) -> Iterator[Candidate]:
             continue
         labelled = _LABEL.match(sentence.text) is not None
         text = tidy(_LABEL.sub("", sentence.text))
-        if (
-            announces(text)
-            or reports(text)
-            or hedged(text)
-            or not names(text)
-            or _OF_THE_MOMENT.search(text)
-            or not stands_alone(text)
-        ):
+        if announces(text) or hedged(text) or _OF_THE_MOMENT.search(text):
             continue
-        if sentence.role == Role.USER and not re.search(
-            r"\b(?:turns out|note that|be careful|gotcha|keep in mind|only works?|must)\b",
-            text,
-            re.IGNORECASE,
-        ):
+        if _to_mind(text, sentence, labelled=labelled):
+            yield Candidate(Kind.GOTCHA, text, sentence.line, 0.8)
+            continue
+        if reports(text) or not names(text) or not stands_alone(text) or sentence.role == Role.USER:
             continue
         if sentence.bullet and sentence.closing and _REVIEWED.search(sentence.section) and _ISSUE.match(text):
             yield Candidate(Kind.GOTCHA, text, sentence.line, 0.6)
@@ -81,6 +99,20 @@ def gotchas(said: Sequence[Sentence]) -> Iterator[Candidate]:
             yield Candidate(
                 Kind.GOTCHA, text, sentence.line, _weight(sentence, labelled=labelled, found_out=found_out)
             )
+
+
+def _to_mind(text: str, sentence: Sentence, *, labelled: bool) -> bool:
+    """Whether it is a warning that anybody would understand."""
+    if not (labelled or _MIND.search(sentence.text)) or _ONLY_NOW.search(text) or reports(text):
+        return False
+    if sentence.role == Role.USER:
+        return not asks(sentence.text) and not passing(text) and stands_as_told(text)
+    return (
+        sentence.closing
+        and not _UNDONE.search(sentence.section)
+        and not _PATTERN.search(text)
+        and stands_as_told(text)
+    )
 
 
 def _weight(sentence: Sentence, *, labelled: bool, found_out: bool) -> float:

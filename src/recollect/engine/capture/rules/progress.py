@@ -12,11 +12,15 @@ from recollect.engine.capture.rules.standing import names, stands_alone, tidy
 from recollect.engine.reflect import OPEN_QUESTION
 from recollect.engine.text.expression import Expression
 from recollect.engine.text.worth import worth
+from recollect.model.lexemes import lexemes, stop_lexemes
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role, Step
 
 WORDY = 12  # words, from which a report on tests says what was tested
 LONGEST_ASKED = 220
+FEWEST_LEFT = 5  # words
+FEWEST_LISTED = 3
+MENTIONED = 0.4  # share of its words that come again where it is taken up
 MOST_ASKED = 3  # turns in which the person comes to the point
 
 _COMMIT = Expression(r"\bgit\b[^\n&|;]*\bcommit\b")
@@ -62,8 +66,29 @@ _OPEN = Expression(
     r"|(?:남은 (?:작업|일)|다음 단계|아직 .{2,}(?:않|못|안)|해야 (?:합니다|한다|할))",
     re.IGNORECASE,
 )
+# Who says so needs to name nothing besides: it is said what is left.
+_PLAINLY_OPEN = Expression(
+    r"^(?:next(?: steps?| up)?|(?:still )?(?:open|missing|remaining|pending|to ?do|left(?: to do)?|outstanding)|what(?:'s| is) (?:left|missing|next|still open)|not (?:yet )?done(?: yet)?|remaining work|follow-?ups?|open (?:question|issue|point|task|item)s?|not (?:covered|implemented|handled|tested|started|included|migrated|wired)(?: up| in)?(?: yet)?|blocked|blocker)\s*[:—–-]\s*\S"
+    r"|^(?:the )?(?:next|remaining|last|only remaining) (?:steps?|tasks?|pieces?|parts?|things?|work)(?: left)? (?:is|are|would be|will be)\b|^what (?:remains|is left|is missing|is still (?:open|missing))\b.* (?:is|are)\b|^next,? (?!i\b|i'll|let|we'll check)[^.]*\b(?:has to|have to|needs? to|must|should)\b"
+    r"|\b(?:we|you|it|they|\w+s?) (?:should )?still (?:need|needs|have|has|must|lacks?|requires?|add|want)\b|\b(?:is|are) still (?:broken|open|missing|failing|unresolved|disabled|blocked|pending|undocumented|untested|not \w+|to be \w+|hard-?coded|a stub|only \w+)\b|\b(?:has|have) (?:not|yet to)(?: been)? \w+[^.]* yet\b|\b(?:has|have)n't (?:been )?\w+[^.]* yet\b|\b(?:is|are)(?:n't| not)(?: yet)? \w+[^.]* yet\b|\b(?:is|are) not yet \w+"
+    r"|\bhas yet to\b|\bi (?:haven't|have not|did not|didn't) (?:yet )?(?:get to|got to|update|updated|write|written|touch|touched|implement|implemented|add|added|migrate|migrated|test|tested|finish|finished|cover|covered|handle|port|ported|document|documented|do|done|run|deploy|deployed|remove|removed)\b|\btomorrow (?:we|you|i) (?:need|have|must|should)\b|\b(?:is|are|remains?) blocked (?:until|by|on)\b|\b(?:only )?half[- ](?:done|finished)\b|\b(?:things?|parts?|pieces?|steps?) (?:are|is) (?:missing|left|open)\b"
+    r"|^what(?:'s| is) (?:still )?(?:missing|left|open)\b|^before (?:the |a |any |we )?(?:next )?(?:release|launch|merg\w+|deploy\w*|shipping|ship|going live|go-live|production)[^,]*, [^.]*\b(?:has to|have to|needs? to|must|should)\b|\b(?:is|are) (?:skipped|disabled|commented out|mocked|stubbed|hard-?coded|blocked|on hold) until\b"
+    r"|\bbehind a flag until\b|^to finish\b[^,]*, |\b(?:we|you)(?:'ll| will)? still (?:need|have) to\b|\b(?:remains?|left) to be \w+ed\b|\bneeds? to be \w+ed before\b|\bcan't be (?:merged|released|deployed|shipped) (?:until|before)\b|\b(?:once|after|when) [^,]{5,60}, (?:we|you) (?:need|have) to\b",
+    re.IGNORECASE,
+)
+_UP_NEXT = Expression(
+    r"next steps?|to-?dos?\b|remaining|follow-?ups?|left to do|still (?:open|to do|missing)|what(?:'s| is) (?:left|missing|next)|not (?:yet )?done|open (?:items|points|tasks|issues|questions)|outstanding|남은|다음 단계|할 일"
+)
+_MY_NEXT = Expression(
+    r"\bi(?:'ll| will| still need| need| am| can|'m)\b|\blet me\b|^next,? (?:i|let)\b|\bone more (?:file|thing|look|check)\b",
+    re.IGNORECASE,
+)
 _OFFER = Expression(
     r"^(?:want|would you|should i|shall|do you|let me know|ready|if you|i can|feel free|happy to|just|you can)\b|\b(?:want me to|let me know|would you like|if you(?:'d| would)? (?:like|want|prefer)|i'd suggest|i recommend)\b",
+    re.IGNORECASE,
+)
+_GO_ON = Expression(
+    r"^(?:ok(?:ay)?|yes|yeah|yep|sure|please|pls|do|go|continue|proceed|sounds|great|good|perfect|let's|next|now|and|then|네|응|예|좋|그래|진행|계속)\b",
     re.IGNORECASE,
 )
 _SPECIFIC = Expression(r"`|\w[/_.]\w|\d\.\d|[a-z][A-Z]|--\w")
@@ -125,26 +150,59 @@ def finished(said: Sequence[Sentence]) -> Iterator[Candidate]:
 
 
 def open_ends(said: Sequence[Sentence]) -> Iterator[Candidate]:
-    """What is left to do, as far as the last report says."""
+    """What is left to do, as the last report says; and what earlier ones said plainly that nobody came back to."""
     last = max((one.line for one in said if one.closing and not one.aside), default=0)
-    if any(one.role == Role.USER and one.line > last for one in said):
-        return
-    for sentence in said:
-        if sentence.line != last or not sentence.closing or sentence.role != Role.CLAUDE:
+    answered = any(one.role == Role.USER and one.line > last for one in said)
+    for number, sentence in enumerate(said):
+        if not sentence.closing or sentence.role != Role.CLAUDE or sentence.aside:
             continue
-        text = tidy(sentence.text)
-        left = re.search(r"next step|todo|remaining|follow-?up|left|open|still", sentence.section)
-        if (
-            not (_OPEN.search(text) or (left and sentence.bullet))
-            or _OFFER.search(text)
-            or text.endswith("?")
-        ):
-            continue
-        if not names(text) or len(text) > LONGEST or len(text.split()) < 5 or worth(text).dangling:
-            continue
-        if re.match(r"(?:it|this|that|these|those|they)\b", text, re.IGNORECASE):
-            continue
-        yield Candidate(Kind.PROGRESS, text, sentence.line, 0.65, tags=(OPEN_QUESTION,))
+        text = _left(sentence, plainly=answered or sentence.line != last)
+        if text and (sentence.line == last or not _taken_up(sentence, said[number + 1 :])):
+            weight = 0.8 if _PLAINLY_OPEN.search(text) else 0.65
+            yield Candidate(Kind.PROGRESS, text, sentence.line, weight, tags=(OPEN_QUESTION,))
+
+
+def _left(sentence: Sentence, *, plainly: bool) -> str:
+    """What it says is left to do; empty where it says no such thing."""
+    text = tidy(sentence.text)
+    listed = sentence.bullet and _UP_NEXT.search(sentence.section) is not None
+    plain_words = _PLAINLY_OPEN.search(text) is not None and not _MY_NEXT.search(text)
+    if (
+        _OFFER.search(text)
+        or len(text) > LONGEST
+        or re.match(r"(?:it|this|that|these|those|they)\b", text, re.IGNORECASE)
+    ):
+        return ""
+    if text.endswith("?") and not text.lower().startswith("open "):
+        return ""
+    if plain_words and len(text.split()) >= FEWEST_LEFT:
+        return text
+    if listed and len(text.split()) >= FEWEST_LISTED and not _MY_NEXT.search(text):
+        return (
+            text
+            if _OPEN.search(text)
+            else f"To do: {text[0].lower()}{text[1:]}"
+            if text[1].islower()
+            else f"To do: {text}"
+        )
+    if plainly or not (
+        _OPEN.search(text) or (sentence.bullet and re.search(r"left|open|still", sentence.section))
+    ):
+        return ""
+    return text if names(text) and len(text.split()) >= FEWEST_LEFT and not worth(text).dangling else ""
+
+
+def _taken_up(sentence: Sentence, later: Sequence[Sentence]) -> bool:
+    """Whether the person said to go on with it, or it was spoken of again."""
+    words = frozenset(lexemes(sentence.text)) - stop_lexemes()
+    answer = next((one for one in later if one.role == Role.USER and not one.aside), None)
+    if answer is not None and (_GO_ON.match(answer.text) or len(answer.text.split()) < FEWEST_LEFT):
+        return True
+    return any(
+        len(words & set(lexemes(one.text))) >= MENTIONED * len(words)
+        for one in later
+        if one.line != sentence.line
+    )
 
 
 def asked_for(steps: Sequence[Step]) -> Candidate | None:

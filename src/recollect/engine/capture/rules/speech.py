@@ -37,9 +37,15 @@ _ARROW = Expression(r"\s*[→⇒➜]\s*")
 _SENTENCE_END = Expression(
     r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[`*]*[A-Z0-9\uac00-\ud7a3`/.~-])|(?<=[。！？])\s*|(?<=[다요]\.)\s+"
 )
+# A person begins a sentence in small letters as well.
+_TYPED_END = Expression(r"(?<=[a-z0-9)`\"'][.!?])\s+(?=[a-z])")
 _ABBREVIATION = Expression(
     r"(?:\b(?:e\.g|i\.e|vs|etc|cf|approx|incl|resp|no|fig|Mr|Dr|St|a\.k\.a)|(?:^|\s)\d{1,2}|\b[A-Z])\.$",
     re.IGNORECASE,
+)
+# A number that ends a sentence, where others number an item.
+_COUNTED = Expression(
+    r"(?:[A-Z]\w+|node|python|version|to|of|is|are|was|port|level|than|under|below|least|most|at|over|only|from|until)\s\d{1,2}\.$"
 )
 _SUBJECT = Expression(r"^(?:the )?`[^`]+`(?:\s*\([^)]*\))?:$", re.IGNORECASE)
 _ASIDE = Expression(
@@ -66,7 +72,8 @@ _TRYING = Expression(
     re.IGNORECASE,
 )
 _GOES_ON = Expression(
-    r"^(?:this|these|it|they) (?!one\b|is (?:the|a) (?:good|great)|looks?\b)[a-z]", re.IGNORECASE
+    r"^(?:this|these|it|they) (?!one\b|is (?:the|a) (?:good|great)|looks?\b)[a-z]|^otherwise\b|^or else\b|^(?:그렇지 않으면|안 그러면)",
+    re.IGNORECASE,
 )
 _CODE = Expression(r"`[^`\n]*`")
 
@@ -116,7 +123,7 @@ def said(step: Step, *, closing: bool = False) -> Iterator[Sentence]:
         parts = (
             [block.text]
             if block.bullet and block.text.count(": ") and ";" in block.text
-            else split_sentences(block.text)
+            else split_sentences(block.text, typed=step.role == Role.USER)
         )
         for part in _gone_on(parts):
             text = _NUMBER.sub("", part.strip())
@@ -254,17 +261,21 @@ def _unmarked(text: str) -> str:
     return _PICTURE.sub("", _EMPHASIS.sub("", _ARROW.sub(" -> ", text)))
 
 
-def split_sentences(text: str) -> list[str]:
-    """Not inside code, and not behind an abbreviation."""
+def split_sentences(text: str, *, typed: bool = False) -> list[str]:
+    """Not inside code, and not behind an abbreviation; `typed` ones may begin small."""
     spans = [match.span() for match in _CODE.finditer(text)]
+    ends = [match.span() for match in _SENTENCE_END.finditer(text)]
+    if typed:
+        ends = sorted([*ends, *(match.span() for match in _TYPED_END.finditer(text))])
     parts: list[str] = []
     begin = 0
-    for end in _SENTENCE_END.finditer(text):
-        place = end.start()
-        if any(start < place < stop for start, stop in spans) or _ABBREVIATION.search(text[begin:place]):
+    for place, end in ends:
+        if any(start < place < stop for start, stop in spans):
             continue
-        parts.append(text[begin : end.end()].strip())
-        begin = end.end()
+        if _ABBREVIATION.search(text, begin, place) and not _COUNTED.search(text, begin, place):
+            continue
+        parts.append(text[begin:end].strip())
+        begin = end
     parts.append(text[begin:].strip())
     return [part for part in parts if part]
 

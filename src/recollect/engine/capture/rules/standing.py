@@ -21,6 +21,14 @@ _OPENING = Expression(
     r"(?:\s*[!,.:;—–-]+\s+|\s*[!.:]+$|(?<=so)\s+|(?<=out)\s+|(?<=that)\s+|(?<=and)\s+|(?<=but)\s+|(?<=also)\s+|(?<=now)\s+(?=[`\w]+ (?:is|are|uses?|will|has|have)\b|`)))+",
     re.IGNORECASE,
 )
+# What is said for politeness, or to be heard.
+_FILLER = Expression(
+    r"^(?:(?:please|pls|plz|btw|fyi|by the way|just so you know|for your information|quick note|side note|ok(?:ay)? so|hey|hm+|um+|reminder|(?:please )?(?:remember|don't forget|do not forget|note)(?= that\b|:)|also(?=,))(?:\s*[,:;—–-]+\s*|\s+that\s+|\s+)(?:also,?\s+)?)+(?=\S)",
+    re.IGNORECASE,
+)
+_TRAILER = Expression(
+    r"[,;]?\s+(?:please|pls|plz|thanks|thank you|thx|okay|ok|btw|fyi)(?=[.!]*$)", re.IGNORECASE
+)
 _LABELLED = Expression(
     r"^(?:before|after|clear|result|conclusion|verdict|fix|finding|status|impact|context|observation|clarification|question)\s*:\s+",
     re.IGNORECASE,
@@ -74,6 +82,14 @@ _NAMED = Expression(
     r"`[^`\s][^`]*`|\b\w+\.(?:py|go|rs|ts|tsx|js|jsx|json|ya?ml|toml|md|sh|rb|java|kt|swift|c|cc|cpp|h|cs|php|sql|html|css|lock|cfg|ini|env|txt)\b"
     r"|\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}[a-z]+\w*|\b\w+_\w+|(?<![\w.])/[\w.-]+/[\w./-]+|\b[\w-]+/[\w./-]+|--[a-z][\w-]+|\b[A-Z]{2,}[A-Z0-9]*\b|\b(?:[A-Z][a-z]+){2,}\b|\bv?\d+\.\d+|\bfrom \S+ to \S+|^[A-Z][a-z]+'s\b"
 )
+_KNOWN = Expression(
+    r"^the (?:(?:root )?(?:cause|reason|problem|issue|bug|error|crash)(?= (?:of|for|with|behind|when|in|on) )|(?:unit |integration |e2e |flaky )?tests?|build|script|command|linter|user|users|code|page|login|current|new|old|first|main|only|key|test suite|last)\b ?|^fixed: ",
+    re.IGNORECASE,
+)
+_LEAD = Expression(
+    r"^(?:if|when|unless|without|because|since|once|after|before) (?:you |we |your |the |your )?(?:don't |do not |never )?|^(?:you|we) (?:must(?:n't)?|have to|need to|can't|cannot|should(?:n't)?|only|got|get|had) |^there(?:'s| is| are) (?:an? )?|^(?:never|don't|do not|always|make sure|both) (?:that )?",
+    re.IGNORECASE,
+)
 _REPORT = Expression(
     r"^(?:`[^`]+`\s*[-–—:]\s*)?(?:added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|switched|extracted|restructured|wrote|rewrote|converted|introduced|deleted|merged|bumped)\b",
     re.IGNORECASE,
@@ -85,11 +101,11 @@ _STATUS = Expression(
 )
 
 
-def tidy(text: str, *, folder: str = "") -> str:
-    """As it is written down: without what it was begun with, places in files and the folder's own path."""
-    if folder:
-        text = text.replace(folder.rstrip("/\\") + "/", "").replace(folder.rstrip("/\\") + "\\", "")
-    text = _LABELLED.sub("", _OPENING.sub("", text.strip()))
+@lru_cache(4_096)
+def tidy(text: str) -> str:
+    """As it is written down: without what it was begun with, and without places in files."""
+    text = _LABELLED.sub("", _OPENING.sub("", _FILLER.sub("", _OPENING.sub("", text.strip()))))
+    text = _TRAILER.sub("", text)
     if _DANGLING.match(text) and (tail := _TAIL.search(text)):
         text = tail[1]
     text = _PLACE.sub(r"\1", _LINES.sub("", _LINE_LABEL.sub("", text)))
@@ -107,8 +123,8 @@ def tidy(text: str, *, folder: str = "") -> str:
 
 
 @lru_cache(2_048)
-def stands_alone(text: str) -> bool:
-    """Whether it names what it speaks of, and speaks of nothing that only the conversation knows."""
+def stands_alone(text: str, *, fewest: int = 4) -> bool:
+    """Whether it names what it speaks of, in so many words, and speaks of nothing that only the conversation knows."""
     if not SHORTEST <= len(text) <= LONGEST or _DANGLING.match(text) or _LOOKS_BACK.search(text):
         return False
     if _FIRST_PERSON.search(text) or _ELLIPTIC.match(text) or _CUT_OFF.search(text):
@@ -116,7 +132,13 @@ def stands_alone(text: str) -> bool:
     if text.count("(") != text.count(")") or text.count("`") % 2 or _STATUS.match(text):
         return False
     found = worth(text)
-    return not found.chatter and not found.dangling and found.words >= 4
+    return not found.chatter and not found.dangling and found.words >= fewest
+
+
+def stands_as_told(text: str) -> bool:
+    """As `stands_alone`, where one may speak of the build or the tests as everybody knows them, and in fewer words."""
+    softened = _KNOWN.sub("CI ", text)
+    return stands_alone(softened, fewest=3) or stands_alone(_LEAD.sub("", softened), fewest=3)
 
 
 def hedged(text: str) -> bool:

@@ -1,0 +1,89 @@
+"""The knobs of the engine, from the settings."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from recollect.engine.core import Policy
+from recollect.model.capture import CAPTURED_KINDS, Capture
+from recollect.model.life import Life
+from recollect.model.memory import Kind
+from recollect.settings import LoadedSettings, home_agent
+from recollect.settings.capture import CaptureSettings, listed
+from recollect.settings.declared import LifeSettings
+
+
+def policy_of(loaded: LoadedSettings) -> Policy:
+    """All of it. Raises SettingsError."""
+    settings = loaded.settings
+    intake, recall = settings.intake, settings.recall
+    return Policy(
+        export_dir=settings.export_dir,
+        home=settings.home,
+        agent=settings.agent,
+        home_agent=home_agent(loaded),
+        scope=settings.scope,
+        date_order=settings.date_order,
+        longest=intake.longest,
+        part_length=intake.part_length,
+        redact=intake.redact,
+        noise_gate=intake.noise_gate,
+        link_threshold=intake.link_threshold,
+        near_duplicate=intake.near_duplicate,
+        most_links=intake.most_links,
+        limit=recall.limit,
+        floor=None if recall.floor < 0 else recall.floor,
+        local_model=settings.embedding.provider == "local",
+        longest_hit=recall.longest_hit,
+        longest_answer=recall.longest_answer,
+        daily_tokens=settings.llm.daily_tokens,
+        daily_dollars=settings.llm.daily_dollars,
+        importance_weight=recall.importance_weight,
+        recency_weight=recall.recency_weight,
+        composite_from=recall.composite_from,
+        most_linked=recall.most_linked,
+        session_ttl=timedelta(minutes=settings.serve.session_ttl_minutes),
+        reflect=settings.life.reflect,
+        life=_life(settings.life),
+        capture=capture_of(settings.capture),
+    )
+
+
+def _life(life: LifeSettings) -> Life:
+    return Life(
+        stale_days={
+            Kind.PROCEDURE: life.stale_days_procedure,
+            Kind.FACT: life.stale_days_fact,
+            Kind.DECISION: life.stale_days_decision,
+        },
+        other_stale_days=life.stale_days_other,
+        hot_days=life.hot_days,
+        archive_below=life.archive_below,
+        keep_archived_days=life.keep_archived_days,
+        anchor_uses=life.anchor_uses,
+        anchor_importance=life.anchor_importance,
+        batch=life.batch,
+        seconds=float(life.seconds),
+        consolidate_hours=life.consolidate_hours,
+    )
+
+
+def capture_of(chosen: CaptureSettings) -> Capture:
+    """What is captured, and what is told."""
+    return Capture(
+        enabled=chosen.enabled,
+        kinds=frozenset(Kind(name) for name in listed(chosen.kinds)) or CAPTURED_KINDS,
+        exclude=listed(chosen.exclude),
+        subagents=chosen.subagents,
+        by_model=chosen.extract_with == "model",
+        most_calls=chosen.most_calls,
+        start_tokens=chosen.start_tokens,
+        prompt_tokens=chosen.prompt_tokens,
+        prompt_most=chosen.prompt_most,
+        errors=chosen.errors,
+        condense_every=chosen.condense_every,
+        condense_above=chosen.condense_above,
+        condense_from=chosen.condense_from,
+        keep_dropped_days=chosen.keep_dropped_days,
+        document_lines=chosen.document_lines,
+    )
