@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 MOST_PROJECTS = 5
 SOME_FAILED = 1
+OUTCOMES = {
+    "nothing": "nothing new",
+    "gone": "not captured: the file, or the folder it was held in, is gone (--folder names another)",
+}
 
 
 @command(
@@ -74,11 +78,11 @@ async def capture(desk: Desk, /, *, files: tuple[Path, ...], folder: Path | None
 def _told(file: Path, result: CaptureResult) -> str:
     name = one_line(file.name, most=80)
     if result.outcome != "captured":
-        return f"{name}: {result.outcome}"
+        return f"{name}: {OUTCOMES.get(result.outcome, result.outcome)}"
     known = f", {result.duplicates} known already" if result.duplicates else ""
     replaced = f", {plural(len(result.superseded), 'older one')} replaced" if result.superseded else ""
-    stored = plural(len(result.stored), "memory")
-    return f"{name}: {stored} for {result.scope}, of {plural(result.lines, 'line')}{known}{replaced}, by {result.rung}"
+    stored = plural(len(result.stored), "memory") + (f" for {result.scope}" if result.scope else "")
+    return f"{name}: {stored}, of {plural(result.lines, 'line')}{known}{replaced}, by {result.rung}"
 
 
 def capture_facts(desk: Desk, result: CaptureStatusResult) -> list[tuple[str, str]]:

@@ -210,13 +210,15 @@ def _ask_model(session: Session, choices: Choices, given: dict[str, Any]) -> dic
     asked: dict[str, str] = {}
     provider = given["provider"]
     if not provider:
-        question = "A language model for answers in sentences and finer picking (none does well)"
+        question = (
+            "A language model, for answers in sentences and a finer choice of what to keep; none is needed"
+        )
         provider = click.prompt(question, type=click.Choice(PROVIDERS), default=llm.provider, err=True)
         asked["llm.provider"] = provider
     if provider == "compatible" and not (given["address"] or llm.base_url):
         asked["llm.base_url"] = click.prompt("Its address", default="http://localhost:11434/v1", err=True)
     if provider in NEEDS_KEY and KEYS[provider] not in choices.settings and not _has_key(session, provider):
-        key: str = click.prompt(f"Key to {provider}", hide_input=True, err=True)
+        key: str = click.prompt(f"Key to {provider} (not shown)", hide_input=True, err=True)
         asked[KEYS[provider]] = key.strip()
     if given["extract_with"] is None:
         question = (
