@@ -103,3 +103,14 @@ def test_the_doctor_looks_at_what_hooks_left(shell: Shell, project: Path) -> Non
     assert "1 events waiting" in str(told["detail"])
     assert "SETTINGS_ERROR" in str(told["detail"])
     assert told["advice"]
+
+
+def test_another_store_s_memories_are_told_to_nobody(shell: Shell, project: Path, tmp_path: Path) -> None:
+    assert shell.fine("init", "--yes")
+    shell.remember("Deploys happen with Kamal on Fridays", "--kind", "decision")
+    before = {path.name: path.read_bytes() for path in (shell.home / "hooks" / "leaflets").glob("*.jsonl")}
+    assert any(b"Kamal" in content for content in before.values())
+    shell.fine("demo")
+    shell.fine("-o", f"store.path={tmp_path / 'other.db'}", "remember", "The parrot sings at noon in here")
+    after = {path.name: path.read_bytes() for path in (shell.home / "hooks" / "leaflets").glob("*.jsonl")}
+    assert after == before

@@ -33,7 +33,7 @@ def are_there(home: Path) -> bool:
 async def blank_leaflets(engine: Engine) -> int:
     """Take everything off them, now; they stay to be made anew. How many there were."""
     home = engine.policy.home
-    if not are_there(home):
+    if not engine.policy.tells_hooks or not are_there(home):
         return 0
     with suppress(OSError):  # a home that can't be written: whoever looks again sees what is left
         async with turn(home):

@@ -127,6 +127,8 @@ async def make_leaflets(
     Nothing is made where no hook has ever asked, unless folders are named; "" is none. Raises the store's errors, OSError.
     """
     home = engine.policy.home
+    if not engine.policy.tells_hooks:
+        return Made()
     named = {_name(engine, identity(folder), agent): Place(folder, agent) for folder in folders if folder}
     if folders := list(folders):
         named[_name(engine, "", agent)] = Place("", agent)
