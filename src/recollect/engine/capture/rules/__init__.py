@@ -21,7 +21,7 @@ from recollect.engine.capture.rules.korean import stated_in_korean
 from recollect.engine.capture.rules.mishaps import mishaps
 from recollect.engine.capture.rules.preferences import preferences
 from recollect.engine.capture.rules.procedures import procedures
-from recollect.engine.capture.rules.progress import asked_for, committed, finished, open_ends
+from recollect.engine.capture.rules.progress import committed, finished, open_ends
 from recollect.engine.capture.rules.speech import sentences
 from recollect.engine.capture.rules.stack import stack
 from recollect.engine.capture.rules.surroundings import surroundings
@@ -52,9 +52,6 @@ async def by_rules(
 def _candidates(steps: Sequence[Step], state: Carried) -> Iterator[Candidate]:
     said = list(sentences(steps))
     done = list(deeds(steps))
-    if not state.asked and (request := asked_for(steps)):
-        state.asked = True
-        yield request
     yield from decisions(said, steps, done)
     yield from preferences(said)
     yield from corrections(said)

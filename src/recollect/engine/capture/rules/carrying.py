@@ -18,7 +18,6 @@ MOST_COUNTED = 30
 class Carried:
     """`seen` are short hashes of what was picked out before; `counts` how often commands succeeded."""
 
-    asked: bool = False
     troubles: list[Trouble] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
@@ -28,7 +27,6 @@ class Carried:
         """What can't be understood is as if it weren't there."""
         try:
             return cls(
-                asked=bool(value.get("asked")),
                 troubles=[Trouble.from_json(one) for one in value.get("troubles", ())],
                 seen=[str(one) for one in value.get("seen", ())],
                 counts={str(name): int(count) for name, count in dict(value.get("counts", {})).items()},
@@ -39,7 +37,6 @@ class Carried:
     def as_json(self) -> dict[str, Any]:
         counts = dict(list(self.counts.items())[-MOST_COUNTED:])
         return {
-            "asked": self.asked,
             "troubles": [one.as_json() for one in self.troubles[-MOST_OPEN:]],
             "seen": self.seen[-MOST_SEEN:],
             "counts": counts,

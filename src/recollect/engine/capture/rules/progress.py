@@ -1,4 +1,4 @@
-"""Progress and open ends: what was done and committed, what is left, and what was asked for at the beginning."""
+"""Progress and open ends: what was done and committed, and what is left."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
 from recollect.engine.capture.rules.deeds import Deed
-from recollect.engine.capture.rules.speech import Sentence, is_log, pasted, plain, split_sentences, spoken
+from recollect.engine.capture.rules.speech import Sentence
 from recollect.engine.capture.rules.standing import names, stands_alone, tidy
 from recollect.engine.reflect import OPEN_QUESTION
 from recollect.engine.text.expression import Expression
 from recollect.engine.text.worth import worth
 from recollect.model.lexemes import lexemes, stop_lexemes
 from recollect.model.memory import Kind
-from recollect.ports.transcripts import Role, Step
+from recollect.ports.transcripts import Role
 
 WORDY = 12  # words, from which a report on tests says what was tested
-LONGEST_ASKED = 220
 FEWEST_LEFT = 5  # words
 FEWEST_LISTED = 3
 MENTIONED = 0.4  # share of its words that come again where it is taken up
-MOST_ASKED = 3  # turns in which the person comes to the point
 
 _COMMIT = Expression(r"\bgit\b[^\n&|;]*\bcommit\b")
 _HEREDOC = Expression(r"<<-?\s*['\"]?(\w+)['\"]?\n(.*?)\n\s*\1", re.DOTALL)
@@ -89,11 +87,6 @@ _OFFER = Expression(
 )
 _GO_ON = Expression(
     r"^(?:ok(?:ay)?|yes|yeah|yep|sure|please|pls|do|go|continue|proceed|sounds|great|good|perfect|let's|next|now|and|then|네|응|예|좋|그래|진행|계속)\b",
-    re.IGNORECASE,
-)
-_SPECIFIC = Expression(r"`|\w[/_.]\w|\d\.\d|[a-z][A-Z]|--\w")
-_NOT_A_REQUEST = Expression(
-    r"^(?:/|<|hello|hi\b|hey\b|thanks|ok\b|yes\b|no\b|continue|go on|commit\b|push\b|review this change for|implement the following plan|operation stopped|\[)",
     re.IGNORECASE,
 )
 
@@ -203,26 +196,3 @@ def _taken_up(sentence: Sentence, later: Sequence[Sentence]) -> bool:
         for one in later
         if one.line != sentence.line
     )
-
-
-def asked_for(steps: Sequence[Step]) -> Candidate | None:
-    """What the person wanted of the conversation, in the first thing that says something."""
-    for step in [one for one in steps if one.role == Role.USER and not one.aside][:MOST_ASKED]:
-        if pasted(step):
-            return None
-        if _NOT_A_REQUEST.match(step.text.strip()):
-            continue
-        said = split_sentences(plain(" ".join(spoken(step).split("\n\n")[0].split())))
-        text = ""
-        for part in said:
-            if len(text) + len(part) > LONGEST_ASKED:
-                break
-            text = f"{text} {part}".strip()
-        text = text.rstrip(":").strip()
-        found = worth(text)
-        if len(text.split()) < 4 or is_log(text):
-            continue
-        if len(text) < 25 or found.chatter or found.words < (4 if _SPECIFIC.search(text) else 6):
-            continue
-        return Candidate(Kind.CONTEXT, f"Asked: {text}", step.line, 0.8)
-    return None
