@@ -69,6 +69,11 @@ _FORMS = (
         r"^(?:\S*sh: )?(?:line \d+: |\d+: )?"
         r"(?P<sign>[^\s:]+: .*(?:No such file or directory|Permission denied|Is a directory|Operation not permitted))",
     ),
+    # a variable that the environment lacks
+    (
+        1,
+        r"(?:^|[\s:'\"`])(?P<sign>(?:[Ee]nvironment variable )?['\"`]?\$?[A-Z][A-Z0-9]*_[A-Z0-9_]+['\"`]? (?:is|was|must be|has to be|needs to be) (?:not set|unset|not defined|undefined|missing|required|empty|set)\b.*)",
+    ),
     (1, r"(?P<sign>undefined reference to .*|[Ss]egmentation fault|[Oo]ut of memory)"),
 )
 # Lines that stand under many failures alike, and what the agent's own tools say of their use.

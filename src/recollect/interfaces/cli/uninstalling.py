@@ -19,7 +19,8 @@ from recollect.interfaces.cli.initializing import CLAUDE, document_root
 from recollect.interfaces.cli.output import Console, neutral, plural
 from recollect.interfaces.cli.placing import agree, documents, looked_like_ours, whole_path
 from recollect.interfaces.cli.session import Session
-from recollect.model.errors import NotFound, RecollectError, Refused
+from recollect.model.errors import MarkersWrong, NotFound, RecollectError, Refused
+from recollect.model.markers import find_place
 from recollect.model.places import Places
 from recollect.settings.places import places as places_of
 
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 Planned = list[tuple[Record, Change]]
 SOME_FAILED = 1
-DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
 OUR_WORDS = b"_What Recollect remembers of this project"  # how each block begins
+DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
 
 
 @command(
@@ -165,8 +166,18 @@ def _filled(folder: Path, noted: set[str]) -> list[Record]:
     return [
         looked_like_ours(path, str(folder), CLAUDE, EMPTIED)
         for path in files
-        if str(path) not in noted and path.is_file() and OUR_WORDS in (read(path) or b"")
+        if str(path) not in noted and path.is_file() and _is_ours(read(path) or b"", path)
     ]
+
+
+def _is_ours(content: bytes, path: Path) -> bool:
+    """Whether what stands between its markers is ours, or nothing does."""
+    try:
+        place = find_place(content, name=str(path))
+    except MarkersWrong:
+        return False
+    between = content[place.start : place.end].strip() if place else b"of nobody"
+    return not between or OUR_WORDS in between
 
 
 def _notes(known: Manifest, places: Places, at: Path | None, *, found: bool) -> list[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from recollect.engine.capture.item import Found, Item
+from recollect.engine.capture.rules.agreement import agreements
 from recollect.engine.capture.rules.architecture import architecture
 from recollect.engine.capture.rules.candidate import Candidate
 from recollect.engine.capture.rules.carrying import Carried
@@ -19,10 +20,11 @@ from recollect.engine.capture.rules.findings import conflicts, reported, told
 from recollect.engine.capture.rules.gotchas import gotchas
 from recollect.engine.capture.rules.korean import stated_in_korean
 from recollect.engine.capture.rules.mishaps import mishaps
+from recollect.engine.capture.rules.own_choices import own_choices, put_right
 from recollect.engine.capture.rules.preferences import preferences
 from recollect.engine.capture.rules.procedures import procedures
 from recollect.engine.capture.rules.progress import committed, finished, open_ends
-from recollect.engine.capture.rules.speech import sentences
+from recollect.engine.capture.rules.speech import Sentence, sentences
 from recollect.engine.capture.rules.stack import stack
 from recollect.engine.capture.rules.surroundings import surroundings
 from recollect.engine.capture.rules.tables import tabled
@@ -31,7 +33,7 @@ from recollect.engine.reflect import OPEN_QUESTION
 from recollect.engine.text.keywords import telling_keywords
 from recollect.engine.text.redact import redact
 from recollect.model.memory import Kind
-from recollect.ports.transcripts import Step
+from recollect.ports.transcripts import Role, Step
 
 MOST_TAGS = 4
 
@@ -41,18 +43,24 @@ async def by_rules(
 ) -> Found:
     """What is new in these steps; `carried` is what the call before gave for the same conversation."""
     state = Carried.from_json(carried)
-    candidates = [_safe(one, folder) for one in _candidates(steps, state)]
+    said = list(sentences(steps))
+    asked = state.offer is not None and state.offer.question != ""
+    candidates = [_safe(one, folder) for one in _candidates(steps, said, state)]
     gone = undone(steps)
     candidates = [one for one in candidates if not any(name in one.content for name in gone)]
-    kept = await chosen(engine, candidates)
+    kept = put_right(await chosen(engine, candidates), said, state.claims, asked=asked)
+    if steps:
+        last = max((one.line for one in steps if one.role == Role.USER and not one.aside), default=0)
+        state.claims = [one.content for one in kept if one.own and one.line > last]
     items = tuple(_item(one) for one in kept if state.is_new(one.content))
     return Found(items, state.as_json())
 
 
-def _candidates(steps: Sequence[Step], state: Carried) -> Iterator[Candidate]:
-    said = list(sentences(steps))
+def _candidates(steps: Sequence[Step], said: Sequence[Sentence], state: Carried) -> Iterator[Candidate]:
     done = list(deeds(steps))
-    yield from decisions(said, steps, done)
+    agreed, state.offer = agreements(steps, state.offer)
+    yield from decisions(said, steps, done, agreed)
+    yield from own_choices(said)
     yield from preferences(said)
     yield from corrections(said)
     yield from surroundings(said)

@@ -22,3 +22,4 @@ class Candidate:
     tags: tuple[str, ...] = ()
     supersedes: str = ""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    own: bool = False  # a choice of the assistant's, that the person may yet object to

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from functools import cache
 
 from recollect.engine.capture.rules.speech import Sentence
-from recollect.engine.capture.rules.standing import announces, hedged, names, stands_alone, tidy
+from recollect.engine.capture.rules.standing import announces, hedged, names, stands_as_told, tidy
 from recollect.engine.capture.rules.trouble import Trouble
 from recollect.engine.text.expression import Expression
 from recollect.model.lexemes import lexemes, stop_lexemes
 from recollect.ports.transcripts import Role
 
 LONGEST_CAUSE = 200
+LONGEST_ACCOUNT = 220
 SHORTEST_NAME = 4
 
 _CAUSE = Expression(
@@ -28,11 +29,25 @@ STRONG_CAUSE = Expression(
 )
 LEAD = Expression(
     r"^(?:the |main |real |actual |root )*(?:issue|problem|bug|cause|culprit|reason)(?: here)? (?:is|was|turned out to be)"
-    r"(?: that\b| clear:| simple:| straightforward:|:|(?= `)|(?-i:(?= [A-Z])))\s*|^root cause:\s+|^problem(?: found)?:\s+|^issue(?: found)?:\s+",
+    r"(?: that\b| clear:| simple:| straightforward:|:)\s*|^root cause:\s+|^problem(?: found)?:\s+|^issue(?: found)?:\s+",
     re.IGNORECASE,
 )
-_NAMED_CAUSE = Expression(
-    r"^(?:the |main |real |actual )*(?:root cause|issue|problem|bug|cause|culprit|reason)(?: here)? (?:is|was|turned out to be) (?=(?:an?|the|missing) )",
+# How a report tells of a failure that is mended: why it was, and what was done.
+_EXPLAINS = Expression(
+    r"\b(?:was|were|is) (?:because|caused by|due to|that)\b|\b(?:failed|crashed|broke|hung|timed out|(?:did not|didn't|couldn't|could not|wouldn't) \w+) (?:because|since|due to|as)\b|\bcame from\b|, so (?:i|we) \w+|\bwas (?:missing|in use|unset|expired|outdated|out of date|wrong|not (?:set|installed|running|found|defined|there))\b"
+    r"|^(?:the )?(?:root )?(?:cause|culprit|reason)\b",
+    re.IGNORECASE,
+)
+CURED = Expression(
+    r"^(?:(?:so )?(?:i|we)(?:'ve| have)? (?:also |now |just |then )?(?:\w+ed|set|made|put|rewrote|ran)\b|(?:it|this|that|\w+) now \w+|(?:fixed|solved|resolved) (?:it )?(?:by|with)\b|now,? (?!i'll|let)\w+|the fix (?:was|is)\b|(?:installing|adding|setting|removing|changing|updating|restarting|starting|running|using|clearing|pinning)\b[^.]{3,120}\b(?:fixed|solved|helped|resolved))",
+    re.IGNORECASE,
+)
+_CURES = Expression(
+    r"[;,] (?:so )?(?:i|we|it|they|that|this) (?:now )?\w+|\bnow\b|\b(?:fixed|solved|resolved)\b",
+    re.IGNORECASE,
+)
+_YET = Expression(
+    r"\b(?:let me|i'll|i will|i need|next|still|tests? (?:all )?pass(?:es)?|all tests|i was|my (?:change|edit|mistake|fault)s?|wrong (?:file|path|folder|directory))\b|\?",
     re.IGNORECASE,
 )
 SAID_TO_BE_RIGHT = Expression(
@@ -47,9 +62,37 @@ _NAME = Expression(
 
 def stated(text: str) -> str:
     """A sentence that names a cause, as it is written down."""
-    if _NAMED_CAUSE.match(text):
-        return f"Cause: {tidy(_NAMED_CAUSE.sub('', text))}"
     return tidy(LEAD.sub("", text))
+
+
+def account_of(said: Sequence[Sentence], trouble: Trouble, *, after: int, alone: bool) -> tuple[str, bool]:
+    """What the report that follows a mended failure says of it, and whether that has the cure; `alone`: nothing else was mended."""
+    for number, sentence in enumerate(said):
+        if sentence.line <= after or sentence.aside:
+            continue
+        if sentence.role == Role.USER:
+            break
+        text = tidy(sentence.text)
+        if (
+            not sentence.closing
+            or not _EXPLAINS.search(text)
+            or hedged(text)
+            or _YET.search(text)
+            or not 20 <= len(text) <= LONGEST_ACCOUNT
+            or not (alone or _shared(text, trouble))
+        ):
+            continue
+        text, cured = with_its_cure(text, said[number + 1 : number + 2], line=sentence.line)
+        return text, cured or _CURES.search(text) is not None
+    return "", False
+
+
+def with_its_cure(text: str, after: Sequence[Sentence], *, line: int) -> tuple[str, bool]:
+    """A cause, with what was done about it where the next sentence says so."""
+    if not after or after[0].line != line or not CURED.match(after[0].text) or _YET.search(after[0].text):
+        return text, False
+    cure = tidy(after[0].text)
+    return (f"{text} {cure}", True) if len(text) + len(cure) < LONGEST_ACCOUNT else (text, False)
 
 
 def cause_of(said: Sequence[Sentence], trouble: Trouble, *, until: int) -> str:
@@ -67,7 +110,7 @@ def cause_of(said: Sequence[Sentence], trouble: Trouble, *, until: int) -> str:
             or not names(text)
         ):
             continue
-        if not stands_alone(text) or not _shared(text, trouble) or SAID_TO_BE_RIGHT.search(text):
+        if not stands_as_told(text) or not _shared(text, trouble) or SAID_TO_BE_RIGHT.search(text):
             continue
         score = (
             2 * (STRONG_CAUSE.search(sentence.text) is not None)

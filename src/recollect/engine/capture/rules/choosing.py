@@ -44,9 +44,7 @@ _NOT_SAID = frozenset((Kind.PROCEDURE, Kind.CONTEXT))  # no sentence of talk is 
 
 async def chosen(engine: Engine, candidates: Sequence[Candidate]) -> list[Candidate]:
     """In the order of the conversation."""
-    ranked = sorted(
-        candidates, key=lambda one: (one.kind == Kind.CONTEXT, -one.weight, _ORDER.index(one.kind), one.line)
-    )
+    ranked = sorted(candidates, key=lambda one: (-one.weight, _ORDER.index(one.kind), one.line))
     if not ranked:
         return []
     vectors = await engine.meaning.embed([one.content for one in ranked])
@@ -103,8 +101,6 @@ def _unrepeated(ranked: Sequence[Candidate], same: Same) -> list[Candidate]:
 def _by_words(_one: int, _two: int, new: Candidate, kept: Candidate) -> bool:
     if new.kind == Kind.PROCEDURE or kept.kind == Kind.PROCEDURE:
         return new.kind == kept.kind and _COMMAND.findall(new.content) == _COMMAND.findall(kept.content)
-    if new.kind == Kind.CONTEXT and new.line != kept.line:
-        return False
     if not set(new.metadata.get(SIGNS, ())).isdisjoint(kept.metadata.get(SIGNS, ())):
         return True
     fresh, known = _words(new.content), _words(kept.content)

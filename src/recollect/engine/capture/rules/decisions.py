@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
 from recollect.engine.capture.rules.deeds import Deed
 from recollect.engine.capture.rules.manner import passing
-from recollect.engine.capture.rules.speech import Sentence, blocks, plain, split_sentences, spoken
+from recollect.engine.capture.rules.speech import Sentence, blocks, plain, split_sentences
 from recollect.engine.capture.rules.standing import announces, dangling, hedged, names, stands_alone, tidy
 from recollect.engine.text.expression import Expression
 from recollect.model.memory import Kind
@@ -99,36 +99,19 @@ _UNDERSTOOD = Expression(
     re.IGNORECASE,
 )
 _SHOULD = Expression(r"\b(?:should(?:n't)?|must(?:n't)?|needs? to)\b", re.IGNORECASE)
-_CHOSE = Expression(
-    r"^(?:(?:ok(?:ay)?|yes|yeah|sure|i(?:'d| would)? (?:like|prefer|choose|pick|say|want)|let's|go(?:ing)?|with|do|use|try|the|please|i'll take|take|,|\.)\s*)*(?:option |number |choice |approach |#)?([1-9]|[a-d])(?:[).,! ]|$)",
-    re.IGNORECASE,
-)
-_YES = Expression(
-    r"^(?:yes|yeah|yep|yup|sure|ok(?:ay)?|please(?: do)?|go ahead|do (?:it|that)|sounds good|correct|exactly|absolutely|definitely|네|응|좋아요?|그래)(?:[\s,.!]*(?:yes|please|do (?:it|that)|go ahead|thanks?))*[\s,.!]*$",
-    re.IGNORECASE,
-)
-_PROPOSED = Expression(
-    r"^(?:should i|shall i|should we|shall we|(?:do you )?want me to|would you like me to|do you want me to) ((?:(?! or )[^?])+)\?$",
-    re.IGNORECASE,
-)
-_MERE_STEP = Expression(
-    r"^(?:also )?(?:run|commit|push|merge|check|continue|proceed|review|look|show|explain|start|open|create a (?:pr|commit|branch)|test|verify|investigate|go|move on|read|walk|help)\b",
-    re.IGNORECASE,
-)
-_WHICH = Expression(
-    r"\b(?:which|prefer|options?|choose|pick|approach|would you like)\b[^?]*\?", re.IGNORECASE
-)
-_OPTION = Expression(
-    r"^\s*(?:[-*]\s*)?(?:\*\*)?(?:option |approach )?([1-9]|[a-dA-D])(?:\*\*)?[.):]\s+(.+)$",
-    re.IGNORECASE | re.MULTILINE,
-)
 
 
-def decisions(said: Sequence[Sentence], steps: Sequence[Step], done: Sequence[Deed]) -> Iterator[Candidate]:
-    """From what was said, from answers to questions, and from plans that were approved."""
-    before = ""
+def decisions(
+    said: Sequence[Sentence], steps: Sequence[Step], done: Sequence[Deed], agreed: Mapping[int, Candidate]
+) -> Iterator[Candidate]:
+    """From what was said, from answers to questions, and from plans that were approved. `agreed`: by the line of the assent."""
+    yield from agreed.values()
+    before, line = "", 0
     for sentence in said:
+        assent, line = sentence.line != line and sentence.line in agreed, sentence.line
         understood, before = _UNDERSTOOD.match(before) is not None, sentence.text
+        if assent:
+            continue  # its first sentence says less than what was agreed to
         if (understood and (found := _restated(sentence))) or (
             not sentence.aside and not sentence.speculative and (found := _spoken(sentence))
         ):
@@ -138,12 +121,9 @@ def decisions(said: Sequence[Sentence], steps: Sequence[Step], done: Sequence[De
             yield from _answers(deed)
         elif deed.tool == "ExitPlanMode" and _APPROVED.search(deed.answer):
             yield from plan(deed.asked, deed.line)
-    for number, step in enumerate(steps):
-        if step.role == Role.USER and not step.aside:
-            if _PLANNED.match(step.text):
-                yield from plan(step.text, step.line)
-            elif chosen := _chosen(steps, number) or _agreed(steps, number):
-                yield chosen
+    for step in steps:
+        if step.role == Role.USER and not step.aside and _PLANNED.match(step.text):
+            yield from plan(step.text, step.line)
 
 
 def _spoken(sentence: Sentence) -> Candidate | None:
@@ -266,37 +246,3 @@ def _plan_decisions(text: str, line: int) -> Iterator[Candidate]:
             if stands_alone(told):
                 count += 1
                 yield Candidate(Kind.DECISION, told, line, 0.8)
-
-
-def _agreed(steps: Sequence[Step], number: int) -> Candidate | None:
-    """ "Should I remove the unused X?" - "yes"."""
-    step = steps[number]
-    if not _YES.match(step.text.strip()):
-        return None
-    offered = next(
-        (one for one in reversed(steps[:number]) if one.role == Role.CLAUDE and not one.aside), None
-    )
-    asked = split_sentences(plain(spoken(offered).strip().rsplit("\n", 1)[-1]))[-1:] if offered else []
-    found = _PROPOSED.match(asked[0]) if asked else None
-    if not found or _MERE_STEP.match(found[1]) or not names(found[1]) or len(found[1]) > LONGEST - 20:
-        return None
-    return Candidate(Kind.DECISION, f"Agreed to {found[1]}.", step.line, 0.8)
-
-
-def _chosen(steps: Sequence[Step], number: int) -> Candidate | None:
-    """ "let's go with 2", where the assistant had numbered what it offered."""
-    step = steps[number]
-    found = _CHOSE.match(step.text.strip())
-    if not found or len(step.text) > 80:
-        return None
-    offered = next(
-        (one for one in reversed(steps[:number]) if one.role == Role.CLAUDE and not one.aside), None
-    )
-    if offered is None or not _WHICH.search(offered.text[-400:]):
-        return None
-    for option in reversed(list(_OPTION.finditer(offered.text))):  # those that stand last are asked about
-        if option[1].lower() == found[1].lower():
-            text = tidy(plain(option[2]))
-            if (names(text) or len(text.split()) >= 5) and not re.search(r"\bI\b", text):
-                return Candidate(Kind.DECISION, f"Chosen: {text}"[:LONGEST], step.line, 0.85)
-    return None

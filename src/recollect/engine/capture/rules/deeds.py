@@ -184,6 +184,12 @@ def bare(command: str) -> str:
     return _ENVIRONMENT.sub("", command).strip()
 
 
+def environment(command: str) -> str:
+    """The variables set before it, as they stand."""
+    found = _ENVIRONMENT.match(command)
+    return found[0].strip() if found else ""
+
+
 def purpose(asked: str) -> str:
     """What a line of commands is for, by the last of them that has a purpose; empty: for looking, or unknown."""
     for command in reversed(commands(asked)):

@@ -7,10 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.item import SIGNS
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
-from recollect.engine.capture.rules.causes import cause_of
+from recollect.engine.capture.rules.causes import account_of, cause_of
 from recollect.engine.capture.rules.deeds import Deed, base_name, changing, commands, key, purpose_of
 from recollect.engine.capture.rules.speech import Sentence
-from recollect.engine.capture.rules.trouble import Trouble, how_mended, is_slip, shortened, telling_line
+from recollect.engine.capture.rules.trouble import (
+    Trouble,
+    edited,
+    how_mended,
+    is_slip,
+    shortened,
+    telling_line,
+)
 from recollect.engine.text.expression import Expression
 from recollect.model.error_signs import sign_of
 from recollect.model.memory import Kind
@@ -59,27 +66,37 @@ def _note(deed: Deed, troubles: list[Trouble]) -> None:
 
 def _succeeded(deed: Deed, troubles: list[Trouble], said: Sequence[Sentence]) -> Iterator[Candidate]:
     keys = {key(part): part for part in commands(deed.asked)}
-    for trouble in [one for one in troubles if one.key in keys]:
+    mended_now = [one for one in troubles if one.key in keys]
+    for trouble in mended_now:
         troubles.remove(trouble)
-        command = keys[trouble.key]
-        how = how_mended(trouble, command)
+        how = how_mended(trouble, keys[trouble.key])
         if not how:
             continue
-        cause = cause_of(said, trouble, until=deed.answered or deed.line)
-        told = trouble.told.rstrip(".")
-        content = f"`{shortened(trouble.command)}` failed: {told}. {cause + ' ' if cause else ''}{how}"
-        if len(content) > LONGEST and cause:
-            content = f"{told}. {cause} {how}"
-        if len(content) > LONGEST:
-            content = f"{told}. {cause or how}"
+        line = deed.answered or deed.line
+        told, cured = account_of(said, trouble, after=line, alone=len(mended_now) == 1 and not troubles)
+        cause = told or cause_of(said, trouble, until=line)
         yield Candidate(
             Kind.ERROR,
-            content[:LONGEST],
+            _told(trouble, cause, how="" if cured and edited(how) else how),
             trouble.line,
-            0.85 if cause else 0.6,
+            0.85 if cause else 0.6 if edited(how) else 0.7,
             supersedes=trouble.reported,
             metadata={SIGNS: trouble.signs[:5]},
         )
+
+
+def _told(trouble: Trouble, cause: str, *, how: str) -> str:
+    """The failure, why it was and how it was mended, as much as there is room for."""
+    failed = trouble.told.rstrip(".")
+    for parts in (
+        (f"`{shortened(trouble.command)}` failed: {failed}.", cause, how),
+        (f"{failed}.", cause, how),
+        (f"{failed}.", cause or how),
+    ):
+        content = " ".join(part for part in parts if part)
+        if len(content) <= LONGEST:
+            break
+    return content[:LONGEST]
 
 
 def still_open(troubles: Sequence[Trouble]) -> Iterator[tuple[Trouble, str]]:

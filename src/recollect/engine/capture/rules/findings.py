@@ -7,10 +7,24 @@ from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.item import SIGNS
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
-from recollect.engine.capture.rules.causes import SAID_TO_BE_RIGHT, STRONG_CAUSE, cause_of, stated
+from recollect.engine.capture.rules.causes import (
+    SAID_TO_BE_RIGHT,
+    STRONG_CAUSE,
+    cause_of,
+    stated,
+    with_its_cure,
+)
 from recollect.engine.capture.rules.deeds import Deed, base_name, commands
 from recollect.engine.capture.rules.speech import Sentence
-from recollect.engine.capture.rules.standing import announces, hedged, names, reports, stands_alone, tidy
+from recollect.engine.capture.rules.standing import (
+    announces,
+    hedged,
+    names,
+    reports,
+    stands_alone,
+    stands_as_told,
+    tidy,
+)
 from recollect.engine.capture.rules.trouble import Trouble, how_mended, is_slip, shortened, telling_line
 from recollect.engine.text.expression import Expression
 from recollect.model.error_signs import error_signs
@@ -124,9 +138,11 @@ def _with_its_fix(said: Sequence[Sentence], number: int) -> str:
     """A cause, and the fix if that is said next; empty where the cause can't stand by itself."""
     sentence, after = said[number], said[number + 1] if number + 1 < len(said) else None
     cause = stated(sentence.text)
-    if not names(cause) or not stands_alone(cause) or SAID_TO_BE_RIGHT.search(cause):
+    if not names(cause) or not stands_as_told(cause) or SAID_TO_BE_RIGHT.search(cause):
         return ""
-    if after is None or after.line != sentence.line or not _FIXED.search(after.text) or announces(after.text):
+    if after is None or after.line != sentence.line:
         return cause
+    if not _FIXED.search(after.text) or announces(after.text):
+        return with_its_cure(cause, [after], line=sentence.line)[0]
     fix = tidy(after.text)
     return f"{cause} {fix}" if len(cause) + len(fix) < LONGEST else cause

@@ -47,6 +47,10 @@ _MIND = Expression(
     r"|^(?:if|unless|when|without)\b[^,.]{3,80}(?:,| )(?: ?the| ?it| ?you| ?we| ?\w+)?[^.]*\b(?:silently|fails?|breaks?|can't|cannot|won't|doesn't|don't|starts? in|falls? back|(?:is|are) lost|crash\w*|gets? \w+ed|ignored|default|hangs?|error|nothing happens|empty|stale|wrong)\b",
     re.IGNORECASE,
 )
+_HANDS_OFF = Expression(
+    r"(?<=\w)(?:,|;| so| and| -) (?:so |please )*(?:don't|do not|never|nobody should) (?:ever )?(?:touch|change|edit|modify|delete|remove|rename|use|call|rely on) (?:it|them)[.!]?$",
+    re.IGNORECASE,
+)
 _ONLY_NOW = Expression(
     r"^(?:if|when|unless) (?:that|this|it|you (?:run into|want|like|need|prefer|can't find))\b|\b(?:i (?:get|got|see|saw)|when i (?:click|run|try|open|press)|my (?:change|branch|test)s?|this (?:test|line|file|change|pr|function)|this (?:fix|ensures|prevents|means|way))\b",
     re.IGNORECASE,
@@ -103,10 +107,15 @@ def gotchas(said: Sequence[Sentence]) -> Iterator[Candidate]:
 
 def _to_mind(text: str, sentence: Sentence, *, labelled: bool) -> bool:
     """Whether it is a warning that anybody would understand."""
-    if not (labelled or _MIND.search(sentence.text)) or _ONLY_NOW.search(text) or reports(text):
+    if (
+        not (labelled or _MIND.search(sentence.text) or _HANDS_OFF.search(text))
+        or _ONLY_NOW.search(text)
+        or reports(text)
+    ):
         return False
     if sentence.role == Role.USER:
-        return not asks(sentence.text) and not passing(text) and stands_as_told(text)
+        told = _HANDS_OFF.sub(".", text)  # "..., don't touch it" speaks of what was named
+        return not asks(sentence.text) and not passing(told) and stands_as_told(told)
     return (
         sentence.closing
         and not _UNDONE.search(sentence.section)

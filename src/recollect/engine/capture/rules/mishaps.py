@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from recollect.engine.capture.item import SIGNS
 from recollect.engine.capture.rules.candidate import LONGEST, Candidate
-from recollect.engine.capture.rules.causes import stated
+from recollect.engine.capture.rules.causes import stated, with_its_cure
 from recollect.engine.capture.rules.manner import asks, korean
 from recollect.engine.capture.rules.speech import Sentence
 from recollect.engine.capture.rules.standing import announces, hedged, stands_as_told, tidy
@@ -73,7 +73,7 @@ def _with_its_cure(text: str, after: Sequence[Sentence], *, line: int) -> str:
     if after and after[0].line == line and _CURE.search(after[0].text.lower()) and not asks(after[0].text):
         cure = tidy(after[0].text)
         return f"{text} {cure}" if len(text) + len(cure) < LONGEST else text
-    return text
+    return with_its_cure(text, after, line=line)[0]
 
 
 def signs_in_words(text: str) -> list[str]:

@@ -20,9 +20,9 @@ FEWEST_WORDS = 3
 _GENERAL = Expression(
     r"(?:^|\b(?:please|you|you should|you must|you can|we|we should|i|and|but|so|ok|then|should|must)[, ]+)(?:always|never)(?! (?:mind|worked?|actually|happened|seen|saw|been|had|heard|used to|did|shows|showed|gets?|got|fails|failed|returns|runs|ran|ends|had|was|were|\w+ed\b))\b"
     r"|\b(?:from now on|going forward|in (?:the )?future,|every time you|whenever you|each time you|as a rule|by default i|in general,? (?:i|we|please|don't|use)"
-    r"|i (?:really |strongly |generally |usually |much |would |'d )?(?:prefer|hate|dislike|like it when|don't like|do not like|like to|want you to always|expect you)"
+    r"|i (?:really |strongly |generally |usually |much |would |'d )?(?:prefer|hate|dislike|like it when|don't like|do not like|(?<!would )like to (?!add|see|have|build|change|try|know|understand|make|get|find|use|do|create|implement|write|start|ask|go|move|fix|remove|update)|want you to always|expect you)"
     r"|we use [^.,]{2,60},? (?:not|never|instead of|rather than|everywhere)\b|i(?:'d| would) rather|make sure (?:to|you|that)\b[^.]*\b(?:every|each|always|all)\b|^(?:please )?(?:prefer|avoid|favou?r) \w+|^(?:please )?keep \w+(?: \w+)? (?:under|below|short|small|simple|within)\b|we (?:prefer|never|always|don't (?:use|do|want|like|allow|write|need)|do not (?:use|do|want|allow)|only use|use \S+ (?:not|instead of|rather than|for all))"
-    r"|as (?:lightweight|simple|small|minimal|short|concise|few|little|clean|quick|cheap) as possible|keep (?:it|things|everything) (?:simple|minimal|short|small|clean|concise)|our (?:convention|style|policy|standard|rule)|make sure (?:to always|you always|you never|to never)|remember (?:to|that we|that i)|don't ever|do not ever|no need to ever|stop (?:adding|using|writing|creating|doing|asking|saying|putting|committing))",
+    r"|keep (?:it|things|everything) (?:simple|minimal|short|small|clean|concise)|our (?:convention|style|policy|standard|rule)|make sure (?:to always|you always|you never|to never)|remember (?:to|that we|that i)|don't ever|do not ever|no need to ever|stop (?:adding|using|writing|creating|doing|asking|saying|putting|committing))",
     re.IGNORECASE,
 )
 _CORRECTION = Expression(
@@ -84,7 +84,7 @@ _YOU_SHOULD = Expression(
 )
 _POINTED_AT = Expression(r"\b(?:it|this|that|them|those|these)\b[.!]?$", re.IGNORECASE)
 _THIS_TIME = Expression(
-    r"\b(?:yet|for now|(?<!from )now|this time|at the moment|today|here|this (?:one|file|pr|commit|branch|time|case|function|test|line|change|step|script|part)|that (?:one|file|function|test|line|part)|the (?:last|first|second|other) (?:one|commit|change|part)"
+    r"\b(?:yet|for now|(?<!from )now|this time|(?:at|for) the (?:moment|time being)|today|tonight|tomorrow|this (?:week|morning|afternoon|evening|once)|in a hurry|until (?:i|we|the|it|tomorrow|later|then|next)\b|here|this (?:one|file|pr|commit|branch|time|case|function|test|line|change|step|script|part)|that (?:one|file|function|test|line|part)|the (?:last|first|second|other) (?:one|commit|change|part)"
     r"|anymore|again|so far|currently|already|wasn't|didn't|doesn't|isn't|happen\w*|why|because it|weird|still|i mean|if it|if the|sure if|it (?:always|never))\b|\?",
     re.IGNORECASE,
 )
@@ -92,9 +92,7 @@ _THIS_TIME = Expression(
 
 def preferences(said: Sequence[Sentence]) -> Iterator[Candidate]:
     """Only what is meant for more than the step at hand."""
-    before: Sentence | None = None
     for sentence in said:
-        previous, before = before, sentence
         if sentence.role != Role.USER or sentence.aside or korean(sentence.text):
             continue
         text = tidy(sentence.text)
@@ -102,9 +100,6 @@ def preferences(said: Sequence[Sentence]) -> Iterator[Candidate]:
             _YOU_SHOULD.sub("", text[:1].lower() + text[1:]) if _YOU_SHOULD.match(text.lower()) else text
         )
         weight = _weight(text, sentence.text.strip())
-        if not weight and _LIKE_THAT.search(text) and previous and previous.line == sentence.line:
-            text = f"{tidy(previous.text)} {text}"  # "As small as possible." says nothing by itself
-            weight = 0.9
         if weight and SHORTEST <= len(text) <= LONGEST and not passing_order(own):
             found = worth(text)
             if not (found.chatter or found.dangling or (found.words < 2 and not telling(own))):

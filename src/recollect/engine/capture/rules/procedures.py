@@ -130,8 +130,11 @@ def _in(step: Step, asked: str) -> Iterator[Candidate]:
             and _ASKED_FOR.search(asked)
             and len(asked) <= 120
         ):
-            lead = f"Asked for: {asked}"
-        elif not _HOW_TO.search(lead) or re.search(
+            purpose = purpose_of(lines[-1]) if len(lines) == 1 else ""
+            if purpose in _WORDING:
+                yield Candidate(Kind.PROCEDURE, _WORDING[purpose].format(f"`{lines[0]}`"), step.line, 0.75)
+            continue
+        if not _HOW_TO.search(lead) or re.search(
             r"\b(?:output|result|error|example|before|after|currently|shows?|simplest|or|way)\b",
             lead,
             re.IGNORECASE,

@@ -171,11 +171,6 @@ def pasted(step: Step) -> bool:
     return step.role == Role.USER and (len(step.text) > LONGEST_OWN or _PASTED.search(step.text) is not None)
 
 
-def is_log(line: str) -> bool:
-    """Whether a program wrote it."""
-    return _LOG.match(line) is not None
-
-
 def blocks(text: str) -> Iterator[_Block]:
     """Paragraphs and items; a line that ends with a colon takes the short items below it along."""
     found: list[_Block] = []

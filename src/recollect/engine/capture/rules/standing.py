@@ -83,7 +83,7 @@ _NAMED = Expression(
     r"|\b[a-z]+[A-Z]\w+|\b[A-Z][a-z]+[A-Z]\w*|\b[A-Z]{2,}[a-z]+\w*|\b\w+_\w+|(?<![\w.])/[\w.-]+/[\w./-]+|\b[\w-]+/[\w./-]+|--[a-z][\w-]+|\b[A-Z]{2,}[A-Z0-9]*\b|\b(?:[A-Z][a-z]+){2,}\b|\bv?\d+\.\d+|\bfrom \S+ to \S+|^[A-Z][a-z]+'s\b"
 )
 _KNOWN = Expression(
-    r"^the (?:(?:root )?(?:cause|reason|problem|issue|bug|error|crash)(?= (?:of|for|with|behind|when|in|on) )|(?:unit |integration |e2e |flaky )?tests?|build|script|command|linter|user|users|code|page|login|current|new|old|first|main|only|key|test suite|last)\b ?|^fixed: ",
+    r"^the (?:(?:root |real |actual |main )?(?:cause|reason|problem|issue|bug|error|crash|failure|culprit|hang|leak)(?= (?:of|for|with|behind|when|in|on|is|was|were|turned|came) )|(?:unit |integration |e2e |flaky )?tests?|build|script|command|linter|user|users|code|page|login|current|new|old|first|main|only|key|test suite|last)\b ?|^fixed: ",
     re.IGNORECASE,
 )
 _LEAD = Expression(

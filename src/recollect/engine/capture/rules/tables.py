@@ -27,6 +27,12 @@ _OF_THE_MOMENT = Expression(
 )
 
 _COMPARED = Expression(r"(?:missing|yes|no|n/a|none|\W{0,2})", re.IGNORECASE)
+# A row is a statement by its verb: "Serves HTTP", "is read by"; a row of names alone is none.
+_SAYS = Expression(
+    r"^(?:(?:only|also|always|never|first|then) )?(?!(?:files|tests|names|lines|types|commands|bytes|settings|users|options|flags|docs|headers|tokens|events|errors|results|fields|keys|values|less|process|access|class|address|status|https|css|js|os|yes|this|its|as|is|has|was|alias|bus)\b)[a-z]+s\b"
+    r"|\b(?:is|are|has|have|can|must|will|does|uses?|calls?|reads?|writes?|stores?|returns?|sends?|runs?|loads?|holds?|handles?|contains?|needs?|keeps?|used (?:by|for|to|in)|called (?:by|from|in)|stored (?:in|as|at)|read (?:by|from))\b",
+    re.IGNORECASE,
+)
 _TEST = Expression(r"_test\.|\.test\.|\.spec\.|\btest_|\btests?\b")
 _EXAMPLE = Expression(r"\b(?:example|e\.g\.|for instance)\b", re.IGNORECASE)
 
@@ -81,6 +87,12 @@ def _told(head: Sequence[str], row: Sequence[str]) -> str:
     text = (
         f"{row[0]} ({head[0].lower()}) - {'; '.join(told)}." if head[0] else f"{row[0]} - {'; '.join(told)}."
     )
-    if not told or hedged(text) or not 24 <= len(text) <= LONGEST or _OF_THE_MOMENT.search(head[0]):
+    if (
+        not told
+        or not any(_SAYS.search(cell) for cell in row[1:])
+        or hedged(text)
+        or not 24 <= len(text) <= LONGEST
+        or _OF_THE_MOMENT.search(head[0])
+    ):
         return ""
     return tidy(text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.engine.capture.rules.deeds import bare, purpose_of
+from recollect.engine.capture.rules.deeds import bare, environment, purpose_of
 from recollect.engine.text.expression import Expression
 from recollect.model.error_signs import error_signs
 
@@ -25,6 +25,9 @@ _TRIVIAL = Expression(
     r"parse error near|no matches found|unexpected eof|syntax error near|unexpected token|unknown (?:file attribute|option|flag)|usage:|no such file or directory|not a directory|is a directory|permission denied|cannot access|nothing to commit"
     r"|pathspec|already exists|did not match any|no such (?:remote|ref)|bad revision|unknown revision|ambiguous argument|not a git repository|no changes added|command not found: (?:timeout|tree|rg|fd|jq|gh|tac|column)"
 )
+
+
+_EDITED = "Fixed by editing"
 
 
 @dataclass(slots=True)
@@ -83,14 +86,24 @@ def telling_line(answer: str, signs: Sequence[str]) -> str:
     return signs[0]
 
 
+def edited(how: str) -> bool:
+    """Whether it only says where something was changed."""
+    return how.startswith(_EDITED)
+
+
 def how_mended(trouble: Trouble, command: str) -> str:
     if trouble.files:
         names_ = [f"`{name}`" for name in trouble.files[-MOST_FILES:]]
-        return f"Fixed by editing {', '.join(names_)}."
+        return f"{_EDITED} {', '.join(names_)}."
     if (
         bare(command) != bare(trouble.command)
         and purpose_of(command)
         and _MISCALLED.search(" ".join(trouble.signs))
+    ):
+        return f"Worked as `{shortened(command)}`."
+    if bare(command) == bare(trouble.command) and environment(command) not in (
+        "",
+        environment(trouble.command),
     ):
         return f"Worked as `{shortened(command)}`."
     if trouble.tries:
