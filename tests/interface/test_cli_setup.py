@@ -545,3 +545,16 @@ def test_a_no_leaves_all_as_it_was(shell: Shell, tmp_path: Path) -> None:
     assert not (folder / "CLAUDE.md").exists()
     assert shell("uninstall", stdin="\n", terminal=True).status == 0
     assert tree(folder) == {}
+
+
+def test_status_says_whether_hooks_hold_here_and_can_run(person: Person) -> None:
+    person.fine("projects", "create", "shop", "--path", ".")
+    assert "not set up in this folder; `recollect init` does" in person.fine("status")
+    person.fine("init", "--yes")
+    assert "set up in this project" in person.fine("status")
+    settings = person.folder / ".claude" / "settings.json"
+    value = json.loads(settings.read_text(encoding="utf-8"))
+    for groups in value["hooks"].values():
+        groups[0]["hooks"][0]["command"] = "/nowhere/recollect"
+    settings.write_text(json.dumps(value), encoding="utf-8")
+    assert "The hooks call /nowhere/recollect, and there is no such program" in person("status").stderr

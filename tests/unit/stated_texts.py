@@ -82,6 +82,7 @@ DECISIONS = (
     "I picked Astro for the docs site.",
     "We'll deprecate the XML export in version 5.",
     "Let's go for a plugin architecture.",
+    "We are not going to use GraphQL, REST is enough.",
 )
 
 CORRECTIONS = (
@@ -145,6 +146,7 @@ WARNINGS = (
     "Timestamps in the log are local time.",
     "캐시를 지우지 않으면 이전 버전이 표시됩니다.",
     "The report only runs when the fiscal year is closed.",
+    "The customers table is legacy, don't touch it.",
     "The websocket must be reopened after the token is refreshed, otherwise messages are lost.",
 )
 
@@ -346,6 +348,10 @@ SAID_FOR_THE_MOMENT = (
     "write the migration, but don't run it",
     "이 코드 리뷰해 줘",
     "배포 스크립트를 만들어 주세요",
+    "Don't run the tests now, I'm in a hurry.",
+    "don't touch the docs for the moment",
+    "I'd like to add a dark mode toggle to the settings page.",
+    "I would like to see the flame graph of the importer.",
 )
 
 TALK = (
@@ -393,4 +399,8 @@ TALK = (
     "Shall I go ahead and apply the change?",
     "I wasn't able to find any usages.",
     "It looks like the tests need a database, let me check.",
+    "I chose this approach because it is simpler.",
+    "I decided to look at the logs first.",
+    "I used the Read tool instead of Bash because it is faster.",
+    "Decision: up to you.",
 )

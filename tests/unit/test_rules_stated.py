@@ -29,7 +29,7 @@ SURROUNDING_KINDS = {Kind.ARCHITECTURE, Kind.CONTEXT}
 
 
 async def found(app: App, steps: Sequence[Step]) -> list[Item]:
-    """What was asked for at the beginning is left out."""
+    """The state is one that an older version left."""
     return list((await by_rules(app.engine, steps, {"asked": True}, folder="/work/shop")).items)
 
 

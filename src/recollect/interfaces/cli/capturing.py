@@ -16,6 +16,7 @@ from recollect.model.errors import InvalidInput, NotFound, Refused
 if TYPE_CHECKING:
     from recollect.operations.capture_report import CaptureStatusResult, ProjectCaptures
     from recollect.operations.capturing import CaptureResult
+    from recollect.settings import LoadedSettings
 
 MOST_PROJECTS = 5
 SOME_FAILED = 1
@@ -96,6 +97,22 @@ def capture_facts(desk: Desk, result: CaptureStatusResult) -> list[tuple[str, st
     if len(result.projects) > MOST_PROJECTS:
         facts.append(("", f"and {len(result.projects) - MOST_PROJECTS} more projects"))
     return facts
+
+
+def hook_facts(loaded: LoadedSettings) -> tuple[list[tuple[str, str]], list[str]]:
+    """Whether hooks hold for this folder, and what is wrong with them."""
+    from recollect.interfaces.cli.surveying import hooks_here, is_there
+    from recollect.settings.places import places
+
+    if loaded.folder is None:
+        return [], []
+    found = hooks_here(Path(loaded.folder), places(loaded.settings))
+    if found is None:
+        here = [("hooks", "not set up in this folder; `recollect init` does")] if loaded.in_project else []
+        return here, []
+    where, command = found
+    wrong = f"The hooks call {command}, and there is no such program: `recollect init` writes them anew."
+    return [("hooks", f"set up {where}")], [] if is_there(command) else [wrong]
 
 
 def capture_problems(result: CaptureStatusResult) -> list[str]:

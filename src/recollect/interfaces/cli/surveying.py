@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 from typing import Any
 
 from recollect.clients.claude import ENV, EVENTS, handlers, is_our_hook, others_calling
@@ -110,3 +111,26 @@ def _is_call(handler: Mapping[str, Any], command: str, words: Sequence[str]) -> 
 def _member(value: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = value.get(name)
     return found if isinstance(found, dict) else {}
+
+
+def hooks_here(folder: Path, places: Places) -> tuple[str, str] | None:
+    """Where hooks of ours stand that hold for a folder, in words, and the program that they call."""
+    found = survey(PROJECT, folder, places)
+    for level, document in found.documents.items():
+        for event, *_ in EVENTS:
+            for _, handler in handlers(document, event):
+                if is_our_hook(handler):
+                    return _IN_WORDS[level], str(handler.get("command"))
+    return None
+
+
+def is_there(command: str) -> bool:
+    """Whether a program can be found, as far as can be told from here."""
+    return which(command) is not None
+
+
+_IN_WORDS = {
+    LOCAL: "in this project, for you alone",
+    PROJECT: "in this project",
+    PERSON: "for all your projects",
+}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.interfaces.cli.capturing import capture_facts, capture_problems
+from recollect.interfaces.cli.capturing import capture_facts, capture_problems, hook_facts
 from recollect.interfaces.cli.command import command, with_desk, with_session
 from recollect.interfaces.cli.forgetting import print_receipt
 from recollect.interfaces.cli.launcher import CARRY_OVER, Finding
@@ -41,12 +41,13 @@ async def status(desk: Desk) -> None:
         desk.console.document({**result.model_dump(mode="json"), **told})
         return
     console = desk.console
-    for name, value in (*_facts(desk, result), *capture_facts(desk, captured)):
+    hooks, wrong = hook_facts(desk.running.loaded)
+    for name, value in (*_facts(desk, result), *hooks, *capture_facts(desk, captured)):
         if value:
             console.line(f"{console.style(f'{name:<10}', bold=True)} {neutral(value)}")
     for job in result.dead_jobs:
         console.warn(f"dead job: {one_line(job, most=200)}")
-    for problem in capture_problems(captured):
+    for problem in (*wrong, *capture_problems(captured)):
         console.warn(one_line(problem, most=400))
     for mode, one in result.storage.items():
         if one["detail"]:

@@ -53,6 +53,9 @@ _CHOSE = Expression(
     r"^(?:(?:ok(?:ay)?|yes|yeah|sure|i(?:'d| would)? (?:like|prefer|choose|pick|say|want)|let's|go(?:ing)?|with|do|use|try|the|please|i'll take|take|,|\.)\s*)*(?:option |number |choice |approach |#)?([1-9]|[a-d])(?:[).,! ]|$)",
     re.IGNORECASE,
 )
+_OF_FACT = Expression(
+    r"^(?:did|is|are|was|were|does|has|have|had|do you (?!want|prefer)\w+|can|could)\b", re.IGNORECASE
+)
 _STEPPING = Expression(
     r"\b(?:now|first|later|next|continue|stop|commit|push|wait|start|proceed|again|this|that|these|those|merge|review|yes|no|you)\b",
     re.IGNORECASE,
@@ -140,7 +143,13 @@ def _picked(answer: str, offer: Offer) -> str:
 def _of_the_question(what: str, why: str, offer: Offer) -> str:
     question = offer.question
     alternatives = question.lower().count(" or ")
-    if not alternatives or " or " in what or _STEPPING.search(question) or not telling(f"It is {question}"):
+    if (
+        not alternatives
+        or " or " in what
+        or _STEPPING.search(question)
+        or _OF_FACT.match(question)
+        or not telling(f"It is {question}")
+    ):
         return ""
     if not (_within(what, question) or (alternatives == 1 and _PLACED.match(what))):
         return ""

@@ -38,7 +38,7 @@ _STEP = Expression(
     re.IGNORECASE,
 )
 _POINTED = Expression(
-    r"^(?:not to )?(?:\w+ )?(?:it|this|that|these|those|them|one|your|the (?:first|second|third|other|same|latter|former|above|last|next|current|simplest|easiest|previous))\b",
+    r"^(?:not to )?(?:\w+ )?(?:it|this|that|these|those|them|one|your|the (?:first|second|third|other|same|latter|former|above|last|next|current|simplest|easiest|previous|\w+ tool))\b",
     re.IGNORECASE,
 )
 _ASIDE = Expression(

@@ -20,6 +20,9 @@ LONGEST_TOLD = 140
 _MISCALLED = Expression(
     r"command not found|missing script|unknown|unrecognized|no such (?:option|command)|no module named|not recognized|invalid (?:option|choice|value)|unexpected argument"
 )
+_LACKING = Expression(
+    r"no module named|cannot find (?:module|package)|not found|not set|not installed|is missing|econnrefused|connection refused|does not exist"
+)
 _THROWN = Expression(r"[\w.]*\w(?:error|exception)\b", re.IGNORECASE)
 _TRIVIAL = Expression(
     r"parse error near|no matches found|unexpected eof|syntax error near|unexpected token|unknown (?:file attribute|option|flag)|usage:|no such file or directory|not a directory|is a directory|permission denied|cannot access|nothing to commit"
@@ -92,7 +95,9 @@ def edited(how: str) -> bool:
 
 
 def how_mended(trouble: Trouble, command: str) -> str:
-    if trouble.files:
+    """By an edit, another call or a command; where something was not there, rather by the command that brought it."""
+    lacked = trouble.tries and _LACKING.search(" ".join(trouble.signs))
+    if trouble.files and not lacked:
         names_ = [f"`{name}`" for name in trouble.files[-MOST_FILES:]]
         return f"{_EDITED} {', '.join(names_)}."
     if (
