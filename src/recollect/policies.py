@@ -12,8 +12,6 @@ from recollect.settings import LoadedSettings, home_agent
 from recollect.settings.capture import CaptureSettings, listed
 from recollect.settings.declared import LifeSettings
 
-STORES = ("store.", "postgres.", "mongodb.")
-
 
 def policy_of(loaded: LoadedSettings) -> Policy:
     """All of it. Raises SettingsError."""
@@ -24,9 +22,7 @@ def policy_of(loaded: LoadedSettings) -> Policy:
         home=settings.home,
         agent=settings.agent,
         home_agent=home_agent(loaded),
-        tells_hooks=not any(
-            key.startswith(STORES) and source == "argument" for key, source in loaded.sources.items()
-        ),
+        tells_hooks=loaded.sources.get("store.path") != "argument",
         scope=settings.scope,
         date_order=settings.date_order,
         longest=intake.longest,

@@ -38,7 +38,7 @@ class Policy:
     home: Path
     agent: str = DEFAULT_AGENT
     home_agent: str = DEFAULT_AGENT  # whose the home is, as it says itself: a call may be another's
-    tells_hooks: bool = True  # False on another store than the home's own: hooks are told what is in that one
+    tells_hooks: bool = True  # False on another file than the home's own: hooks are told what is in that one
     scope: str = GLOBAL
     date_order: str = "MDY"
     longest: int = 1_000_000

@@ -19,7 +19,7 @@ LONGEST_ABOUT = 140
 THIN = 4  # words: fewer say nothing without the question that they answer
 
 _RECOMMENDS = Expression(
-    r"^(?:(?:so|overall|in short|for \w+(?: \w+){0,3}|here|given (?:that|this)|personally),? )*(?:i(?:'d| would)?(?: strongly| personally)? (?:recommend|suggest|propose|advise|go with|choose|pick|use|lean towards?)"
+    r"^(?:(?:so|overall|in short|here|personally),? |(?:for|given) [^,]{2,40}, ){0,2}(?:i(?:'d| would)?(?: strongly| personally)? (?:recommend|suggest|propose|advise|go with|choose|pick|use|lean towards?)"
     r"|my (?:recommendation|suggestion|proposal|advice|vote|pick|choice)(?: here)?(?: is| would be|:)|(?:recommendation|suggestion|proposal|recommended)\s*:)\s+(?P<what>.+)$",
     re.IGNORECASE,
 )
