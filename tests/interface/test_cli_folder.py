@@ -158,3 +158,33 @@ def test_where_hooks_are_at_work_the_first_conversation_of_a_folder_is_in_its_pr
     with Wire(shell.home) as wire:
         told = wire.greet().call("remember", content=DECISION, topic="payment", type="decision")
     assert scope_of(shell, told["structuredContent"]["id"]) == "fresh"
+
+
+def test_a_moved_project_is_found_again_by_its_name(shell: Shell, shop: Path, tmp_path: Path) -> None:
+    shell.patch.setenv("HOME", str(tmp_path / "person"))
+    shell.patch.setenv("USERPROFILE", str(tmp_path / "person"))
+    shell.patch.chdir(shop)
+    kept = shell.remember(DECISION)
+    shell.patch.chdir(tmp_path)
+    moved = shop.rename(tmp_path / "moved")
+    shell.patch.chdir(moved)
+    shell.fine("init", "--yes")
+    assert shell.found("stripe checkout") == [], "it is another one to whoever says nothing"
+    shell.fine("init", "--yes", "--name", "shop")
+    assert shell.found("stripe checkout") == [DECISION]
+    assert scope_of(shell, kept) == "shop"
+
+
+def test_what_a_person_s_home_lies_in_is_no_project(shell: Shell, tmp_path: Path) -> None:
+    person = tmp_path / "users" / "me"
+    person.mkdir(parents=True)
+    (shell.home / "hooks").mkdir(parents=True)
+    shell.patch.setenv("HOME", str(person))
+    shell.patch.setenv("USERPROFILE", str(person))
+    for folder in (person, tmp_path / "users"):
+        shell.patch.setenv("CLAUDE_PROJECT_DIR", str(folder))
+        with Wire(shell.home) as wire:
+            told = wire.greet().call(
+                "remember", content=f"The lamp in {folder.name} is green", topic="t", type="fact"
+            )
+        assert scope_of(shell, told["structuredContent"]["id"]) == "Global"

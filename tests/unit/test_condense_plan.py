@@ -21,6 +21,7 @@ from recollect.engine.capture.condense_plan import (
     question,
     read_plan,
 )
+from recollect.engine.capture.faithful import is_faithful
 from recollect.model.memory import Kind, Memory
 from recollect.testing.builders import START, Builder
 
@@ -279,3 +280,9 @@ def test_what_a_model_is_shown_stays_quoted_and_bounded() -> None:
     assert (
         lots([replace(one, content=f"{number} " + "word " * 5_000) for number, one in enumerate(LOT)]) == []
     )
+
+
+def test_the_same_words_about_each_other_s_subject_are_not_faithful() -> None:
+    sources = ["We keep invoices for two years.", "We keep receipts for ten years."]
+    assert not is_faithful("We keep invoices for ten years and receipts for two years.", sources)
+    assert is_faithful("We keep invoices for two years and receipts for ten years.", sources)

@@ -50,10 +50,24 @@ def is_faithful(content: str, sources: Sequence[str]) -> bool:
         return False
     if _turns(content) != frozenset[tuple[str, str]]().union(*map(_turns, sources)):
         return False
+    one_says_all = any(all(other <= words for other in known) for words in known)
+    if not one_says_all and not all(_neighbours_kept(one, content) for one in sources):
+        return False  # the same words, but who does what is turned round
     pieces = [piece.words & everything for piece in _pieces(content) if piece.exact]
     if not all(any(piece <= words for words in known) for piece in pieces):
         return False  # the number of the one with the name of the other
     return all(bearing(one, content).bearing not in (Bearing.OPPOSED, Bearing.DOUBTFUL) for one in sources)
+
+
+def _neighbours_kept(source: str, content: str) -> bool:
+    """Whether most words of a source that say something still stand beside the one that they stood beside."""
+    pairs, kept = _neighbours(source), _neighbours(content)
+    return 2 * len(pairs & kept) >= len(pairs)
+
+
+def _neighbours(text: str) -> frozenset[tuple[str, str]]:
+    said = [word for match in TOKEN.finditer(text) for word in sorted(content_words(match[0]))]
+    return frozenset(zip(said, said[1:], strict=False))
 
 
 def is_nearly_same(content: str, sources: Sequence[str]) -> bool:

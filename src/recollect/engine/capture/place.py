@@ -38,8 +38,9 @@ class _Place:
 
     @property
     def everybodys(self) -> bool:
-        """Whether it is no project, whatever lies in it: a person's home, or the root of a disk."""
-        return self.top in (Path.home().resolve(), Path(self.top.anchor))
+        """Whether it is no project, whatever lies in it: a person's home, or what that lies in."""
+        home = Path.home().resolve()
+        return self.top == home or self.top in home.parents or self.top == Path(self.top.anchor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +93,7 @@ async def open_folder(engine: Engine, folder: str, *, name: str | None = None) -
             await _bind(engine, here.name, place)
             return here.name
         if here is not None:
-            raise Conflict(
-                f"{place.top} is the project {here.name!r} already.",
-                advice=f"`recollect scopes rename {here.name} {wanted}` renames it.",
-            )
+            await _leave(engine, here, place, wanted, projects)
         return await _named(engine, wanted, place, projects)
 
 
@@ -112,6 +110,21 @@ async def _opened(engine: Engine, place: _Place, folder: str) -> str:
             )
         await _bind(engine, here.name, place)
         return here.name
+
+
+async def _leave(
+    engine: Engine, here: _Known, place: _Place, wanted: str, projects: Iterable[_Known]
+) -> None:
+    """Give the folder up to a project that was moved here, where nothing is remembered of the one that it is. Raises Conflict."""
+    moved = next((one for one in projects if one.name == wanted), None)
+    where = Filter(viewer="system", scopes=(here.name,), statuses=ANY_STATUS)
+    empty = await engine.store.count(where, most=1) == 0
+    if moved is None or Path(moved.path).is_dir() or not empty:
+        advice = f"`recollect scopes rename {here.name} {wanted}` renames it."
+        if moved is not None:
+            advice = f"Forget that project first: `recollect scopes delete {here.name}`."
+        raise Conflict(f"{place.top} is the project {here.name!r} already.", advice=advice)
+    await engine.store.drop_entry(PATHS, here.name)
 
 
 async def _named(engine: Engine, name: str, place: _Place, projects: Iterable[_Known]) -> str:

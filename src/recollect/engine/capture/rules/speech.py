@@ -14,6 +14,7 @@ from recollect.ports.transcripts import Role, Step
 LONGEST_TURN = 40_000  # characters that are looked at
 LONGEST_LEAD = 120
 LONGEST_SENTENCE = 600
+LONGEST_ABBREVIATION = 40  # with the word before it
 LONG = 500  # characters: nobody announces a step in so many
 LONGEST_OWN = 1_500  # characters of a turn that is a person's own words
 LONGEST_TYPED = 4_000  # a person types less; what is longer was pasted
@@ -267,7 +268,8 @@ def split_sentences(text: str, *, typed: bool = False) -> list[str]:
     for place, end in ends:
         if any(start < place < stop for start, stop in spans):
             continue
-        if _ABBREVIATION.search(text, begin, place) and not _COUNTED.search(text, begin, place):
+        near = max(begin, place - LONGEST_ABBREVIATION)  # or a line of numbers takes the square of its length
+        if _ABBREVIATION.search(text, near, place) and not _COUNTED.search(text, near, place):
             continue
         parts.append(text[begin:end].strip())
         begin = end
