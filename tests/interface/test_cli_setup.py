@@ -558,3 +558,6 @@ def test_status_says_whether_hooks_hold_here_and_can_run(person: Person) -> None
         groups[0]["hooks"][0]["command"] = "/nowhere/recollect"
     settings.write_text(json.dumps(value), encoding="utf-8")
     assert "The hooks call /nowhere/recollect, and there is no such program" in person("status").stderr
+    done = person("doctor")
+    assert done.returncode == 1
+    assert "hooks in this folder" in done.stdout

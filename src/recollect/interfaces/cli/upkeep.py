@@ -102,6 +102,7 @@ async def doctor(session: Session, /, *, repair: bool, scrub: bool, phrases: tup
     try:
         async with session.open() as desk:
             result: DoctorResult = await desk.run("doctor", repair=repair, scrub=scrub, phrases=phrases)
+            result = _with_hooks(result, desk)
     except StoreBusy:
         raise
     except (StoreError, SettingsError) as error:
@@ -116,6 +117,17 @@ async def doctor(session: Session, /, *, repair: bool, scrub: bool, phrases: tup
             print_receipt(console, result.scrubbed)
     left = result.scrubbed is not None and not result.scrubbed.empty
     return 0 if result.healthy and not left else UNHEALTHY
+
+
+def _with_hooks(result: DoctorResult, desk: Desk) -> DoctorResult:
+    """With what is wrong with the hooks of this folder: these are files of another program."""
+    from recollect.operations.views import FindingView
+
+    _, wrong = hook_facts(desk.running.loaded)
+    found = [FindingView(name="hooks in this folder", healthy=False, detail=one, advice="") for one in wrong]
+    if not found:
+        return result
+    return result.model_copy(update={"healthy": False, "findings": [*result.findings, *found]})
 
 
 def _lasting_damage(findings: Sequence[Finding]) -> str:
