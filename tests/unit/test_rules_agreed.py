@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from conversing import Conversation, claude
+from spoken import Conversation, claude
 
 from recollect.app import App
 from recollect.engine.capture.item import Found

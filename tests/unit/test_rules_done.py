@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from conversing import Conversation
+from spoken import Conversation
 
 from recollect.app import App
 from recollect.engine.capture.item import SIGNS, Found, Item

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from conversing import Conversation
+from spoken import Conversation
 
 from recollect.app import App
 from recollect.engine.capture.item import SIGNS, Item

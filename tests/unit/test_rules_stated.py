@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from conversing import Conversation, claude
+from spoken import Conversation, claude
 from stated_texts import (
     CORRECTIONS,
     DECISIONS,
