@@ -62,8 +62,10 @@ lint: $(VENV)/dev
 types: $(VENV)/dev
 	$(BIN)/mypy
 
+# These open a store for each of some hundred sentences: `make test` runs them.
+SLOWER = tests/unit/test_rules_*.py
 unit: $(VENV)/dev
-	$(PY) -m pytest -n 2 tests/architecture tests/unit
+	$(PY) -m pytest -n 2 tests/architecture tests/unit --ignore-glob '$(SLOWER)'
 
 # FEWER=postgres,mongodb,redis leaves out what needs these servers, and says so.
 FEWER ?=
@@ -101,7 +103,7 @@ endef
 test-conformance: $(VENV)/dev .cache/conformance/made ## The protocol's official suite and inspector, from npm: two minutes.
 	$(PY) -m pytest -o pythonpath=tests/interface tests/conformance/check_conformance.py tests/conformance/check_inspector.py
 
-test-claude: $(VENV)/dev .cache/claude/made ## A real Claude Code, from npm, with a scripted model: a minute.
+test-claude: $(VENV)/dev .cache/claude/made ## A real Claude Code, from npm, with a scripted model: three minutes.
 	$(PY) -m pytest -o pythonpath=tests/interface tests/claude/check_claude.py tests/claude/check_capture.py tests/claude/check_plugin.py
 
 bench: $(VENV)/dev ## Speed, side by side with peers and the floor, and upkeep. QUICK=1 for the small sizes.
