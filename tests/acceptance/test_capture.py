@@ -14,7 +14,7 @@ from front_door import Open, everything, on_disk, run
 from talks import Line, append, claude, ran, user, write
 
 from recollect.app import App
-from recollect.engine.capture.flow import PENDING
+from recollect.engine.capture.pending import PENDING
 from recollect.engine.capture.state import read_state
 from recollect.model.errors import StoreAway
 from recollect.operations.capturing import CAPTURE, CaptureResult

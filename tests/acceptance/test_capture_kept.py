@@ -13,7 +13,10 @@ from front_door import Open, everything, run, stored
 from talks import Line, append, claude, user, write
 
 from recollect.app import App
-from recollect.engine.capture.flow import CURSOR, PENDING, UNREADABLE, Heard, _key
+from recollect.engine.capture.condense import DRAWER as CONDENSED
+from recollect.engine.capture.condense import condense
+from recollect.engine.capture.flow import CURSOR, UNREADABLE, Heard, _key
+from recollect.engine.capture.pending import PENDING
 from recollect.engine.capture.state import DRAWER as STATE
 from recollect.engine.capture.state import read_state, record_capture
 from recollect.model.entry import Entry
@@ -216,12 +219,14 @@ async def test_nothing_of_a_deleted_project_is_left_and_its_state_follows_its_na
 ) -> None:
     write(file, *spoken(DECIDED))
     await capture(app, file, folder)
+    await condense(app.engine, "shop", agent="default")
     await run(app, RENAME_SCOPE, name="shop", new_name="store")
+    now = app.engine.clock()
     assert (await read_state(app.engine, "store")).captures == 1
+    assert [one.key for one in await app.engine.store.entries(CONDENSED, now=now)] == ["store"]
     await pend(app, file, scope="store")
     await run(app, DELETE_SCOPE, name="store")
-    now = app.engine.clock()
-    for drawer in (PENDING, STATE, "capture:condensed"):
+    for drawer in (PENDING, STATE, CONDENSED):
         assert await app.engine.store.entries(drawer, now=now) == [], drawer
 
 

@@ -249,7 +249,7 @@ async def test_when_it_is_due(opened: Open) -> None:
         for number in range(7):
             await captured(app, f"Lamp number {number} hangs above gate {number * 3}")
         assert await why() == "more than 6 memories"
-        await condense(app.engine, "Global", agent="default", why=await why())
+        await condense(app.engine, "Global", agent="default")
         assert await why() == ""  # it can't be condensed further
         for number in range(3):
             await captured(app, f"Rope number {number} lies near gate {number * 3}")
@@ -295,10 +295,10 @@ async def test_by_a_model(with_model: Open, server: LanguageServer, said: dict[s
         assert len(server.asked) == 1
         # What it has seen isn't shown to it again by itself.
         said["answer"] = {}
-        await condense(app.engine, "Global", agent="default", why="a conversation ended")
+        await condense(app.engine, "Global", agent="default")
         assert len(server.asked) == 1
         await captured(app, "Lamps are green")
-        await condense(app.engine, "Global", agent="default", why="a conversation ended")
+        await condense(app.engine, "Global", agent="default")
         assert len(server.asked) == 2
 
 

@@ -25,7 +25,7 @@ from recollect.app import open_app
 from recollect.bare import waiting as queue
 from recollect.bare.desks import open_desk
 from recollect.bare.folders import identity
-from recollect.engine.capture.flow import PENDING
+from recollect.engine.capture.pending import PENDING
 
 LEAST_WRITES = 10  # or this tests little
 

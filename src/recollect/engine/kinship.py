@@ -14,7 +14,7 @@ from recollect.engine.text.sameness import replaces, same_statement
 from recollect.model.life import SESSION_ONLY, is_kept_for_good
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Status
-from recollect.ports.store import Change, Connect, Mark
+from recollect.ports.store import Change, Connect, Inherit, Mark
 
 TELLS_OF_A_FIX = frozenset(
     {Kind.ERROR, Kind.PROCEDURE, Kind.DECISION, Kind.FACT, Kind.GOTCHA, Kind.PATTERN, Kind.NOTE}
@@ -50,7 +50,7 @@ def kin_of(new: Memory, others: Iterable[tuple[Memory, float]], policy: Policy) 
     related: list[tuple[str, float]] = []
     for other, similarity in sorted(others, key=lambda pair: -pair[1]):
         # The same record was stored by somebody else a moment ago: a repetition, as the store will say.
-        if _same_record(new, other) or similarity <= policy.link_threshold or not _same_topic(new, other):
+        if _same_record(new, other) or similarity <= policy.link_threshold or not same_topic(new, other):
             continue
         lasts = is_kept_for_good(other) or TURN in other.metadata
         kept = lasts or _outlives(other, new)
@@ -89,7 +89,7 @@ def _stands_in_for(new: Memory, old: Memory, *, similarity: float, policy: Polic
     return (alike and same_statement(new.content, old.content)) or replaces(new.content, old.content)
 
 
-def _same_topic(one: Memory, other: Memory) -> bool:
+def same_topic(one: Memory, other: Memory) -> bool:
     """What has no topic may belong to any."""
     return not one.topic or not other.topic or one.topic.casefold() == other.topic.casefold()
 
@@ -103,6 +103,16 @@ def superseding(new: Memory, old_ones: Sequence[Memory], *, now: datetime) -> li
         )
         changes.append(Connect(Link(old.id, new.id, Relation.SUPERSEDED_BY, now, automatic=True)))
     return changes
+
+
+def inheritance(new: Memory, old_ones: Sequence[Memory]) -> Inherit:
+    """What the old ones had earned is the new one's."""
+    return Inherit(
+        new.id,
+        supersedes=new.supersedes or old_ones[0].id,
+        importance=max(old.importance for old in old_ones),
+        uses=sum(old.uses for old in old_ones),
+    )
 
 
 def heir(new: Memory, old_ones: Sequence[Memory]) -> Memory:

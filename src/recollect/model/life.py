@@ -24,6 +24,7 @@ SINKS_BY, SINKS_TO = 0.05, -0.5
 STEP = log2(4 / 3)  # half-lives in which a quarter is lost: then it is time to look again
 SOONEST = timedelta(hours=1)  # no memory is looked at more often by itself
 NEVER = datetime(9998, 1, 1, tzinfo=UTC)
+FAINT = 0.3  # what is less sure than that is found by a search, and told by nobody unasked
 DOUBTED_AFTER: Mapping[Kind, int] = {Kind.PROGRESS: 7, Kind.CONTEXT: 30}  # days in which confidence runs out
 
 

@@ -39,9 +39,8 @@ class CaptureInput(Input):
     conversation: str = ""
     last_message: str = Field(default="", max_length=LONGEST)
     subagent: str = ""
-    documents: bool = (
-        True  # whether what was captured is condensed when it is time, and the documents are written
-    )
+    # Whether what was captured is condensed when it is time, and the documents are written.
+    documents: bool = True
     exclude: list[str] = []
     model_seconds: float | None = Field(default=None, ge=0)
 
@@ -127,7 +126,7 @@ async def _condense(call: Call, done: Captured, *, scope: str, event: str) -> tu
     why = await due(call.engine, scope, event=event, captures=done.captures)
     if not why:
         return "", ""
-    return why, (await condense(call.engine, scope, agent=call.agent, why=why)).notice
+    return why, (await condense(call.engine, scope, agent=call.agent)).notice
 
 
 CAPTURE = Operation(

@@ -13,7 +13,6 @@ from recollect.model.errors import NotFound
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 
 MOST_NAMED = 50  # memories that an answer names
-ASKED = "somebody asked"
 
 
 class CondenseInput(Input):
@@ -83,7 +82,7 @@ class WriteDocumentsResult(Output):
 
 async def _condense(call: Call, given: CondenseInput) -> CondenseResult:
     engine, scope = call.engine, given.scope or call.engine.policy.scope
-    done = await condense(engine, scope, agent=call.agent, why=ASKED, force=given.force, dry=given.dry_run)
+    done = await condense(engine, scope, agent=call.agent, force=given.force, dry=given.dry_run)
     return CondenseResult(
         scope=scope,
         kept=done.kept,

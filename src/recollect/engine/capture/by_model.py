@@ -11,21 +11,19 @@ from typing import Any
 
 from recollect.engine.capture.item import SIGNS, Item
 from recollect.engine.core import LEAST_TRUST, Engine
-from recollect.engine.ledger import EXTRACT, Metered, metered
+from recollect.engine.ledger import Metered
 from recollect.engine.quoting import answered, quoted
+from recollect.engine.text.overlap import content_words
 from recollect.engine.text.redact import redact
 from recollect.model.error_signs import error_signs
 from recollect.model.errors import ModelBroken
-from recollect.model.lexemes import lexemes, stop_lexemes
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.tokens import count_tokens, truncate_to_tokens
-from recollect.ports.llm import LanguageModel
 
 MOST_KNOWN_TOKENS = 2_000  # of the memories that there are
 LONGEST_KNOWN = 120  # tokens of one of them
-MOST_TOKENS = (
-    9_000  # of the conversation: a chunk has 6,000 characters, and some scripts more than a token for each
-)
+# Of the conversation: a chunk has 6,000 characters, and some scripts more than a token for each.
+MOST_TOKENS = 9_000
 MOST_ANSWER_TOKENS = 1_500
 MOST_ITEMS = 20
 SHORTEST, LONGEST = 10, 1_000  # characters of what is kept
@@ -61,7 +59,7 @@ _SYSTEM = (
 
 async def by_model(
     engine: Engine,
-    model: LanguageModel,
+    model: Metered,
     lines: Sequence[tuple[int, str]],
     existing: Sequence[Memory],
     *,
@@ -73,19 +71,18 @@ async def by_model(
     """
     if not lines:
         return ()
-    asked = model if isinstance(model, Metered) else metered(engine, model, purpose=EXTRACT)
     kinds = engine.policy.capture.kinds
     prompt = await asyncio.to_thread(prompt_of, lines, existing, redacting=engine.policy.redact)
     system = system_of(kinds)
-    answer = await asked.complete(prompt, system=system, most_tokens=MOST_ANSWER_TOKENS)
+    answer = await model.complete(prompt, system=system, most_tokens=MOST_ANSWER_TOKENS)
     items, wrong = parsed(answer, lines, kinds)
     if wrong and repair:
         again = f"{prompt}\n\n{_complaint(answer, wrong)}"
-        answer = await asked.complete(again, system=system, most_tokens=MOST_ANSWER_TOKENS)
+        answer = await model.complete(again, system=system, most_tokens=MOST_ANSWER_TOKENS)
         items, wrong = parsed(answer, lines, kinds)
     if wrong:
         raise ModelBroken(
-            f"{asked.name} answers what can't be used: {wrong}.",
+            f"{model.name} answers what can't be used: {wrong}.",
             advice="Choose another model, or leave it to rules.",
         )
     return items
@@ -173,15 +170,15 @@ def _cited(value: Any, content: str, lines: Sequence[tuple[int, str]]) -> int:
     """The line that it names, if there is one; else the one that says most of it."""
     if type(value) is int and any(number == value for number, _ in lines):
         return value
-    words = _words(content)
-    return max(lines, key=lambda line: len(words & _words(line[1])))[0]
+    words = content_words(content)
+    return max(lines, key=lambda line: len(words & content_words(line[1])))[0]
 
 
 def _signs(content: str, cited: int, lines: Sequence[tuple[int, str]]) -> tuple[str, ...]:
     """How the failure showed in the conversation that the item tells of: where it is cited, or in words that it repeats."""
-    words = _words(content)
+    words = content_words(content)
     shown = [
-        (number == cited, len(words & _words(text)), signs)
+        (number == cited, len(words & content_words(text)), signs)
         for number, text in lines
         if (signs := error_signs(text.partition(": ")[2]))
     ]
@@ -192,8 +189,8 @@ def _signs(content: str, cited: int, lines: Sequence[tuple[int, str]]) -> tuple[
 def _known(existing: Sequence[Memory], said: str) -> list[str]:
     """Those that share most words with what was said come first; what isn't trusted is given to nobody."""
     fit = [one for one in existing if one.status is Status.ACTIVE and one.trust >= LEAST_TRUST]
-    words = _words(said)
-    shared = {one.id: len(words & _words(one.content)) for one in fit}
+    words = content_words(said)
+    shared = {one.id: len(words & content_words(one.content)) for one in fit}
     lines: list[str] = []
     room = MOST_KNOWN_TOKENS
     for memory in sorted(fit, key=lambda one: -shared[one.id]):
@@ -204,10 +201,6 @@ def _known(existing: Sequence[Memory], said: str) -> list[str]:
             break
         lines.append(line)
     return lines
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(lexemes(text)) - stop_lexemes()
 
 
 def _complaint(answer: str, wrong: str) -> str:

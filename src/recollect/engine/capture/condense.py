@@ -56,7 +56,6 @@ class Condensed:
     replaced: int = 0
     pruned: int = 0
     by: str = RULES
-    why: str = ""
     notice: str = ""
     told: tuple[Told, ...] = ()
 
@@ -68,7 +67,7 @@ async def due(engine: Engine, scope: str, *, event: str, captures: int) -> str:
         return "a conversation ended"
     if captures > 0 and captures % policy.condense_every == 0:
         return f"{captures} captures"
-    noted = await engine.store.entry(DRAWER, fingerprint(scope), now=engine.clock())
+    noted = await engine.store.entry(DRAWER, scope, now=engine.clock())
     left = int(noted.value.get("active", 0)) if noted else 0
     # What can't be condensed any further isn't looked at again for each capture.
     most = max(policy.condense_above, left + policy.condense_every - 1)
@@ -77,7 +76,7 @@ async def due(engine: Engine, scope: str, *, event: str, captures: int) -> str:
 
 
 async def condense(
-    engine: Engine, scope: str, *, agent: str, why: str = "", force: bool = False, dry: bool = False
+    engine: Engine, scope: str, *, agent: str, force: bool = False, dry: bool = False
 ) -> Condensed:
     """Condense what the agent's conversations left in that scope. Of two at once one does it, and the other says so.
 
@@ -85,12 +84,13 @@ async def condense(
     model either. Raises ScopeNotFound and the store's errors.
     """
     await find_scope(engine, scope)
+    condensing = _Condensing(engine, scope, agent=agent, force=force, dry=dry)
     if dry:
-        return replace(await _Condensing(engine, scope, agent=agent, force=force, dry=True).run(), why=why)
+        return await condensing.run()
     async with claim(engine, f"condense {scope}") as mine:
         if not mine:
-            return Condensed(why=why, notice="Another process is condensing it.")
-        return replace(await _Condensing(engine, scope, agent=agent, force=force, dry=False).run(), why=why)
+            return Condensed(notice="Another process is condensing it.")
+        return await condensing.run()
 
 
 class _Condensing:
@@ -107,11 +107,11 @@ class _Condensing:
         self._by = RULES
         self._notice = ""
         self._told: list[Told] = []
-        self._counts: Counter[str] = Counter()
+        self._kept = self._made = 0
         self._seen: dict[str, str] = {}
 
     async def run(self) -> Condensed:
-        noted = await self._engine.store.entry(DRAWER, fingerprint(self._scope), now=self._engine.clock())
+        noted = await self._engine.store.entry(DRAWER, self._scope, now=self._engine.clock())
         value: dict[str, Any] = dict(noted.value) if noted else {}
         self._seen = dict(value.get(self._agent_key, {}))
         for kind in _KINDS:
@@ -121,13 +121,14 @@ class _Condensing:
             active = await _active(self._engine, self._scope)
             value |= {"active": active, self._agent_key: self._seen}
             now = self._engine.clock()
-            await self._engine.store.put_entry(Entry(DRAWER, fingerprint(self._scope), value, now))
+            await self._engine.store.put_entry(Entry(DRAWER, self._scope, value, now))
+        done = Counter(one.what for one in self._told)
         return Condensed(
-            kept=self._counts["kept"],
-            merged=self._counts["merged"],
-            made=self._counts["made"],
-            dropped=self._counts["dropped"],
-            replaced=self._counts["replaced"],
+            kept=self._kept,
+            merged=done["merged"],
+            made=self._made,
+            dropped=done["dropped"],
+            replaced=done["replaced"],
             pruned=pruned,
             by=self._by,
             notice=self._notice,
@@ -150,12 +151,9 @@ class _Condensing:
             except (Conflict, MemoryNotFound) as error:
                 plan, self._notice = Plan(), str(error)
         self._tell(plan, made)
-        changed = Counter(one.what for one in self._told)
-        self._counts.update(made=len(plan.merges))
+        self._made += len(plan.merges)
         gone = sum(len(one.sources) for one in plan.merges) + len(plan.drops) + len(plan.replaced)
-        self._counts.update(kept=len(group) - gone)
-        for what in ("merged", "dropped", "replaced"):
-            self._counts[what] = changed[what]
+        self._kept += len(group) - gone
         if not self._dry and kind in self._seen and plan.ids():
             self._seen[kind] = _digest(await self._group(kind))
 

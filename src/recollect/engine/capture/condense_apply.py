@@ -15,14 +15,14 @@ from recollect.engine.consolidate.duplicates import taken_links
 from recollect.engine.core import Engine
 from recollect.engine.draft import Draft, Prepared, prepare
 from recollect.engine.evaluate import evaluate_job
-from recollect.engine.kinship import heir
+from recollect.engine.kinship import heir, inheritance
 from recollect.engine.records import MOST_MERGED
 from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound
 from recollect.model.life import DOUBTED_AFTER, is_kept_for_good, next_review
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Provenance, Status
 from recollect.model.query import Vector
-from recollect.ports.store import Change, Connect, Enqueue, Inherit, Put
+from recollect.ports.store import Change, Connect, Enqueue, Put
 
 TRIES = 3
 
@@ -111,7 +111,7 @@ async def _changes(engine: Engine, plan: Plan) -> tuple[list[Change], dict[str, 
         links += await taken_links(engine, memory, merge.sources)
     links += [_superseded_by(pair.old, pair.new, now) for pair in plan.replaced]
     changes += [Connect(link) for link in links]
-    changes += [_inheritance(pair) for pair in plan.replaced]
+    changes += [inheritance(pair.new, [pair.old]) for pair in plan.replaced]
     if new:
         changes.append(Enqueue(evaluate_job(engine)))
     return changes, made
@@ -205,12 +205,3 @@ def _archived(engine: Engine, drop: Drop, vector: Vector | None, *, now: datetim
 
 def _superseded_by(old: Memory, new: Memory, now: datetime) -> Link:
     return Link(old.id, new.id, Relation.SUPERSEDED_BY, now, automatic=True)
-
-
-def _inheritance(pair: Replacement) -> Inherit:
-    return Inherit(
-        pair.new.id,
-        supersedes=pair.new.supersedes or pair.old.id,
-        importance=pair.old.importance,
-        uses=pair.old.uses,
-    )

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from recollect.engine.capture.faithful import is_faithful, is_nearly_same
+from recollect.engine.kinship import same_topic
 from recollect.engine.quoting import answered, quoted
 from recollect.engine.text.overlap import content_words
 from recollect.engine.text.sameness import differences, replaces, same_statement
@@ -126,7 +127,7 @@ def by_rules(memories: Sequence[Memory], *, alike: Alike) -> Plan:
             if other.id != one.id
             and other.id not in taken
             and len(words[other.id] - words[one.id]) <= 1
-            and _same_topic(one, other)
+            and same_topic(one, other)
             and _covers(one, other, words, alike)
         ]
         if covered:
@@ -145,7 +146,7 @@ def _replaced(newest: Sequence[Memory], words: Mapping[str, frozenset[str]]) -> 
         near = [old for old in newest[place + 1 :] if 2 * shared[old.id] >= len(words[old.id])]
         near.sort(key=lambda old: -shared[old.id])
         for old in near[:NEAREST]:
-            if old.id not in gone and _same_topic(new, old) and replaces(new.content, old.content):
+            if old.id not in gone and same_topic(new, old) and replaces(new.content, old.content):
                 gone.add(old.id)
                 pairs.append(Replacement(old, new))
     return pairs
@@ -165,10 +166,6 @@ def _parts(text: str) -> list[str]:
     sentences = [part for part in _SENTENCES.split(text) if part.strip()]
     heads = [_REASON.split(part, maxsplit=1)[0] for part in sentences]
     return [part for part in dict.fromkeys((*sentences, *heads)) if part != text]
-
-
-def _same_topic(one: Memory, other: Memory) -> bool:
-    return not one.topic or not other.topic or one.topic.casefold() == other.topic.casefold()
 
 
 def lots(memories: Sequence[Memory]) -> list[list[Memory]]:

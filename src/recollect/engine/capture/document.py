@@ -19,7 +19,7 @@ from recollect.engine.scopes import PATHS
 from recollect.engine.transfer import partial_of, put_in_place, to_disk
 from recollect.model.entry import Entry
 from recollect.model.errors import MarkersWrong
-from recollect.model.life import confidence_at, is_part, is_working
+from recollect.model.life import FAINT, confidence_at, is_part, is_working
 from recollect.model.markers import find_place, placed
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.neutral import neutral
@@ -27,7 +27,6 @@ from recollect.model.query import Filter, Order
 
 DRAWER = "capture:documents"  # by scope: who wrote them last
 DOCUMENTS = ("CLAUDE.md", ".claude/CLAUDE.md", "AGENTS.md", "GEMINI.md")
-DOUBTFUL = 0.3  # what is less sure than that is found by a search, and told by no document
 LONGEST = 200  # characters of a memory
 MOST_BYTES = 10_000_000  # of a document
 LOOKED_AT = 2_000  # memories of a project that are ordered; of more, the newest and the most used
@@ -138,7 +137,7 @@ def _is_told(memory: Memory, now: datetime) -> bool:
         and memory.trust >= LEAST_TRUST
         and not is_working(memory)
         and not is_part(memory)
-        and confidence_at(memory, now) >= DOUBTFUL
+        and confidence_at(memory, now) >= FAINT
     )
 
 

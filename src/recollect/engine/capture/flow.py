@@ -21,10 +21,7 @@ from recollect.engine.capture.alone import alone
 from recollect.engine.capture.bounds import is_excluded, is_own_call, redacted, unskipped
 from recollect.engine.capture.item import Item
 from recollect.engine.capture.keep import Kept, keep
-from recollect.engine.capture.pending import (
-    PENDING as PENDING,
-)  # those who look for what is left name it as well
-from recollect.engine.capture.pending import Pending, pending_of, put_pending
+from recollect.engine.capture.pending import PENDING, Pending, pending_of, put_pending
 from recollect.engine.capture.picking import Picked, Picker
 from recollect.engine.capture.place import scope_of_folder
 from recollect.engine.capture.state import record_capture, record_problem
@@ -36,8 +33,7 @@ from recollect.ports.transcripts import Cursor, Followed, Role, Step
 
 CURSOR = "capture:"  # before a conversation's key
 PIECE = 4 << 20  # bytes that are read at once
-STOP, SUBAGENT_STOP, SESSION_END = "Stop", "SubagentStop", "SessionEnd"
-LEAST_LINES = {STOP: 3, SUBAGENT_STOP: 3}  # with something in them; 1 for other events
+LEAST_LINES = {"Stop": 3, "SubagentStop": 3}  # with something in them; 1 for other events
 SUBAGENTS = "agent-"  # how a sub-agent's file is called
 UNREADABLE = "What was noted of the conversation can't be read here, so that it was read anew."
 

@@ -18,7 +18,7 @@ from recollect.engine.conversations import called
 from recollect.engine.core import Engine
 from recollect.engine.draft import TURN, Draft, Outcome, content_hash
 from recollect.engine.intake import remember_many
-from recollect.engine.kinship import superseding
+from recollect.engine.kinship import inheritance, superseding
 from recollect.engine.text.overlap import contained, content_words, quantifiers, shared
 from recollect.engine.text.sameness import differences
 from recollect.model.errors import Conflict, MemoryNotFound, Refused, ScopeNotFound, StoreError
@@ -26,7 +26,6 @@ from recollect.model.life import is_kept_for_good, is_part, is_working
 from recollect.model.link import Relation
 from recollect.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
 from recollect.model.query import Filter, Search
-from recollect.ports.store import Change, Inherit
 
 DIALECT = "capture"
 REPLACES, REPEATS = 0.5, 0.6  # shares of words: with what it says it replaces, with another of its kind
@@ -34,8 +33,8 @@ SAME_SUBJECT = 0.25  # of the words of the shorter one, that it shares with what
 LOOKED_AT = 50  # memories that share most words
 MOST_SOUGHT = 32  # words that they are looked for by
 LONGEST = 2_000
-# Two texts that differ in one of these speak of two things.
 _ENDED = (Status.SUPERSEDED, Status.ARCHIVED, Status.FORGOTTEN)
+# Two texts that differ in one of these speak of two things.
 _APART = frozenset({"number", "name", "date", "path", "negation", "antonym"})
 
 
@@ -180,15 +179,9 @@ class _Keeping:
         old = [one for one in await self._outdated(item) if _when(one) < _when(memory)]
         if not old:
             return []
-        inherit = Inherit(
-            memory.id,
-            supersedes=memory.supersedes or old[0].id,
-            importance=max(one.importance for one in old),
-            uses=sum(one.uses for one in old),
-        )
-        changes: list[Change] = [*superseding(memory, old, now=self._engine.clock()), inherit]
+        retiring = superseding(memory, old, now=self._engine.clock())
         try:
-            await self._engine.store.apply(changes)
+            await self._engine.store.apply([*retiring, inheritance(memory, old)])
         except (Conflict, MemoryNotFound):  # somebody took one of them away: it needs no retiring
             return []
         return [one.id for one in old]

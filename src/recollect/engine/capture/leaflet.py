@@ -32,7 +32,7 @@ from recollect.engine.text.resolution import says_how_resolved
 from recollect.engine.uses import Uncounted
 from recollect.model.error_signs import error_signs
 from recollect.model.errors import RecollectError, ScopeNotFound, SettingsError, StoreError
-from recollect.model.life import DOUBTED_AFTER, PART_OF_WHOLE, doubted_at, is_working
+from recollect.model.life import DOUBTED_AFTER, FAINT, PART_OF_WHOLE, doubted_at, is_working
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Filter, Order
@@ -40,7 +40,6 @@ from recollect.model.scope import GLOBAL
 
 LONGEST_READ = 2_000  # characters of a memory, whose words it is found by
 MOST_PROJECTS = 10_000
-FAINT = 0.3  # below this confidence nothing is told unasked
 CHARACTERS = 4  # of a token, about
 START_KINDS = (
     Kind.PREFERENCE,

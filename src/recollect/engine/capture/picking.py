@@ -46,8 +46,7 @@ class Picker:
 
     def __post_init__(self) -> None:
         own, capture = self.engine.llm, self.engine.policy.capture
-        wanted = capture.by_model and own is not None
-        self._model = metered(self.engine, own, purpose=EXTRACT) if wanted and own is not None else None
+        self._model = metered(self.engine, own, purpose=EXTRACT) if capture.by_model and own else None
         if capture.by_model and own is None:
             self.notice = "There is no language model: rules picked out what was captured."
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -151,8 +151,7 @@ async def _projects(engine: Engine) -> list[_Known]:
     ]
 
 
-def _nearest(place: _Place, projects: Iterable[_Known]) -> _Known | None:
-    projects = list(projects)
+def _nearest(place: _Place, projects: Sequence[_Known]) -> _Known | None:
     found = _here(place, projects)
     if found is not None or not place.plain:  # a repository of its own belongs to nothing above it
         return found
@@ -160,10 +159,9 @@ def _nearest(place: _Place, projects: Iterable[_Known]) -> _Known | None:
     return next((by_identity[str(above)] for above in place.real.parents if str(above) in by_identity), None)
 
 
-def _here(place: _Place, projects: Iterable[_Known]) -> _Known | None:
+def _here(place: _Place, projects: Sequence[_Known]) -> _Known | None:
     """By its identity; else by its path, for a folder that has become a repository since, or is none any more."""
-    projects = list(projects)
-    by_identity: Mapping[str, _Known] = {one.identity: one for one in projects}
+    by_identity = {one.identity: one for one in projects}
     if place.identity in by_identity:
         return by_identity[place.identity]
     return next((one for one in projects if one.path and one.path == str(place.top)), None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from recollect.bare import leaflet, waiting
 from recollect.bare.files import HOOKS
-from recollect.engine.capture.state import DRAWER, CaptureState, read_state
+from recollect.engine.capture.state import DRAWER, CaptureState, state_of
 from recollect.engine.core import Engine
 from recollect.ports.store import Finding
 
@@ -36,9 +36,7 @@ async def capture_report(engine: Engine) -> CaptureReport:
     entries = await engine.store.entries(DRAWER, now=engine.clock(), limit=MOST_PROJECTS)
     home = str(engine.policy.home)
     left, given_up = await asyncio.to_thread(lambda: (waiting.count(home), waiting.count_aside(home)))
-    return CaptureReport(
-        {entry.key: await read_state(engine, entry.key) for entry in entries}, left, given_up
-    )
+    return CaptureReport({entry.key: state_of(entry) for entry in entries}, left, given_up)
 
 
 def hooks_finding(home: Path, *, now: datetime) -> list[Finding]:

@@ -31,8 +31,11 @@ class CaptureState:
 async def read_state(engine: Engine, scope: str) -> CaptureState:
     """As it was last written; an empty one for a project that nothing was captured of."""
     entry = await engine.store.entry(DRAWER, scope, now=engine.clock())
-    if entry is None:
-        return CaptureState()
+    return CaptureState() if entry is None else state_of(entry)
+
+
+def state_of(entry: Entry) -> CaptureState:
+    """What an entry of the drawer says."""
     value: dict[str, Any] = {name: entry.value[name] for name in _NAMES if name in entry.value}
     return CaptureState(**value | {name: _moment(value.get(name)) for name in _MOMENTS})
 

@@ -23,9 +23,8 @@ from recollect.model.life import DOUBTED_AFTER, confidence_at
 from recollect.model.memory import DEFAULT_IMPORTANCE, Kind, Memory, Provenance, Status, Tier
 
 VERSION = 1
-THEIRS = (
-    "memory_mcp"  # in the metadata of what came from such a file: its id there, and what else stood there
-)
+# In the metadata of what came from such a file: its id there, and what else stood there.
+THEIRS = "memory_mcp"
 OWN = "recollect"  # in the file: what of a memory has no place in it otherwise
 SOURCE = "memory-mcp"
 TYPES: Mapping[Kind, str] = {

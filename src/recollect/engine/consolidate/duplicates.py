@@ -15,7 +15,7 @@ from recollect.engine.consolidate.leaving import TRIES, apply_to_existing
 from recollect.engine.consolidate.stage import MOST_TOLD, NOTHING, Bounds, Stage, Told
 from recollect.engine.core import Engine
 from recollect.engine.draft import gist_of
-from recollect.engine.kinship import superseding
+from recollect.engine.kinship import inheritance, superseding
 from recollect.engine.text.sameness import same_statement
 from recollect.model.errors import Conflict, MemoryNotFound
 from recollect.model.lexemes import lexemes
@@ -170,13 +170,8 @@ def _superseding(
     kept: Memory, old: Sequence[Memory], taken: Sequence[Link], *, now: datetime
 ) -> list[Change]:
     """They go, and leave what they had earned, and whom they knew."""
-    inherit = Inherit(
-        kept.id,
-        supersedes=kept.supersedes or old[0].id,
-        importance=max(one.importance for one in old),
-        uses=sum(one.uses for one in old),
-    )
-    return [*superseding(kept, old, now=now), *(Connect(link) for link in taken), inherit]
+    connects = (Connect(link) for link in taken)
+    return [*superseding(kept, old, now=now), *connects, inheritance(kept, old)]
 
 
 def _is_as_it_was(before: Memory, now: Memory | None) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @command(
     "sync",
-    examples=["recollect sync", "recollect sync ~/work/app", "recollect sync --scope work --json"],
+    examples=["recollect sync", "recollect sync ~/src/app", "recollect sync --scope work --json"],
 )
 @click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path))
 @click.option("--scope", metavar="NAME", help="Whose memory, instead of the project's own.")

@@ -18,10 +18,8 @@ Block = Mapping[str, Any]
 
 LONGEST_NAME = 200
 SYNTHETIC = "<synthetic>"
-TITLES = (
-    "custom-title",
-    "ai-title",
-)  # sorts of entries that say what the conversation is called, the best first
+# Sorts of entries that say what the conversation is called, the best first.
+TITLES = ("custom-title", "ai-title")
 # How texts begin that the program put into a person's mouth.
 _NOT_SPOKEN = (
     "<command-name>",

@@ -56,7 +56,6 @@ _INTERRUPTED = 130  # the exit code of a command that a person stopped
 _REFUSED = (
     "[Request interrupted",
     "The user doesn't want to",
-    "The user doesn't want to proceed",
     "User rejected",
     "Interrupted by user",
 )
