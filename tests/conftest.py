@@ -48,6 +48,8 @@ def load(home: Path, house: House) -> Callable[..., LoadedSettings]:
             "time_zone": "UTC",
             "embedding.provider": "hashing",
             "history.claude_dir": str(home.parent / "claude"),
+            "history.codex_dir": str(home.parent / "codex"),
+            "history.gemini_dir": str(home.parent / "gemini"),
         }
         return load_settings(given | house.settings_of(changes.get("home", home)) | changes, environ={})
 

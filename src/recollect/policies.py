@@ -6,11 +6,13 @@ from datetime import timedelta
 
 from recollect.engine.core import Policy
 from recollect.model.capture import CAPTURED_KINDS, Capture
+from recollect.model.history import History, Rlm
 from recollect.model.life import Life
 from recollect.model.memory import Kind
 from recollect.settings import LoadedSettings, home_agent
 from recollect.settings.capture import CaptureSettings, listed
 from recollect.settings.declared import LifeSettings
+from recollect.settings.history import HistorySettings, RlmSettings
 
 
 def policy_of(loaded: LoadedSettings) -> Policy:
@@ -47,6 +49,8 @@ def policy_of(loaded: LoadedSettings) -> Policy:
         reflect=settings.life.reflect,
         life=_life(settings.life),
         capture=capture_of(settings.capture),
+        history=_history(settings.history, also=listed(settings.capture.exclude)),
+        rlm=_rlm(settings.rlm),
     )
 
 
@@ -66,6 +70,29 @@ def _life(life: LifeSettings) -> Life:
         batch=life.batch,
         seconds=float(life.seconds),
         consolidate_hours=life.consolidate_hours,
+    )
+
+
+def _history(chosen: HistorySettings, *, also: tuple[str, ...]) -> History:
+    return History(
+        enabled=chosen.enabled,
+        exclude=(*listed(chosen.exclude), *also),
+        subagents=chosen.subagents,
+        vectors=chosen.vectors,
+        archive=chosen.archive,
+        archive_room=chosen.archive_max_mb << 20,
+        by_model=chosen.read_with == "auto",
+        most_calls=chosen.most_calls,
+    )
+
+
+def _rlm(chosen: RlmSettings) -> Rlm:
+    return Rlm(
+        provider=chosen.provider,
+        model=chosen.model,
+        concurrency=chosen.concurrency,
+        most_conversations=chosen.most_conversations,
+        relevance=chosen.relevance,
     )
 
 

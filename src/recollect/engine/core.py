@@ -15,14 +15,17 @@ from recollect.engine.meaning import Meaning
 from recollect.engine.uses import UseCounter
 from recollect.model.access import DEFAULT_AGENT
 from recollect.model.capture import Capture
+from recollect.model.history import History, Rlm
 from recollect.model.life import Life
 from recollect.model.scope import GLOBAL
 from recollect.ports.cache import ALONE, Aside
 from recollect.ports.classifier import Classifier
 from recollect.ports.clock import Clock, NewId
+from recollect.ports.history import Archive, HistoryIndex, NoArchive, NoHistory
 from recollect.ports.houses import Houses
 from recollect.ports.llm import LanguageModel
 from recollect.ports.models import ModelShelf
+from recollect.ports.rlm import RlmServer
 from recollect.ports.store import Entries, Store
 from recollect.ports.transcripts import Transcripts
 
@@ -63,6 +66,8 @@ class Policy:
     reflect: bool = True  # upon conversations that end without anybody's doing it
     life: Life = field(default_factory=Life)
     capture: Capture = field(default_factory=Capture)
+    history: History = field(default_factory=History)
+    rlm: Rlm = field(default_factory=Rlm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +85,9 @@ class Engine:
     transcripts: Transcripts
     ledger: Entries  # of the whole store, whoever calls: a fence has drawers of its own
     houses: Houses  # the stores that projects live in; `store` is one over all of them
+    history: HistoryIndex = field(default_factory=lambda: NoHistory(withheld=False))
+    archive: Archive = field(default_factory=NoArchive)
+    rlm: RlmServer | None = None  # the one that was configured
     aside: Aside = ALONE  # what stands beside the store
     llm: LanguageModel | None = None  # the one that was configured, for work that nobody waits for
     classifier: Classifier | None = None  # of contradictions; None: none are looked for

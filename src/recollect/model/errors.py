@@ -24,6 +24,9 @@ RecollectError                  code, message, advice, exit status
 │   ├── StoreReadOnly
 │   ├── StoreDamaged
 │   └── SchemaTooNew            written by a newer Recollect
+├── RlmError                    a server with the tools of a recursive language model
+│   ├── RlmConnectionFailed
+│   └── RlmToolFailed
 └── ModelError                  an embedding model
     ├── ModelMissing
     ├── ModelBroken
@@ -215,6 +218,24 @@ class SchemaTooNew(StoreError):
     """A newer Recollect wrote this file; opening it could lose what it knows."""
 
     code = "SCHEMA_TOO_NEW"
+
+
+class RlmError(RecollectError):
+    """The server of a recursive language model."""
+
+    code = "RLM_ERROR"
+
+
+class RlmConnectionFailed(RlmError):
+    """It can't be started or doesn't answer, however often it was tried."""
+
+    code = "RLM_CONNECTION_FAILED"
+
+
+class RlmToolFailed(RlmError):
+    """One of its tools failed, took too long, or answered what can't be used."""
+
+    code = "RLM_TOOL_FAILED"
 
 
 class ModelError(RecollectError):

@@ -13,6 +13,7 @@ from recollect.model.errors import Refused
 from recollect.operations.activity import FencedAside
 from recollect.operations.catalogue import Effect, Operation
 from recollect.ports.cache import ALONE
+from recollect.ports.history import NoArchive, NoHistory
 from recollect.ports.transcripts import NoTranscripts
 
 # They export, erase and then reshape: the fence would refuse only when half is done.
@@ -35,9 +36,10 @@ def admitted(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> 
     if operation.effect is not Effect.READS and not caller.writes:
         raise Refused("This key may only read.", advice="Ask the owner for a key that may write.")
     if caller.scopes or caller.bound or not caller.owner:
+        # They are of no agent and no scope: the owner's.
         engine = replace(
-            engine, transcripts=NoTranscripts()
-        )  # they are of no agent and no scope: the owner's
+            engine, transcripts=NoTranscripts(), history=NoHistory(), archive=NoArchive(), rlm=None
+        )
     if not caller.writes:
         engine = replace(engine, uses=Uncounted(engine.store, engine.clock))
     return _fenced(engine, operation, caller) if caller.scopes else engine

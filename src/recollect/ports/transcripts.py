@@ -89,6 +89,34 @@ class Digest:
     size: int  # bytes of memory, about
 
 
+@dataclass(frozen=True, slots=True)
+class ConversationFile:
+    """One file of a conversation, as the disk tells without reading it. `modified` is in nanoseconds."""
+
+    path: Path
+    size: int
+    modified: int
+    source: str  # claude, codex, gemini, cursor
+    folder: str = ""  # what the program calls the project
+    part_of: str = ""  # the session whose sub-agent's it is
+    note_modified: int = 0  # of the notes beside it; 0: none
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """What a piece of a file says about the conversation itself; empty where it says nothing."""
+
+    session_id: str = ""
+    cwd: str = ""
+    model: str = ""
+    title: str = ""
+    title_by: str = ""  # custom, ai
+    summaries: tuple[tuple[str, str], ...] = ()  # with the uuid of the entry that each is about
+    uuids: bytes = b""  # eight bytes for each entry
+    bad_lines: tuple[int, ...] = ()  # which can't be read
+    ended: datetime | None = None  # the latest moment in it
+
+
 class Role(StrEnum):
     """Who speaks in a step, in the words of the readable form."""
 
@@ -149,6 +177,7 @@ class Followed:
     more: bool = False
     restarted: bool = False
     cwd: str = ""
+    about: About = About()
 
 
 class Transcripts(Protocol):
@@ -158,6 +187,12 @@ class Transcripts(Protocol):
     """
 
     withheld: bool  # there may be some, and the caller isn't shown them
+
+    def files(self) -> list[ConversationFile]:
+        """All that there are, sub-agents' too, those written to last first. Reads folders only."""
+
+    def roots(self) -> list[Path]:
+        """The folders under which they lie, of those that are there."""
 
     def projects(self) -> list[TranscriptProject]:
         """All of them, the one used last first."""
@@ -191,6 +226,12 @@ class NoTranscripts:
     """For callers whom this machine's conversations don't concern."""
 
     withheld = True
+
+    def files(self) -> list[ConversationFile]:
+        return []
+
+    def roots(self) -> list[Path]:
+        return []
 
     def projects(self) -> list[TranscriptProject]:
         return []

@@ -8,6 +8,7 @@ from typing import Literal
 
 from recollect.model.storage import StorageMode
 from recollect.settings.capture import CaptureSettings
+from recollect.settings.history import HistorySettings, RlmSettings
 from recollect.settings.llm import LlmSettings
 from recollect.settings.nli import NliSettings
 from recollect.settings.setting import setting as _setting
@@ -283,15 +284,6 @@ class LifeSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class HistorySettings:
-    claude_dir: str = _setting(
-        "",
-        "Claude Code's folder with its transcripts; empty means ~/.claude.",
-        aliases=("CLAUDE_CONFIG_DIR",),
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything that can be set. `home` is where all of it lives."""
 
@@ -322,6 +314,7 @@ class Settings:
     life: LifeSettings = field(default_factory=LifeSettings)
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
+    rlm: RlmSettings = field(default_factory=RlmSettings)
     serve: ServeSettings = field(default_factory=ServeSettings)
     log: LogSettings = field(default_factory=LogSettings)
     llm: LlmSettings = field(default_factory=LlmSettings)
@@ -347,6 +340,28 @@ class Settings:
     def claude_dir(self) -> Path:
         named = self.history.claude_dir
         return Path(named).expanduser() if named else Path.home() / ".claude"
+
+    @property
+    def codex_dir(self) -> Path:
+        named = self.history.codex_dir
+        return Path(named).expanduser() if named else Path.home() / ".codex"
+
+    @property
+    def gemini_dir(self) -> Path:
+        named = self.history.gemini_dir
+        return Path(named).expanduser() if named else Path.home() / ".gemini"
+
+    @property
+    def cursor_dir(self) -> Path | None:
+        return Path(self.history.cursor_dir).expanduser() if self.history.cursor_dir else None
+
+    @property
+    def history_index(self) -> Path:
+        return self.home / "data" / "history.db"
+
+    @property
+    def archive_dir(self) -> Path:
+        return self.home / "archive"
 
     @property
     def config_file(self) -> Path:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from recollect.ports.transcripts import (
     Check,
+    ConversationFile,
     Cursor,
     Digest,
     Followed,
@@ -41,6 +42,14 @@ class ClaudeTranscripts:
         self._digests = Digests()
         self._words = Words()
         self._heads: dict[tuple[Path, int, datetime | None], str] = {}
+
+    def files(self) -> list[ConversationFile]:
+        """All that there are."""
+        return []
+
+    def roots(self) -> list[Path]:
+        """The folder of projects."""
+        return [self._projects] if self._projects.is_dir() else []
 
     def projects(self) -> list[TranscriptProject]:
         """All of them, the one used last first."""
