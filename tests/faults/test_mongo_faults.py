@@ -129,7 +129,10 @@ async def test_when_all_connections_are_in_use_calls_fail_soon(site: Site, tmp_p
         before = await remember(app, "The pump runs at night.")
         with slow(site.server, "find", "aggregate", "count"):
             calls = [code_of(found(app, "pump at night")) for _ in range(12)]
-            assert set(await asyncio.gather(*calls)) == {"STORE_BUSY"}
+            codes = set(await asyncio.gather(*calls))
+            # On a busy machine a fresh connection may itself take longer than it may: then the server counts as away.
+            assert "STORE_BUSY" in codes
+            assert codes <= {"STORE_BUSY", "STORE_AWAY"}
         await until(lambda: _finds(app, before))
         assert await remember(app, "The gate is green.")
 
