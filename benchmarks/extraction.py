@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.environment import RESULTS, machine
-from benchmarks.labels import KINDS, NONE, Label, Picked, Verdict, judge, read_labels
+from benchmarks.labels import NONE, Label, Picked, Verdict, judge, read_labels
 from benchmarks.peers.door import OWN_HOME, door_options
 from benchmarks.report import Aim, Table, aims_table, share, text, write
 
@@ -28,6 +28,7 @@ from recollect.ports.transcripts import Cursor
 from recollect.providers.embedding.pull import pull
 from recollect.providers.transcripts.claude import ClaudeTranscripts
 from recollect.settings import load_settings
+from recollect.settings.capture import KINDS
 
 LEAST_PRECISION = 0.7
 MODEL = "all-MiniLM-L6-v2"

@@ -16,17 +16,6 @@ from typing import Any
 
 LABELS = Path(__file__).resolve().parent / "extraction_labels.json"
 NONE = "none"
-KINDS = (
-    "decision",
-    "error",
-    "preference",
-    "procedure",
-    "architecture",
-    "pattern",
-    "gotcha",
-    "progress",
-    "context",
-)
 CLOSE = 3  # lines between what is cited and where it was marked
 ENOUGH = 0.5  # of the telling words, on such a line; elsewhere all of them
 

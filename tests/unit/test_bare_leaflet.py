@@ -14,7 +14,7 @@ from recollect.bare import leaflet
 from recollect.bare.folders import key
 from recollect.model.lexemes import lexemes
 
-PROJECT = "/work/shop/.git"
+PROJECT = "/srv/shop/.git"
 
 
 def sheet(**given: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from recollect.clients.installed import Record, drop_project, install, manifest,
 from recollect.clients.json_text import render
 from recollect.clients.markers import markers_change, without_markers
 from recollect.clients.mcp_entry import is_our_server, json_change, server_entry, toml_change, without_table
-from recollect.clients.program import Program, called_with, this_program
+from recollect.clients.program import Program, call_of, this_program
 from recollect.clients.taking import EMPTIED, OF_DOCUMENT, OF_SETTINGS, of_server, of_table, taken_out
 from recollect.model.errors import Conflict, InvalidInput, MarkersWrong, RecollectError, Refused
 from recollect.model.markers import placed
@@ -169,7 +169,8 @@ def test_a_status_line_or_home_of_others_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_whose_program_it_is(command: Any, arguments: Any, expected: list[str] | None) -> None:
-    assert called_with(command, arguments) == expected
+    call = call_of(command, arguments)
+    assert (None if call is None else list(call.words)) == expected
 
 
 @pytest.mark.parametrize(
@@ -234,7 +235,9 @@ def test_lines_for_the_shells_of_windows() -> None:
     program = Program("C:\\Users\\me\\Scripts\\recollect.exe", portable=False)
     line = program.line("statusline", windows=True)
     assert line == "C:/Users/me/Scripts/recollect.exe statusline"
-    assert called_with(line, None) == ["statusline"]
+    call = call_of(line, None)
+    assert call is not None
+    assert call.words == ("statusline",)
     with pytest.raises(Refused, match="Git Bash"):
         Program("C:\\My Tools\\recollect.exe").line("statusline", windows=True)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from benchmarks.labels import KINDS, NONE, Label, Picked, judge, mentioned, read_labels
+from benchmarks.labels import NONE, Label, Picked, judge, mentioned, read_labels
+
+from recollect.settings.capture import KINDS
 
 FILE = "a.jsonl"
 POSTGRES = Label(FILE, (10, 40), ("decision", "architecture"), ("postgres|postgresql", "queue"))

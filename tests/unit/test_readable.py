@@ -133,13 +133,13 @@ def test_secrets_are_taken_out_before_a_text_is_shortened() -> None:
 @pytest.mark.parametrize(
     ("pattern", "left_out"),
     [
-        ("/work/secret", True),
-        ("/work/secret/", True),
-        ("/work/sec*", True),
+        ("/srv/secret", True),
+        ("/srv/secret/", True),
+        ("/srv/sec*", True),
         ("/work", True),
         ("secret", True),
         ("deep", True),
-        ("/work/secre", False),
+        ("/srv/secre", False),
         ("other", False),
         ("", False),
         ("/Work/SECRET", True),
@@ -150,10 +150,10 @@ def test_secrets_are_taken_out_before_a_text_is_shortened() -> None:
     ],
 )
 def test_folders_are_left_out_with_what_is_in_them(pattern: str, left_out: bool) -> None:
-    assert is_excluded("/work/secret/deep", [pattern]) is left_out
+    assert is_excluded("/srv/secret/deep", [pattern]) is left_out
 
 
 def test_brackets_in_a_pattern_stand_for_themselves() -> None:
-    assert is_excluded("/work/[client] app/src", ["/work/[client] app"])
-    assert is_excluded("/work/[client] app", ["[client]*"])
-    assert not is_excluded("/work/c app", ["/work/[client] app"])
+    assert is_excluded("/srv/[client] app/src", ["/srv/[client] app"])
+    assert is_excluded("/srv/[client] app", ["[client]*"])
+    assert not is_excluded("/srv/c app", ["/srv/[client] app"])

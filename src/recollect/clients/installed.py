@@ -155,16 +155,8 @@ def _install(
     return folder
 
 
-def note_project(home: Path, name: str, folder: str) -> None:
-    """That the project was registered by us."""
-    with _alone(home):
-        known = manifest(home)
-        if (name, folder) not in known.projects:
-            save(home, replace(known, projects=(*known.projects, (name, folder))))
-
-
 def drop_project(home: Path, name: str) -> None:
-    """That it isn't any more."""
+    """That the project isn't registered by us any more."""
     with _alone(home):
         known = manifest(home)
         left = tuple(one for one in known.projects if one[0] != name)

@@ -104,12 +104,6 @@ def call_of(command: Any, arguments: Any) -> Call | None:
     return Call(tuple(words[:start]), tuple(words[start:end]), tuple(words[end:]))
 
 
-def called_with(command: Any, arguments: Any) -> list[str] | None:
-    """What Recollect is called with, but for options before the command; None where another program is called."""
-    call = call_of(command, arguments)
-    return None if call is None else list(call.words)
-
-
 def called_alike(known: Call, command: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
     """A new call, with the options that the known one has, and by the runner that somebody chose for it."""
     new = call_of(command, list(arguments))

@@ -98,7 +98,8 @@ else:
 
 def complain(error: BaseException) -> None:
     """Where only the client's debug log has it; never what was said in the conversation."""
+    told = "what came in is no JSON object" if type(error) is ValueError else type(error).__name__
     try:
-        os.write(2, f"recollect: {type(error).__name__}\n".encode("ascii", "replace"))
+        os.write(2, f"recollect: {told}\n".encode("ascii", "replace"))
     except OSError:
         return
