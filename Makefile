@@ -75,10 +75,14 @@ PYTEST = $(PY) -m pytest -n 3 --dist loadfile $(WITHOUT)
 ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
 	$(addprefix tests/interface/test_,$(addsuffix .py,cli_memories http_running mcp_http mcp_sessions))
 
-test: $(VENV)/dev ## Everything, on real servers: about twelve minutes. FEWER=postgres,mongodb,redis does without some.
-	$(PYTEST) tests
+# The contract once more on the same servers in other forms: of its owner, without vectors, as a replica set.
+FORMS = tests/contract/test_*_forms.py
 
-test-stores: $(VENV)/dev ## Acceptance and the doors once more, with every home on PostgreSQL and on MongoDB: about eight minutes.
+test: $(VENV)/dev ## Everything, on real servers: about ten minutes. FEWER=postgres,mongodb,redis does without some.
+	$(PYTEST) tests --ignore-glob '$(FORMS)'
+
+test-stores: $(VENV)/dev ## Every store in its other forms; acceptance and the doors with every home on PostgreSQL and on MongoDB: fifteen minutes.
+	$(PYTEST) $(FORMS)
 	@for store in postgres mongodb; do case ",$(FEWER)," in \
 	*,$$store,*) echo "NOT RUN: acceptance and doors on $$store (FEWER=$(FEWER))";; \
 	*) echo "On $$store:"; $(PYTEST) --store $$store $(ON_EVERY_STORE) || exit 1;; \
@@ -109,6 +113,10 @@ test-claude: $(VENV)/dev .cache/claude/made ## A real Claude Code, from npm, wit
 bench: $(VENV)/dev ## Speed, side by side with peers and the floor, and upkeep. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.speed $(if $(QUICK),--quick,) $(ARGS)
 	$(PY) -m benchmarks.consolidation $(if $(QUICK),--quick,)
+	$(PY) -m benchmarks.history $(if $(QUICK),--quick,)
+
+bench-history: $(VENV)/dev ## 1 GB of past conversations, indexed and asked, side by side with ripgrep. QUICK=1 for 100 MB.
+	$(PY) -m benchmarks.history $(if $(QUICK),--quick,) $(ARGS)
 
 bench-consolidate: $(VENV)/dev ## Upkeep of 100,000 memories, stage by stage: time and memory. QUICK=1 for 10,000.
 	$(PY) -m benchmarks.consolidation $(if $(QUICK),--quick,) $(ARGS)
@@ -116,10 +124,14 @@ bench-consolidate: $(VENV)/dev ## Upkeep of 100,000 memories, stage by stage: ti
 bench-stores: $(VENV)/dev ## The same on every store: storing, recall, migration, two servers. QUICK=1 for the small sizes.
 	$(PY) -m benchmarks.stores $(if $(QUICK),--quick,) $(ARGS)
 
-bench-quality: $(VENV)/dev ## How well contradictions are told, memories are picked out; retrieval quality on every store.
+bench-quality: $(VENV)/dev ## How well contradictions are told, memories picked out, conversations found; retrieval quality on every store.
 	$(PY) -m benchmarks.contradictions
 	$(PY) -m benchmarks.extraction
+	$(PY) -m benchmarks.history_quality
 	$(PY) -m benchmarks.quality $(ARGS)
+
+bench-history-quality: $(VENV)/dev ## Commits asked for, and the conversations that made them. ARGS="--transcripts DIR" for others.
+	$(PY) -m benchmarks.history_quality $(ARGS)
 
 bench-extraction: $(VENV)/dev ## How well memories are picked out of conversations by rules. ARGS=--show says what is wrong.
 	$(PY) -m benchmarks.extraction $(ARGS)

@@ -1,4 +1,4 @@
-"""PostgreSQL keeps the store's contract."""
+"""PostgreSQL keeps the store's contract. `make test-stores` has its other forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ EVERYTHING = frozenset(
 )
 
 
-async def _handles(url: str) -> AsyncIterator[Reopen]:
+async def handles(url: str) -> AsyncIterator[Reopen]:
+    """Opens stores of one database; closed at the end."""
     opened: list[PostgresStore] = []
 
     async def open_another() -> Store:
@@ -43,27 +44,5 @@ class TestPostgres(StoreContract):
 
     @pytest.fixture
     async def reopen(self, postgres_url: str) -> AsyncIterator[Reopen]:
-        async for handle in _handles(postgres_url):
-            yield handle
-
-
-class TestPostgresOfItsOwner(StoreContract):
-    """As a role that owns the database and may do nothing else."""
-
-    expects = EVERYTHING
-
-    @pytest.fixture
-    async def reopen(self, owned_postgres_url: str) -> AsyncIterator[Reopen]:
-        async for handle in _handles(owned_postgres_url):
-            yield handle
-
-
-class TestPostgresWithoutVectors(StoreContract):
-    """On a server that lacks pgvector: everything but meaning."""
-
-    expects = EVERYTHING - {Capability.VECTORS}
-
-    @pytest.fixture
-    async def reopen(self, plain_postgres_url: str) -> AsyncIterator[Reopen]:
-        async for handle in _handles(plain_postgres_url):
+        async for handle in handles(postgres_url):
             yield handle
