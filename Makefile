@@ -15,7 +15,7 @@ PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
 LOCKED = --require-hashes --no-deps -r
 
-.PHONY: help install run test test-stores check lint types unit docs bench bench-consolidate bench-stores bench-quality bench-extraction bench-capture bench-load bench-start bench-hooks lock clean
+.PHONY: help install run test test-stores test-claude test-conformance check lint types unit docs bench bench-consolidate bench-stores bench-quality bench-extraction bench-capture bench-history bench-history-quality bench-load bench-start bench-hooks lock clean
 
 help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18

@@ -70,6 +70,8 @@ def main() -> None:
         _quick(argv[0], argv[1:])
     elif argv and argv[0] == "hook-worker":
         sys.exit(_work(argv[1:]))
+    elif argv and argv[0] == "history-worker":
+        sys.exit(_index(argv[1:]))
     else:
         from recollect.interfaces.cli.main import run
 
@@ -98,6 +100,15 @@ def _work(argv: Sequence[str]) -> int:
     """The worker that a hook starts; the number is a descriptor that holds its lease."""
     from recollect.bare.detached import detach
     from recollect.worker import run
+
+    home = detach()
+    return run(home, int(argv[0]) if argv and argv[0].isdecimal() else None)
+
+
+def _index(argv: Sequence[str]) -> int:
+    """What indexes conversations in the background; the number is a descriptor that holds its lease."""
+    from recollect.bare.detached import detach
+    from recollect.indexer import run
 
     home = detach()
     return run(home, int(argv[0]) if argv and argv[0].isdecimal() else None)

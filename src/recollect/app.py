@@ -33,13 +33,22 @@ from recollect.operations.admission import admitted, speaking
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, no_progress
 from recollect.policies import capture_of, policy_of
 from recollect.ports.cache import Aside
+from recollect.ports.history import NoHistory
 from recollect.ports.houses import LOCAL, Houses
 from recollect.ports.llm import LanguageModel, OwnModel
 from recollect.ports.store import Finding, Store
 from recollect.providers.embedding.shelf import LocalShelf
 from recollect.providers.transcripts.claude import ClaudeTranscripts
+from recollect.providers.transcripts.codex import CodexTranscripts
+from recollect.providers.transcripts.cursor import CursorTranscripts
+from recollect.providers.transcripts.every import EveryTranscripts, Source
+from recollect.providers.transcripts.gemini import GeminiTranscripts
+from recollect.recursion import rlm_server
 from recollect.settings import LoadedSettings, load_settings
+from recollect.settings.capture import listed
 from recollect.settings.declared import Settings
+from recollect.stores.history.archive import GzipArchive
+from recollect.stores.history.index import SqliteHistory
 from recollect.stores.routed.store import Routed
 from recollect.stores.sqlite.leftover import Leftover, leftover
 
@@ -47,6 +56,9 @@ I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
 QUEUE_WORK = "run_jobs"  # the operation that queues are worked off by, which stirs nobody
 LEAFLET_WORK = "make_leaflet"
+# They read what hooks don't tell of, or nothing that was remembered.
+NO_MEMORIES = frozenset((QUEUE_WORK, "index_history", "embed_history", "archive_history"))
+OF_DOORS = ("scope", "agent", "toolsets")  # settings that are no matter to who works behind
 FEW = 5  # leaflets that a call makes itself before it ends
 LEAFLETS_SECONDS = 20.0
 log = logging.getLogger(__name__)
@@ -83,7 +95,7 @@ class App:
         """
         who = speaking(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted(self.engine, operation, who)
-        if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
+        if operation.effect is not Effect.READS and operation.name not in NO_MEMORIES:
             self.written.add(_written_to(operation, given, engine))  # also by one that fails half-way
         if operation.name == LEAFLET_WORK and getattr(given, "others", False):
             self.written.clear()
@@ -125,7 +137,7 @@ class App:
     def _is_as_at_home(self) -> bool:
         """Whether a worker of this home would go by the same settings; in which scope and for whom is no matter."""
         given = {key for key, source in self.loaded.sources.items() if source == "argument"}
-        return given <= {"scope", "agent"}
+        return all(key in OF_DOORS or key.startswith("serve.") for key in given)
 
     def _as_told_now(self) -> Engine:
         """With what the settings say by now about telling: a server may have begun long ago."""
@@ -137,6 +149,33 @@ class App:
             now = load_settings({"home": str(self.loaded.settings.home)}).settings.capture
             return replace(self.engine, policy=replace(self.engine.policy, capture=capture_of(now)))
         return self.engine
+
+    def conversation_roots(self) -> list[Path]:
+        """The folders under which past conversations lie, of those that are there. Blocks."""
+        return self.engine.transcripts.roots()
+
+    @property
+    def behind(self) -> bool:
+        """Whether more conversations wait to be indexed than a question may read."""
+        return self.engine.behind.is_set()
+
+    async def await_behind(self) -> None:
+        """Until that is so."""
+        await self.engine.behind.wait()
+        self.engine.behind.clear()
+
+    async def index_in_background(self) -> bool:
+        """Whether a process of its own, at low priority, is at it now: one that was started, or was there already."""
+        if not self._is_as_at_home():
+            return False
+        from recollect.bare.spawn import start_indexer  # for those who are behind
+
+        try:
+            await asyncio.to_thread(start_indexer, str(self.engine.policy.home))
+        except OSError as error:
+            log.warning("conversations are not indexed in the background: %s", error.strerror)
+            return False
+        return True
 
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""
@@ -178,8 +217,11 @@ async def open_app(
                 await finish_notes(engine)
                 await engine.uses.flush()
                 await engine.meaning.close()
+                engine.history.close()
                 if model is not None:
                     await model.close()
+                if engine.rlm is not None:
+                    await engine.rlm.close()
     finally:
         await store.close()
 
@@ -290,16 +332,35 @@ async def _engine(
         zone=lambda: person_zone(settings.time_zone),
         uses=UseCounter(store, utc_now),
         policy=policy_of(loaded),
-        transcripts=ClaudeTranscripts(settings.claude_dir),
+        transcripts=_transcripts(settings),
+        history=SqliteHistory(settings.history_index)
+        if settings.history.enabled
+        else NoHistory(withheld=False),
+        archive=GzipArchive(settings.archive_dir),
         ledger=store,
         houses=houses,
         aside=aside,
         llm=model,
+        rlm=rlm_server(settings),
         classifier=classifier_of(settings, shelf),
     )
     with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
         await follow_model(engine)
     return engine
+
+
+def _transcripts(settings: Settings) -> EveryTranscripts:
+    """Of the programs that are named. Claude Code's form is known in any case: hooks tell of its files."""
+    claude = ClaudeTranscripts(settings.claude_dir)
+    sources: dict[str, Source] = {
+        "claude": claude,
+        "codex": CodexTranscripts(settings.codex_dir),
+        "gemini": GeminiTranscripts(settings.gemini_dir),
+    }
+    if settings.cursor_dir is not None:
+        sources["cursor"] = CursorTranscripts(settings.cursor_dir)
+    named = set(listed(settings.history.agents))
+    return EveryTranscripts([source for name, source in sources.items() if name in named], claude)
 
 
 async def _in_its_project(loaded: LoadedSettings, engine: Engine) -> tuple[LoadedSettings, Engine]:

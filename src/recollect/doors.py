@@ -37,6 +37,7 @@ FIRST_UPKEEP_SECONDS = 5.0
 UPKEEP_SECONDS = 30.0
 SOON_SECONDS = 5.0  # between two looks while something waits, and never less
 WATCH_SECONDS = 2.0
+CATCH_UP_SECONDS = 60.0  # between two starts of what indexes in the background
 JOBS_AT_ONCE = 50
 PRESENCES = 4  # in the time that a silent conversation is taken for a living one
 
@@ -56,7 +57,10 @@ async def _serve_stdio(
     work: Coroutine[Any, Any, None], server: McpServer, opening: Opening, loaded: LoadedSettings
 ) -> None:
     async with _background(
-        _upkeep(opening, server), _follow_settings(server, loaded), _attend_hooks(opening, loaded)
+        _upkeep(opening, server),
+        _follow_settings(server, loaded),
+        _attend_hooks(opening, loaded),
+        _catch_up(opening),
     ):
         serving = asyncio.create_task(work)
         stopped = asyncio.create_task(_told_to_stop())
@@ -107,7 +111,11 @@ async def run_http(loaded: LoadedSettings, *, start: Start) -> None:
         with logging_to(settings):
             await _first_look(opening, start)
             async with _background(
-                _upkeep(opening, server), _follow_settings(server, loaded), _attend_hooks(opening, loaded)
+                _upkeep(opening, server),
+                _follow_settings(server, loaded),
+                _attend_hooks(opening, loaded),
+                _catch_up(opening),
+                _keep_history(opening, loaded),
             ):
                 await door.serve(sockets)
     finally:
@@ -187,6 +195,32 @@ async def _attend_hooks(opening: Opening, loaded: LoadedSettings) -> None:
         if (home / "hooks").is_dir():
             async with serve_desk(lambda: opening.opened, home, agents=agents):
                 await asyncio.Event().wait()
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _catch_up(opening: Opening) -> None:
+    """Have conversations indexed in the background when more of them wait than a question may read."""
+    while True:
+        running = opening.opened
+        if running is not None:
+            await running.await_behind()
+            await running.index_in_background()
+            await asyncio.sleep(CATCH_UP_SECONDS)
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _keep_history(opening: Opening, loaded: LoadedSettings) -> None:
+    """Index conversations while they are held."""
+    chosen = loaded.settings.history
+    while chosen.enabled and chosen.watch:
+        running = opening.opened
+        if running is not None:
+            watching = await asyncio.to_thread(import_module, "recollect.watching")
+            try:
+                await watching.keep_current(running)
+            except Exception:  # the outermost handler of this task, which must outlive any fault
+                log.exception("conversations are not watched")
+                await asyncio.sleep(CATCH_UP_SECONDS)
         await asyncio.sleep(WATCH_SECONDS)
 
 

@@ -80,6 +80,7 @@ def _history(chosen: HistorySettings, *, also: tuple[str, ...]) -> History:
         subagents=chosen.subagents,
         vectors=chosen.vectors,
         archive=chosen.archive,
+        archive_hours=chosen.archive_hours,
         archive_room=chosen.archive_max_mb << 20,
         by_model=chosen.read_with == "auto",
         most_calls=chosen.most_calls,

@@ -10,8 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
-import threading
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -20,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from recollect.bare import desks, told, waiting
+from recollect.bare.detached import LAST_SECONDS, end_at, step_back
 from recollect.bare.files import folder, names_in
 from recollect.bare.lease import lease
 
@@ -30,12 +29,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("recollect.worker")
 LONGEST_SECONDS = 3_600.0  # until the settings say less
-LAST_SECONDS = 2.0  # of its time, for ending in order; after as many more it is ended by the system
 SHARE = 0.5  # of its time, that one conversation may take
 MODEL_SHARE = 0.7  # of that, for language models: then rules must do
 BATCH = 20  # conversations after which what follows from them is done, and they wait no longer
 UPKEEP_SECONDS = 20.0
-NICENESS = 10
+INDEX_SECONDS = 20.0  # for the conversations that were captured
+EMBED_SECONDS = 5.0
+PASSAGES = 256  # that get a vector meanwhile
 LONGEST_LOG = 64 * 1024
 LAG_SECONDS = 0.3  # the client writes a conversation's file a little later than it tells of it
 LAGS = 5
@@ -65,8 +65,8 @@ def run(home: str, handed: int | None = None) -> int:
 
 def _run(home: str, tried: set[str], *, begun: float) -> bool:
     """With the lease in hand; whether there is time for more."""
-    _end_at(begun + LONGEST_SECONDS)
-    _step_back()
+    end_at(begun + LONGEST_SECONDS)
+    step_back()
     from recollect.interfaces.http.logs import logging_to
     from recollect.model.errors import RecollectError
     from recollect.settings import load_settings
@@ -74,7 +74,7 @@ def _run(home: str, tried: set[str], *, begun: float) -> bool:
     try:
         loaded = load_settings({"home": home})
         seconds = float(loaded.settings.capture.worker_seconds)
-        _end_at(begun + seconds)
+        end_at(begun + seconds)
         with logging_to(loaded.settings):
             work = _Work(loaded, home, tried, until=begun + seconds - LAST_SECONDS, share=seconds * SHARE)
             asyncio.run(work.do())
@@ -110,6 +110,7 @@ class _Work:
         self._until = until
         self._share = share
         self._folders: dict[str, dict[str, None]] = {"": {}}  # by the agents whose they are
+        self._held: dict[str, None] = {}  # files of conversations that grew
 
     async def do(self) -> None:
         """Raises RecollectError where the store can't be opened."""
@@ -120,9 +121,13 @@ class _Work:
             while self.left > 0:
                 if found := _untried(self._home, self._tried):
                     await self._heed_all(running, found)
+                elif self._held:
+                    await self._index(running)
                 elif time.monotonic() >= upkeep or not await self._ran_a_job(running):
                     break
             await self._make_leaflets(running, others=True)  # jobs may have changed what is told
+            if running.behind:
+                await running.index_in_background()
 
     @property
     def left(self) -> float:
@@ -145,6 +150,8 @@ class _Work:
                 break
             self._folders.setdefault(_text(one.event, "agent"), {})[_text(one.event, "folder")] = None
             self._tried.add(one.file)
+            if one.event.get("event") in EVENTS and not _text(one.event, "exclude"):
+                self._held[_text(one.event, "file")] = None
             if one.event.get("event") not in EVENTS or await self._captured(
                 running, one, documents=one.file in last
             ):
@@ -178,6 +185,28 @@ class _Work:
             _note(self._home, type(error).__name__)
             _count_attempt(one)
         return False
+
+    async def _index(self, running: Running) -> None:
+        """What was said is found at once. Where that fails, another who indexes makes up for it."""
+        from recollect.interfaces.running import ask
+        from recollect.model.errors import RecollectError
+
+        files = [name for name in self._held if Path(name).is_absolute()]
+        self._held.clear()
+        seconds = max(0.0, min(self.left, INDEX_SECONDS))
+        if not files or not self._loaded.settings.history.enabled:
+            return
+        try:
+            async with asyncio.timeout(seconds + LAST_SECONDS):
+                await ask(running, "index_history", files=files, most_seconds=max(0.1, seconds), workers=0)
+                await ask(
+                    running, "embed_history", most=PASSAGES, seconds=max(0.1, min(self.left, EMBED_SECONDS))
+                )
+        except (RecollectError, TimeoutError) as error:
+            log.warning("conversations are not indexed: %s", getattr(error, "code", "TIMEOUT"))
+        except Exception as error:  # what was captured is not to suffer for it
+            log.exception("conversations are not indexed")
+            _note(self._home, type(error).__name__)
 
     async def _make_leaflets(self, running: Running, *, others: bool = False) -> None:
         from recollect.interfaces.running import ask
@@ -299,26 +328,6 @@ def _count_attempt(one: _Conversation) -> None:
     """After some it is put aside."""
     with suppress(OSError):
         waiting.failed(one.file, one.event)
-
-
-def _step_back() -> None:
-    """Whoever sits at the machine comes first."""
-    if hasattr(os, "nice"):
-        with suppress(OSError):
-            os.nice(max(0, NICENESS - os.nice(0)))
-
-
-def _end_at(moment: float) -> None:
-    """Whatever hangs. A thread ends it where nothing else does; where there are alarms, so does the system."""
-    threading.Thread(target=_end, args=(moment,), daemon=True).start()
-    if hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, max(0.0, moment - time.monotonic()) + LAST_SECONDS)
-
-
-def _end(moment: float) -> None:
-    time.sleep(max(0.0, moment - time.monotonic()))
-    os._exit(1)  # programs that it asked end with it: see recollect.providers.llm.guard
 
 
 def _note(home: str, problem: str) -> None:

@@ -15,7 +15,7 @@ from talks import Line, append, claude, user, write
 from recollect.app import App
 from recollect.engine.capture.condense import DRAWER as CONDENSED
 from recollect.engine.capture.condense import condense
-from recollect.engine.capture.flow import CURSOR, UNREADABLE, Heard, _key
+from recollect.engine.capture.flow import CURSOR, UNREADABLE, Heard, cursor_key
 from recollect.engine.capture.pending import PENDING
 from recollect.engine.capture.state import DRAWER as STATE
 from recollect.engine.capture.state import read_state, record_capture
@@ -165,7 +165,7 @@ async def test_a_file_that_is_read_again_turns_nothing_round(app: App, file: Pat
 
 
 def key_of(file: Path) -> str:
-    return _key(Heard("s", str(file), "SessionEnd", ""))
+    return cursor_key(Heard("s", str(file), "SessionEnd", ""))
 
 
 @pytest.mark.parametrize("noted", ["unknown", "{}", "[1]", '{"offset": "x"}', "no JSON"])

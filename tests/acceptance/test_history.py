@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from front_door import Open, acting, at, run, stored
 
-import recollect.engine.history as history
 from recollect.app import App
-from recollect.engine.history_apart import apart
+from recollect.engine.history import indexing
+from recollect.engine.history.apart import apart
+from recollect.engine.history.known import WITHHELD_ALL
 from recollect.model.access import Caller
 from recollect.model.errors import InvalidInput
 from recollect.operations.history import HISTORY_PROJECTS, HISTORY_TIMELINE, SEARCH_HISTORY
@@ -37,15 +38,18 @@ class Desk:
 
     folder: Path
 
-    def talk(self, session: str, cwd: str, turns: Talk, *, days_ago: float = 1, title: str = "") -> Path:
-        """One conversation, as Claude Code would have written it."""
+    def talk(
+        self, session: str, cwd: str, turns: Talk, *, days_ago: float = 1, title: str = "", agent: str = ""
+    ) -> Path:
+        """One conversation, as Claude Code would have written it; a sub-agent's, where one is named."""
         began = NOW - timedelta(days=days_ago)
         entries = [
             {
                 "type": role,
-                "uuid": f"{session}-{number}",
+                "uuid": f"{session}{agent}-{number}",
                 "sessionId": session,
                 "cwd": cwd,
+                **({"isSidechain": True, "agentId": agent} if agent else {}),
                 "timestamp": (began + timedelta(minutes=number)).isoformat().replace("+00:00", "Z"),
                 "message": {"role": role, "content": text, "model": "claude-opus-4-5"},
             }
@@ -55,6 +59,8 @@ class Desk:
             entries.append({"type": "summary", "summary": title, "leafUuid": f"{session}-0"})
         name = "".join(char if char.isalnum() else "-" for char in cwd)
         path = self.folder / "projects" / name / f"{session}.jsonl"
+        if agent:
+            path = path.with_suffix("") / "subagents" / f"agent-{agent}.jsonl"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
         moment = (began + timedelta(minutes=len(turns))).timestamp()
@@ -145,6 +151,98 @@ async def test_a_conversation_in_both_is_told_once(app: App, desk: Desk) -> None
     assert await sessions(app, "warehouse client certificate") == ["s1"]
 
 
+async def test_what_a_sub_agent_did_belongs_to_its_session(app: App, desk: Desk) -> None:
+    desk.talk("s1", SHOP, [("user", "Look after the birds"), ("assistant", "I send somebody.")], days_ago=2)
+    path = desk.talk(
+        "s1", SHOP, [("user", "Count the pelicans"), ("assistant", "Seven pelicans.")], agent="a1"
+    )
+    desk.talk("s1", SHOP, [("user", "Feed the pelicans"), ("assistant", "Fed, all of them.")], agent="a2")
+    answer = await run(app, SEARCH_HISTORY, query="how many pelicans are there? count")
+    [result] = answer.results
+    assert (result.session_id, result.project, answer.total_sessions_searched) == ("s1", SHOP, 1)
+    assert (result.file, result.line) == (str(path), 1)
+    assert "Look after the birds" in result.summary
+    timeline = await run(app, HISTORY_TIMELINE)
+    assert [one.session_id for one in timeline.sessions] == ["s1"]
+    assert timeline.sessions[0].timestamp > NOW - timedelta(days=1, minutes=1), "when its sub-agents ended"
+    [project] = (await run(app, HISTORY_PROJECTS)).projects
+    files = [file.stat().st_size for file in desk.folder.rglob("*.jsonl")]
+    assert (project.session_count, len(files)) == (1, 3)
+    assert project.total_size_mb == pytest.approx(sum(files) / 1e6, abs=0.0006)
+
+
+async def test_a_copy_of_a_conversation_does_not_fill_the_list(app: App, desk: Desk) -> None:
+    for fork in range(3):
+        desk.talk(
+            f"fork{fork}", SHOP, [*CERTIFICATE, ("user", f"And now for number {fork}")], days_ago=fork + 1
+        )
+    desk.talk("other", SHOP, [("user", "The warehouse has a certificate on its wall")])
+    found = await sessions(app, "warehouse certificate")
+    assert len(found) == 2
+    assert "other" in found
+
+
+async def test_what_was_remembered_of_a_conversation_is_shown_with_it(app: App, desk: Desk) -> None:
+    desk.talk("s1", SHOP, CERTIFICATE)
+    for number in range(4):
+        await stored(app, f"Note {number} about the pigeons of block {number}", conversation="s1")
+    wanted = await stored(
+        app, "The warehouse wants a client certificate", conversation="s1", kind="decision", topic="warehouse"
+    )
+    await stored(app, "The warehouse certificate is somebody else's", conversation="s2")
+    [result] = [
+        one
+        for one in (await run(app, SEARCH_HISTORY, query="warehouse client certificate")).results
+        if one.session_id == "s1"
+    ]
+    assert result.source == "transcript"
+    assert len(result.memories) == 3
+    assert result.memories[0] == {
+        "id": wanted,
+        "kind": "decision",
+        "content": "The warehouse wants a client certificate",
+    }
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "how did I fix the gateway bug in the autumn?",
+        "the gateway bug, fixed in October",
+        "der gateway bug im Herbst, fixed",
+        "gateway bug fixed 2025-10-14",
+    ],
+)
+async def test_the_time_that_a_question_names_is_preferred(app: App, desk: Desk, question: str) -> None:
+    for session, days_ago, remedy in (
+        ("lately", 9, "retry"),
+        ("then", 148, "pause"),
+        ("before", 240, "limit"),
+    ):
+        fixed = f"I fixed the gateway bug by a {remedy}."
+        desk.talk(session, SHOP, [("user", "The gateway bug again"), ("assistant", fixed)], days_ago=days_ago)
+    desk.talk("other", SHOP, [("user", "Paint the fence in the autumn colours")], days_ago=148)
+    found = (await run(app, SEARCH_HISTORY, query=question)).results
+    assert found[0].session_id == "then"
+    assert "time: " in found[0].relevance
+    assert len(found) > 1, "a preference, and no filter"
+
+
+async def test_an_excerpt_of_a_tool_names_it(app: App, desk: Desk) -> None:
+    path = desk.talk("s1", SHOP, [("user", "hello")])
+    call = {
+        "type": "tool_use",
+        "id": "t1",
+        "name": "Bash",
+        "input": {"command": "terraform apply -auto-approve"},
+    }
+    entry = {"type": "assistant", "sessionId": "s1", "timestamp": "2026-03-10T12:00:00Z"}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**entry, "message": {"role": "assistant", "content": [call]}}) + "\n")
+    [result] = (await run(app, SEARCH_HISTORY, query="terraform apply")).results
+    assert (result.excerpt, result.line) == ("Bash: terraform apply -auto-approve", 2)
+
+
 async def test_nothing_found_says_what_to_try(app: App, desk: Desk) -> None:
     desk.talk("s1", SHOP, CERTIFICATE)
     answer = await run(app, SEARCH_HISTORY, query="kubernetes ingress", project=SHOP)
@@ -205,6 +303,28 @@ async def test_a_part_of_a_path_will_do_when_only_one_has_it(app: App, desk: Des
     assert API in str(caught.value)
 
 
+async def test_a_folder_inside_of_a_project_stands_for_it(
+    app: App, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.talk("s1", SHOP, CERTIFICATE)
+    desk.talk("s2", API, CERTIFICATE)
+    assert await sessions(app, "warehouse certificate", project=f"{SHOP}/src/till") == ["s1"]
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("USERPROFILE", "/home/me")
+    assert await sessions(app, "warehouse certificate", project="~/code/shop-api") == ["s2"]
+
+
+async def test_two_folders_of_one_name_are_told_apart(app: App, desk: Desk) -> None:
+    desk.talk("s1", "/home/me/old/shop", CERTIFICATE)
+    desk.talk("s2", SHOP, CERTIFICATE)
+    for operation, fields in ((SEARCH_HISTORY, {"query": "warehouse"}), (HISTORY_TIMELINE, {})):
+        with pytest.raises(
+            InvalidInput, match=r"'shop' may be any of /home/me/code/shop, /home/me/old/shop\."
+        ):
+            await run(app, operation, project="shop", **fields)
+    assert await sessions(app, "warehouse certificate", project="/home/me/old/shop") == ["s1"]
+
+
 async def test_an_unknown_project_is_nothing_and_says_so(app: App, desk: Desk) -> None:
     desk.talk("s1", SHOP, CERTIFICATE)
     answer = await run(app, SEARCH_HISTORY, query="warehouse", project="nowhere")
@@ -256,27 +376,53 @@ async def test_conversations_of_the_store_are_on_the_timeline(app: App, desk: De
     assert answer.sessions[0].title == "Where is the till?"
 
 
-async def test_one_call_reads_so_much_and_the_next_reaches_further(
+async def test_a_question_reads_so_much_and_the_next_reaches_further(
     app: App, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = [desk.talk(f"s{days}", SHOP, CERTIFICATE, days_ago=days) for days in (1, 2, 3, 4)]
-    monkeypatch.setattr(history, "MOST_BYTES", 2 * paths[0].stat().st_size)
-    answer = await run(app, SEARCH_HISTORY, query="warehouse certificate")
+    paths = [
+        desk.talk(f"s{days}", SHOP, [("user", f"The gateway is closed, case {days}")], days_ago=days)
+        for days in (1, 2, 3, 4)
+    ]
+    monkeypatch.setattr(indexing, "FRESH_BYTES", 2 * paths[0].stat().st_size)
+    answer = await run(app, SEARCH_HISTORY, query="gateway closed")
     assert {result.session_id for result in answer.results} == {"s1", "s2"}
     assert answer.total_sessions_searched == 2
-    assert answer.suggestion is not None
-    assert "2 older conversations" in answer.suggestion
-    answer = await run(app, SEARCH_HISTORY, query="warehouse certificate")
+    answer = await run(app, SEARCH_HISTORY, query="gateway closed")
     assert (answer.total_sessions_searched, answer.suggestion) == (4, None)
 
 
-async def test_the_timeline_names_what_was_not_read_too(
+async def test_who_finds_nothing_is_told_what_was_not_read_yet(
     app: App, desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = [desk.talk(f"s{days}", SHOP, CERTIFICATE, days_ago=days) for days in (1, 2)]
-    monkeypatch.setattr(history, "MOST_BYTES", paths[0].stat().st_size)
+    for days in (1, 2):
+        desk.talk(f"s{days}", SHOP, CERTIFICATE, days_ago=days)
+    monkeypatch.setattr(indexing, "FRESH_BYTES", 1)
+    answer = await run(app, SEARCH_HISTORY, query="pelican")
+    assert answer.suggestion is not None
+    assert "not read yet: `recollect history index` reads them" in answer.suggestion
+    assert "history.archive" in answer.suggestion
+    answer = await run(app, SEARCH_HISTORY, query="pelican")
+    assert answer.suggestion is not None
+    assert "not read yet" not in answer.suggestion
+
+
+async def test_what_is_not_read_yet_is_listed_all_the_same(
+    app: App, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.talk("s1", SHOP, CERTIFICATE, days_ago=1)
+    desk.talk("s2", SHOP, CERTIFICATE, days_ago=2)
+    desk.talk("s3", TOOLS, CERTIFICATE, days_ago=3)
+    monkeypatch.setattr(indexing, "FRESH_BYTES", 1)
     answer = await run(app, HISTORY_TIMELINE)
-    assert [(one.session_id, bool(one.title)) for one in answer.sessions] == [("s1", True), ("s2", False)]
+    assert [(one.session_id, bool(one.title)) for one in answer.sessions] == [
+        ("s1", True),
+        ("s2", False),
+        ("s3", False),
+    ]
+    assert answer.sessions[1].project == SHOP, "as the others of that folder say"
+    listed = await run(app, HISTORY_PROJECTS)
+    assert [(one.path, one.session_count) for one in listed.projects] == [(SHOP, 2), ("-srv-tools", 1)]
+    assert listed.total_sessions == 3
 
 
 async def test_what_was_said_since_the_last_question_is_found(app: App, desk: Desk) -> None:
@@ -317,7 +463,7 @@ async def test_an_excerpt_is_of_its_own_turn(app: App, desk: Desk) -> None:
             stamp = {"sessionId": "s1", "timestamp": "2026-03-10T12:00:00Z"}
             file.write(json.dumps({"type": role, "message": message, **stamp}) + "\n")
     [result] = (await run(app, SEARCH_HISTORY, query="heron")).results
-    assert (result.excerpt, result.line) == ("First I look.\n\nThe heron is fed too.", 4)
+    assert (result.excerpt, result.line) == ("The heron is fed too.", 6)
 
 
 async def test_a_search_that_nobody_waits_for_ends(app: App, desk: Desk) -> None:
@@ -375,9 +521,9 @@ async def test_transcripts_are_for_the_owner_alone(app: App, desk: Desk, caller:
         assert answer.suggestion is not None
         assert "Transcripts are the owner's and were not looked at" in answer.suggestion
     await stored(app, "The warehouse certificate hangs on the wall")
-    assert (await app.run(SEARCH_HISTORY, asked, caller=caller)).suggestion == history.WITHHELD_ALL
+    assert (await app.run(SEARCH_HISTORY, asked, caller=caller)).suggestion == WITHHELD_ALL
     answer = await app.run(SEARCH_HISTORY, asked)
-    assert (len(answer.results), answer.suggestion) == (2, None)
+    assert (len(answer.results), answer.suggestion, answer.searched_with) == (2, None, "index")
     assert (await run(app, HISTORY_PROJECTS)).suggestion is None
 
 

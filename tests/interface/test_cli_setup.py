@@ -449,6 +449,7 @@ def test_setup_by_flags(person: Person, tmp_path: Path) -> None:
     argv = ["setup", "--yes", "--no-model", "--capture", "decision,error", "--provider", "anthropic"]
     told = person.told(*argv, "--key-file", str(key), "--extract-with", "model", "--init")
     assert told["settings"]["capture.kinds"] == "decision, error"
+    assert "history.archive" not in told["settings"]
     assert told["init"]["project"] == person.folder.name
     file = Path(told["file"])
     assert "sk-ant-made-up" in file.read_text()
@@ -458,6 +459,9 @@ def test_setup_by_flags(person: Person, tmp_path: Path) -> None:
     assert person("setup", "--yes", "--provider", "none", "--extract-with", "model").returncode == 2
     assert person("setup", "--yes", "--provider", "openai", "--key-from-env", "--no-model").returncode == 2
     assert person("setup", "--yes", "--no-model", "--capture", "gossip").returncode == 2
+    for flag, value in (("--archive", "true"), ("--no-archive", "false")):
+        again = person.told("setup", "--yes", "--no-model", "--no-init", flag)
+        assert again["settings"] == {"history.archive": value}
 
 
 def test_setup_writes_all_or_nothing_and_asks_anew_who_may_be_sent_conversations(
@@ -502,6 +506,7 @@ def test_setup_as_a_dialogue(person: Person) -> None:
         b"be sent your conversations": b"n\n",
         b"What shall be captured": b"decision, gossip\n",
         b"is none of": b"decision\n",
+        b"compressed copies": b"y\n",
         b"Let Claude Code remember": b"y\n",
         b"shown in CLAUDE.md": b"y\n",
     }
@@ -528,6 +533,7 @@ def test_setup_as_a_dialogue(person: Person) -> None:
     assert values["llm.provider"] == "anthropic"
     assert values["llm.anthropic_key"] == "(hidden)"
     assert values["capture.kinds"] == "decision"
+    assert values["history.archive"] is True
     assert "capture.extract_with" not in values
     assert "MEMORY:START" in (person.folder / "CLAUDE.md").read_text()
 

@@ -73,7 +73,15 @@ HISTORY = {
             "total_sessions_searched",
             "suggestion",
         ),
-        extra_answers=("notice", "results.source"),
+        extra_answers=(
+            "notice",
+            *_each("results", "file line")[1:],
+            "searched_with",
+            "error",
+            "message",
+            "resolution",
+            "partial_results",
+        ),
     ),
     "memory_timeline": Contract(
         optional={"days": 7, "project": None},

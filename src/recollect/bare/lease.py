@@ -1,4 +1,4 @@
-"""The worker's lease: a lock that ends with its holder, however that ends.
+"""The lease of a worker: a lock that ends with its holder, however that ends.
 
 Who writes an event looks at the lease afterwards; who gives the lease up looks for events afterwards. So none is left.
 """
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 LOCK = "worker.lock"
+INDEXER = "history-worker.lock"
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 if sys.platform == "win32":
@@ -46,7 +47,17 @@ else:
 def take(home: str) -> int | None:
     """A descriptor that holds the lease until it and its copies are closed; None when another holds it. Raises OSError."""
     made_folder(home)
-    descriptor = os.open(folder(home, LOCK), _FLAGS, 0o600)
+    return take_file(folder(home, LOCK))
+
+
+def indexer_file(home: str) -> str:
+    """Whose holder indexes conversations in the background."""
+    return os.path.join(home, "data", INDEXER)
+
+
+def take_file(path: str) -> int | None:
+    """The same of any lease. Raises OSError."""
+    descriptor = os.open(path, _FLAGS, 0o600)
     try:
         if try_lock(descriptor):
             return descriptor
@@ -58,17 +69,19 @@ def take(home: str) -> int | None:
 
 
 class lease:  # noqa: N801 - reads as a verb: with lease(home) as mine
-    """Holds the lease while it is open, if nobody else does. `handed` is a descriptor that holds it already."""
+    """Holds the lease while it is open, if nobody else does. `handed` is a descriptor that holds it already; `path` is
+    another lease than that of the home's worker."""
 
-    def __init__(self, home: str, handed: int | None = None) -> None:
+    def __init__(self, home: str, handed: int | None = None, *, path: str = "") -> None:
         self._home = home
         self._handed = handed
+        self._path = path
         self._descriptor: int | None = None
 
     def __enter__(self) -> bool:
         self._descriptor = self._adopted() if self._handed is not None else None
         if self._descriptor is None:
-            self._descriptor = take(self._home)
+            self._descriptor = take_file(self._path) if self._path else take(self._home)
         return self._descriptor is not None
 
     def __exit__(
@@ -82,7 +95,7 @@ class lease:  # noqa: N801 - reads as a verb: with lease(home) as mine
         """What was handed over, if it is the lease: then programs that the worker starts must not get it too."""
         assert self._handed is not None
         try:
-            same = os.path.samestat(os.fstat(self._handed), os.stat(folder(self._home, LOCK)))
+            same = os.path.samestat(os.fstat(self._handed), os.stat(self._path or folder(self._home, LOCK)))
             if not same or not try_lock(self._handed):
                 return None
             os.set_inheritable(self._handed, False)

@@ -1,4 +1,4 @@
-"""Starts the worker: on its own, without a terminal, holding nothing of whoever starts it but the lease."""
+"""Starts workers: on their own, without a terminal, holding nothing of whoever starts them but the lease."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import sys
 import time
 
 from recollect.bare.environment import for_worker
-from recollect.bare.lease import take
+from recollect.bare.lease import indexer_file, take, take_file
 from recollect.bare.waiting import put
 
 # -P: what lies in the folder of the conversation must never be taken for a module.
-_COMMAND = ("-P", "-m", "recollect", "hook-worker")
+_MODULE = ("-P", "-m", "recollect")
+_HOOKS, _HISTORY = "hook-worker", "history-worker"
 
 
 def start_worker(home: str) -> bool:
@@ -19,16 +20,30 @@ def start_worker(home: str) -> bool:
 
     The lease is taken here and handed on, so of a hundred hooks at once one starts a worker.
     """
-    held = take(home)
+    return _started(home, take(home), _HOOKS)
+
+
+def start_indexer(home: str) -> bool:
+    """What indexes the conversations of this machine, in its own time; whether it was started. Raises OSError.
+
+    It ends by itself. While one is there, no other is started.
+    """
+    os.makedirs(os.path.join(home, "data"), mode=0o700, exist_ok=True)
+    return _started(home, take_file(indexer_file(home)), _HISTORY)
+
+
+def _started(home: str, held: int | None, command: str) -> bool:
     if held is None:
         return False
     try:
         if sys.platform != "win32":
-            _spawn(home, held)
+            _spawn(home, held, command)
     finally:
         os.close(held)
     if sys.platform == "win32":
-        _detach(home)  # a lock is of its process there: the first worker takes it, others leave at once
+        _detach(
+            home, command
+        )  # a lock is of its process there: the first worker takes it, others leave at once
     return True
 
 
@@ -40,15 +55,17 @@ def have_leaflets_made(home: str, agent: str = "") -> None:
 
 if sys.platform == "win32":
 
-    def _detach(home: str) -> None:
+    def _detach(home: str, command: str) -> None:
         import subprocess
 
         flags = (
             subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
         )
+        if command == _HISTORY:
+            flags |= subprocess.BELOW_NORMAL_PRIORITY_CLASS
         # Popen's object would complain at its end that the worker still runs.
         subprocess.Popen(
-            [sys.executable, *_COMMAND],
+            [sys.executable, *_MODULE, command],
             env=for_worker(home),
             cwd=home,
             stdin=subprocess.DEVNULL,
@@ -60,8 +77,8 @@ if sys.platform == "win32":
 
 else:
 
-    def _spawn(home: str, lease: int) -> None:
-        argv = [sys.executable, *_COMMAND, str(lease)]
+    def _spawn(home: str, lease: int, command: str) -> None:
+        argv = [sys.executable, *_MODULE, command, str(lease)]
         actions: list[tuple[int, int] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)
         ]

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from recollect.dialects.shape import Answer, Arguments, Dialect, Recalling, Tool
+from recollect.dialects.shape import Answer, Arguments, Dialect, From, Recalling, Tool
 
-Project = Annotated[str | None, Field(description="Only this project: path or folder name")]
+Project = Annotated[str | None, Field(description="Only this one: path or unique part")]
 
 
 class RecallArguments(Arguments):
     """What to look for."""
 
-    query: Annotated[str, Field(description="What you want to know")]
+    query: Annotated[str, Field(description="Your question")]
     project: Project = None
 
 
@@ -30,8 +30,17 @@ class ProjectsArguments(Arguments):
     """Nothing to say."""
 
 
+def _briefly(schema: dict[str, Any]) -> None:
+    """Without what a reader sees for himself: this tool is among those that are always served, and each word costs."""
+    for name in ("memories", "source"):
+        del schema["properties"][name]
+    del schema["required"]
+
+
 class Found(Answer):
     """A conversation that answers."""
+
+    model_config = ConfigDict(json_schema_extra=_briefly)
 
     session_id: str
     project: str
@@ -39,6 +48,9 @@ class Found(Answer):
     timestamp: datetime
     relevance: str
     excerpt: str
+    file: str | None = None
+    line: int | None = None
+    memories: Annotated[list[dict[str, str]] | None, From("memories", unless_empty=True)] = None
     source: str
 
 
@@ -48,6 +60,11 @@ class RecallAnswer(Recalling):
     results: Annotated[list[Found], Field(max_length=5)]
     total_sessions_searched: int
     suggestion: str | None = None
+    searched_with: str | None = None
+    error: str | None = None
+    message: str | None = None
+    resolution: str | None = None
+    partial_results: list[dict[str, Any]] | None = None
 
 
 class Session(Answer):
@@ -96,9 +113,8 @@ HISTORY = Dialect(
     (
         Tool(
             "memory_recall",
-            "Search past conversations",
-            "Finds past conversations that speak of something, with an excerpt of each. Use it when recall knows "
-            "nothing, or for how something was done; not for single facts.",
+            "Past conversations",
+            "Finds past conversations: when recall knows nothing, or for how something was done.",
             "search_history",
             RecallArguments,
             RecallAnswer,

@@ -91,6 +91,7 @@ class Engine:
     aside: Aside = ALONE  # what stands beside the store
     llm: LanguageModel | None = None  # the one that was configured, for work that nobody waits for
     classifier: Classifier | None = None  # of contradictions; None: none are looked for
+    behind: asyncio.Event = field(default_factory=asyncio.Event)  # set: conversations wait for the background
     fence: tuple[str, ...] = ()  # the scopes that the caller is bound to, as the store is
     doings: Doings = field(default_factory=Doings)  # what is done in conversations, until it is written down
 

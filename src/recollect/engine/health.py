@@ -15,6 +15,7 @@ from recollect.engine.classifiers import RULES
 from recollect.engine.core import Engine
 from recollect.engine.disputes import last_failure
 from recollect.engine.embed import embed_missing
+from recollect.engine.history.findings import history_findings
 from recollect.engine.ledger import CHECK, EMBEDDING, Metered, Spend, spent_today
 from recollect.engine.storage import OK, Storage, storages, within_reach, without_vectors
 from recollect.model.errors import ModelError
@@ -125,6 +126,7 @@ async def examine(engine: Engine) -> list[Finding]:
     findings.extend(await _beside(engine))
     findings.extend(await _language_models(engine))
     findings.extend(await _classifier(engine))
+    findings.extend(await history_findings(engine))
     tally = await engine.store.tally_jobs()
     dead = tally.get(JobState.DEAD, 0)
     findings.append(

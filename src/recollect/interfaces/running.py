@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from recollect.model.access import Caller
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from recollect.operations.catalogue import Input, Operation, Output
     from recollect.settings import LoadedSettings
 
@@ -43,6 +45,19 @@ class Running(Protocol):
 
     async def keep_leaflets(self) -> None:
         """Make anew what hooks hand out, if something was written since. Never raises."""
+
+    def conversation_roots(self) -> list[Path]:
+        """The folders under which past conversations lie, of those that are there. Blocks."""
+
+    @property
+    def behind(self) -> bool:
+        """Whether more conversations wait to be indexed than a question may read."""
+
+    async def await_behind(self) -> None:
+        """Until that is so."""
+
+    async def index_in_background(self) -> bool:
+        """Whether a process of its own is at it now: one that was started, or was there already."""
 
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""

@@ -16,6 +16,15 @@ from recollect.engine.core import Engine
 from recollect.engine.embed import EMBED, embed_missing, queue_embedding
 from recollect.engine.endings import queue_sweep, reflect_on_silent
 from recollect.engine.evaluate import EVALUATE, SECONDS, evaluate
+from recollect.engine.history.vectors import (
+    EMBED_HISTORY,
+    embed_history,
+    history_model,
+    own_job,
+    queue_history_embedding,
+    unembedded,
+)
+from recollect.engine.history.vectors import PAUSE as EMBED_PAUSE
 from recollect.engine.relate import RELATE, relate
 from recollect.jobs.runner import Handler
 from recollect.model.errors import ModelError
@@ -27,6 +36,9 @@ PAUSE = timedelta(minutes=1)  # between two runs of what doesn't end in one
 MORE = "consolidate:more"  # the key of a run that goes on with some stages, beside the one for all
 SHORTEST = 1.0  # seconds that even one for whom no time is left may take
 TIDY = "tidy-jobs"
+ARCHIVE_HISTORY = "history-archive"
+EMBED_TURN = 4.0  # seconds, of each minute about a quarter: questions come first
+EMBED_MOST = 512  # passages in a turn
 Left = Callable[[], float]  # seconds
 
 
@@ -84,6 +96,33 @@ async def _tidy(engine: Engine, job: Job) -> Mapping[str, Any]:
     }
 
 
+async def _embed_history(engine: Engine, job: Job) -> Mapping[str, Any]:
+    """A turn, and another one a little later while passages are left."""
+    embedded = await embed_history(engine, most=EMBED_MOST, seconds=EMBED_TURN)
+    if history_model(engine) is not None and not embedded and engine.meaning.reason:
+        raise ModelError(engine.meaning.reason)
+    if await unembedded(engine):
+        await queue_history_embedding(engine, after=EMBED_PAUSE)
+    return {"embedded": embedded}
+
+
+async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
+    """Of what is indexed; more than a little that isn't yet is left to the background, which archives it too."""
+    chosen = engine.policy.history
+    if not (chosen.enabled and chosen.archive):  # any more
+        return {"archived": 0}
+    from recollect.engine.history.archiving import archive_history
+    from recollect.engine.history.indexing import refresh
+
+    await refresh(engine)
+    done = await archive_history(engine)
+    if done.busy:
+        now, name = engine.clock(), own_job(engine, ARCHIVE_HISTORY)
+        again = Job(engine.new_id(), name, created=now, due=now + PAUSE, key=name)
+        await engine.store.apply([Enqueue(again)])
+    return {"archived": done.conversations}
+
+
 HANDLERS: Mapping[str, Handler] = {
     EMBED: _embed,
     RELATE: _relate,
@@ -91,9 +130,20 @@ HANDLERS: Mapping[str, Handler] = {
     EVALUATE: _evaluate,
     TIDY: _tidy,
     CONSOLIDATE: _consolidate,
+    EMBED_HISTORY: _embed_history,
+    ARCHIVE_HISTORY: _archive_history,
 }
 # What one who waits may run when no time is left: each is short.
 SHORT = (EVALUATE, RELATE, TIDY)
+OF_HISTORY = (EMBED_HISTORY, ARCHIVE_HISTORY)  # what concerns conversations, and no memory
+
+
+def handlers_of(engine: Engine) -> Mapping[str, Handler]:
+    """Those of conversations by the names that they have in this home; none where its conversations are withheld."""
+    others = {name: handler for name, handler in HANDLERS.items() if name not in OF_HISTORY}
+    if engine.history.withheld:
+        return others
+    return others | {own_job(engine, name): HANDLERS[name] for name in OF_HISTORY}
 
 
 def handlers_within(left: Left) -> Mapping[str, Handler]:

@@ -10,7 +10,8 @@ from recollect.engine.consolidate import JOB as CONSOLIDATE
 from recollect.engine.core import Engine
 from recollect.engine.embed import EMBED
 from recollect.engine.evaluate import EVALUATE
-from recollect.jobs.handlers import TIDY
+from recollect.engine.history.vectors import EMBED_HISTORY, history_model, own_job
+from recollect.jobs.handlers import ARCHIVE_HISTORY, TIDY
 from recollect.model.job import Job
 from recollect.ports.store import Enqueue
 
@@ -23,6 +24,7 @@ class Entry:
     every: timedelta
 
 
+EMBED_EVERY = timedelta(hours=6)
 # What is remembered is judged soon; what came in another way, as by an import, within a day.
 ALWAYS: Sequence[Entry] = (
     Entry(EMBED, timedelta(hours=1)),
@@ -34,7 +36,18 @@ ALWAYS: Sequence[Entry] = (
 def schedule_of(engine: Engine) -> Sequence[Entry]:
     """As the engine's policy has it."""
     hours = engine.policy.life.consolidate_hours
-    return (*ALWAYS, Entry(CONSOLIDATE, timedelta(hours=hours))) if hours else ALWAYS
+    upkeep = (Entry(CONSOLIDATE, timedelta(hours=hours)),) if hours else ()
+    return (*ALWAYS, *upkeep, *_of_history(engine))
+
+
+def _of_history(engine: Engine) -> Sequence[Entry]:
+    """What is embedded is queued when it is indexed; by the clock comes what was missed."""
+    chosen, found = engine.policy.history, []
+    if history_model(engine) is not None:
+        found.append(Entry(own_job(engine, EMBED_HISTORY), EMBED_EVERY))
+    if chosen.enabled and chosen.archive:
+        found.append(Entry(own_job(engine, ARCHIVE_HISTORY), timedelta(hours=chosen.archive_hours)))
+    return found
 
 
 async def enqueue_due(

@@ -233,9 +233,11 @@ class RlmConnectionFailed(RlmError):
 
 
 class RlmToolFailed(RlmError):
-    """One of its tools failed, took too long, or answered what can't be used."""
+    """One of its tools failed, took too long, or answered what can't be used. `gone`: the server ended meanwhile, and with it
+    what it held."""
 
     code = "RLM_TOOL_FAILED"
+    gone = False
 
 
 class ModelError(RecollectError):

@@ -16,6 +16,7 @@ class History:
     subagents: bool = True
     vectors: bool = True
     archive: bool = False
+    archive_hours: int = 24
     archive_room: int = ROOM
     by_model: bool = True
     most_calls: int = 12

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from recollect.engine.consolidate import JOB, STAGES, Report, Stage, Told, reports, run
 from recollect.engine.consolidate.stage import STALE
-from recollect.jobs.handlers import HANDLERS, SHORT, handlers_within
+from recollect.jobs.handlers import HANDLERS, OF_HISTORY, SHORT, handlers_within
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due
 from recollect.model.job import JobState
@@ -189,7 +189,7 @@ async def _run_jobs(call: Call, *, until: float) -> Stage:
 
     begun = perf_counter()
     await enqueue_due(call.engine, besides=(JOB,))
-    names = [name for name in HANDLERS if name != JOB] if left() > 0 else SHORT
+    names = [name for name in HANDLERS if name not in (JOB, *OF_HISTORY)] if left() > 0 else SHORT
     runner = Runner(call.engine, handlers_within(left), owner=call.engine.new_id())
     ran = await runner.run_all(most=MOST_JOBS, names=names, enough=lambda: left() <= 0)
     done = [one.job for one in ran if one.kept and one.job.state is JobState.DONE]

@@ -12,7 +12,7 @@ from recollect.engine.capture.blanking import scrub_leaflets
 from recollect.engine.embed import embed_missing, follow_model, queue_embedding
 from recollect.engine.evaluate import EVALUATE
 from recollect.engine.health import StatusReport, examine, mend, status
-from recollect.jobs.handlers import HANDLERS
+from recollect.jobs.handlers import handlers_of
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due, next_runs
 from recollect.model.errors import Refused
@@ -226,7 +226,7 @@ async def _run_jobs(call: Call, given: RunJobsInput) -> RunJobsResult:
         await enqueue_due(call.engine)
     if given.waiting:
         await _bring_forward(call)
-    runner = Runner(call.engine, HANDLERS, owner=call.engine.new_id())
+    runner = Runner(call.engine, handlers_of(call.engine), owner=call.engine.new_id())
     ran = await runner.run_all(most=given.most, told=lambda count: call.progress("jobs", count, None))
     return RunJobsResult(ran=[JobView.of(one.job) for one in ran])
 

@@ -2,91 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 OMITTED = "\n[...]\n"  # where the middle of a text was left out
-MOST_KEPT = 96 << 20  # bytes of digests that are kept at once
 
 Check = Callable[[], None]  # raises when nobody waits for the answer any more
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """What a person or the assistant said, in words; what tools were given and gave back is not among it."""
-
-    role: str  # user or assistant
-    text: str
-    line: int  # in the file, from 1: where the turn begins
-    timestamp: datetime | None = None
-    tools: tuple[str, ...] = ()  # names of what the assistant used in this turn
-    start: int = 0  # the bytes of the file that its lines stand in
-    end: int = 0
-
-
-class Said(NamedTuple):
-    """A turn without its text: when it was said, and where in the file it stands."""
-
-    line: int
-    timestamp: datetime | None
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class TranscriptFile:
-    """One conversation's file. `modified` is when it was last written to."""
-
-    path: Path
-    size: int
-    modified: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class TranscriptProject:
-    """A folder that conversations were held in; `path` is what they say themselves, `name` what the program calls it."""
-
-    name: str
-    path: str
-    files: tuple[TranscriptFile, ...]  # the newest first
-
-
-@dataclass(frozen=True, slots=True)
-class Transcript:
-    """One conversation, as far as it was read. `title` and `summary` are what it was called; empty when nothing was."""
-
-    session_id: str
-    file: Path
-    turns: tuple[Turn, ...]
-    title: str = ""
-    summary: str = ""
-    cwd: str | None = None
-    model: str | None = None
-    started: datetime | None = None
-    ended: datetime | None = None
-    bad_lines: int = 0
-    bytes_read: int = 0
-    complete: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """One conversation in the form that is searched; what was said is left in the file.
-
-    `words` has the lexemes of every turn, each between two spaces; `starts` says where each turn begins in it, and where
-    the last one ends.
-    """
-
-    about: Transcript  # without its turns
-    turns: tuple[Said, ...]
-    words: bytes
-    starts: Sequence[int]
-    asked: tuple[str, ...]  # how the person's first turns begin
-    size: int  # bytes of memory, about
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +32,24 @@ class ConversationFile:
 class About:
     """What a piece of a file says about the conversation itself; empty where it says nothing."""
 
-    session_id: str = ""
+    session_id: str = ""  # of a sub-agent's file its own name
     cwd: str = ""
     model: str = ""
     title: str = ""
     title_by: str = ""  # custom, ai
-    summaries: tuple[tuple[str, str], ...] = ()  # with the uuid of the entry that each is about
-    uuids: bytes = b""  # eight bytes for each entry
-    bad_lines: tuple[int, ...] = ()  # which can't be read
+    summaries: tuple[tuple[str, str], ...] = ()  # the uuid of the entry that each is about, and its text
+    uuids: bytes = b""  # `uuid_key` of each entry
+    bad_lines: tuple[int, ...] = ()  # the first ones that can't be read
     ended: datetime | None = None  # the latest moment in it
+
+
+def uuid_key(uuid: str) -> bytes:
+    """Eight bytes that an entry is known by: bits of its uuid, or of a hash where it is none."""
+    try:
+        key = bytes.fromhex(uuid[24:] + uuid[9:13])  # the parts that differ in all sorts of uuids
+    except ValueError:
+        key = b""
+    return key if len(key) == 8 else hashlib.blake2b(uuid.encode("utf-8", "replace"), digest_size=8).digest()
 
 
 class Role(StrEnum):
@@ -194,32 +129,12 @@ class Transcripts(Protocol):
     def roots(self) -> list[Path]:
         """The folders under which they lie, of those that are there."""
 
-    def projects(self) -> list[TranscriptProject]:
-        """All of them, the one used last first."""
-
-    def size(self, project: TranscriptProject) -> int:
-        """Bytes on the disk, those of sub-agents included."""
-
-    def read(self, file: TranscriptFile, *, most_bytes: int) -> Transcript | None:
-        """At most so many bytes of it, from its beginning; None when the file has gone."""
-
-    def kept(self, file: TranscriptFile) -> Digest | None:
-        """The digest that was kept of the file as it is now. Reads nothing."""
-
-    def digest(self, file: TranscriptFile, *, most_bytes: int, check: Check) -> Digest | None:
-        """Of at most so many bytes, read anew; None when the file has gone. Raises what `check` raises."""
-
-    def keep(self, file: TranscriptFile, digest: Digest) -> None:
-        """Until the file changes, or others need the room. Of MOST_KEPT those asked for last stay."""
-
-    def turn(self, file: Path, said: Said) -> Turn | None:
-        """It with its text, read anew; None when it doesn't stand there any more."""
-
     def note(self, file: Path) -> str:
         """What the program wrote about the conversation beside it; empty when nothing."""
 
-    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int) -> Followed | None:
-        """At most about so many bytes after the cursor, in bounded memory; None when there is no such file."""
+    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int, source: str = "") -> Followed | None:
+        """At most about so many bytes after the cursor, in bounded memory; None when there is no such file. `source` says
+        whose it is where its place doesn't, as of a copy."""
 
 
 class NoTranscripts:
@@ -233,29 +148,8 @@ class NoTranscripts:
     def roots(self) -> list[Path]:
         return []
 
-    def projects(self) -> list[TranscriptProject]:
-        return []
-
-    def size(self, project: TranscriptProject) -> int:
-        return 0
-
-    def read(self, file: TranscriptFile, *, most_bytes: int) -> Transcript | None:
-        return None
-
-    def kept(self, file: TranscriptFile) -> Digest | None:
-        return None
-
-    def digest(self, file: TranscriptFile, *, most_bytes: int, check: Check) -> Digest | None:
-        return None
-
-    def keep(self, file: TranscriptFile, digest: Digest) -> None:
-        pass
-
-    def turn(self, file: Path, said: Said) -> Turn | None:
-        return None
-
     def note(self, file: Path) -> str:
         return ""
 
-    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int) -> Followed | None:
+    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int, source: str = "") -> Followed | None:
         return None

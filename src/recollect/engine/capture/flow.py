@@ -27,6 +27,7 @@ from recollect.engine.capture.place import scope_of_folder
 from recollect.engine.capture.state import record_capture, record_problem
 from recollect.engine.conversations import called
 from recollect.engine.core import Engine
+from recollect.engine.history.forgotten import is_forgotten
 from recollect.engine.keys import fingerprint
 from recollect.model.errors import NotFound, RecollectError, Refused, StoreError
 from recollect.ports.transcripts import Cursor, Followed, Role, Step
@@ -35,6 +36,7 @@ CURSOR = "capture:"  # before a conversation's key
 PIECE = 4 << 20  # bytes that are read at once
 LEAST_LINES = {"Stop": 3, "SubagentStop": 3}  # with something in them; 1 for other events
 SUBAGENTS = "agent-"  # how a sub-agent's file is called
+FORGOTTEN = "The conversation was forgotten: nothing of it is kept until `recollect history forget --lift`."
 UNREADABLE = "What was noted of the conversation can't be read here, so that it was read anew."
 
 
@@ -62,6 +64,7 @@ class Outcome(StrEnum):
     LAGS = "lags"  # the file hasn't what was said last: to be asked again in a moment, at last without `last_message`
     DISABLED = "disabled"
     EXCLUDED = "excluded"
+    FORGOTTEN = "forgotten"  # by somebody who wants none of it back
     OWN_CALL = "own_call"  # of ours to a model
     GONE = "gone"  # the file or the folder
     BUSY = "busy"  # another process is at it
@@ -99,9 +102,11 @@ async def capture(engine: Engine, heard: Heard, *, agent: str) -> Captured:
     scope: str | None = None
     try:
         scope = await scope_of_folder(engine, heard.folder, create=False)
-        async with alone(engine, CURSOR + _key(heard)) as mine:
+        async with alone(engine, CURSOR + cursor_key(heard)) as mine:
             if not mine:
                 return Captured(Outcome.BUSY, scope=scope)
+            if await _was_forgotten(engine, heard):
+                return Captured(Outcome.FORGOTTEN, scope=scope, notice=FORGOTTEN)
             return await _Capture(engine, heard, scope, agent=agent).run()
     except NotFound as error:
         return Captured(Outcome.GONE, notice=str(error))
@@ -163,7 +168,7 @@ class _Capture:
         self._heard = heard
         self._scope = scope
         self._agent = agent
-        self._key = _key(heard)
+        self._key = cursor_key(heard)
         self._picker = Picker(engine, heard.folder, agent)
         self._raw: str | None = None  # the cursor's value, as it is in the store
         self._problem = ""
@@ -335,7 +340,17 @@ class _Capture:
         self._done = replace(self._done, captures=state.captures)
 
 
-def _key(heard: Heard) -> str:
+async def _was_forgotten(engine: Engine, heard: Heard) -> bool:
+    """The conversation, or the one whose sub-agent's file lies in its folder."""
+    parts = Path(heard.file).parts
+    above = [parts[place - 1] for place, part in enumerate(parts) if part == "subagents" and place]
+    for name in dict.fromkeys((heard.conversation, Path(heard.file).stem, *above)):
+        if await is_forgotten(engine, name):
+            return True
+    return False
+
+
+def cursor_key(heard: Heard) -> str:
     """A conversation's file, wherever it lies."""
     return fingerprint(f"{heard.conversation}\n{heard.subagent}\n{Path(heard.file).name}")[:32]
 

@@ -6,29 +6,68 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from recollect.engine.text import assignments, credentials, personal
 from recollect.engine.text.credentials import Rule, mark
+from recollect.engine.text.expression import Expression
 
 # Whether a pass can turn up something new depends on the marks of the one before; two settle all real text.
 _MOST_PASSES = 8
 _RULES = (*credentials.RULES, *assignments.RULES, *personal.WORD_RULES)
 
 
+# What several triggers hold, which most words lack.
+_GATES = ("pass", "pin", *"_-=:.@~\"'/")
+MOST_WORDS, LONGEST_WORD = 50_000, 40  # that are remembered
+
+
 def _grouped(triggers: Iterable[tuple[str, int]]) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
-    """Triggers under a character that each of them holds: most texts lack it, and skip them all at once."""
+    """Triggers under something that each of them holds: words that lack it skip them all at once."""
     groups: dict[str, list[tuple[str, int]]] = {}
-    for trigger, place in triggers:
-        gate = next((char for char in "_-=:.@~\"'/" if char in trigger), "")
-        groups.setdefault(gate, []).append((trigger, place))
+    for trigger, rule in triggers:
+        gate = next((gate for gate in _GATES if gate in trigger), "")
+        groups.setdefault(gate, []).append((trigger, rule))
     return tuple((gate, tuple(group)) for gate, group in groups.items())
 
 
-_TRIGGERS = tuple((trigger, place) for place, rule in enumerate(_RULES) for trigger in rule.triggers)
-_EXACT = tuple(pair for pair in _TRIGGERS if pair[0] != pair[0].lower())
-_FOREIGN = tuple(pair for pair in _TRIGGERS if not pair[0].isascii())
-_FOLDED = _grouped(pair for pair in _TRIGGERS if pair not in _EXACT and pair not in _FOREIGN)
+# Each rule is a bit, and so is each of the other things that a word may show.
+_TRIGGERS = tuple((trigger, 1 << place) for place, rule in enumerate(_RULES) for trigger in rule.triggers)
+_DIGIT, _LONG, _IBAN, _SPACED = (1 << (len(_RULES) + number) for number in range(4))
+_WORDS = tuple((trigger, rule) for trigger, rule in _TRIGGERS if trigger.split() == [trigger])
+_SEVERAL = tuple(pair for pair in _TRIGGERS if pair not in _WORDS)  # triggers that have a blank
+_EXACT = tuple(pair for pair in _WORDS if pair[0] != pair[0].lower())
+_FOREIGN = tuple(pair for pair in _WORDS if not pair[0].isascii())
+_FOLDED = _grouped(
+    [
+        *(pair for pair in _WORDS if pair not in _EXACT and pair not in _FOREIGN),
+        *((trigger.split()[0], _SPACED) for trigger, _ in _SEVERAL),
+    ]
+)
+_ANY_DIGIT = Expression(r"\d", re.ASCII)
+_LONG_RUN = Expression(r"[A-Za-z0-9+/_\-]{20}", re.ASCII)
+_IBAN_BEGINS = Expression(r"[A-Z][A-Z]\d\d", re.ASCII)
+
+
+class _Signs(dict[str, int]):
+    """What each word that was met shows, as bits. Words recur: most texts cost no more than to take them apart."""
+
+    def __missing__(self, word: str) -> int:
+        signs = _signs_of(word)
+        if len(word) <= LONGEST_WORD:
+            if len(self) >= MOST_WORDS:
+                self.clear()
+            self[word] = signs
+        return signs
+
+    def of(self, text: str) -> int:
+        """All that its words show."""
+        return reduce(or_, set(map(self.__getitem__, text.split())), 0)
+
+
+_signs = _Signs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,23 +125,42 @@ def _redact(text: str, found: Counter[str]) -> str:
 
 
 def _worth_trying(text: str) -> list[Rule]:
+    """Those of whose triggers the text has one, and whose cheaper patterns it holds."""
+    signs = _signs.of(text)
+    if not signs:
+        return []
     low = text.lower()
-    places = {place for trigger, place in _EXACT if trigger in text}
-    for gate, triggers in _FOLDED:
-        if gate in low:
-            places.update([place for trigger, place in triggers if trigger in low])
-    if not low.isascii():
-        places.update([place for trigger, place in _FOREIGN if trigger in low])
+    if signs & _SPACED:
+        signs |= reduce(or_, [rule for trigger, rule in _SEVERAL if trigger in low], 0)
     rules = [
-        rule for rule in map(_RULES.__getitem__, sorted(places)) if rule.gate is None or rule.gate.search(low)
+        rule
+        for place, rule in enumerate(_RULES)
+        if signs >> place & 1 and (rule.gate is None or rule.gate.search(low))
     ]
-    if assignments.RANDOM_RULE.pattern.search(text):
+    if signs & _LONG and assignments.RANDOM_RULE.pattern.search(text):
         rules.append(assignments.RANDOM_RULE)
-    if personal.IBAN_START.search(text):
+    if signs & _IBAN and personal.IBAN_START.search(text):
         rules.append(personal.IBAN_RULE)
-    if personal.MANY_DIGITS.search(text):
+    if signs & _DIGIT and personal.MANY_DIGITS.search(text):
         rules.extend(personal.NUMBER_RULES)
     return rules
+
+
+def _signs_of(word: str) -> int:
+    low = word.lower()
+    found = [rule for trigger, rule in _EXACT if trigger in word]
+    for gate, triggers in _FOLDED:
+        if gate in low:
+            found += [rule for trigger, rule in triggers if trigger in low]
+    if not low.isascii():
+        found += [rule for trigger, rule in _FOREIGN if trigger in low]
+    if _ANY_DIGIT.search(word):
+        found.append(_DIGIT)
+        if _IBAN_BEGINS.search(word):
+            found.append(_IBAN)
+    if len(word) >= 20 and _LONG_RUN.search(word):
+        found.append(_LONG)
+    return reduce(or_, found, 0)
 
 
 def _apply(rule: Rule, text: str, found: Counter[str]) -> str:

@@ -40,6 +40,8 @@ COMMANDS = {
     "timeline": f"{_HERE}.listing:timeline",
     "versions": f"{_HERE}.tracing:versions",
     "reconstruct": f"{_HERE}.tracing:reconstruct",
+    "why": f"{_HERE}.tracing:why",
+    "history": f"{_HERE}.history:history",
     "status": f"{_HERE}.upkeep:status",
     "stats": f"{_HERE}.judging:stats",
     "spend": f"{_HERE}.spending:spend",
@@ -67,8 +69,8 @@ COMMANDS = {
 }
 
 HEADED = {
-    "Memories": "remember recall search ask list show amend link forget tags timeline versions reconstruct",
-    "Conversations": "context reflect explore feedback",
+    "Memories": "remember recall search ask list show amend link forget tags timeline versions reconstruct why",
+    "Conversations": "history context reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",
     "Upkeep": "status stats spend doctor consolidate contradictions config models jobs export import",

@@ -82,11 +82,16 @@ class Choices:
 @click.option(
     "--extract-with", type=click.Choice([RULES, MODEL]), help="model: conversations are sent to it."
 )
+@click.option(
+    "--archive/--no-archive",
+    default=None,
+    help="Keep compressed copies of conversations, which Claude Code deletes after 30 days.",
+)
 @click.option("--init/--no-init", default=None, help="Set up the folder you are in as well.")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask: what isn't given keeps its default.")
 @with_session
 async def setup(session: Session, /, **given: Any) -> int:
-    """Get ready, once: home folder, embedding model, language model, what to capture. Each question has a flag."""
+    """Get ready, once: home folder, models, what to capture, what to keep. Each question has a flag."""
     console = session.console
     asking = not given["yes"]
     if asking and not is_person(console):
@@ -154,6 +159,8 @@ def _given(session: Session, given: dict[str, Any]) -> Choices:
             raise InvalidInput(
                 f"No key to {chosen} is in the environment.", advice="Set it, or say --key-file."
             )
+    if given["archive"] is not None:
+        choices.settings["history.archive"] = _switch(given["archive"])
     if given["capture"]:
         choices.settings["capture.kinds"] = "" if ALL in given["capture"] else ", ".join(given["capture"])
     if given["extract_with"]:
@@ -200,7 +207,11 @@ def _ask(session: Session, choices: Choices, given: dict[str, Any]) -> None:
     if choices.pull is None and not choices.no_model and loaded.settings.embedding.provider == "local":
         question = "Fetch a small model, so that recall goes by meaning and not by words alone?"
         choices.no_model = not click.confirm(question, default=True, err=True)
-    asked = {**_ask_model(session, choices, given), **_ask_kinds(loaded.settings.capture.kinds, given)}
+    asked = {
+        **_ask_model(session, choices, given),
+        **_ask_kinds(loaded.settings.capture.kinds, given),
+        **_ask_archive(loaded.settings.history.archive, given),
+    }
     present = {info.key: info.value for info in loaded}
     choices.settings |= {key: value for key, value in asked.items() if present[key] != value}
 
@@ -236,6 +247,21 @@ def _ask_kinds(present: str, given: dict[str, Any]) -> dict[str, str]:
     question = f"What shall be captured: all, or some of {', '.join(KINDS)}"
     chosen: str = click.prompt(question, default=present or ALL, value_proc=_kinds, err=True)
     return {"capture.kinds": chosen}
+
+
+def _ask_archive(present: bool, given: dict[str, Any]) -> dict[str, str]:
+    if given["archive"] is not None:
+        return {}
+    question = (
+        "Claude Code deletes conversations after 30 days. May compressed copies of them be kept here, so that they can "
+        "still be found?"
+    )
+    wanted = click.confirm(question, default=present, err=True)
+    return {"history.archive": _switch(wanted)} if wanted != present else {}
+
+
+def _switch(on: bool) -> str:
+    return str(on).lower()
 
 
 def _kinds(text: str) -> str:

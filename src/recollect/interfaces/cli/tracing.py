@@ -1,4 +1,4 @@
-"""`recollect versions` and `reconstruct`: how something came to be."""
+"""`recollect versions`, `reconstruct` and `why`: how something came to be."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from recollect.interfaces.cli.output import local_time, one_line
 from recollect.interfaces.cli.session import Desk
 
 if TYPE_CHECKING:
+    from recollect.operations.history_forms import OriginResult, PlaceView
     from recollect.operations.tracing import ReconstructResult, StepView, VersionsResult
 
 LONGEST_CELL = 72
@@ -93,3 +94,42 @@ def _relations(step: StepView) -> list[str]:
         arrow = f"{linked.link.relation} →" if linked.link.origin == step.id else f"← {linked.link.relation}"
         lines.append(f"{arrow} {linked.id}  {linked.kind}: {one_line(linked.content, most=LONGEST_CELL)}")
     return lines
+
+
+@command("why", examples=["recollect why 01jxq3k", "recollect why 01jxq3k -n 40 --json"])
+@click.argument("id")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how much around it: utterances (12).")
+@with_desk
+async def why(desk: Desk, /, *, id: str, limit: int | None) -> None:
+    """From a memory to the words that it came from: the conversation, the file and the line."""
+    from recollect.interfaces.cli.talking import print_heading, print_stretch
+
+    result: OriginResult = await desk.run("origin", id=id, limit=limit)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    console.line(console.style(f"{result.id}  {result.kind}, {result.scope}", bold=True))
+    for line in console.paragraphs(result.content, indent=2):
+        console.line(f"  {line}")
+    if result.made_of:
+        console.line(f"It was made of {', '.join(result.made_of)}.")
+    for place in result.places:
+        console.line()
+        if place.id != result.id:
+            console.line(f"{place.id}: {one_line(place.content, most=LONGEST_CELL)}")
+        console.line(f"{local_time(place.occurred, desk.zone)}  {_where(place)}")
+        if place.stretch:
+            print_heading(console, place.stretch.conversation, desk.zone)
+            print_stretch(console, place.stretch, marked=place.line)
+        for turn in place.turns:
+            mark = ">" if turn.id == place.id else " "
+            console.line(f"{mark} {local_time(turn.occurred, desk.zone)}  {one_line(turn.content, most=200)}")
+    if result.notice:
+        console.line(one_line(result.notice, most=500))
+
+
+def _where(place: PlaceView) -> str:
+    if place.file:
+        return one_line(f"{place.file}:{place.line}" if place.line else place.file, most=500)
+    return one_line(f"in the conversation {place.conversation}", most=200)

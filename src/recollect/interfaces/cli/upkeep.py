@@ -24,6 +24,7 @@ from recollect.model.errors import (
 
 if TYPE_CHECKING:
     from recollect.operations.capture_report import CaptureStatusResult
+    from recollect.operations.history_forms import HistoryStatusResult
     from recollect.operations.upkeep import DoctorResult, StatusResult
 
 UNHEALTHY = 1
@@ -35,14 +36,20 @@ async def status(desk: Desk) -> None:
     """How things are, at a glance."""
     result: StatusResult = await desk.run("status")
     captured: CaptureStatusResult = await desk.run("capture_status")
+    past: HistoryStatusResult = await desk.run("history_status")
     left = await _left_in_the_file(desk)
     if desk.console.json:
-        told = {"capture": captured.model_dump(mode="json"), "left_in_the_file": left}
+        told = {
+            "capture": captured.model_dump(mode="json"),
+            "history": past.model_dump(mode="json"),
+            "left_in_the_file": left,
+        }
         desk.console.document({**result.model_dump(mode="json"), **told})
         return
     console = desk.console
     hooks, wrong = hook_facts(desk.running.loaded)
-    for name, value in (*_facts(desk, result), *hooks, *capture_facts(desk, captured)):
+    facts = (*_facts(desk, result), *hooks, *capture_facts(desk, captured), ("history", _history(past)))
+    for name, value in facts:
         if value:
             console.line(f"{console.style(f'{name:<10}', bold=True)} {neutral(value)}")
     for job in result.dead_jobs:
@@ -221,6 +228,20 @@ def _beside(result: StatusResult) -> str:
         return ""
     where = ", ".join(filter(None, (told["kind"], told.get("location"), told["state"])))
     return f"{where}; keyword sets {told['keywords']}" + (f". {told['detail']}" if told["detail"] else "")
+
+
+def _history(past: HistoryStatusResult) -> str:
+    """Past conversations, as far as they are indexed."""
+    if not past.enabled:
+        return "switched off (history.enabled)"
+    if not past.conversations and not past.unread_files:
+        return ""
+    told = plural(past.conversations, "conversation")
+    if past.unread_files:
+        told += f", {plural(past.unread_files, 'file')} not indexed yet (`recollect history index`)"
+    if past.vanishing_count:
+        told += f"; {past.vanishing_count:,} will be deleted within a week, without a copy"
+    return told
 
 
 def _lately(result: StatusResult) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +18,8 @@ Block = Mapping[str, Any]
 
 LONGEST_NAME = 200
 SYNTHETIC = "<synthetic>"
+# Sorts of entries that stand for something that was said or done.
+SPOKEN = ("user", "assistant", "attachment", "system")
 # Sorts of entries that say what the conversation is called, the best first.
 TITLES = ("custom-title", "ai-title")
 # How texts begin that the program put into a person's mouth.
@@ -49,23 +51,18 @@ _BLOCK = re.compile(re.escape(_BLOCK_BEGINS) + r".*?(?:<!-- MEMORY:END -->|\Z)",
 _DECODER = json.JSONDecoder()
 
 
-class BadLine(ValueError):
-    """Not JSON, or no object."""
-
-
-def entries_in(raw: bytes) -> Iterator[Entry]:
-    """The objects on a line: one, or several that lost the line break between them. Raises BadLine."""
+def entries_in(raw: bytes) -> tuple[Sequence[Entry], bool]:
+    """The objects on a line, one, or several that lost the line break between them; and whether that is all of it: else
+    they stand before something that is no JSON, or no object."""
     try:
         entry = from_json(raw)  # twice as quick as json, and stricter
     except ValueError:
-        yield from _entries_in(raw.decode("utf-8", "replace").lstrip("\ufeff"))
-        return
-    if not isinstance(entry, dict):
-        raise BadLine
-    yield entry
+        return _entries_in(raw.decode("utf-8", "replace").lstrip("\ufeff"))
+    return ((entry,), True) if isinstance(entry, dict) else ((), False)
 
 
-def _entries_in(line: str) -> Iterator[Entry]:
+def _entries_in(line: str) -> tuple[list[Entry], bool]:
+    entries: list[Entry] = []
     place, end = 0, len(line)
     while place < end:
         if line[place].isspace():
@@ -73,27 +70,27 @@ def _entries_in(line: str) -> Iterator[Entry]:
             continue
         try:
             entry, place = _DECODER.raw_decode(line, place)
-        except (ValueError, RecursionError) as error:
-            raise BadLine from error
+        except (ValueError, RecursionError):
+            return entries, False
         if not isinstance(entry, dict):
-            raise BadLine
-        yield entry
+            return entries, False
+        entries.append(entry)
+    return entries, True
 
 
-def spoken_by_user(entry: Entry, *, aside: bool = False) -> str:
-    """What a person typed; empty when the entry is something else. With `aside` also what a sub-agent was told."""
-    if is_aside(entry) and not aside:
+def spoken_by_user(entry: Entry, content: Any) -> str:
+    """What a person typed, or a sub-agent was told; empty when the entry is something else."""
+    get = entry.get
+    if get("isMeta") or get("isCompactSummary") or get("isVisibleInTranscriptOnly"):
         return ""
-    if any(entry.get(mark) for mark in ("isMeta", "isCompactSummary", "isVisibleInTranscriptOnly")):
-        return ""
-    return _spoken(texts_of(entry))
+    return _spoken(texts_in(content))
 
 
-def spoken_by_assistant(entry: Entry, *, aside: bool = False) -> str:
-    """What the assistant wrote; empty for tool calls, thinking and messages about errors. With `aside` sub-agents too."""
-    if (is_aside(entry) and not aside) or entry.get("isApiErrorMessage") or model_of(entry) == SYNTHETIC:
+def spoken_by_assistant(entry: Entry, content: Any) -> str:
+    """What the assistant wrote; empty for tool calls, thinking and messages about errors."""
+    if entry.get("isApiErrorMessage") or model_of(entry) == SYNTHETIC:
         return ""
-    return "\n\n".join(filter(None, (text.strip() for text in texts_of(entry))))
+    return "\n\n".join([text for told in texts_in(content) if (text := told.strip())])
 
 
 def queued_by_user(entry: Entry) -> str:
@@ -115,7 +112,7 @@ def is_aside(entry: Entry) -> bool:
 
 def without_inserted(text: str) -> str:
     """The text without what the program, or Recollect through it, put there."""
-    if "<" in text:
+    if "<system-reminder>" in text or "<ide_" in text:
         text = _INSERTED.sub("", text)
     if _FROM_MEMORY_BEGINS in text:
         text = _FROM_MEMORY.sub("", text)
@@ -125,24 +122,28 @@ def without_inserted(text: str) -> str:
 
 
 def _spoken(texts: Iterable[str]) -> str:
-    told = (without_inserted(text) for text in texts)
-    return "\n\n".join(text for text in told if text and not text.startswith(_NOT_SPOKEN))
+    told = [without_inserted(text) for text in texts]
+    return "\n\n".join([text for text in told if text and not text.startswith(_NOT_SPOKEN)])
 
 
-def texts_of(entry: Entry) -> list[str]:
-    """The texts of a message, whose content may be one string or a list of blocks."""
-    return texts_in(_message(entry).get("content"))
+def content_of(entry: Entry) -> Any:
+    """Of its message: one string or a list of blocks, if it is as it should be."""
+    message = entry.get("message")
+    return message.get("content") if isinstance(message, dict) else None
 
 
 def texts_in(content: Any) -> list[str]:
     """The texts of such a content."""
     if isinstance(content, str):
         return [content]
-    return [
-        text
-        for block in _blocks_in(content)
-        if block.get("type") == "text" and (text := string(block.get("text")))
-    ]
+    return [text for block in blocks_in(content, "text") if (text := string(block.get("text")))]
+
+
+def blocks_in(content: Any, kind: str) -> list[Block]:
+    """The blocks of that kind; none where the content is one string."""
+    if not isinstance(content, list):
+        return []
+    return [block for block in content if isinstance(block, dict) and block.get("type") == kind]
 
 
 def title_of(entry: Entry) -> tuple[str, str] | None:
@@ -151,17 +152,6 @@ def title_of(entry: Entry) -> tuple[str, str] | None:
     if kind not in TITLES:
         return None
     return kind, string(entry.get("title") or entry.get("customTitle") or entry.get("aiTitle"))
-
-
-def tools_of(entry: Entry) -> list[str]:
-    """Names of the tools that the message calls."""
-    names = (string(block.get("name")) for block in blocks_of(entry) if block.get("type") == "tool_use")
-    return [name[:LONGEST_NAME] for name in names if name]
-
-
-def message_id(entry: Entry) -> str:
-    """What the lines of one answer share; empty when it has none."""
-    return string(_message(entry).get("id"))
 
 
 def model_of(entry: Entry) -> str:
@@ -173,6 +163,8 @@ def moment_of(entry: Entry) -> datetime | None:
     """When it was said, in UTC."""
     try:
         moment = datetime.fromisoformat(string(entry.get("timestamp")))
+        if moment.tzinfo is UTC:
+            return moment
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         return None
@@ -186,12 +178,3 @@ def string(value: Any) -> str:
 def _message(entry: Entry) -> Mapping[str, Any]:
     message = entry.get("message")
     return message if isinstance(message, dict) else {}
-
-
-def blocks_of(entry: Entry) -> list[Block]:
-    """The blocks of a message; none where its content is one string."""
-    return _blocks_in(_message(entry).get("content"))
-
-
-def _blocks_in(content: Any) -> list[Block]:
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []

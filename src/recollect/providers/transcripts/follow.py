@@ -10,40 +10,70 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import stat
 import sys
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
-from recollect.ports.transcripts import Cursor, Followed, Role, Step
-from recollect.providers.transcripts.entries import BadLine, Entry, entries_in, string
-from recollect.providers.transcripts.parse import Line, read_line
+from recollect.ports.transcripts import About, Cursor, Followed, Role, Step
+from recollect.providers.transcripts.about import Telling
+from recollect.providers.transcripts.earlier import Earlier
+from recollect.providers.transcripts.entries import SPOKEN, Entry, entries_in, is_aside, moment_of, string
+from recollect.providers.transcripts.lines import Line, read_line
 from recollect.providers.transcripts.steps import Place, is_ours, steps_in
 
-LOOK_BACK, NEAR = 64 << 20, 1 << 20
+_BUFFER = 64 << 10
 _SAMPLE = 1_024  # bytes at the beginning and before the cursor that a file is known by
-_NAMED = re.compile(rb'"(?:uuid|id)"\s*:\s*"([^"\\]{1,200})"')
 
 
-def follow(file: Path, cursor: Cursor, *, most_bytes: int) -> Followed | None:
-    """At most about so many bytes after the cursor, whole lines; None when there is no such file."""
+class Piece(Protocol):
+    """What is taken of the lines after a cursor."""
+
+    line: int  # the last one that was taken
+    latest: datetime | None  # the latest moment so far
+
+    @property
+    def cwd(self) -> str:
+        """The folder that was worked in."""
+
+    def take(self, line: Line, *, end: int, within: bool) -> bool:
+        """Whether it is whole; else nothing of it was taken. `within`: it goes on with the line before."""
+
+    def steps(self, stream: BinaryIO) -> tuple[Step, ...]:
+        """What happened."""
+
+    def about(self) -> About:
+        """What was said about the conversation itself."""
+
+
+Begin = Callable[[BinaryIO, Cursor], Piece]
+
+
+def follow(file: Path, cursor: Cursor, *, most_bytes: int, folder: str = "") -> Followed | None:
+    """At most about so many bytes after the cursor, whole lines; None when there is no such file. `folder` is what the
+    program calls the project that the file belongs to."""
+    telling = Telling(file, folder or file.parent.name)
+    return follow_with(file, cursor, lambda _, start: _Piece(start, telling), most_bytes=most_bytes)
+
+
+def follow_with(file: Path, cursor: Cursor, begin: Begin, *, most_bytes: int) -> Followed | None:
+    """The same of a program whose lines say other things: what takes them `begin` gives."""
     try:
         if not stat.S_ISREG(file.stat().st_mode):  # a pipe would keep us waiting
             return None
-        with file.open("rb") as stream:
-            return _followed(stream, cursor, most_bytes=most_bytes)
+        with file.open("rb", buffering=_BUFFER) as stream:
+            return _followed(stream, cursor, begin, most_bytes=most_bytes)
     except (OSError, ValueError):  # or a name that no file can have
         return None
 
 
-def _followed(stream: BinaryIO, cursor: Cursor, *, most_bytes: int) -> Followed:
+def _followed(stream: BinaryIO, cursor: Cursor, begin: Begin, *, most_bytes: int) -> Followed:
     same = cursor.offset == 0 or _sample(stream, cursor.offset) == cursor.mark.partition(" ")[0]
     start = cursor if same else Cursor()
-    piece = _Piece(start)
+    piece = begin(stream, start)
     place, more = start.offset, False
     within = start.offset > 0 and not _ends_a_line(stream, start.offset)
     stream.seek(start.offset)
@@ -63,6 +93,7 @@ def _followed(stream: BinaryIO, cursor: Cursor, *, most_bytes: int) -> Followed:
         more=more,
         restarted=not same,
         cwd=piece.cwd,
+        about=piece.about(),
     )
 
 
@@ -79,7 +110,8 @@ def _sample(stream: BinaryIO, offset: int) -> str:
     return hashlib.blake2b(head + tail, digest_size=12).hexdigest()
 
 
-def _latest(mark: str) -> datetime | None:
+def latest_of(mark: str) -> datetime | None:
+    """The latest moment that a cursor's mark tells of."""
     moment = mark.partition(" ")[2]
     with suppress(ValueError):  # another version wrote it
         return datetime.fromisoformat(moment) if moment else None
@@ -94,9 +126,10 @@ def _ends_a_line(stream: BinaryIO, offset: int) -> bool:
 class _Piece:
     """What was taken of the lines after a cursor."""
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, telling: Telling) -> None:
+        self._telling = telling
         self.line = cursor.line  # the last one that was taken
-        self.latest = _latest(cursor.mark)  # of all entries so far: what is repeated is no later
+        self.latest = latest_of(cursor.mark)  # of all entries so far: what is repeated is no later
         self.cwd = ""
         self._offset = cursor.offset
         self._before = self.latest
@@ -107,86 +140,48 @@ class _Piece:
 
     def take(self, line: Line, *, end: int, within: bool) -> bool:
         """Whether it is whole; else nothing of it was taken. `within`: it goes on with the line before."""
-        entries: list[Entry] = []
-        bad = not line.held
-        try:
-            for entry in entries_in(line.raw) if line.held else ():
-                entries.append(entry)
-        except BadLine:
-            bad = True
-        if bad and not line.ended:
+        entries, whole = entries_in(line.raw) if line.held else ((), False)
+        if not whole and not line.ended:
             return False
         self.line += not within
+        if not whole:
+            self._telling.bad(self.line)
         for entry in entries:
-            self._entry(entry, Place(self.line, end))
+            if entry.get("type") in SPOKEN:
+                self._entry(entry, end)
+            else:
+                self._telling.called(entry)
         return True
 
-    def _entry(self, entry: Entry, place: Place) -> None:
-        uuid = string(entry.get("uuid"))
+    def _entry(self, entry: Entry, end: int) -> None:
+        uuid, moment = string(entry.get("uuid")), moment_of(entry)
+        self._telling.said(entry, uuid, moment)
         if uuid and uuid in self._seen:  # resumed conversations repeat what was said before
             return
-        made = [(step, uuid) for step in steps_in(entry, place, self._tools)]
+        made = steps_in(
+            entry, Place(self.line, end, moment, self._telling.subagents or is_aside(entry)), self._tools
+        )
         if not made:
             return
-        self._made += made
+        self._made += [(step, uuid) for step in made]
         self._seen.add(uuid)
-        moment = made[0][0].timestamp
         if uuid and self._offset and (moment is None or (self._before and moment <= self._before)):
             self._doubtful.add(uuid)
         if moment is not None:
             self.latest = max(self.latest or moment, moment)
         self.cwd = self.cwd or string(entry.get("cwd"))
 
+    def about(self) -> About:
+        """What was said about the conversation itself."""
+        return self._telling.about()
+
     def steps(self, stream: BinaryIO) -> tuple[Step, ...]:
         """What happened, without what happened before, and with the names of tools that were called before."""
         results = (step for step, _ in self._made if step.role is Role.RESULT and not step.tool)
         calls = {step.call for step in results if step.call}
-        earlier = _Earlier(self._doubtful, calls)
-        if self._offset and (self._doubtful or calls):
-            earlier.look(stream, before=self._offset)
+        if not self._offset or not (self._doubtful or calls):
+            return tuple(step for step, _ in self._made)
+        earlier = Earlier(self._doubtful, calls)
+        earlier.look(stream, before=self._offset)
         steps = (earlier.named(step) for step, uuid in self._made if uuid not in earlier.repeated)
         return tuple(step for step in steps if not is_ours(step.tool))
-
-
-class _Earlier:
-    """What stands before a piece of what is sought there."""
-
-    def __init__(self, uuids: set[str], calls: set[str]) -> None:
-        self.repeated: set[str] = set()
-        self._tools: dict[str, str] = {}
-        self._uuids = uuids
-        self._calls = calls
-        self._sought = {one.encode("utf-8", "surrogatepass") for one in uuids | calls}
-
-    def look(self, stream: BinaryIO, *, before: int) -> None:
-        """Calls mostly stand right before; what may be repeated can stand anywhere."""
-        if not self._uuids:
-            self._scan(stream, before - NEAR, before)
-        if self._uuids or len(self._tools) < len(self._calls):
-            self._scan(stream, before - LOOK_BACK, before)
-
-    def named(self, step: Step) -> Step:
-        """With the name of its tool, where that is known from before."""
-        if step.role is not Role.RESULT or step.tool or step.call not in self._tools:
-            return step
-        return replace(step, tool=self._tools[step.call])
-
-    def _scan(self, stream: BinaryIO, start: int, before: int) -> None:
-        place = max(0, start)
-        stream.seek(place)
-        cut = place > 0  # in the middle of a line, most likely
-        while place < before and (line := read_line(stream, most=sys.maxsize)):
-            raw = line.raw[: before - place]
-            if not cut and self._sought.intersection(_NAMED.findall(raw)):
-                self._note(raw)
-            place, cut = place + line.size, False
-
-    def _note(self, raw: bytes) -> None:
-        with suppress(BadLine):
-            for entry in entries_in(raw):
-                tools: dict[str, str] = {}
-                uuid = string(entry.get("uuid"))
-                made = any(True for _ in steps_in(entry, Place(0, 0), tools))
-                if made and uuid in self._uuids:
-                    self.repeated.add(uuid)
-                self._tools |= {call: name for call, name in tools.items() if call in self._calls}

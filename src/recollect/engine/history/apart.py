@@ -15,17 +15,24 @@ T = TypeVar("T")
 
 
 async def apart(work: Callable[[Check], T]) -> T:
-    """One such work at a time; `work` ends at its next check when the caller is cancelled."""
+    """One such work at a time; when the caller is cancelled `work` ends at its next check, and the caller after that."""
     ended = Event()
 
     def check() -> None:
         if ended.is_set():
             raise CancelledError
 
+    submitted = _thread().submit(work, check)
+    future = asyncio.wrap_future(submitted)
     try:
-        return await asyncio.get_running_loop().run_in_executor(_thread(), work, check)
-    finally:
+        return await asyncio.shield(future)
+    except asyncio.CancelledError:
         ended.set()
+        if not submitted.cancel():
+            await asyncio.wait([future])
+            if not future.cancelled():
+                future.exception()  # nobody is left to tell
+        raise
 
 
 @cache

@@ -1,0 +1,1 @@
+"""Past conversations: kept in an index of their own, searched, shown, archived and forgotten."""

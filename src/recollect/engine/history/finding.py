@@ -1,0 +1,118 @@
+"""Looking a question up in the index: passages by words and by meaning, ranked by the sessions that they are of."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import islice
+
+from recollect.engine.core import Engine
+from recollect.engine.history.period import period_of
+from recollect.engine.history.ranking import Asked, Heard, Ranked, Yardstick, asked_of, before, ranked, unlike
+from recollect.engine.history.vectors import history_model
+from recollect.engine.timeframe import Timeframe
+from recollect.model.query import Vector
+from recollect.ports.history import Conversation, Match
+
+JUST_NOW = timedelta(minutes=5)  # what was said since is the present, often the very question
+BY_WORDS, BY_MEANING, BY_TIME = 100, 50, 50  # passages that are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A session that may answer: the file of it that has the best passage, that file's passages, and how well."""
+
+    conversation: Conversation
+    matches: list[Match]
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A question, and all that has to do with it, best first; what doesn't answer by itself too."""
+
+    asked: Asked
+    found: Sequence[Ranked]
+    model: str | None = None  # that compared meanings
+
+
+async def candidates(
+    engine: Engine, query: str, *, among: Collection[int] | None, limit: int
+) -> list[Candidate]:
+    """The sessions that have most to do with the question, best first, of those conversations (rows) where given."""
+    every = await asyncio.to_thread(engine.history.conversations)
+    wanted = None if among is None else frozenset(among)
+    reached = {one.row: one for one in every if not one.silent and (wanted is None or one.row in wanted)}
+    looked = await look(engine, query, reached=reached, narrowed=among is not None)
+    return narrowed_to(looked, limit)
+
+
+def narrowed_to(looked: Looked, limit: int) -> list[Candidate]:
+    """The best, for who reads them himself."""
+    chosen = islice(unlike(looked.found), limit)
+    return [Candidate(one.best.conversation, one.matches, one.score) for one in chosen]
+
+
+async def look(engine: Engine, query: str, *, reached: Mapping[int, Conversation], narrowed: bool) -> Looked:
+    """What those conversations say to it. `narrowed`: there are others, which aren't meant. Raises StoreError."""
+    period = period_of(query, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order)
+    asked = asked_of(query, period)
+    model = history_model(engine)
+    matrix = await engine.meaning.embed_query(query) if model and reached else None
+    vector = None if matrix is None else matrix.reshape(-1)
+    gathering = _Gathering(engine, asked, reached, narrowed=narrowed)
+    heard, yardstick = await asyncio.to_thread(gathering.run, vector, model)
+    found = ranked(asked, heard, yardstick) if asked.lexemes else []
+    return Looked(asked, found, model if vector is not None and yardstick.embedded else None)
+
+
+class _Gathering:
+    """One question to the index. Blocks."""
+
+    def __init__(
+        self, engine: Engine, asked: Asked, reached: Mapping[int, Conversation], *, narrowed: bool
+    ) -> None:
+        self._engine = engine
+        self._index = engine.history
+        self._asked = asked
+        self._reached = reached
+        self._among = reached.keys() if narrowed else None
+
+    def run(self, vector: Vector | None, model: str | None) -> tuple[list[Heard], Yardstick]:
+        matches = self._index.search(self._asked.lexemes, among=self._among, limit=BY_WORDS)
+        if self._asked.period is not None:
+            timely = self._held_in(self._asked.period)
+            matches += self._index.search(self._asked.lexemes, among=timely, limit=BY_TIME)
+        near: list[Match] = []
+        if vector is not None and model is not None:
+            near = self._index.nearest(vector, model=model, among=self._among, limit=BY_MEANING)
+        stock = self._index.stock()
+        yardstick = Yardstick(
+            stock.passages,
+            self._index.frequencies(self._asked.lexemes),
+            embedded=stock.embedded if near else 0,
+            unrelated=self._engine.meaning.unrelated if near else None,
+        )
+        return self._heard([*matches, *near], {one.passage: one.score for one in near}), yardstick
+
+    def _held_in(self, period: Timeframe) -> list[int]:
+        """Conversations that may have something of that time."""
+        return [
+            row
+            for row, one in self._reached.items()
+            if (period.end is None or one.started is None or one.started < period.end)
+            and (period.start is None or one.ended is None or one.ended >= period.start)
+        ]
+
+    def _heard(self, matches: Sequence[Match], cosines: Mapping[int, float]) -> list[Heard]:
+        present = self._engine.clock() - JUST_NOW
+        wanted = {one.passage: one.conversation for one in matches if one.conversation in self._reached}
+        passages = self._index.passages(wanted.keys())
+        heard = [
+            before(Heard(row, self._reached[wanted[row]], passage, cosines.get(row, math.nan)), present)
+            for row, passage in passages.items()
+        ]
+        return [one for one in heard if one is not None]

@@ -1,0 +1,57 @@
+"""What a doctor finds about past conversations: the index, what it lacks, what will vanish, and who reads them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from recollect.engine.core import Engine
+from recollect.engine.history.status import HistoryState, history_state
+from recollect.engine.history.vectors import history_model
+from recollect.model.errors import StoreError
+from recollect.ports.store import Finding
+
+INDEX, VANISHING, READER = "history", "vanishing conversations", "rlm"
+
+
+async def history_findings(engine: Engine) -> list[Finding]:
+    """Nothing where conversations aren't indexed, or are withheld. That some aren't indexed yet is nothing wrong."""
+    if not engine.policy.history.enabled or engine.history.withheld:
+        return []
+    try:
+        state = await history_state(engine)
+    except StoreError as error:
+        return [Finding(INDEX, False, f"{error.code}: {error.message}", error.advice)]
+    found = [Finding(INDEX, True, _indexed(engine, state), advice=_unread(state)), *_vanishing(engine, state)]
+    if engine.rlm is not None:
+        doubt = await asyncio.to_thread(engine.rlm.doubt)
+        told = f"{engine.rlm.name}: {doubt or 'it can be started'}"
+        found.append(
+            Finding(READER, not doubt, told, advice="Look at rlm.server_path, rlm.command." if doubt else "")
+        )
+    return found
+
+
+def _indexed(engine: Engine, state: HistoryState) -> str:
+    told = f"{state.conversations:,} conversations indexed, {state.stock.passages:,} passages"
+    if history_model(engine) is not None:
+        told += f", {state.stock.embedded:,} of them with a vector"
+    if state.unread_files:
+        told += f"; {state.unread_files:,} files with {state.unread_bytes / 1e6:.1f} MB are not indexed yet"
+    return told
+
+
+def _unread(state: HistoryState) -> str:
+    return "`recollect history index` indexes them now." if state.unread_files else ""
+
+
+def _vanishing(engine: Engine, state: HistoryState) -> list[Finding]:
+    """With consent there should be none; without, it is theirs to say."""
+    if not state.vanishing:
+        return []
+    told = (
+        f"{len(state.vanishing):,} will be deleted by Claude Code within a week, and there is no copy of them"
+    )
+    if engine.policy.history.archive:
+        return [Finding(VANISHING, False, told, advice="`recollect history archive` keeps them.")]
+    advice = "`recollect config set history.archive true` keeps copies from now on."
+    return [Finding(VANISHING, True, told, advice=advice)]

@@ -1,0 +1,34 @@
+"""Writing the index beside those who keep it current: after them, not across them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from recollect.engine.core import Engine
+from recollect.engine.history.turn import turn
+from recollect.model.errors import StoreBusy, StoreReadOnly
+
+PATIENCE, PAUSE = 300, 0.1  # looks whether another is done, seconds between them
+
+
+@asynccontextmanager
+async def in_turn(engine: Engine) -> AsyncIterator[None]:
+    """Raises StoreBusy where another process indexes for very long, StoreReadOnly."""
+    for _ in range(PATIENCE):
+        held = turn(engine.policy.home)
+        try:
+            mine = held.__enter__()
+        except OSError as error:
+            raise StoreReadOnly(f"The index can't be locked: {error.strerror}.") from error
+        try:
+            if mine:
+                yield
+                return
+        finally:
+            held.__exit__(None, None, None)
+        await asyncio.sleep(PAUSE)
+    raise StoreBusy(
+        "Past conversations are being indexed.", advice="Try again when `recollect history status` says so."
+    )

@@ -1,0 +1,247 @@
+"""Which conversations answer a question: passages by words and by meaning, then the sessions that they are of. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+
+from recollect.engine.timeframe import Timeframe
+from recollect.model.lexemes import lexemes, query_lexemes
+from recollect.model.query import Candidates, Numbers
+from recollect.model.ranking import Cosines, Fused, Weights, fuse, rarity
+from recollect.ports.history import Conversation, Match, Passage
+
+# Measured by benchmarks/history_quality.py on commits and the conversations that made them; quality is flat around each.
+WEIGHTS = Weights(saturation=1.2, length_share=0.5)
+AVERAGE_LENGTH = 300.0  # lexemes of a usual passage
+FURTHER, FADING, MOST_FURTHER = (
+    0.3,
+    0.5,
+    5,
+)  # what a session's second passage is worth, and each one after that
+FLOOR = 0.34  # share of the question's weight that one passage must have
+MEANT = 0.3  # score from which on meaning alone makes an answer
+_WORD = re.compile(r"\w[\w'’./+#-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question: its lexemes, the words that they stand for, and the time that it speaks of."""
+
+    lexemes: tuple[str, ...]
+    surface: Mapping[str, str]
+    period: Timeframe | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A passage that may answer, without what is said only now. No cosine: nobody compared it."""
+
+    row: int
+    conversation: Conversation
+    passage: Passage
+    cosine: float = math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """What the passages are measured against: how many there are, how rare the words are, how cosines lie."""
+
+    passages: int
+    frequencies: Mapping[str, int]
+    embedded: int = 0
+    unrelated: Cosines | None = None
+    usual: Cosines = field(default_factory=lambda: Cosines(0.0, 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A session that answers: how well from 0 to 1, by which words, and its passages, best first."""
+
+    session_id: str
+    score: float
+    words: tuple[str, ...]
+    likeness: float  # the best passage's cosine; NaN where meaning said nothing
+    timely: bool  # held when the question says
+    answers: bool  # one of its passages is above the floor
+    heard: tuple[Heard, ...]
+    strengths: tuple[float, ...]
+
+    @property
+    def best(self) -> Heard:
+        return self.heard[0]
+
+    @property
+    def standing(self) -> Passage:
+        """The best that stands in the file; the head where nothing else answers."""
+        return next((one.passage for one in self.heard if not one.passage.head), self.best.passage)
+
+    @property
+    def matches(self) -> list[Match]:
+        """Those of the file that has the best one."""
+        row = self.best.conversation.row
+        pairs = zip(self.heard, self.strengths, strict=True)
+        return [Match(one.row, row, strength) for one, strength in pairs if one.conversation.row == row]
+
+
+def asked_of(query: str, period: Timeframe | None) -> Asked:
+    """Without the words for the time, unless there are no others."""
+    rest = query.replace(period.phrase, " ", 1) if period else query
+    sought = query_lexemes(rest) or query_lexemes(query)
+    surface: dict[str, str] = {}
+    for word in _WORD.findall(query):
+        for lexeme in query_lexemes(word):
+            surface.setdefault(lexeme, word)
+    return Asked(tuple(sought), surface, period)
+
+
+def ranked(asked: Asked, heard: Sequence[Heard], yardstick: Yardstick) -> list[Ranked]:
+    """Each session once, best first; those too that don't answer."""
+    if not heard:
+        return []
+    counts = _counts(asked.lexemes, heard)
+    timely = _timely(asked.period, heard)
+    fused = _fused(asked, heard, counts, timely, yardstick)
+    strengths = -np.log1p(-np.minimum(fused.score, 1 - 1e-12))  # in proportion to the evidence
+    admitted = _admitted(asked, counts, fused, yardstick)
+    sessions: dict[str, list[int]] = {}
+    for place in np.argsort(-strengths, kind="stable").tolist():
+        sessions.setdefault(heard[place].conversation.belongs_to, []).append(place)
+    found = []
+    for session, places in sessions.items():
+        best = next((place for place in places if admitted[place]), places[0])
+        places.sort(key=lambda place: place != best)  # what is shown is above the floor
+        found.append(
+            Ranked(
+                session,
+                score=-math.expm1(-_together(strengths[places].tolist())),
+                words=tuple(
+                    one for one, count in zip(asked.lexemes, counts[best].tolist(), strict=True) if count
+                ),
+                likeness=heard[best].cosine if fused.meaning[best] > 0 else math.nan,
+                timely=bool(timely is not None and timely[best]),
+                answers=bool(admitted[best]),
+                heard=tuple(heard[place] for place in places),
+                strengths=tuple(strengths[places].tolist()),
+            )
+        )
+    return sorted(found, key=lambda one: -one.score)
+
+
+def unlike(found: Iterable[Ranked]) -> Iterator[Ranked]:
+    """Those that say something of their own: a fork, or a copy that was resumed, has the words of another."""
+    said: set[str] = set()
+    moments: set[tuple[datetime, str]] = set()
+    for one in found:
+        passage = one.standing
+        spoken = {(said.timestamp, said.text) for said in passage.utterances if said.timestamp is not None}
+        if passage.lexemes not in said and moments.isdisjoint(spoken):
+            yield one
+        said.add(passage.lexemes)
+        moments |= spoken
+
+
+def relevance(asked: Asked, one: Ranked, similarity: float | None) -> str:
+    """Why, in the words of the question."""
+    said = dict.fromkeys(asked.surface.get(word, word) for word in one.words)
+    wanted = dict.fromkeys(asked.surface.get(word, word) for word in asked.lexemes)
+    reasons = [f"{len(said)} of {len(wanted)} words: {', '.join(said)}"] if said else []
+    if similarity is not None:
+        reasons.append(f"meaning: {similarity:.2f}")
+    if one.timely and asked.period is not None:
+        reasons.append(f"time: {asked.period.phrase}")
+    return "; ".join(reasons)
+
+
+def before(heard: Heard, moment: datetime) -> Heard | None:
+    """As far as it was said before then; None where nothing was. What has no time was."""
+    one = heard.conversation
+    if one.ended is None or one.ended < moment:
+        return heard
+    if one.started is not None and one.started >= moment:
+        return None
+    kept = tuple(
+        said for said in heard.passage.utterances if said.timestamp is None or said.timestamp < moment
+    )
+    if len(kept) == len(heard.passage.utterances):
+        return heard
+    words = " ".join(lexeme for said in kept for lexeme in lexemes(said.text))
+    return replace(heard, passage=replace(heard.passage, utterances=kept, lexemes=words)) if kept else None
+
+
+def _counts(wanted: Sequence[str], heard: Sequence[Heard]) -> npt.NDArray[np.int32]:
+    columns = {lexeme: column for column, lexeme in enumerate(wanted)}
+    counts = np.zeros((len(heard), len(wanted)), dtype=np.int32)
+    for place, one in enumerate(heard):
+        for word in one.passage.lexemes.split():
+            if (column := columns.get(word)) is not None:
+                counts[place, column] += 1
+    return counts
+
+
+def _fused(
+    asked: Asked,
+    heard: Sequence[Heard],
+    counts: npt.NDArray[np.int32],
+    timely: npt.NDArray[np.bool_] | None,
+    yardstick: Yardstick,
+) -> Fused:
+    nothing = np.zeros(len(heard))
+    found = Candidates(
+        ids=[""] * len(heard),
+        counts=counts,
+        lengths=np.array([one.passage.lexemes.count(" ") + 1.0 for one in heard]),
+        cosines=np.array([one.cosine for one in heard]),
+        importance=nothing,
+        trust=nothing,
+        uses=nothing,
+        usefulness=nothing,
+        occurred=nothing,
+        conversations=[None] * len(heard),
+        positions=np.full(len(heard), -1, dtype=np.int64),
+        total=yardstick.passages,
+        average_length=AVERAGE_LENGTH,
+        frequencies=yardstick.frequencies,
+        cosine_mean=yardstick.usual.mean,
+        cosine_deviation=yardstick.usual.deviation,
+        embedded=yardstick.embedded,
+    )
+    return fuse(found, asked.lexemes, unrelated=yardstick.unrelated, in_period=timely, weights=WEIGHTS)
+
+
+def _timely(period: Timeframe | None, heard: Sequence[Heard]) -> npt.NDArray[np.bool_] | None:
+    if period is None:
+        return None
+    return np.array([_within(period, _moment(one)) for one in heard], dtype=np.bool_)
+
+
+def _moment(heard: Heard) -> datetime | None:
+    said = [one.timestamp for one in heard.passage.utterances if one.timestamp is not None]
+    return min(said, default=heard.conversation.ended)
+
+
+def _within(period: Timeframe, moment: datetime | None) -> bool:
+    if moment is None:
+        return False
+    return (period.start is None or moment >= period.start) and (period.end is None or moment < period.end)
+
+
+def _admitted(
+    asked: Asked, counts: npt.NDArray[np.int32], fused: Fused, yardstick: Yardstick
+) -> npt.NDArray[np.bool_]:
+    """What has enough of the words, or means the same."""
+    frequencies = np.array([yardstick.frequencies.get(one, 0) for one in asked.lexemes], dtype=np.float64)
+    rare: Numbers = rarity(frequencies, total=yardstick.passages, weights=WEIGHTS)
+    share = (counts > 0) @ rare / max(float(rare.sum()), 1e-9)
+    return np.asarray((share >= FLOOR) | ((fused.meaning > 0) & (fused.score >= MEANT)), dtype=np.bool_)
+
+
+def _together(strengths: Sequence[float]) -> float:
+    further = strengths[1 : 1 + MOST_FURTHER]
+    return strengths[0] + FURTHER * sum(one * FADING**place for place, one in enumerate(further))

@@ -1,0 +1,142 @@
+"""How history stands: what is indexed, what isn't yet, what is kept, and what will vanish."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from recollect.engine.core import Engine
+from recollect.engine.history.apart import apart
+from recollect.engine.history.forgetting import PART_OF
+from recollect.engine.history.forgotten import DRAWER, MOST
+from recollect.ports.history import Conversation, Stock
+from recollect.ports.transcripts import ConversationFile
+
+KEPT_DAYS = 30  # by Claude Code, unless its settings say otherwise
+SOON = timedelta(days=7)
+COPIED = 0.9  # of a transcript: its last lines follow with the next look
+LONGEST_SETTINGS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Vanishing:
+    """A conversation that its program will delete, and of which there is no copy."""
+
+    conversation: Conversation
+    when: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryState:
+    """`conversations` are sessions; `gone` are those whose file isn't there any more; `left_out` are never indexed."""
+
+    conversations: int
+    subagents: int
+    gone: int
+    left_out: int
+    forgotten: int
+    stock: Stock
+    unread_files: int
+    unread_bytes: int
+    copies: int
+    copied_bytes: int
+    archive_bytes: int
+    vanishing: tuple[Vanishing, ...]
+    kept_days: int
+    rung: str
+    latest: datetime | None
+
+
+async def history_state(engine: Engine) -> HistoryState:
+    """Looks at folders, and reads no transcript."""
+    notes = await engine.store.entries(DRAWER, now=engine.clock(), limit=MOST)
+    forgotten = {note.key: PART_OF in note.value for note in notes}
+    files = await apart(lambda _check: engine.transcripts.files())
+    return await asyncio.to_thread(_state, engine, files, forgotten)
+
+
+def _state(engine: Engine, files: Sequence[ConversationFile], forgotten: Mapping[str, bool]) -> HistoryState:
+    known = engine.history.conversations()
+    told = [one for one in known if not one.silent]
+    copies = engine.archive.all()
+    unread = _unread(files, known, forgotten, subagents=engine.policy.history.subagents)
+    days = kept_days(engine.transcripts.roots())
+    return HistoryState(
+        conversations=sum(not one.part_of for one in told),
+        subagents=sum(bool(one.part_of) for one in told),
+        gone=sum(one.gone for one in told),
+        left_out=sum(one.silent for one in known),
+        forgotten=sum(not part for part in forgotten.values()),
+        stock=engine.history.stock(),
+        unread_files=len(unread),
+        unread_bytes=sum(unread),
+        copies=len(copies),
+        copied_bytes=sum(copy.size for copy in copies),
+        archive_bytes=sum(copy.on_disk for copy in copies),
+        vanishing=tuple(_vanishing(told, days, now=engine.clock())),
+        kept_days=days,
+        rung=_rung(engine),
+        latest=max((one.ended for one in told if one.ended), default=None),
+    )
+
+
+def _unread(
+    files: Sequence[ConversationFile],
+    known: Sequence[Conversation],
+    forgotten: Collection[str],
+    *,
+    subagents: bool,
+) -> list[int]:
+    """The bytes of each file that the index hasn't."""
+    before = {one.file: one for one in known}
+    left: list[int] = []
+    for file in files:
+        if file.part_of in forgotten or file.path.stem in forgotten or (file.part_of and not subagents):
+            continue
+        one = before.get(file.path)
+        if one is not None and one.silent:
+            continue
+        if one is None or one.size != file.size:
+            left.append(file.size - one.size if one is not None and one.size < file.size else file.size)
+    return left
+
+
+def _vanishing(known: Sequence[Conversation], days: int, *, now: datetime) -> list[Vanishing]:
+    """Claude Code's own, the one that goes next first."""
+    found: list[Vanishing] = []
+    for one in known:
+        if one.source != "claude" or one.gone or one.part_of or one.archived >= COPIED * one.size:
+            continue
+        when = datetime.fromtimestamp(one.modified / 1e9, UTC) + timedelta(days=days)
+        if when - now <= SOON:
+            found.append(Vanishing(one, when))
+    return sorted(found, key=lambda one: one.when)
+
+
+def kept_days(roots: Sequence[Path]) -> int:
+    """For how long Claude Code keeps transcripts, as its settings say."""
+    for root in roots:
+        file = root.parent / "settings.json"
+        try:
+            if file.stat().st_size > LONGEST_SETTINGS:
+                continue
+            value = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        days = value.get("cleanupPeriodDays") if isinstance(value, dict) else None
+        if isinstance(days, int) and not isinstance(days, bool) and 0 <= days <= 100_000:
+            return days
+    return KEPT_DAYS
+
+
+def _rung(engine: Engine) -> str:
+    """Who reads before `memory_recall` answers."""
+    if engine.rlm is not None:
+        return "rlm"
+    if engine.llm is not None and engine.policy.history.by_model:
+        return engine.llm.name
+    return "index"

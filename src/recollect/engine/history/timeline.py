@@ -1,0 +1,125 @@
+"""The conversations of some days: those of this machine, and those that the store has memories of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from recollect.engine.core import Engine
+from recollect.engine.history.excerpt import LONGEST_SUMMARY, LONGEST_TITLE, cut, shown
+from recollect.engine.history.known import (
+    by_session,
+    chosen_place,
+    known_conversations,
+    last_moment,
+    told,
+    unknown_project,
+)
+from recollect.engine.history.places import Place, worked_in
+from recollect.engine.messages import is_message, role_of, session_of
+from recollect.model.memory import Kind, Memory
+from recollect.model.query import Filter
+from recollect.ports.history import Conversation
+
+MOST_MEMORIES = 2_000  # that are looked at
+TRANSCRIPT, MEMORY = "transcript", "memory"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One past conversation."""
+
+    session_id: str
+    project: str
+    title: str
+    summary: str
+    timestamp: datetime
+    source: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The conversations of some days, and how many there were beyond those."""
+
+    sessions: tuple[Session, ...]
+    total: int
+    since: datetime
+    until: datetime
+    suggestion: str | None = None
+
+
+async def history_timeline(
+    engine: Engine, *, agent: str, days: int = 7, project: str | None = None, most: int = 200
+) -> Passed:
+    """The conversations of the last days, the newest first. Raises InvalidInput, the store's errors."""
+    until = engine.clock()
+    since = until - timedelta(days=days)
+    known = await known_conversations(engine, unread=True)
+    place = await chosen_place(engine, project, known.every)
+    if place is None:
+        return Passed((), 0, since, until, told(engine, unknown_project(project)))
+    remembered = {one.session_id: one for one in await _remembered(engine, place, since, agent=agent)}
+    held = {one.belongs_to: (one, moment) for one, moment in _held(known.every, place, since)}
+    when = {session: one.timestamp for session, one in remembered.items()}
+    when |= {session: moment for session, (_, moment) in held.items()}
+    newest = sorted(when, key=lambda session: (when[session], session), reverse=True)
+    listed = tuple(
+        _session(engine, *held[session]) if session in held else remembered[session]
+        for session in newest[:most]
+    )
+    nothing = None if listed else "No conversation in that time. Ask for more days, or leave the project out."
+    return Passed(listed, len(newest), since, until, told(engine, nothing))
+
+
+def _held(
+    conversations: Iterable[Conversation], place: Place, since: datetime
+) -> Iterable[tuple[Conversation, datetime]]:
+    """Those that somebody said something in since then, and when that was last."""
+    for held in by_session(conversations).values():
+        moment = max(map(last_moment, held))
+        said = any(one.ended or not one.row for one in held)
+        if said and moment >= since and place.has(held[0]):
+            yield held[0], moment
+
+
+def _session(engine: Engine, one: Conversation, moment: datetime) -> Session:
+    return Session(
+        session_id=one.belongs_to,
+        project=worked_in(one),
+        title=shown(engine, one.title.text, LONGEST_TITLE),
+        summary=shown(engine, one.summary.text or one.title.text, LONGEST_SUMMARY),
+        timestamp=moment,
+        source=TRANSCRIPT,
+        model=one.model or None,
+    )
+
+
+async def _remembered(engine: Engine, place: Place, since: datetime, *, agent: str) -> list[Session]:
+    """Those that the store has memories of."""
+    if not place.remembers:
+        return []
+    scopes = (place.scope,) if place.scope else ()
+    memories = await engine.store.find(Filter(viewer=agent, scopes=scopes, since=since), limit=MOST_MEMORIES)
+    groups: dict[str, list[Memory]] = {}
+    for memory in memories:
+        if session := session_of(memory):
+            groups.setdefault(session, []).append(memory)
+    return [_of_memories(session, group) for session, group in groups.items()]
+
+
+def _of_memories(session: str, newest_first: Sequence[Memory]) -> Session:
+    """Told by its own summary where one was written, else by how it began."""
+    episodes = [one for one in newest_first if one.kind is Kind.EPISODE and not role_of(one)]
+    asked = [one for one in newest_first if is_message(one) and role_of(one) == "user"]
+    first = (asked or list(newest_first))[-1]
+    about = episodes[0] if episodes else first
+    return Session(
+        session_id=session,
+        project=newest_first[0].scope,
+        title=cut(first.content, LONGEST_TITLE),
+        summary=cut(about.content, LONGEST_SUMMARY),
+        timestamp=newest_first[0].occurred,
+        source=MEMORY,
+    )

@@ -1,0 +1,356 @@
+"""`recollect history`: past conversations, of every project on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from recollect.interfaces.cli.command import Group, command, with_desk, with_session
+from recollect.interfaces.cli.output import local_time, neutral, one_line, plural
+from recollect.interfaces.cli.session import Desk, Session
+from recollect.interfaces.cli.talking import (
+    SHORT_ID,
+    folder_name,
+    megabytes,
+    print_heading,
+    print_stretch,
+)
+
+if TYPE_CHECKING:
+    from recollect.operations.embedding import EmbedHistoryResult
+    from recollect.operations.history import (
+        HistoryProjectsResult,
+        HistoryTimelineResult,
+        SearchHistoryResult,
+    )
+    from recollect.operations.history_forms import (
+        HistoryStatusResult,
+        StretchView,
+        SummarizeConversationResult,
+    )
+    from recollect.operations.indexing import IndexHistoryResult
+
+VECTOR_SECONDS = 60.0  # that vectors may take; the others come by and by
+MOST_VECTORS = 1_000_000
+MOST_WARNINGS = 20
+LONGEST_CELL = 72
+_HERE = "recollect.interfaces.cli"
+_WHERE = {
+    "index": f"{_HERE}.history:index",
+    "search": f"{_HERE}.history:search",
+    "timeline": f"{_HERE}.history:timeline",
+    "projects": f"{_HERE}.history:projects",
+    "show": f"{_HERE}.history:show",
+    "summarize": f"{_HERE}.history:summarize",
+    "archive": f"{_HERE}.history_keeping:archive",
+    "forget": f"{_HERE}.history_keeping:forget",
+    "status": f"{_HERE}.history:status",
+}
+
+
+@click.group(
+    "history",
+    cls=Group,
+    where=_WHERE,
+    examples=[
+        'recollect history search "how did I fix the flaky login test?"',
+        "recollect history timeline --days 30",
+        "recollect history show 3f2a91c0 --around 120",
+    ],
+)
+def history() -> None:
+    """Past conversations of Claude Code and others on this machine.
+
+    A conversation is named by its id or a part that only it has, a project by its path, its folder or a part of that.
+    """
+
+
+@command(
+    "index",
+    examples=[
+        "recollect history index",
+        "recollect history index --seconds 30",
+        "recollect history index --background",
+    ],
+)
+@click.option(
+    "--seconds", "most_seconds", type=float, metavar="N", help="Stop after so long; the next goes on."
+)
+@click.option("--all", "every", is_flag=True, help="Read everything anew.")
+@click.option("--no-vectors", is_flag=True, help="Words only.")
+@click.option("--background", is_flag=True, help="Let another process do it, and return at once.")
+@with_session
+async def index(
+    session: Session, /, *, most_seconds: float | None, every: bool, no_vectors: bool, background: bool
+) -> None:
+    """Read what is new in the transcripts, so that it can be searched.
+
+    It happens by itself when something is searched, and while a server runs. What was interrupted goes on where it was.
+    """
+    if background:
+        _in_background(session)
+        return
+    async with session.open() as desk:
+        done: IndexHistoryResult = await desk.run("index_history", all=every, most_seconds=most_seconds)
+        made: EmbedHistoryResult | None = None
+        if not no_vectors and not done.busy and most_seconds is None:
+            desk.running.warm()
+            made = await desk.run("embed_history", most=MOST_VECTORS, seconds=VECTOR_SECONDS)
+        if desk.console.json:
+            vectors = made.model_dump(mode="json") if made else None
+            desk.console.document({**done.model_dump(mode="json"), "vectors": vectors})
+            return
+        _told_index(desk, done)
+        if made is not None:
+            _told_vectors(desk, made)
+
+
+def _in_background(session: Session) -> None:
+    from recollect.bare.spawn import start_indexer
+
+    started = start_indexer(str(session.loaded().settings.home))
+    if session.console.json:
+        session.console.document({"started": started})
+    elif started:
+        session.console.line("It goes on in the background; `recollect history status` tells how far it is.")
+    else:
+        session.console.line("Another process is at it already.")
+
+
+def _told_index(desk: Desk, done: IndexHistoryResult) -> None:
+    console = desk.console
+    if done.busy or (done.notice and not done.files):
+        console.line(done.notice)
+        return
+    if done.bytes or done.passages:
+        console.line(
+            f"Indexed {plural(done.conversations, 'conversation')}: {megabytes(done.bytes)} in {done.seconds:.1f} s, "
+            f"{plural(done.passages, 'passage')}."
+        )
+    else:
+        console.line("Nothing is new.")
+    if done.vanished:
+        console.line(f"{plural(done.vanished, 'conversation')} vanished from the disk.")
+    if done.left:
+        console.line(f"{megabytes(done.left)} are left; the next call goes on there.")
+    for warning in done.warnings[:MOST_WARNINGS]:
+        where = f"{warning.file}:{warning.line}" if warning.line else warning.file
+        console.warn(f"{where}: {warning.problem}")
+    if len(done.warnings) > MOST_WARNINGS:
+        console.warn(f"and {len(done.warnings) - MOST_WARNINGS} more; --json has them all.")
+
+
+def _told_vectors(desk: Desk, made: EmbedHistoryResult) -> None:
+    if made.embedded:
+        desk.console.line(f"Made vectors for {plural(made.embedded, 'passage')}.")
+    if made.left:
+        desk.console.note(f"{plural(made.left, 'passage')} have no vector yet: they come by and by.")
+    desk.console.note(made.notice)
+
+
+@command(
+    "search",
+    examples=[
+        'recollect history search "how did I fix the flaky login test?"',
+        "recollect history search migration --project shop -n 10 --json",
+    ],
+)
+@click.argument("query", nargs=-1, required=True)
+@click.option("--project", "-p", metavar="NAME", help="Only of this project.")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many conversations (5).")
+@with_desk
+async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, limit: int | None) -> None:
+    """Find what was said in past conversations: the words, and the file and line where they stand."""
+    desk.running.warm()
+    result: SearchHistoryResult = await desk.run(
+        "search_history", query=" ".join(query), project=project, limit=limit
+    )
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    for number, found in enumerate(result.results, 1):
+        head = f"{number}. {local_time(found.timestamp, desk.zone)}  {one_line(found.summary, most=LONGEST_CELL)}"
+        console.line(console.style(head, bold=True))
+        about = (found.session_id[:SHORT_ID], found.project, found.relevance)
+        console.line(f"   {one_line(' · '.join(filter(None, about)), most=200)}")
+        for line in console.paragraphs(found.excerpt, indent=3):
+            console.line(f"   {line}")
+        if found.file:
+            place = f"{found.file}:{found.line}" if found.line else found.file
+            console.line(f"   {neutral(place)}")
+        for memory in found.memories:
+            told = f"{memory['id']}  {memory['kind']}: {memory['content']}"
+            console.line(f"   {one_line(told, most=LONGEST_CELL + 40)}")
+    if not result.results:
+        console.line("Nothing was found.")
+    if result.message:
+        console.warn(f"{result.message} {result.resolution or ''}".strip())
+    console.note(result.suggestion or "")
+    searched = (
+        f"{plural(result.total_sessions_searched, 'conversation')} searched with {result.searched_with}"
+    )
+    console.note(f"{searched}; `recollect history show SESSION --around LINE` shows one.")
+
+
+@command("timeline", examples=["recollect history timeline", "recollect history timeline --days 30 -p shop"])
+@click.option("--days", type=int, metavar="N", help="How far back (7).")
+@click.option("--project", "-p", metavar="NAME", help="Only of this project.")
+@with_desk
+async def timeline(desk: Desk, /, **given: Any) -> None:
+    """The conversations of the last days, the newest first."""
+    result: HistoryTimelineResult = await desk.run("history_timeline", **given)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    if result.sessions:
+        desk.console.table(
+            ["session", "when", "project", "about"],
+            [
+                [
+                    one.session_id[:SHORT_ID],
+                    local_time(one.timestamp, desk.zone),
+                    folder_name(one.project),
+                    one_line(one.title or one.summary, most=LONGEST_CELL),
+                ]
+                for one in result.sessions
+            ],
+        )
+    else:
+        desk.console.line("No conversation is known of that time.")
+    desk.console.note(result.suggestion or "")
+    desk.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}.")
+
+
+@command("projects", examples=["recollect history projects", "recollect history projects --json"])
+@with_desk
+async def projects(desk: Desk) -> None:
+    """The projects that there are conversations of, the one used last first."""
+    result: HistoryProjectsResult = await desk.run("history_projects")
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    if result.projects:
+        desk.console.table(
+            ["project", "conversations", "last used", "size"],
+            [
+                [
+                    one.path,
+                    one.session_count,
+                    local_time(one.last_used, desk.zone),
+                    megabytes(int(one.total_size_mb * 1e6)),
+                ]
+                for one in result.projects
+            ],
+        )
+    else:
+        desk.console.line("No conversation is known.")
+    desk.console.note(result.suggestion or "")
+
+
+@command(
+    "show",
+    examples=[
+        "recollect history show 3f2a91c0",
+        "recollect history show 3f2a91c0 --around 120",
+        "recollect history show 3f2a91c0 --after 400 -n 100",
+    ],
+)
+@click.argument("session")
+@click.option("--around", type=int, metavar="LINE", help="What stands around this line of the file.")
+@click.option("--after", type=int, metavar="LINE", help="What stands behind this line.")
+@click.option(
+    "--limit", "-n", type=int, metavar="N", help="At most how much: utterances (200; 20 around a line)."
+)
+@with_desk
+async def show(desk: Desk, /, *, session: str, around: int | None, limit: int | None, **given: Any) -> None:
+    """A conversation as it was, without secrets: from its file, else from the archive or the index.
+
+    SESSION may be a file too, such as a sub-agent's.
+    """
+    most = limit or (20 if around else None)
+    shown: StretchView = await desk.run(
+        "show_conversation", session=session, around=around, limit=most, **given
+    )
+    if desk.console.json:
+        desk.console.document(shown)
+        return
+    print_heading(desk.console, shown.conversation, desk.zone)
+    print_stretch(desk.console, shown, marked=around)
+    if shown.after is not None:
+        desk.console.note(f"There is more: --after {shown.after} shows it.")
+
+
+@command(
+    "summarize",
+    examples=["recollect history summarize 3f2a91c0", "recollect history summarize 3f2a91c0 --json"],
+)
+@click.argument("session")
+@with_desk
+async def summarize(desk: Desk, /, *, session: str) -> None:
+    """Sum a conversation up, and keep that: by an RLM server or a language model where one is set up, else in its own words."""
+    result: SummarizeConversationResult = await desk.run("summarize_conversation", session=session)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    desk.console.note(result.notice)
+    print_heading(desk.console, result.conversation, desk.zone)
+    for line in desk.console.paragraphs(result.conversation.summary, indent=2):
+        desk.console.line(f"  {line}")
+    desk.console.note(_BY.get(result.conversation.summary_by, ""))
+
+
+_BY = {
+    "rlm": "by the RLM server",
+    "model": "by a language model",
+    "made": "by rules: sentences of the conversation itself",
+}
+
+
+@command("status", examples=["recollect history status", "recollect history status --json"])
+@with_desk
+async def status(desk: Desk) -> None:
+    """What is indexed and what isn't yet, what is kept, and what will be deleted within a week."""
+    result: HistoryStatusResult = await desk.run("history_status")
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    facts = _facts(desk, result)
+    widest = max(len(name) for name, _ in facts)
+    for name, value in facts:
+        console.line(f"{console.style(name.ljust(widest), dim=True)}  {neutral(value)}")
+    for one in result.vanishing:
+        about = one_line(one.title, most=LONGEST_CELL)
+        console.line(f"  {local_time(one.when, desk.zone)}  {one.session_id[:SHORT_ID]}  {about}")
+    if result.vanishing and not result.archive:
+        console.note("`recollect history archive` keeps copies of them.")
+
+
+def _facts(desk: Desk, result: HistoryStatusResult) -> list[tuple[str, str]]:
+    stood = f", last held {local_time(result.latest, desk.zone)}" if result.latest else ""
+    kinds = [
+        (result.subagents, "of sub-agents besides"),
+        (result.gone, "only in the archive"),
+        (result.left_out, "left out"),
+        (result.forgotten, "forgotten"),
+    ]
+    besides = "".join(f", {count:,} {what}" for count, what in kinds if count)
+    state = "" if result.enabled else " (switched off: history.enabled)"
+    vectors = f", {result.embedded:,} with vectors" if result.embedded else ""
+    unread = f"{megabytes(result.unread_bytes)} in {plural(result.unread_files, 'file')}"
+    kept = f"{plural(result.copies, 'copy')}, {megabytes(result.archive_bytes)} of {result.archive_room >> 20:,} MB"
+    return [
+        ("conversations", f"{result.conversations:,}{besides}{stood}{state}"),
+        ("index", f"{plural(result.passages, 'passage')}{vectors}, {megabytes(result.index_bytes)}"),
+        ("not yet indexed", unread if result.unread_files else "nothing"),
+        ("archive", (kept if result.copies else "empty") + ("" if result.archive else "; switched off")),
+        ("read by", {"rlm": "an RLM server", "index": "the index alone"}.get(result.rung, result.rung)),
+        (
+            "soon deleted",
+            f"{plural(result.vanishing_count, 'conversation')} without a copy: Claude Code keeps {result.kept_days} days"
+            if result.vanishing_count
+            else "nothing that has no copy",
+        ),
+    ]

@@ -1,0 +1,1 @@
+"""Servers with the tools of a recursive language model, over MCP."""

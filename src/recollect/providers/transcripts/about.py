@@ -1,0 +1,92 @@
+"""What the entries of a transcript say about the conversation itself, gathered."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from pathlib import Path
+
+from recollect.ports.transcripts import About, uuid_key
+from recollect.providers.transcripts.entries import (
+    SYNTHETIC,
+    TITLES,
+    Entry,
+    model_of,
+    string,
+    title_of,
+)
+from recollect.providers.transcripts.folders import SUBAGENTS, is_name_of
+
+LONGEST_TITLE, LONGEST_SUMMARY = 500, 2_000
+MOST_SUMMARIES = 1_000  # of one piece
+MOST_BAD = 100  # lines of one piece that are named
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class Telling:
+    """Of one piece of a file."""
+
+    def __init__(self, file: Path, folder: str) -> None:
+        self._stem = file.stem
+        self.subagents = file.name.startswith(SUBAGENTS)  # whether all of it was said by or to a sub-agent
+        self._folder = folder
+        self._session = ""
+        self._cwds: dict[str, None] = {}
+        self._model = ""
+        self._titles: dict[str, str] = {}
+        self._summaries: list[tuple[str, str]] = []
+        self._uuids: dict[str, None] = {}
+        self._bad: list[int] = []
+        self._ended: datetime | None = None
+
+    def said(self, entry: Entry, uuid: str, moment: datetime | None) -> None:
+        """One that a person, the assistant or the program said."""
+        if uuid:
+            self._uuids[uuid] = None
+        if moment is not None and (self._ended is None or moment > self._ended):
+            self._ended = moment
+        if not self._session:
+            self._session = string(entry.get("sessionId"))
+        if cwd := string(entry.get("cwd")):
+            self._cwds[cwd] = None
+        if entry.get("type") == "assistant" and (model := model_of(entry)) and model != SYNTHETIC:
+            self._model = model
+
+    def called(self, entry: Entry) -> None:
+        """One that says what the conversation is called, or what another was about."""
+        if entry.get("type") == "summary":
+            leaf, text = string(entry.get("leafUuid")), string(entry.get("summary")).strip()
+            if leaf and text and len(self._summaries) < MOST_SUMMARIES:
+                self._summaries.append((leaf, text[:LONGEST_SUMMARY]))
+        elif titled := title_of(entry):
+            kind, told = titled
+            self._titles[kind] = told.strip()[:LONGEST_TITLE] or self._titles.get(kind, "")
+
+    def bad(self, line: int) -> None:
+        """A line that can't be read; it may come in two parts."""
+        if len(self._bad) < MOST_BAD and (not self._bad or self._bad[-1] != line):
+            self._bad.append(line)
+
+    def about(self) -> About:
+        """All of it."""
+        kind = next((one for one in TITLES if self._titles.get(one)), "")
+        return About(
+            session_id=self._stem if self._names_itself() else self._session,
+            cwd=self._cwd(),
+            model=self._model,
+            title=self._titles.get(kind, ""),
+            title_by=kind.removesuffix("-title"),
+            summaries=tuple(self._summaries),
+            uuids=b"".join(map(uuid_key, self._uuids)),
+            bad_lines=tuple(self._bad),
+            ended=self._ended,
+        )
+
+    def _names_itself(self) -> bool:
+        """Resumed conversations begin with entries of others, and sub-agents' have the session's that they worked for."""
+        return self.subagents or _UUID.fullmatch(self._stem) is not None
+
+    def _cwd(self) -> str:
+        """The one that the file lies under, else the first that is named."""
+        held = (one for one in self._cwds if is_name_of(self._folder, one))
+        return next(held, next(iter(self._cwds), ""))

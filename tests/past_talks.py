@@ -1,0 +1,48 @@
+"""Past conversations in the index, without files that they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from recollect.app import App
+from recollect.engine.history.finding import Candidate
+from recollect.model.lexemes import lexemes
+from recollect.ports.history import Conversation, Match, Passage, Utterance
+from recollect.ports.transcripts import Role
+
+BEGIN = datetime(2026, 3, 1, 9, tzinfo=UTC)
+
+
+def passage(number: int, asked: str, told: str) -> Passage:
+    """A prompt, what was run, and the answer, on lines of their own."""
+    line = 1 + 3 * number
+    said = (
+        Utterance(Role.USER, line, asked, BEGIN + timedelta(minutes=number)),
+        Utterance(Role.TOOL, line + 1, "make test", tool="Bash"),
+        Utterance(Role.CLAUDE, line + 2, told, BEGIN + timedelta(minutes=number, seconds=30)),
+    )
+    return Passage(said, " ".join(lexemes(f"{asked} {told}")))
+
+
+def talked(app: App, session: str, turns: Sequence[tuple[str, str]], *, days: int = 0) -> Candidate:
+    """Index it; the candidate names its first passage as the one that matches."""
+    about = Conversation(
+        session,
+        "claude",
+        Path(f"/talks/{session}.jsonl"),
+        project="/work/shop",
+        ended=BEGIN + timedelta(days=days),
+    )
+    kept = app.engine.history.put(about, [passage(at, *turn) for at, turn in enumerate(turns)], anew=True)
+    rows = [row for row, _ in app.engine.history.passages_of(kept.row)]
+    return Candidate(kept, [Match(rows[0], kept.row, 1.0)], 1.0)
+
+
+def matching(app: App, candidate: Candidate, *places: int, score: float = 1.0) -> Candidate:
+    """The same, with other passages that match."""
+    rows = [row for row, _ in app.engine.history.passages_of(candidate.conversation.row)]
+    matches = [Match(rows[place], candidate.conversation.row, score) for place in places]
+    return replace(candidate, matches=matches, score=score)
