@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from front_door import Open, run
 
-from past_talks import matching, talked
+from indexed_talks import matching, talked
 from recollect.app import App
 from recollect.engine.history.deep import read_by_model
 from recollect.operations.history import SEARCH_HISTORY

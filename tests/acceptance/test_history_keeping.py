@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -38,13 +36,6 @@ def shop(home: Path) -> Path:
     folder = home.parent / "shop"
     folder.mkdir(parents=True)
     return folder
-
-
-@asynccontextmanager
-async def at_once(opened: Open, **changes: Any) -> AsyncIterator[App]:
-    """An app that looks at the disk each time it is asked to."""
-    async with opened(**changes) as app:
-        yield app
 
 
 async def ask(app: App, name: str, **fields: Any) -> Any:
@@ -208,7 +199,7 @@ async def test_what_is_known_of_a_memory_without_words(app: App, projects: Path,
 
 
 async def test_the_archive_outlives_the_file(opened: Open, projects: Path, shop: Path) -> None:
-    async with at_once(opened, **{"history.archive": True}) as app:
+    async with opened(**{"history.archive": True}) as app:
         file, agent = first_talk(projects, shop), its_agent(projects, shop)
         before = file.read_bytes()
         report = await ask(app, "archive_history")
@@ -246,7 +237,7 @@ async def test_the_archive_outlives_the_file(opened: Open, projects: Path, shop:
 async def test_an_index_that_is_made_anew_learns_from_the_copies(
     opened: Open, home: Path, projects: Path, shop: Path, lost: str
 ) -> None:
-    async with at_once(opened, **{"history.archive": True}) as app:
+    async with opened(**{"history.archive": True}) as app:
         file, _ = first_talk(projects, shop), its_agent(projects, shop)
         await ask(app, "archive_history")
         file.unlink()
@@ -254,7 +245,7 @@ async def test_an_index_that_is_made_anew_learns_from_the_copies(
     if lost == "index":
         for path in (home / "data").glob("history.db*"):
             path.unlink()
-    async with at_once(opened, **{"history.archive": True}) as app:
+    async with opened(**{"history.archive": True}) as app:
         assert (await ask(app, "index_history")).passages == (1 if lost == "index" else 0)
         shown = await ask(app, "show_conversation", session=FIRST)
         assert (shown.read_from, shown.conversation.gone) == ("archive", True)
@@ -277,7 +268,7 @@ async def test_without_the_archive_nothing_outlives_the_file(app: App, projects:
 async def test_the_oldest_make_room_and_are_not_copied_again(
     opened: Open, projects: Path, shop: Path
 ) -> None:
-    async with at_once(opened, **{"history.archive": False}) as app:
+    async with opened(**{"history.archive": False}) as app:
         noise = os.urandom(60_000).hex()
         for number, day in enumerate(("01", "02", "03"), 1):
             session = f"0000000{number}-1111-4222-8333-444455556666"
@@ -311,7 +302,7 @@ def _with_room(app: App, room: int) -> App:
 async def test_forgetting_a_conversation_takes_all_that_came_from_it(
     opened: Open, projects: Path, shop: Path
 ) -> None:
-    async with at_once(opened, **{"history.archive": True}) as app:
+    async with opened(**{"history.archive": True}) as app:
         file, agent = first_talk(projects, shop), its_agent(projects, shop)
         await ask(app, "capture", file=str(file))
         await ask(app, "archive_history")
@@ -334,7 +325,7 @@ async def test_forgetting_a_conversation_takes_all_that_came_from_it(
 
 
 async def test_what_was_forgotten_does_not_come_back(opened: Open, projects: Path, shop: Path) -> None:
-    async with at_once(opened, **{"history.archive": True}) as app:
+    async with opened(**{"history.archive": True}) as app:
         file, agent = first_talk(projects, shop), its_agent(projects, shop)
         await ask(app, "index_history")
         await ask(app, "forget_conversation", session=FIRST)
@@ -363,7 +354,7 @@ async def test_what_was_forgotten_does_not_come_back(opened: Open, projects: Pat
 
 @pytest.mark.local_file
 async def test_no_byte_of_it_is_left_in_the_home(opened: Open, projects: Path, shop: Path) -> None:
-    async with at_once(opened) as app:
+    async with opened() as app:
         talk(
             projects / "-shop" / f"{FIRST}.jsonl",
             shop,
@@ -463,14 +454,24 @@ async def test_what_a_model_says_amiss_is_not_kept(app: App, projects: Path, sho
     assert "can be used" in told.notice
 
 
+async def test_an_rlm_server_that_is_not_there_is_told(opened: Open, projects: Path, shop: Path) -> None:
+    async with opened(**{"rlm.command": "no-such-program-anywhere", "rlm.tries": 1}) as app:
+        first_talk(projects, shop)
+        told = await ask(app, "summarize_conversation", session=FIRST)
+        assert told.conversation.summary_by == "made"
+        assert "RLM" in told.notice
+        assert (await ask(app, "history_status")).rung == "rlm"
+
+
 async def test_a_long_conversation_is_summed_up_in_lots(app: App, projects: Path, shop: Path) -> None:
     lines = [claude(f"Step {number}. " + "More was said about the harbour. " * 60) for number in range(40)]
     talk(projects / "-shop" / f"{FIRST}.jsonl", shop, user("Tell me of the harbour."), *lines)
-    parts = ['{"summary": "A part."}'] * 4
+    parts = ['{"summary": "A part."}'] * 5
     model = Scripted(*parts, '{"summary": "All of the harbour."}')
     told = await ask(thinking(app, model), "summarize_conversation", session=FIRST)
     assert told.conversation.summary == "All of the harbour."
-    assert len(model.asked) == 5
+    assert len(model.asked) == 6
+    assert model.asked[-1].count("A part.") == 5
 
 
 async def test_the_status_tells_what_will_vanish(app: App, projects: Path, shop: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from jsonschema import validate  # type: ignore[import-untyped]
 from rlm_server import SCHEMAS
 
-from past_talks import matching, talked
+from indexed_talks import matching, talked
 from recollect.app import App
 from recollect.bare.marks import OWN_CALL_MARK
 from recollect.engine.history.rlm import read_by_rlm, summary_by_rlm
@@ -111,6 +111,8 @@ def reading(opened: Open, servers: Servers) -> Open:
 
 
 async def test_it_is_started_once_and_ends_with_us(servers: Servers) -> None:
+    (servers.desk / "killed" / "contexts").mkdir(parents=True)  # of a process that couldn't clear it away
+    (servers.desk / "killed.lock").touch()
     client = servers.client()
     assert not servers.pids()
     assert (await client.call("rlm_load_context", LOADED))["status"] == "loaded"

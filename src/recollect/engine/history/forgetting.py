@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recollect.engine.capture.alone import alone
@@ -32,6 +32,7 @@ from recollect.ports.store import Receipt
 
 AGENT = "agent-"  # how a sub-agent's file is called
 PART_OF = "part_of"  # in a note: the session that the sub-agent worked for
+PASSAGES = "index: passages"  # in the receipt
 SOURCES = ("claude", "codex", "gemini", "cursor")
 
 
@@ -61,8 +62,10 @@ class ForgottenConversation:
     notice: str = ""
 
 
-async def what_would_go(engine: Engine, session: str, *, agent: str, force: bool) -> Doomed:
-    """Without touching any of it. Raises NotFound, InvalidInput listing the candidates."""
+async def what_would_go(
+    engine: Engine, session: str, *, agent: str, force: bool, counting: bool = True
+) -> Doomed:
+    """Without touching any of it; passages are only counted where somebody wants to know. Raises NotFound, InvalidInput listing the candidates."""
     try:
         session_id = (await conversation_named(engine, session, silent=True)).belongs_to
     except NotFound:
@@ -72,7 +75,7 @@ async def what_would_go(engine: Engine, session: str, *, agent: str, force: bool
     known = await asyncio.to_thread(engine.history.conversations)
     files = tuple(files_of(session_id, known))
     passages = 0
-    for one in files:
+    for one in files if counting else ():
         passages += len(await asyncio.to_thread(engine.history.passages_of, one.row))
     found = await _memories(engine, session_id, files, agent=agent)
     kept = () if force else tuple(one for one in found if is_kept_for_good(one))
@@ -96,12 +99,12 @@ async def forget_conversation(
 
     Raises NotFound, InvalidInput, StoreBusy while another process writes the index for very long.
     """
-    doomed = await what_would_go(engine, session, agent=agent, force=force)
+    doomed = await what_would_go(engine, session, agent=agent, force=force, counting=False)
     await _note(engine, doomed)
     async with in_turn(engine):
         captures = await _drop_captures(engine, doomed)
         # Once more: what was captured and indexed while we waited is there too.
-        doomed = await what_would_go(engine, doomed.session_id, agent=agent, force=force)
+        doomed = await what_would_go(engine, doomed.session_id, agent=agent, force=force, counting=False)
         receipt, unwritten = Receipt((), {}, {}), ""
         if doomed.memories:
             gone = await erase(engine, [one.id for one in doomed.memories], agent=agent, force=True)
@@ -110,6 +113,7 @@ async def forget_conversation(
         removed, left = await asyncio.to_thread(_remove, engine, doomed)
         for name in doomed.archived:
             await drop_note(engine, name)
+    doomed = replace(doomed, passages=removed[PASSAGES])
     receipt = Receipt(
         receipt.ids,
         {**receipt.removed, **removed, "capture notes": captures},
@@ -217,10 +221,10 @@ def _remove(engine: Engine, doomed: Doomed) -> tuple[dict[str, int], dict[str, i
     copies = sum(engine.archive.remove(name) for name in doomed.archived)
     there = files_of(doomed.session_id, engine.history.conversations())
     left = sum(len(engine.history.passages_of(row)) for row in rows)
-    removed = {"index: conversations": len(rows) - len(there), "index: passages": passages, "archive": copies}
+    removed = {"index: conversations": len(rows) - len(there), PASSAGES: passages, "archive": copies}
     remaining = {
         "index: conversations": len(there),
-        "index: passages": left,
+        PASSAGES: left,
         "archive": len(_archived(engine, doomed.session_id, doomed.files)),
     }
     return removed, remaining

@@ -168,14 +168,14 @@ def _share(value: Any) -> float | None:
     scale = 1.0
     if isinstance(value, str):
         text = value.strip()
-        scale = 0.01 if text.endswith("%") else 1.0
+        scale = 100.0 if text.endswith("%") else 1.0
         try:
             value = float(text.rstrip("% "))
         except ValueError:
             return None
     if not isinstance(value, int | float) or value != value:
         return None
-    return min(1.0, max(0.0, value * scale))
+    return min(1.0, max(0.0, value / scale))
 
 
 def _standing(verdict: Verdict, rows: Sequence[Row]) -> tuple[str, int] | None:

@@ -101,11 +101,7 @@ def fallback_title(passages: Sequence[Passage]) -> str:
     for one in said:
         if one.role in (Role.USER, Role.CLAUDE):
             for sentence in _sentences(one.text):
-                if (
-                    not is_noise(sentence)
-                    and not _COMMAND.match(sentence)
-                    and len(sentence) >= _LEAST_LETTERS
-                ):
+                if not is_noise(sentence) and not _COMMAND.match(sentence):
                     return _cut(sentence, LONGEST_TITLE)
     return next((_cut(f"{one.tool} {one.text}".strip(), LONGEST_TITLE) for one in said if one.tool), "")
 

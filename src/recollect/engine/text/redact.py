@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import or_
 from typing import Any
 
@@ -35,6 +35,7 @@ def _grouped(triggers: Iterable[tuple[str, int]]) -> tuple[tuple[str, tuple[tupl
 
 # Each rule is a bit, and so is each of the other things that a word may show.
 _TRIGGERS = tuple((trigger, 1 << place) for place, rule in enumerate(_RULES) for trigger in rule.triggers)
+_ALL = (1 << len(_RULES)) - 1
 _DIGIT, _LONG, _IBAN, _SPACED = (1 << (len(_RULES) + number) for number in range(4))
 _WORDS = tuple((trigger, rule) for trigger, rule in _TRIGGERS if trigger.split() == [trigger])
 _SEVERAL = tuple(pair for pair in _TRIGGERS if pair not in _WORDS)  # triggers that have a blank
@@ -132,11 +133,7 @@ def _worth_trying(text: str) -> list[Rule]:
     low = text.lower()
     if signs & _SPACED:
         signs |= reduce(or_, [rule for trigger, rule in _SEVERAL if trigger in low], 0)
-    rules = [
-        rule
-        for place, rule in enumerate(_RULES)
-        if signs >> place & 1 and (rule.gate is None or rule.gate.search(low))
-    ]
+    rules = [rule for rule in _shown(signs & _ALL) if rule.gate is None or rule.gate.search(low)]
     if signs & _LONG and assignments.RANDOM_RULE.pattern.search(text):
         rules.append(assignments.RANDOM_RULE)
     if signs & _IBAN and personal.IBAN_START.search(text):
@@ -144,6 +141,11 @@ def _worth_trying(text: str) -> list[Rule]:
     if signs & _DIGIT and personal.MANY_DIGITS.search(text):
         rules.extend(personal.NUMBER_RULES)
     return rules
+
+
+@lru_cache(4096)
+def _shown(signs: int) -> tuple[Rule, ...]:
+    return tuple(rule for place, rule in enumerate(_RULES) if signs >> place & 1)
 
 
 def _signs_of(word: str) -> int:

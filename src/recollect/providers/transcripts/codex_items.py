@@ -31,7 +31,7 @@ _FRAME = re.compile(
     r"(?:(?:Chunk ID|Wall time|Exit code|Duration|Total output lines|Original token count|Process exited|Process running"
     r"|Script)\b[^\n]*\n)+(?:Output:(?:\n|\Z))?"
 )
-_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d+)", re.MULTILINE)
+_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,10})\b", re.MULTILINE)
 _BROKE = re.compile(
     r"(?:[\w./-]+ (?:verification )?failed\b|failed (?:to|in|for)\b|execution error\b|unsupported \w+ ?call\b|err(?:or)?:)",
     re.IGNORECASE,

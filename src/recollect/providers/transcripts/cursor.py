@@ -1,7 +1,8 @@
 """Chats exported from Cursor, in a folder that somebody named: Markdown as its "Export Chat" writes it, or JSON.
 
 The Markdown begins with the chat's title and `_Exported on <time> from Cursor (<version>)_`; then, each behind a rule, come
-sections under `**User**` and `**Cursor**`. It has words only: what tools were asked and gave back isn't exported.
+sections under `**User**` and `**Cursor**`. It has words only: when each was said, what tools were asked and what they gave
+back isn't exported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from recollect.providers.transcripts.whole import (
 )
 
 SOURCE = "cursor"
-DEEPEST = 16
+DEEPEST = 6  # folders within one another
 HEAD = 16 << 10  # of a file, to see whether it is a chat at all
 LONGEST_TITLE = 500
 LISTS = ("messages", "conversation", "chat")
@@ -138,7 +139,7 @@ class _Chat:
         if role is Role.USER:
             text = without_inserted(text)
         if role and text:
-            self.steps.append(said(role, text, Place(self._line, self._end, self._exported)))
+            self.steps.append(said(role, text, Place(self._line, self._end)))
 
 
 class _Listed:
@@ -167,7 +168,7 @@ class _Listed:
 
     def _message(self, message: dict[str, Any], place: Place) -> None:
         role = _SPEAKERS.get(first_of(message, ("role", "sender", "type")).lower())
-        moment = _moment(message.get("timestamp", message.get("createdAt"))) or self._written
+        moment = _moment(message.get("timestamp", message.get("createdAt")))
         place = Place(place.line, place.end, moment)
         text = next(filter(None, (_text(message.get(name)) for name in ("content", "text", "message"))), "")
         if role is Role.RESULT and text:

@@ -42,7 +42,7 @@ _FRAMED = re.compile(
     r"^Output: (.*?)((?:^(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): [^\n]*(?:\n|\Z))*)\Z",
     re.MULTILINE | re.DOTALL,
 )
-_CODE = re.compile(r"^Exit Code: (-?\d+)", re.MULTILINE)
+_CODE = re.compile(r"^Exit Code: (-?\d{1,10})\b", re.MULTILINE)
 _ERROR = re.compile(r"^Error: (?!\(none\))(.+)$", re.MULTILINE)
 
 
