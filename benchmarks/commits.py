@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from recollect.model.lexemes import query_lexemes
+from recollect.ports.transcripts import shortened
 
 FEWEST_WORDS = 3  # of a first line that tells something
 MOST_ANSWERS = 3  # conversations that one commit is of; of more it is nobody's
 SHORTEST_TAKEN_OUT = 16  # characters: shorter lines stand everywhere by chance
+LONGEST_TEXT = 20_000  # characters
 BRANCH = "entire/checkpoints/v1"
 _DOCUMENT = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?\n(.*?)\n\s*\1\b", re.DOTALL)
 _MESSAGE = re.compile(r"-\w*m\s+(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')", re.DOTALL)
@@ -82,12 +84,15 @@ def questions(asked: Mapping[str, set[str]], talks: Mapping[str, Talk]) -> dict[
 
 
 def blanked(talk: Talk, subjects: Sequence[str]) -> Iterator[bytes]:
-    """The lines of its file without the commands that commit, and without what the commits were called."""
-    longest = sorted((one for one in subjects if len(one) >= SHORTEST_TAKEN_OUT), key=len, reverse=True)
-    named = re.compile("|".join(map(re.escape, longest))) if longest else None
+    """The lines of its file without the commands that commit, without what the commits were called, and without the middle of
+    what is long, which is never indexed."""
+    named = sorted((one for one in subjects if len(one) >= SHORTEST_TAKEN_OUT), key=len, reverse=True)
     for line in talk.content.splitlines(keepends=True):
         entry = _read(line)
-        yield line if entry is None else json.dumps(_without(entry, named)).encode() + b"\n"
+        if entry is not None:
+            yield json.dumps(_without(entry, named)).encode() + b"\n"
+        else:
+            yield line
 
 
 def subject_of(command: str) -> str:
@@ -131,9 +136,15 @@ def _commands(entry: dict[str, Any] | None) -> Iterator[str]:
             yield given["command"]
 
 
-def _without(value: Any, named: re.Pattern[str] | None) -> Any:
+def _without(value: Any, named: Sequence[str]) -> Any:
     if isinstance(value, str):
-        return named.sub(" ", value) if named else value
+        if len(value) < SHORTEST_TAKEN_OUT:
+            return value
+        text = shortened(value, LONGEST_TEXT)
+        for subject in named:
+            if subject in text:
+                text = text.replace(subject, " ")
+        return text
     if isinstance(value, list):
         return [_without(one, named) for one in value]
     if isinstance(value, dict):

@@ -104,14 +104,14 @@ async def test_the_job_goes_on_in_turns(app: App) -> None:
     await queue_history_embedding(app.engine)
     ran = [job for job in (await run(app, RUN_JOBS, scheduled=False)).ran if job.name.startswith(JOB)]
     assert [job.state for job in ran] == [JobState.DONE]
-    waiting = await app.engine.store.jobs(states=(JobState.WAITING,), limit=10)
-    [again] = [job for job in waiting if job.name.startswith(JOB)]
+    [again] = await app.engine.store.jobs(states=(JobState.WAITING,), limit=10)
+    assert again.name.startswith(JOB)
     assert again.due > app.engine.clock()
-    await run(at(app, again.due), RUN_JOBS, scheduled=False)
+    while again := next(iter(await app.engine.store.jobs(states=(JobState.WAITING,), limit=1)), None):
+        await run(at(app, again.due), RUN_JOBS, scheduled=False)
     model = history_model(app.engine)
     assert model is not None
     assert not app.engine.history.unembedded(model, limit=1)
-    assert not await app.engine.store.jobs(states=(JobState.WAITING,), limit=10)
 
 
 async def test_only_who_may_read_them_embeds_them(app: App) -> None:

@@ -6,9 +6,11 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreFull
+from recollect.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreFull, StoreReadOnly
 from recollect.ports.history import Conversation, Passage, Told, Utterance
 from recollect.ports.transcripts import Cursor, Role, uuid_key
 from recollect.stores.history.index import SqliteHistory
@@ -52,6 +54,23 @@ def found(index: SqliteHistory, *lexemes: str, among: Sequence[int] | None = Non
 
 def bytes_of(path: Path) -> bytes:
     return b"".join(one.read_bytes() for one in path.parent.iterdir() if not one.name.endswith("-shm"))
+
+
+@contextmanager
+def unable_to_write(path: Path) -> Iterator[None]:
+    """Root may write whatever the modes say, so somebody else looks meanwhile."""
+    root = HAS_MODES and os.geteuid() == 0
+    path.chmod(0o444)
+    path.parent.chmod(0o555)
+    if root:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        path.parent.chmod(0o755)
+        path.chmod(0o644)
 
 
 class TestKeeping:
@@ -440,6 +459,20 @@ class TestTrouble:
         other.close()
         index.put(talk("t"), [])
         index.close()
+
+    def test_where_nothing_can_be_written_it_is_read(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder).chmod(0o755)
+            path = Path(folder) / "data" / "history.db"
+            index = SqliteHistory(path)
+            kept = index.put(talk("s"), [said("word")])
+            index.close()
+            with unable_to_write(path):
+                assert len(found(index, "word")) == len(index.conversations()) == 1
+                if HAS_MODES:
+                    with pytest.raises(StoreReadOnly):
+                        index.put(kept, [said("more")])
+                index.close()
 
     def test_it_is_for_its_owner_only(self, index: SqliteHistory, path: Path) -> None:
         index.put(talk("s"), [said("word")])

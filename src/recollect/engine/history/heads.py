@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from recollect.engine.history.passages import head_of, without_secrets
@@ -34,6 +34,17 @@ def is_due(conversation: Conversation, leaves: Mapping[int, str], *, note_modifi
     titled = conversation.title.by in OWN or conversation.title.text == leaf
     summed_up = conversation.summary.by in (*ASKED_FOR, "note") or conversation.summary.text == leaf
     return bool(leaf) and not (titled and summed_up)
+
+
+def made_head(
+    conversation: Conversation, passages: Sequence[Passage], words: Words
+) -> tuple[Conversation, Passage]:
+    """The conversation with a title and a summary made of all its passages, and the passage that tells of it."""
+    title, summary = conversation.title, conversation.summary
+    title = title if title.by in OWN else Told(_titled(passages), "made")
+    summary = summary if summary.by in ASKED_FOR else Told(made_summary(passages), "made")
+    conversation = replace(conversation, title=title, summary=summary)
+    return conversation, head_of(title.text, summary.text, "", words)
 
 
 class Heads:
@@ -74,6 +85,6 @@ class Heads:
         return [passage for _, passage in self._index.passages_of(conversation.row)]
 
 
-def _titled(passages: list[Passage]) -> str:
+def _titled(passages: Sequence[Passage]) -> str:
     prompts = [one.text for passage in passages for one in passage.utterances if one.role is Role.USER]
     return made_title(prompts) or fallback_title(passages)

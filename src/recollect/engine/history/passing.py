@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 
 from recollect.engine.history.crew import prepared_beside, prepared_here
-from recollect.engine.history.heads import Heads, is_due
+from recollect.engine.history.heads import ASKED_FOR, Heads, is_due
 from recollect.engine.history.preparing import (
     Prepared,
     Rules,
@@ -22,7 +22,7 @@ from recollect.engine.history.preparing import (
     was_excluded,
 )
 from recollect.engine.history.vanishing import vanished
-from recollect.ports.history import Conversation, HistoryIndex, Passage
+from recollect.ports.history import Conversation, HistoryIndex, Passage, Told
 from recollect.ports.transcripts import Check, ConversationFile, Cursor, Transcripts
 
 MUCH = 32 << 20  # bytes from which on processes are worth their start
@@ -147,9 +147,9 @@ class Pass:
                 yield Task(file, begun(file))
             elif was_excluded(one):
                 if not is_left_out(one, self._rules):
-                    yield Task(file, begun(file, row=one.row), anew=True)
+                    yield Task(file, begun(file, one), anew=True)
             elif self._limits.anew:
-                yield Task(file, begun(file, row=one.row, archived=one.archived), anew=True)
+                yield Task(file, _again(file, one), anew=True)
             elif not one.silent and (one.gone or (one.size, one.modified) != (file.size, file.modified)):
                 yield Task(file, one)
 
@@ -214,7 +214,7 @@ class Pass:
         for written in self._index.put_many(rows):
             if written.row:  # else it was taken out meanwhile
                 self.done.touched[written.file] = written
-        self.done.passages += sum(len(one.passages) for one in held)
+        self.done.passages += sum(not passage.head for one in held for passage in one.passages)
 
     def _title(self, files: Mapping[Path, ConversationFile], known: Mapping[Path, Conversation]) -> None:
         """Titles, summaries and notes: of what was read now, and of what a pass that was killed left without."""
@@ -252,6 +252,12 @@ class Pass:
         if kept:
             self._index.put_many([(replace(one, gone=True), (), b"", (), False) for one in kept])
         self.done.vanished = len(lost)
+
+
+def _again(file: ConversationFile, one: Conversation) -> Conversation:
+    """To be read from its beginning; the summary that a person asked for stays."""
+    summary = one.summary if one.summary.by in ASKED_FOR else Told()
+    return replace(begun(file, one), archived=one.archived, summary=summary)
 
 
 def _unread(task: Task) -> int:

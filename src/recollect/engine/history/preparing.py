@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from recollect.engine.capture.bounds import is_excluded, is_own_call, unskipped
+from recollect.engine.history.heads import made_head
 from recollect.engine.history.passages import passages_of, without_secrets
 from recollect.model.words import Words
 from recollect.ports.history import Conversation, Passage, Told
@@ -53,8 +54,9 @@ class Prepared(NamedTuple):
     bad: Sequence[int] = ()  # lines of the piece that can't be read
 
 
-def begun(file: ConversationFile, *, row: int = 0, archived: int = 0) -> Conversation:
-    """The conversation of a file that nothing is known of yet."""
+def begun(file: ConversationFile, known: Conversation | None = None) -> Conversation:
+    """The conversation of a file that nothing was read of yet; `known` is what the index has of it so far."""
+    row, archived = (known.row, known.archived) if known else (0, 0)
     return Conversation(
         session_id="",
         source=file.source,
@@ -62,7 +64,7 @@ def begun(file: ConversationFile, *, row: int = 0, archived: int = 0) -> Convers
         row=row,
         folder=file.folder,
         part_of=file.part_of,
-        archived=min(archived, 0),
+        archived=min(archived, 0),  # below 0: it made room once
     )
 
 
@@ -102,7 +104,7 @@ class Preparer:
         if followed is None:
             return Prepared(file, None)
         if followed.restarted and known.cursor.offset:
-            known, anew = begun(file, row=known.row, archived=known.archived), True
+            known, anew = begun(file, known), True
         conversation = _placed(known, file, followed)
         read = max(0, followed.cursor.offset - known.cursor.offset)
         if is_left_out(conversation, self._rules):
@@ -112,7 +114,17 @@ class Preparer:
         more = followed.more and read > 0
         if not more:
             conversation = replace(conversation, size=file.size, modified=file.modified)
-        return self._prepared(file, conversation, known, followed)._replace(anew=anew, read=read, more=more)
+        prepared = self._prepared(file, conversation, known, followed)
+        if known.cursor.offset == 0 and not more and not file.note_modified:
+            prepared = self._headed(prepared)
+        return prepared._replace(anew=anew, read=read, more=more)
+
+    def _headed(self, prepared: Prepared) -> Prepared:
+        """With its title and its summary already: all of it is at hand."""
+        if prepared.conversation is None or not prepared.passages:
+            return prepared
+        conversation, head = made_head(prepared.conversation, prepared.passages, self._words)
+        return prepared._replace(conversation=conversation, passages=[*prepared.passages, head])
 
     def _prepared(
         self, file: ConversationFile, conversation: Conversation, known: Conversation, followed: Followed

@@ -10,21 +10,24 @@ from typing import NamedTuple
 
 from recollect.engine.text.expression import Expression
 from recollect.engine.text.noise import is_noise
-from recollect.model.lexemes import lexemes, stop_lexemes
+from recollect.model.lexemes import stop_lexemes
+from recollect.model.words import Words
 from recollect.ports.history import Passage, Utterance
 from recollect.ports.transcripts import Role
 
 LONGEST_TITLE = 80
 LONGEST_SUMMARY = 300
-MOST_SENTENCES = 400  # that are weighed: half from the beginning, half from the end
+MOST_SENTENCES = 160  # that are weighed: half from the beginning, half from the end
 _LONGEST_SENTENCE = 220
 _LEAST_LETTERS = 8
+_LEAST_ROOM = 20  # for one more sentence of a summary
 _ENDINGS = (".", "!", "?", "…", "。", "！", "？")
 
 _SENTENCE_END = Expression(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？｡])\s*|\n+")
 _FENCE = Expression(r"(?:^|\n)[ \t]*(?:```|~~~).*?(?:\n[ \t]*(?:```|~~~)[^\n]*|\Z)", re.DOTALL)
 _MARKUP = Expression(r"^(?:#{1,6}\s+|[-*+•]\s+|\d{1,2}[.)]\s+|>\s*)+|\*\*|__(?=\w)|(?<=\w)__|`")
 _BLANKS = Expression(r"\s+")
+_OTHERS = Expression(r"[\W\d_]+")  # than letters
 _PATH_LEFT = Expression(r"^@\S+\s+")  # a file that was pointed at before the request
 # A command to the program, or a line of a shell or of a log: nothing that a person would call a conversation.
 _COMMAND = Expression(
@@ -62,6 +65,9 @@ _SECTIONS = (
 )
 
 
+_words = Words()
+
+
 class _Sentence(NamedTuple):
     place: int
     text: str
@@ -80,7 +86,7 @@ def made_title(prompts: Sequence[str]) -> str:
 def made_summary(passages: Sequence[Passage]) -> str:
     """The few sentences that tell most of it, in order, at most LONGEST_SUMMARY characters."""
     said = [one for passage in passages if not passage.head for one in passage.utterances]
-    sentences = list(_weighed_ones(said))
+    sentences = _weighed_ones(said)
     if not sentences:
         return ""
     weights = _weights(sentences)
@@ -88,6 +94,8 @@ def made_summary(passages: Sequence[Passage]) -> str:
     kept = [asked._replace(text=_cut(asked.text, LONGEST_SUMMARY // 2))] if asked else []
     room = LONGEST_SUMMARY - sum(len(one.text) + 2 for one in kept)
     for sentence in sorted(sentences, key=lambda one: -weights[one.place]):
+        if room < _LEAST_ROOM:
+            break
         if len(sentence.text) + 2 <= room and not any(_alike(sentence.text, other.text) for other in kept):
             kept.append(sentence)
             room -= len(sentence.text) + 2
@@ -136,11 +144,11 @@ def _is_hint(line: str) -> bool:
 
 
 def _is_request(sentence: str) -> bool:
-    letters = sum(map(str.isalpha, sentence))
-    wide = any(char >= "\u3040" for char in sentence)  # a Korean or Chinese word says more in fewer letters
-    if letters < (_LEAST_LETTERS // 2 if wide else _LEAST_LETTERS) or is_noise(sentence):
+    letters = len(_OTHERS.sub("", sentence))
+    wide = not sentence.isascii() and max(sentence) >= "\u3040"  # a Korean word says more in fewer letters
+    if letters < (_LEAST_LETTERS // 2 if wide else _LEAST_LETTERS) or letters * 2 <= len(sentence):
         return False
-    return not _COMMAND.match(sentence) and not _OUTPUT.match(sentence) and letters * 2 > len(sentence)
+    return not _COMMAND.match(sentence) and not _OUTPUT.match(sentence) and not is_noise(sentence)
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -151,7 +159,8 @@ def _sentences(text: str) -> Iterator[str]:
         sentence = _PATH_LEFT.sub("", _GREETING.sub("", _plain(text[start:end])))
         start = end
         if sentence:
-            yield sentence[:1].upper() + sentence[1:] if sentence.partition(" ")[0].isalpha() else sentence
+            first = sentence.partition(" ")[0].replace("'", "")
+            yield sentence[:1].upper() + sentence[1:] if first.isalpha() else sentence
 
 
 def _plain(line: str) -> str:
@@ -168,27 +177,38 @@ def _cut(text: str, most: int) -> str:
     return short[: blank if blank > 0 else None].rstrip(" .,:;-") + "…"
 
 
-def _weighed_ones(said: Iterable[Utterance]) -> Iterator[_Sentence]:
-    """What people and the assistant said, the beginning and the end of a long conversation."""
-    every: list[tuple[str, Role]] = []
-    for one in said:
-        if one.role not in (Role.USER, Role.CLAUDE):
-            continue
-        for sentence in _sentences(one.text):
-            fits = _LEAST_LETTERS <= len(sentence) <= _LONGEST_SENTENCE
-            asks = one.role is Role.CLAUDE and sentence.endswith(("?", "？", ":", "："))
-            talk = one.role is Role.CLAUDE and _TALK.match(sentence)
-            if fits and not asks and not talk and _is_request(sentence):
-                every.append((sentence, one.role))
-    half = MOST_SENTENCES // 2
-    some = every if len(every) <= MOST_SENTENCES else every[:half] + every[-half:]
-    for place, (sentence, role) in enumerate(some):
-        yield _Sentence(place, sentence, role)
+def _weighed_ones(said: Iterable[Utterance]) -> list[_Sentence]:
+    """What people and the assistant said that may tell of it: the beginning and the end of a long conversation."""
+    spoken = [one for one in said if one.role in (Role.USER, Role.CLAUDE)]
+    some: list[tuple[str, Role]] = []
+    upto = len(spoken)
+    for number, one in enumerate(spoken):
+        some += _telling_ones(one)
+        if len(some) >= MOST_SENTENCES // 2:
+            upto = number + 1
+            break
+    last: list[tuple[str, Role]] = []
+    for one in reversed(spoken[upto:]):
+        last = _telling_ones(one) + last
+        if len(last) >= MOST_SENTENCES // 2:
+            break
+    return [_Sentence(place, text, role) for place, (text, role) in enumerate(some + last)]
+
+
+def _telling_ones(one: Utterance) -> list[tuple[str, Role]]:
+    answers = one.role is Role.CLAUDE
+    return [
+        (sentence, one.role)
+        for sentence in _sentences(one.text)
+        if _LEAST_LETTERS <= len(sentence) <= _LONGEST_SENTENCE
+        and not (answers and (sentence.endswith(("?", "？", ":", "：")) or _TALK.match(sentence)))
+        and _is_request(sentence)
+    ]
 
 
 def _weights(sentences: Sequence[_Sentence]) -> list[float]:
     """By how many of the conversation's recurring words each has, and by where it stands."""
-    bags = [set(lexemes(one.text)) - stop_lexemes() for one in sentences]
+    bags = [set(_words.of(one.text).split()) - stop_lexemes() for one in sentences]
     seen = Counter(lexeme for bag in bags for lexeme in bag)
     weights: list[float] = []
     for one, bag in zip(sentences, bags, strict=True):
@@ -202,5 +222,5 @@ def _weights(sentences: Sequence[_Sentence]) -> list[float]:
 
 
 def _alike(one: str, other: str) -> bool:
-    first, second = set(lexemes(one)), set(lexemes(other))
+    first, second = set(_words.of(one).split()), set(_words.of(other).split())
     return len(first & second) > 0.6 * min(len(first), len(second))

@@ -22,10 +22,10 @@ from recollect.ports.store import Enqueue
 from recollect.ports.transcripts import Role, shortened
 
 EMBED_HISTORY = "history-embed"
-BATCH = 16  # passages, while which a question may have to wait for the processor
+BATCH = 8  # passages, during which a question shares the processor with them
 AHEAD = 256  # passages that are looked for at once
-MOST_READ = 1_000  # characters of a passage: about one window of the usual models
-PAUSE = timedelta(seconds=15)  # between two turns of the job
+MOST_READ = 800  # characters of a passage: one window of the usual models, and a second costs as much again
+PAUSE = timedelta(seconds=30)  # between two turns of the job
 SPEECH = (Role.USER, Role.CLAUDE)
 LOCK = "history-embed.lock"
 

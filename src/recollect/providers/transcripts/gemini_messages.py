@@ -36,14 +36,11 @@ _NOT_SPOKEN = (
     "This is the Gemini CLI. We are setting up the context",
 )
 _OWN_SERVER = "(recollect MCP Server)"
-_WRAPPED = re.compile(r"\s*<untrusted_context>\s*(.*?)\s*</untrusted_context>\s*\Z", re.DOTALL)
-# A command's output, and what is told of how it ended.
-_FRAMED = re.compile(
-    r"^Output: (.*?)((?:^(?:Error|Exit Code|Signal|Background PIDs|Process Group PGID): [^\n]*(?:\n|\Z))*)\Z",
-    re.MULTILINE | re.DOTALL,
-)
-_CODE = re.compile(r"^Exit Code: (-?\d{1,10})\b", re.MULTILINE)
-_ERROR = re.compile(r"^Error: (?!\(none\))(.+)$", re.MULTILINE)
+_WRAPPED = ("<untrusted_context>", "</untrusted_context>")
+# Of a command: what stands before its output, and lines behind it that tell how it ended.
+_OUTPUT = re.compile(r"^Output: ", re.MULTILINE)
+_ENDED = ("Error: ", "Exit Code: ", "Signal: ", "Background PIDs: ", "Process Group PGID: ")
+_CODE = re.compile(r"Exit Code: (-?\d{1,10})\b")
 
 
 def steps_of(message: Entry, place: Place, tools: dict[str, str], answered: set[str]) -> Iterator[Step]:
@@ -143,15 +140,19 @@ def _given_back(result: Any) -> str:
     return "\n".join(filter(None, texts))
 
 
-def _outcome(text: str) -> tuple[str, bool]:
+def _outcome(given: str) -> tuple[str, bool]:
     """What a tool gave back without the frame around a command's output, and whether it didn't work."""
-    if wrapped := _WRAPPED.match(text):
-        text = wrapped[1]
-    framed = _FRAMED.search(text) if text.startswith(("Output: ", "Command: ")) else None
+    text = given.strip().removeprefix(_WRAPPED[0]).removesuffix(_WRAPPED[1]).strip()
+    framed = _OUTPUT.search(text) if text.startswith(("Output: ", "Command: ")) else None
     if framed is None:
         return text, text.startswith("Error: ")
-    told = framed[1].strip().removeprefix("(empty)")
-    code, error = _CODE.search(framed[2]), _ERROR.search(framed[2])
-    if error:
-        told = f"{told}\n{error[1]}".strip()
-    return told, is_failure(int(code[1]) if code else None, told)
+    output, code = text[framed.end() :].split("\n"), None
+    errors: list[str] = []
+    while output and output[-1].startswith(_ENDED):
+        line = output.pop()
+        if found := _CODE.match(line):
+            code = int(found[1])
+        elif line.startswith("Error: ") and line != "Error: (none)":
+            errors.append(line.removeprefix("Error: "))
+    told = "\n".join([*output, *reversed(errors)]).strip().removeprefix("(empty)").strip()
+    return told, is_failure(code, told)

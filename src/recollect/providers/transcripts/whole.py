@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ from recollect.providers.transcripts.steps import Place
 MOST = 64 << 20  # bytes that are read at once; a larger file isn't
 _HEAD = 1_024  # of those that a file is known by
 _DECODER = json.JSONDecoder()
-_SPACE = " \t\r\n"
+_SPACE = re.compile(r"[ \t\r\n]+")
 
 Read = Callable[[bytes], tuple[Sequence[Step], About]]
 
@@ -98,8 +99,8 @@ class Members:
 
     def _next(self) -> str:
         """What stands next, not taken."""
-        while self._text[self._at : self._at + 1] in _SPACE and self._at < len(self._text):
-            self._at += 1
+        if behind := _SPACE.match(self._text, self._at):
+            self._at = behind.end()
         return self._text[self._at : self._at + 1]
 
     def _take(self, wanted: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from recollect.model.errors import SchemaTooNew, StoreDamaged
-from recollect.stores.history.schema import VERSION, empty, make, version_of
+from recollect.stores.history.schema import LOG_UNCLEAN, PAGES_UNCLEAN, VERSION, empty, make, version_of
 from recollect.stores.sqlite_file import make_private, primary_code, transaction, translated
 
 T = TypeVar("T")
@@ -196,11 +196,14 @@ class HistoryFile:
     def _clean(self, connection: sqlite3.Connection) -> None:
         """What went may still be in gaps of pages, where SQLite leaves copies, and in the log until that is emptied, which
         waits for readers. What fails now is done after a later write."""
-        if not connection.execute("SELECT unclean FROM state").fetchone()[0]:
+        (unclean,) = connection.execute("SELECT unclean FROM state").fetchone()
+        if not unclean:
             return
         with suppress(sqlite3.OperationalError):
             connection.execute(f"PRAGMA busy_timeout = {min(_CLEANING_MS, self._busy_timeout_ms)}")
-            connection.execute("VACUUM")
+            if unclean == PAGES_UNCLEAN:
+                connection.execute("VACUUM")
+                connection.execute("UPDATE state SET unclean = ?", (LOG_UNCLEAN,))
             if not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 connection.execute("UPDATE state SET unclean = 0")
         connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")

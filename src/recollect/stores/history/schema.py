@@ -7,11 +7,11 @@ import sqlite3
 from recollect.stores.sqlite_file import transaction
 
 VERSION = 1
+PAGES_UNCLEAN, LOG_UNCLEAN = 2, 1  # where words that went may still be
 
 # Rows of passages are never used twice, so that what is kept in memory of one never becomes another's.
 _TABLES = (
     # `removals` counts how often conversations lost passages, from a number by chance on: no two files are taken for one.
-    # `unclean`: words that went may still be somewhere in the file or the log.
     """
     CREATE TABLE state (
         one INTEGER PRIMARY KEY CHECK (one = 1),

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from recollect.ports.history import Conversation, Passage
 from recollect.stores.history.leaves import note_leaves, resolve
 from recollect.stores.history.rows import COLUMNS, indexed, lexemes_of, pack, to_row
+from recollect.stores.history.schema import PAGES_UNCLEAN
 
 _NAMES = COLUMNS.split(", ")[1:]
 _LISTED = "(SELECT value FROM json_each(?))"
@@ -18,7 +19,7 @@ REVISE = "UPDATE state SET revision = revision + 1 RETURNING revision"
 
 # Say that passages went; and that what is left of them must be cleaned away.
 REMOVED = "UPDATE state SET removals = removals + 1"
-UNCLEAN = "UPDATE state SET unclean = 1"
+UNCLEAN = f"UPDATE state SET unclean = {PAGES_UNCLEAN}"
 
 ROW_OF = "SELECT row FROM conversation WHERE file = ?"
 IS_THERE = "SELECT 1 FROM conversation WHERE row = ?"
