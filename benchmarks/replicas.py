@@ -58,7 +58,13 @@ def _is_entry(line: bytes) -> bool:
 
 
 def _conversation(
-    target: Path, number: int, originals: Sequence[bytes], vocabulary: Sequence[bytes], *, size: int, last: int
+    target: Path,
+    number: int,
+    originals: Sequence[bytes],
+    vocabulary: Sequence[bytes],
+    *,
+    size: int,
+    last: int,
 ) -> Path:
     """One file: copies of transcripts, one after the other, until it is as long as it shall be."""
     chance = random.Random(number)

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -218,6 +219,21 @@ async def test_files_that_are_gone_go_from_the_index(app: App, shelf: Shelf) -> 
     assert not app.engine.history.search(["pelican"])
 
 
+async def test_what_is_archived_outlives_its_file(opened: Open, shelf: Shelf) -> None:
+    file = shelf.talk("s1", user("The pelican lands at noon."))
+    async with opened(**{"history.archive": True}) as app:
+        await index(app)
+        file.unlink()
+        assert (await index(app)).vanished == 1
+        assert known(app)["s1"].gone
+        assert "pelican" in told(app, "s1")
+        assert (await index(app)).vanished == 0
+        shelf.talk("s1", user("The pelican lands at noon."))
+        await index(app)
+        assert not known(app)["s1"].gone
+        assert len(passages(app, "s1")) == 1
+
+
 async def test_a_folder_that_is_not_mounted_loses_nothing(app: App, shelf: Shelf) -> None:
     shelf.talk("s1", user("The pelican lands at noon."))
     await index(app)
@@ -259,9 +275,15 @@ async def test_a_file_that_was_replaced_is_read_anew(app: App, shelf: Shelf, tex
 async def test_everything_can_be_read_anew(app: App, shelf: Shelf) -> None:
     file = shelf.talk("s1", user("The pelican lands at noon."), claude("At noon it is."))
     await index(app)
+    asked_for = replace(known(app)["s1"], summary=Told("Of birds.", "model"))
+    app.engine.history.put(asked_for, [])
     answer = await index(app, all=True)
     assert (answer.bytes, answer.files) == (file.stat().st_size, 1)
     assert len(passages(app, "s1")) == 1
+    assert known(app)["s1"].summary == Told("Of birds.", "model")
+    append(file, *shelf.entries("s1", claude("And at dusk again."), start=2))
+    await index(app)
+    assert known(app)["s1"].summary == Told("Of birds.", "model")
 
 
 async def test_titles_and_summaries_are_the_conversations_own(app: App, shelf: Shelf) -> None:

@@ -71,12 +71,17 @@ async def _index(call: Call, given: IndexHistoryInput) -> IndexHistoryResult:
         excluded=indexed.excluded,
         left=indexed.left,
         warnings=[
-            MisreadView(file=str(one.file), line=one.line, problem=one.problem) for one in indexed.warnings
+            MisreadView(file=_named(one.file), line=one.line, problem=one.problem) for one in indexed.warnings
         ],
         busy=indexed.busy,
         seconds=round(indexed.seconds, 3),
         notice=_notice(call, indexed),
     )
+
+
+def _named(file: Path) -> str:
+    """As text, whatever bytes its name has."""
+    return os.fsencode(file).decode("utf-8", "replace")
 
 
 def _notice(call: Call, indexed: Indexed) -> str:

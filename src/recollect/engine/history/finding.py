@@ -18,7 +18,7 @@ from recollect.model.query import Vector
 from recollect.ports.history import Conversation, Match
 
 JUST_NOW = timedelta(minutes=5)  # what was said since is the present, often the very question
-BY_WORDS, BY_MEANING, BY_TIME = 100, 50, 50  # passages that are looked at
+BY_WORDS, BY_MEANING, BY_TIME = 60, 40, 40  # passages that are looked at
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,32 +61,36 @@ async def index_history(
     anew: bool = False,
 ) -> Indexed:
     """Read what is new: of all files or of some, at most so much; `anew`: everything. With `workers` and much to read so
-    many processes prepare it. Raises StoreError."""
-    begun = monotonic()
-    if not engine.policy.history.enabled or engine.history.withheld or engine.transcripts.withheld:
-        return Indexed()
+    many processes prepare it. What was read is archived, where that is wanted. Raises StoreError."""
     limits = Limits(
         most_bytes=most_bytes,
-        deadline=None if most_seconds is None else begun + most_seconds,
+        deadline=None if most_seconds is None else monotonic() + most_seconds,
         files=None if files is None else frozenset(files),
         workers=workers,
         anew=anew,
     )
+    return await _indexed(engine, limits, progress, archiving=engine.policy.history.archive)
+
+
+async def _indexed(engine: Engine, limits: Limits, progress: Progress, *, archiving: bool) -> Indexed:
+    started = monotonic()
+    if not engine.policy.history.enabled or engine.history.withheld or engine.transcripts.withheld:
+        return Indexed()
     with turn(engine.policy.home) as mine:
         if not mine:
             return Indexed(busy=True)
         done = await _passed(engine, limits, progress)
-        await _follow_up(engine, done)
+        await _follow_up(engine, done, archiving=archiving)
     return Indexed(
         files=len(done.files),
-        conversations=len(done.touched),
+        conversations=sum(not one.silent for one in done.touched.values()),
         bytes=done.bytes,
         passages=done.passages,
         vanished=done.vanished,
         excluded=done.excluded,
         left=done.left,
         warnings=tuple(done.warnings),
-        seconds=monotonic() - begun,
+        seconds=monotonic() - started,
     )
 
 
@@ -100,8 +104,9 @@ async def refresh(engine: Engine) -> int:
     if now - when < min(LONGEST_PAUSE, took * _PAUSES):
         return left
     try:
-        indexed = await index_history(engine, most_bytes=FRESH_BYTES, most_seconds=FRESH_SECONDS)
-    except (StoreError, OSError) as error:
+        limits = Limits(most_bytes=FRESH_BYTES, deadline=now + FRESH_SECONDS)
+        indexed = await _indexed(engine, limits, no_progress, archiving=False)  # nobody waits for that
+    except StoreError as error:
         log.warning("history: the index is as old as it is: %s", error)
         return 0
     if indexed.busy:
@@ -137,7 +142,7 @@ async def _passed(engine: Engine, limits: Limits, progress: Progress) -> Done:
         return await apart(work)
 
 
-async def _follow_up(engine: Engine, done: Done) -> None:
+async def _follow_up(engine: Engine, done: Done, *, archiving: bool) -> None:
     """What was forgotten meanwhile goes; what is new is archived, and embedded in time."""
     if not done.touched:
         return
@@ -145,7 +150,7 @@ async def _follow_up(engine: Engine, done: Done) -> None:
     gone = [one.row for one in done.touched.values() if {one.session_id, one.part_of} & forgotten]
     if gone:
         await asyncio.to_thread(engine.history.remove, gone)
-    if engine.policy.history.archive:
+    if archiving:
         from recollect.engine.history.archiving import archive_history  # for those who want it
 
         known = await asyncio.to_thread(engine.history.conversations)

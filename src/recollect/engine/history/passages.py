@@ -44,7 +44,8 @@ def head_of(title: str, summary: str, note: str, words: Words) -> Passage:
 
 def without_secrets(text: str, *, redacting: bool) -> str:
     """Clean, and without secrets if so wanted."""
-    return redact(clean(text)).text if redacting else clean(text)
+    cleaned = clean(text) if text else ""
+    return redact(cleaned).text if redacting and cleaned else cleaned
 
 
 def _passage(held: Sequence[Utterance], words: Words) -> Passage:

@@ -19,11 +19,12 @@ from recollect.engine.history.preparing import (
     Task,
     begun,
     is_left_out,
+    only_its_name,
     was_excluded,
 )
 from recollect.engine.history.vanishing import vanished
 from recollect.ports.history import Conversation, HistoryIndex, Passage, Told
-from recollect.ports.transcripts import Check, ConversationFile, Cursor, Transcripts
+from recollect.ports.transcripts import Check, ConversationFile, Transcripts
 
 MUCH = 32 << 20  # bytes from which on processes are worth their start
 AT_ONCE, PASSAGES_AT_ONCE = 32 << 20, 2_000  # bytes read and passages that are written together
@@ -31,6 +32,9 @@ SECONDS_AT_ONCE = 2.0  # after which what is there is written, however little
 HEADS_AT_ONCE = 200
 MOST_WARNINGS = 1_000
 
+Row = tuple[
+    Conversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool
+]  # of HistoryIndex.put_many
 log = logging.getLogger(__name__)
 _logged: set[tuple[Path, int]] = set()  # of files that can't be read each pass says so
 
@@ -66,12 +70,13 @@ class Done:
     vanished: int = 0
     excluded: int = 0
     total: int = 0  # bytes that there were to read
+    stopped: bool = False  # before it was through
     warnings: list[Misread] = field(default_factory=list)
 
     @property
     def left(self) -> int:
-        """Bytes that were not read."""
-        return max(0, self.total - self.bytes)
+        """Bytes that are to be read yet."""
+        return max(0, self.total - self.bytes) if self.stopped else 0
 
 
 class Pass:
@@ -119,18 +124,15 @@ class Pass:
 
     def _drop(self, known: dict[Path, Conversation]) -> None:
         """What was forgotten, and what the rules leave out by now; of the latter it stays in mind which files they are."""
-        gone = [one for one in known.values() if self._is_forgotten(one) or self._is_unwanted_part(one)]
-        excluded = [
-            one
-            for one in known.values()
-            if not one.silent and one not in gone and is_left_out(one, self._rules)
-        ]
-        if gone or excluded:
-            self._index.remove([one.row for one in (*gone, *excluded)])
+        loud = [one for one in known.values() if not one.silent]
+        gone = [one for one in loud if self._is_forgotten(one) or self._is_unwanted_part(one)]
         for one in gone:
             del known[one.file]
+        excluded = [one for one in loud if one.file in known and is_left_out(one, self._rules)]
+        if gone or excluded:
+            self._index.remove([one.row for one in (*gone, *excluded)])
         self.done.excluded += len(excluded)
-        silent = [_only_its_name(one) for one in excluded if not one.gone]
+        silent = [replace(only_its_name(one), row=0) for one in excluded if not one.gone]
         for one in self._index.put_many([(one, (), b"", (), False) for one in silent]) if silent else ():
             known[one.file] = one
 
@@ -161,23 +163,21 @@ class Pass:
             else prepared_here(tasks, self._transcripts, self._rules, check=self._check)
         )
         held: list[Prepared] = []
-        since = monotonic()
+        read, made, since = 0, 0, monotonic()
         self._tell(0, self.done.total)
         for one in prepared:
             self._note(one)
-            if one.conversation is not None:
-                held.append(one)
-            full = (
-                sum(each.read for each in held) >= AT_ONCE
-                or sum(len(each.passages) for each in held) >= PASSAGES_AT_ONCE
-            )
-            if full or monotonic() - since > SECONDS_AT_ONCE:
+            held.append(one)
+            read, made = read + one.read, made + len(one.passages)
+            if read >= AT_ONCE or made >= PASSAGES_AT_ONCE or monotonic() - since > SECONDS_AT_ONCE:
                 self._write(held)
-                held, since = [], monotonic()
+                held, read, made, since = [], 0, 0, monotonic()
             self._tell(min(self.done.bytes, self.done.total), self.done.total)
             if self._is_enough():
+                self.done.stopped = True
                 break
         self._write(held)
+        self._tell(self.done.total - self.done.left, self.done.total)
 
     def _is_enough(self) -> bool:
         most, deadline = self._limits.most_bytes, self._limits.deadline
@@ -202,26 +202,29 @@ class Pass:
             _logged.add((problem.file, problem.line))
             log.warning("history: %s, line %d: %s", problem.file, problem.line, problem.problem)
 
-    def _write(self, held: Sequence[Prepared]) -> None:
+    def _write(self, held: Iterable[Prepared]) -> None:
         self._check()
-        rows = [
-            (one.conversation, one.passages, one.uuids, one.leaves, one.anew)
-            for one in held
-            if one.conversation
-        ]
+        rows = [self._as_written(one, one.conversation) for one in held if one.conversation is not None]
         if not rows:
             return
         for written in self._index.put_many(rows):
             if written.row:  # else it was taken out meanwhile
                 self.done.touched[written.file] = written
-        self.done.passages += sum(not passage.head for one in held for passage in one.passages)
+                self.done.excluded += was_excluded(written)
+        self.done.passages += sum(not passage.head for row in rows for passage in row[1])
+
+    def _as_written(self, one: Prepared, conversation: Conversation) -> Row:
+        if self._is_forgotten(conversation):  # as its first lines tell, not its name
+            silent = replace(only_its_name(conversation), cursor=conversation.cursor)
+            return silent, (), b"", (), one.anew
+        return conversation, one.passages, one.uuids, one.leaves, one.anew
 
     def _title(self, files: Mapping[Path, ConversationFile], known: Mapping[Path, Conversation]) -> None:
         """Titles, summaries and notes: of what was read now, and of what a pass that was killed left without."""
         current = {**known, **self.done.touched}
         leaves = self._index.leaf_summaries() if self.done.touched else {}
         heads = Heads(self._index, self._transcripts, redacting=self._rules.redacting)
-        made: list[tuple[Conversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]] = []
+        made: list[Row] = []
         for one in current.values():
             file = files.get(one.file)
             note_modified = file.note_modified if file else None
@@ -263,18 +266,3 @@ def _again(file: ConversationFile, one: Conversation) -> Conversation:
 def _unread(task: Task) -> int:
     start = task.begun.cursor.offset
     return task.file.size - start if task.file.size >= start else task.file.size
-
-
-def _only_its_name(one: Conversation) -> Conversation:
-    return Conversation(
-        session_id=one.session_id,
-        source=one.source,
-        file=one.file,
-        folder=one.folder,
-        project=one.project,
-        part_of=one.part_of,
-        size=one.size,
-        modified=one.modified,
-        cursor=Cursor(),
-        silent=True,
-    )

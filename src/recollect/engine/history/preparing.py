@@ -14,7 +14,7 @@ from recollect.engine.history.heads import made_head
 from recollect.engine.history.passages import passages_of, without_secrets
 from recollect.model.words import Words
 from recollect.ports.history import Conversation, Passage, Told
-from recollect.ports.transcripts import About, ConversationFile, Cursor, Followed, Role, Step, Transcripts
+from recollect.ports.transcripts import About, ConversationFile, Followed, Role, Step, Transcripts
 
 PIECE = 4 << 20  # bytes that are read at once
 LONGEST_TOLD = 500  # characters of a title or a summary that a transcript has itself
@@ -108,9 +108,10 @@ class Preparer:
         conversation = _placed(known, file, followed)
         read = max(0, followed.cursor.offset - known.cursor.offset)
         if is_left_out(conversation, self._rules):
-            return Prepared(file, _silent(conversation, file, Cursor()), anew=anew, read=file.size)
+            return Prepared(file, only_its_name(conversation), anew=anew, read=read)
         if known.prompts == 0 and is_own_call(followed.steps):
-            return Prepared(file, _silent(conversation, file, followed.cursor), anew=anew, read=file.size)
+            silent = replace(only_its_name(conversation), cursor=followed.cursor)
+            return Prepared(file, silent, anew=anew, read=read)
         more = followed.more and read > 0
         if not more:
             conversation = replace(conversation, size=file.size, modified=file.modified)
@@ -183,8 +184,8 @@ def _placed(known: Conversation, file: ConversationFile, followed: Followed) -> 
     )
 
 
-def _silent(conversation: Conversation, file: ConversationFile, cursor: Cursor) -> Conversation:
-    """Only which file it is, so that it isn't read again."""
+def only_its_name(conversation: Conversation) -> Conversation:
+    """Which file it is, and nothing of what was said, so that it isn't read again."""
     return Conversation(
         session_id=conversation.session_id,
         source=conversation.source,
@@ -193,10 +194,8 @@ def _silent(conversation: Conversation, file: ConversationFile, cursor: Cursor) 
         folder=conversation.folder,
         project=conversation.project,
         part_of=conversation.part_of,
-        size=file.size,
-        modified=file.modified,
-        note_modified=file.note_modified,
-        cursor=cursor,
+        size=conversation.size,
+        modified=conversation.modified,
         silent=True,
     )
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from recollect.bare.lease import try_lock
+from recollect.model.errors import StoreReadOnly
 
 LOCK = "history.lock"
 _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -15,10 +16,18 @@ _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_
 
 @contextmanager
 def turn(home: Path, *, lock: str = LOCK) -> Iterator[bool]:
-    """Whether we are the indexer of this home until it is left; never waits. Other work has its own lock. Raises OSError."""
+    """Whether we are the indexer of this home until it is left; never waits. Other work has its own lock.
+
+    Raises StoreReadOnly.
+    """
     folder = home / "data"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / lock, _FLAGS, 0o600)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / lock, _FLAGS, 0o600)
+    except OSError as error:
+        raise StoreReadOnly(
+            f"The index of past conversations in {folder} can't be written: {error}."
+        ) from error
     try:
         yield try_lock(descriptor)
     finally:
