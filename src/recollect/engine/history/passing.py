@@ -188,19 +188,19 @@ class Pass:
     def _note(self, one: Prepared) -> None:
         self.done.bytes += one.read
         self.done.files.add(one.file.path)
+        path = one.file.path
+        found = [
+            Misread(path, line, "The line is no JSON object; the rest of the file is kept.")
+            for line in one.bad
+        ]
         if one.conversation is None:
-            self._warn(Misread(one.file.path, 0, "The file can't be read."))
-        for line in one.bad:
-            self._warn(
-                Misread(one.file.path, line, "The line is no JSON object; the rest of the file is kept.")
+            found.append(Misread(path, 0, "The file can't be read."))
+        self.done.warnings += found[: MOST_WARNINGS - len(self.done.warnings)]
+        if found and (path, found[0].line) not in _logged and len(_logged) < MOST_WARNINGS:
+            _logged.add((path, found[0].line))
+            log.warning(
+                "history: %s, line %d and %d more: %s", path, found[0].line, len(found) - 1, found[0].problem
             )
-
-    def _warn(self, problem: Misread) -> None:
-        if len(self.done.warnings) < MOST_WARNINGS:
-            self.done.warnings.append(problem)
-        if (problem.file, problem.line) not in _logged and len(_logged) < MOST_WARNINGS:
-            _logged.add((problem.file, problem.line))
-            log.warning("history: %s, line %d: %s", problem.file, problem.line, problem.problem)
 
     def _write(self, held: Iterable[Prepared]) -> None:
         self._check()

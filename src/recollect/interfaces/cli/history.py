@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
         StretchView,
         SummarizeConversationResult,
     )
-    from recollect.operations.indexing import IndexHistoryResult
+    from recollect.operations.indexing import IndexHistoryResult, MisreadView
 
 VECTOR_SECONDS = 60.0  # that vectors may take; the others come by and by
 MOST_VECTORS = 1_000_000
@@ -91,6 +93,7 @@ async def index(
     if background:
         _in_background(session)
         return
+    logging.getLogger("recollect.engine.history").addHandler(logging.NullHandler())  # it is told below
     async with session.open() as desk:
         done: IndexHistoryResult = await desk.run("index_history", all=every, most_seconds=most_seconds)
         made: EmbedHistoryResult | None = None
@@ -134,11 +137,21 @@ def _told_index(desk: Desk, done: IndexHistoryResult) -> None:
         console.line(f"{plural(done.vanished, 'conversation')} vanished from the disk.")
     if done.left:
         console.line(f"{megabytes(done.left)} are left; the next call goes on there.")
-    for warning in done.warnings[:MOST_WARNINGS]:
-        where = f"{warning.file}:{warning.line}" if warning.line else warning.file
-        console.warn(f"{where}: {warning.problem}")
-    if len(done.warnings) > MOST_WARNINGS:
-        console.warn(f"and {len(done.warnings) - MOST_WARNINGS} more; --json has them all.")
+    by_file: dict[str, list[MisreadView]] = {}
+    for warning in done.warnings:
+        by_file.setdefault(warning.file, []).append(warning)
+    for file, misread in list(by_file.items())[:MOST_WARNINGS]:
+        console.warn(f"{file}{_lines(misread)}: {misread[0].problem}")
+    if len(by_file) > MOST_WARNINGS:
+        console.warn(f"and {len(by_file) - MOST_WARNINGS} more files; --json has them all.")
+
+
+def _lines(misread: Sequence[MisreadView]) -> str:
+    """Where in the file, as editors take it."""
+    numbers = [one.line for one in misread if one.line]
+    if not numbers:
+        return ""
+    return f":{numbers[0]}" + (f" and {plural(len(numbers) - 1, 'more line')}" if len(numbers) > 1 else "")
 
 
 def _told_vectors(desk: Desk, made: EmbedHistoryResult) -> None:
