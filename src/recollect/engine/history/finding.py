@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import islice
+
+import numpy as np
 
 from recollect.engine.core import Engine
 from recollect.engine.history.period import period_of
@@ -15,10 +17,12 @@ from recollect.engine.history.ranking import Asked, Heard, Ranked, Yardstick, as
 from recollect.engine.history.vectors import history_model
 from recollect.engine.timeframe import Timeframe
 from recollect.model.query import Vector
+from recollect.model.ranking import Cosines
 from recollect.ports.history import Conversation, Match
 
 JUST_NOW = timedelta(minutes=5)  # what was said since is the present, often the very question
-BY_WORDS, BY_MEANING, BY_TIME = 60, 40, 40  # passages that are looked at
+BY_WORDS, BY_MEANING, BY_TIME = 40, 40, 40  # passages that are looked at
+SAMPLE, MOST_SAMPLED = 30, 2_000  # conversations and passages that tell how cosines usually lie
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +94,23 @@ class _Gathering:
         if vector is not None and model is not None:
             near = self._index.nearest(vector, model=model, among=self._among, limit=BY_MEANING)
         stock = self._index.stock()
-        yardstick = Yardstick(
-            stock.passages,
-            self._index.frequencies(self._asked.lexemes),
-            embedded=stock.embedded if near else 0,
-            unrelated=self._engine.meaning.unrelated if near else None,
-        )
+        yardstick = Yardstick(stock.passages, self._index.frequencies(self._asked.lexemes))
+        if vector is not None and model is not None and near:
+            yardstick = replace(
+                yardstick,
+                embedded=stock.embedded,
+                unrelated=self._engine.meaning.unrelated,
+                usual=self._usual(vector, model),
+            )
         return self._heard([*matches, *near], {one.passage: one.score for one in near}), yardstick
+
+    def _usual(self, vector: Vector, model: str) -> Cosines:
+        """How cosines of the question lie, by some conversations: those of one desk are all about the same things."""
+        rows = sorted(self._reached)
+        some = rows[:: max(1, len(rows) // SAMPLE)]
+        near = self._index.nearest(vector, model=model, among=some, limit=MOST_SAMPLED)
+        cosines = np.array([one.score for one in near])
+        return Cosines(float(cosines.mean()), float(cosines.std())) if near else Cosines(0.0, 0.0)
 
     def _held_in(self, period: Timeframe) -> list[int]:
         """Conversations that may have something of that time."""

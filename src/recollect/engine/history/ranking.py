@@ -25,8 +25,8 @@ FURTHER, FADING, MOST_FURTHER = (
     0.5,
     5,
 )  # what a session's second passage is worth, and each one after that
-FLOOR = 0.34  # share of the question's weight that one passage must have
-MEANT = 0.3  # score from which on meaning alone makes an answer
+FLOOR = 0.37  # share of the question's weight that one passage must have
+MEANT = 0.65  # score from which on meaning makes an answer of what lacks the words
 _WORD = re.compile(r"\w[\w'’./+#-]*")
 
 
@@ -176,13 +176,10 @@ def before(heard: Heard, moment: datetime) -> Heard | None:
 
 
 def _counts(wanted: Sequence[str], heard: Sequence[Heard]) -> npt.NDArray[np.int32]:
-    columns = {lexeme: column for column, lexeme in enumerate(wanted)}
-    counts = np.zeros((len(heard), len(wanted)), dtype=np.int32)
-    for place, one in enumerate(heard):
-        for word in one.passage.lexemes.split():
-            if (column := columns.get(word)) is not None:
-                counts[place, column] += 1
-    return counts
+    """How often each passage says each lexeme."""
+    padded = [f" {one.passage.lexemes.replace(' ', '  ')} " for one in heard]
+    counts = [[text.count(f" {lexeme} ") for lexeme in wanted] for text in padded]
+    return np.array(counts, dtype=np.int32).reshape(len(heard), len(wanted))
 
 
 def _fused(
