@@ -68,16 +68,6 @@ class RoutedContract(StoreContract):
             await store.close()
 
 
-class TestEverythingAtHome(RoutedContract):
-    """As without it."""
-
-
-class TestEverythingElsewhere(RoutedContract):
-    """Only scopes, jobs, cursors and entries are at home."""
-
-    away: ClassVar = {GLOBAL: "postgres", "work": "postgres"}
-
-
 class TestSomeElsewhere(RoutedContract):
     """Records of one test in three stores."""
 
