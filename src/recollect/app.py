@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -210,18 +210,19 @@ async def open_app(
             engine = await _engine(loaded, followed, aside, houses, model)
             loaded, engine = await _in_its_project(loaded, engine)
             app = App(engine, loaded)
-            try:
-                yield app
-            finally:
-                await app.keep_leaflets(closing=True)
-                await finish_notes(engine)
-                await engine.uses.flush()
-                await engine.meaning.close()
-                engine.history.close()
-                if model is not None:
-                    await model.close()
+            async with (
+                AsyncExitStack() as closing
+            ):  # from the last to the first, whatever one of them fails at
                 if engine.rlm is not None:
-                    await engine.rlm.close()
+                    closing.push_async_callback(engine.rlm.close)
+                if model is not None:
+                    closing.push_async_callback(model.close)
+                closing.callback(engine.history.close)
+                closing.push_async_callback(engine.meaning.close)
+                closing.push_async_callback(engine.uses.flush)
+                closing.push_async_callback(finish_notes, engine)
+                closing.push_async_callback(app.keep_leaflets, closing=True)
+                yield app
     finally:
         await store.close()
 

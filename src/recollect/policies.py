@@ -76,6 +76,7 @@ def _life(life: LifeSettings) -> Life:
 def _history(chosen: HistorySettings, *, also: tuple[str, ...]) -> History:
     return History(
         enabled=chosen.enabled,
+        agents=listed(chosen.agents),
         exclude=(*listed(chosen.exclude), *also),
         subagents=chosen.subagents,
         vectors=chosen.vectors,
@@ -94,6 +95,8 @@ def _rlm(chosen: RlmSettings) -> Rlm:
         concurrency=chosen.concurrency,
         most_conversations=chosen.most_conversations,
         relevance=chosen.relevance,
+        most_characters=chosen.most_characters,
+        seconds=float(chosen.answer_seconds),
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import subprocess
 import sys
 import tomllib
 from contextlib import suppress
@@ -44,16 +43,15 @@ def started_by(chosen: RlmSettings) -> tuple[list[str], Path | None, str]:
     if chosen.command.strip():
         command = _parts(chosen.command)
         where = f" in {folder}" if folder else ""
-        return command, folder, f"Ensure that rlm.command starts it{where}: {chosen.command.strip()}"
+        # What stands behind the program may be a key.
+        return command, folder, f"Ensure that rlm.command starts it{where}; its program is {command[0]}."
     assert folder is not None
     command = ["uv", "run", _script(folder)]
-    shown = subprocess.list2cmdline(command)
+    started = " ".join(command)
     return (
         command,
         folder,
-        (
-            f"Ensure RLM is installed: uv pip install -e {folder} (rlm.server_path). It is started there by: {shown}"
-        ),
+        f"Ensure RLM is installed: uv pip install -e {folder} (rlm.server_path). It is started there by: {started}",
     )
 
 

@@ -15,14 +15,17 @@ import pytest
 from front_door import Open, acting, at, run, stored
 
 from recollect.app import App
+from recollect.dialects.history import HISTORY
 from recollect.engine.history import indexing
 from recollect.engine.history.apart import apart
 from recollect.engine.history.known import WITHHELD_ALL
 from recollect.model.access import Caller
 from recollect.model.errors import InvalidInput
 from recollect.operations.history import HISTORY_PROJECTS, HISTORY_TIMELINE, SEARCH_HISTORY
+from recollect.operations.indexing import INDEX_HISTORY
 from recollect.operations.keeping import CREATE_SCOPE
 from recollect.operations.projects import SAVE_MESSAGE
+from recollect.ports.history import Conversation, Passage, Told
 from recollect.ports.transcripts import Check
 from recollect.settings import load_settings
 
@@ -139,10 +142,28 @@ async def test_memories_are_searched_as_well(app: App, desk: Desk) -> None:
     fact = await stored(app, "The warehouse certificate expires in May", kind="fact")
     await stored(app, "The warehouse certificate was renewed", conversation="c7", topic="warehouse")
     answer = await run(app, SEARCH_HISTORY, query="warehouse certificate")
-    by_session = {result.session_id: result for result in answer.results}
-    assert set(by_session) == {"s1", f"memory:{fact}", "c7"}
-    assert (by_session["c7"].source, by_session["c7"].project) == ("memory", "Global")
-    assert by_session["c7"].summary == "warehouse"
+    first, second, third = answer.results
+    assert (first.session_id, first.source, first.agent) == ("s1", "transcript", "claude")
+    assert (second.session_id, second.source, second.project) == ("c7", "memory", "Global")
+    assert (second.summary, second.memories) == ("warehouse", []), "what is its excerpt isn't told again"
+    assert (third.session_id, third.memory_id, third.agent) == ("", fact, ""), (
+        "no conversation, and no id of one"
+    )
+    assert answer.total_sessions_searched == 2
+
+
+async def test_memories_do_not_push_conversations_down(app: App, desk: Desk) -> None:
+    desk.talk(
+        "s1", SHOP, [("user", "Where do we keep the list of everything the warehouse is stocked with?")]
+    )
+    for number in range(6):
+        await stored(app, f"The warehouse, aisle {number}", conversation=f"c{number}")
+    found = (await run(app, SEARCH_HISTORY, query="warehouse")).results
+    assert [one.source for one in found] == ["transcript", *["memory"] * 4]
+    desk.talk("s2", SHOP, [("user", "What of the weather?"), ("assistant", "It is windy.")])
+    await stored(app, "A gale is coming", conversation="s2")
+    [known] = (await run(app, SEARCH_HISTORY, query="gale")).results
+    assert (known.source, known.title, known.project) == ("memory", "What of the weather?", SHOP)
 
 
 async def test_a_conversation_in_both_is_told_once(app: App, desk: Desk) -> None:
@@ -256,9 +277,151 @@ async def test_nothing_found_says_what_to_try(app: App, desk: Desk) -> None:
 async def test_the_question_itself_is_no_history(app: App, desk: Desk) -> None:
     desk.talk("now", SHOP, [("user", "How did we fix the warehouse certificate?")], days_ago=1 / 1440)
     desk.talk("then", SHOP, CERTIFICATE)
-    assert await sessions(app, "fix the warehouse certificate") == ["then"]
+    asked = SEARCH_HISTORY.takes(query="fix the warehouse certificate")
+    found = await app.run(SEARCH_HISTORY, asked, conversation="elsewhere")
+    assert [one.session_id for one in found.results] == ["then"]
     asked = SEARCH_HISTORY.takes(query="warehouse certificate")
     assert (await app.run(SEARCH_HISTORY, asked, conversation="then")).results == []
+
+
+async def test_what_was_said_a_moment_ago_is_found(app: App, desk: Desk) -> None:
+    """By a person at once; by an agent too, as far as it isn't the question itself."""
+    turns = [*CERTIFICATE, ("user", "How do we rotate the ocelot certificates?")]
+    answer = (
+        "The ocelot ones rotate each night by the job in ops, which reads them from the vault in the cellar."
+    )
+    path = desk.talk("now", SHOP, [*turns, ("assistant", answer)], days_ago=5 / 1440)
+    [result] = (await run(app, SEARCH_HISTORY, query="ocelot certificates")).results
+    assert (result.file, result.line) == (str(path), 4)
+    assert "ocelot" in result.excerpt
+    asked = SEARCH_HISTORY.takes(query="rotate the ocelot certificates")
+    [result] = (await app.run(SEARCH_HISTORY, asked, conversation="elsewhere")).results
+    assert result.line == 5
+
+
+async def test_a_call_with_the_question_is_no_answer_to_it(app: App, desk: Desk) -> None:
+    desk.talk("then", SHOP, CERTIFICATE)
+    path = desk.talk("now", SHOP, [("user", "hello")], days_ago=1 / 1440)
+    call = {"type": "tool_use", "id": "t1", "name": "Bash"}
+    call |= {"input": {"command": "recollect history search 'warehouse certificate'"}}
+    entry = {"type": "assistant", "sessionId": "now", "timestamp": NOW.isoformat()}
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({**entry, "message": {"role": "assistant", "content": [call]}}) + "\n")
+    assert await sessions(app, "warehouse certificate") == ["then"]
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["what did I do last week?", "what did we work on last week", "last week", "지난주에 뭐 했지?"],
+)
+async def test_a_question_for_a_time_only_is_answered_by_that_time(
+    app: App, desk: Desk, question: str
+) -> None:
+    desk.talk("before", SHOP, [("user", "What did I do? I work on what we do last week")], days_ago=40)
+    desk.talk("first", SHOP, [("user", "Paint the fence"), ("assistant", "I painted it.")], days_ago=8)
+    desk.talk("second", SHOP, CERTIFICATE, days_ago=6)
+    answer = await run(app, SEARCH_HISTORY, query=question)
+    assert [one.session_id for one in answer.results] == ["second", "first"]
+    assert all(one.relevance.startswith("time: ") for one in answer.results)
+    empty = await run(app, SEARCH_HISTORY, query="what did we do in December?")
+    assert empty.results == []
+    assert empty.suggestion is not None
+    assert "`recollect history timeline`" in empty.suggestion
+
+
+async def test_how_it_was_fixed_is_told_before_what_was_wrong(app: App, desk: Desk) -> None:
+    turns: Talk = [
+        ("user", "The release failed after 22 minutes, can you fix the release?"),
+        ("assistant", "Let me look at the workflow of the release."),
+        ("assistant", "**Found the issue.** The timeout is `20m`.\n\n- The fix is to increase it\n  to 45m."),
+        ("user", "Thanks"),
+    ]
+    path = desk.talk("s1", SHOP, turns)
+    [result] = (await run(app, SEARCH_HISTORY, query="how did I fix the release?")).results
+    assert (result.file, result.line) == (str(path), 3)
+    assert result.excerpt == "Found the issue. The timeout is 20m. The fix is to increase it to 45m."
+    desk.talk(
+        "s2", SHOP, [("user", "Feed the heron"), ("assistant", "I added fish."), ("user", "And the owl?")]
+    )
+    [result] = (await run(app, SEARCH_HISTORY, query="owl")).results
+    assert result.excerpt == "And the owl?"
+
+
+async def test_one_name_for_a_conversation(app: App, desk: Desk) -> None:
+    desk.talk(
+        "s1", SHOP, [("user", "Why is the gateway slow?"), ("assistant", "It resolves names each time.")]
+    )
+    [found] = (await run(app, SEARCH_HISTORY, query="gateway slow")).results
+    [session] = (await run(app, HISTORY_TIMELINE)).sessions
+    assert found.title == session.title == "Why is the gateway slow?"
+    assert session.agent == "claude"
+    assert session.summary == "It resolves names each time.", "the title isn't told twice"
+
+
+async def test_words_of_the_notes_are_shown_with_their_place(app: App, desk: Desk) -> None:
+    path = desk.talk("s1", SHOP, [("user", "Make the feed valid"), ("assistant", "It is.")])
+    note = path.with_suffix("") / "session-memory" / "summary.md"
+    note.parent.mkdir(parents=True)
+    note.write_text(
+        "# Session Title\nFeed repair\n\n# Worklog\n- The okapi validator is content\n", encoding="utf-8"
+    )
+    [result] = (await run(app, SEARCH_HISTORY, query="okapi validator")).results
+    assert (result.file, result.line) == (str(note), 5)
+    assert "okapi validator" in result.excerpt
+
+
+async def test_what_is_excluded_is_not_shown_by_way_of_memories(opened: Open, desk: Desk) -> None:
+    desk.talk("s1", SHOP, CERTIFICATE)
+    desk.talk("s2", TOOLS, [("user", "Sharpen the saw"), ("assistant", "Sharp.")])
+    settings = {"history.claude_dir": str(desk.folder)}
+    async with opened(**settings) as app:
+        await stored(at(app, NOW), "The warehouse wants a client certificate", conversation="s1")
+        assert set(await sessions(at(app, NOW), "warehouse certificate")) == {"s1"}
+    async with opened(**settings, **{"history.exclude": "/home/me/*"}) as app:
+        shown = at(app, NOW)
+        assert await sessions(shown, "warehouse certificate") == []
+        assert [one.session_id for one in (await run(shown, HISTORY_TIMELINE, days=30)).sessions] == ["s2"]
+        assert [one.path for one in (await run(shown, HISTORY_PROJECTS)).projects] == [TOOLS]
+
+
+async def test_what_is_not_read_yet_may_be_excluded_too(
+    opened: Open, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.talk("s1", TOOLS, CERTIFICATE, days_ago=1)
+    desk.talk("s2", SHOP, CERTIFICATE, days_ago=2)
+    monkeypatch.setattr(indexing, "FRESH_BYTES", 1)
+    async with opened(**{"history.claude_dir": str(desk.folder), "history.exclude": "/home/me/*"}) as app:
+        assert [one.path for one in (await run(at(app, NOW), HISTORY_PROJECTS)).projects] == [TOOLS]
+
+
+async def test_a_conversation_without_a_word_breaks_no_search(app: App, desk: Desk) -> None:
+    """Such a one has a title that may be found, by its words or its vector."""
+    desk.talk("s1", SHOP, [("user", "The pelican lives in the cellar")])
+    await sessions(app, "anything")
+    empty = Conversation(
+        "s0", "claude", desk.folder / "projects" / "x" / "s0.jsonl", title=Told("Pelican", "ai")
+    )
+    app.engine.history.put(empty, [Passage((), "pelican", head=True)])
+    assert await sessions(app, "pelican") == ["s1"]
+
+
+async def test_what_only_the_archive_has_says_so(opened: Open, desk: Desk) -> None:
+    path = desk.talk("s1", SHOP, CERTIFICATE)
+    desk.talk("s2", SHOP, [("user", "Paint the fence")])
+    async with opened(**{"history.claude_dir": str(desk.folder), "history.archive": True}) as app:
+        await run(at(app, NOW), INDEX_HISTORY)
+        path.unlink()
+        [found] = (await run(at(app, NOW), SEARCH_HISTORY, query="warehouse certificate")).results
+        assert (found.session_id, found.source) == ("s1", "archive")
+
+
+async def test_an_agent_is_told_of_so_many_conversations(app: App, desk: Desk) -> None:
+    for number in range(35):
+        desk.talk(f"s{number}", SHOP, [("user", f"Paint fence {number}")], days_ago=number / 10)
+    tool = next(tool for tool in HISTORY.tools if tool.name == "memory_timeline")
+    request = tool.request({})
+    answer = tool.answer(await app.run(request.operation, request.given))
+    assert (len(answer["sessions"]), answer["total_sessions"]) == (30, 35)
 
 
 async def test_secrets_and_instructions_are_not_shown(app: App, desk: Desk) -> None:
@@ -319,7 +482,7 @@ async def test_two_folders_of_one_name_are_told_apart(app: App, desk: Desk) -> N
     desk.talk("s2", SHOP, CERTIFICATE)
     for operation, fields in ((SEARCH_HISTORY, {"query": "warehouse"}), (HISTORY_TIMELINE, {})):
         with pytest.raises(
-            InvalidInput, match=r"'shop' may be any of /home/me/code/shop, /home/me/old/shop\."
+            InvalidInput, match=r"'shop' may be any of:\n  /home/me/code/shop\n  /home/me/old/shop Give more"
         ):
             await run(app, operation, project="shop", **fields)
     assert await sessions(app, "warehouse certificate", project="/home/me/old/shop") == ["s1"]
@@ -330,7 +493,7 @@ async def test_an_unknown_project_is_nothing_and_says_so(app: App, desk: Desk) -
     answer = await run(app, SEARCH_HISTORY, query="warehouse", project="nowhere")
     assert (answer.results, answer.total_sessions_searched) == ([], 0)
     assert answer.suggestion is not None
-    assert "nowhere" in answer.suggestion
+    assert "'nowhere': memory_projects (`recollect history projects`) lists" in answer.suggestion
     timeline = await run(app, HISTORY_TIMELINE, project="nowhere")
     assert timeline.sessions == []
     assert timeline.suggestion is not None
@@ -341,10 +504,12 @@ async def test_a_project_may_be_a_scope_and_a_folder_at_once(app: App, desk: Des
     await run(app, CREATE_SCOPE, name="Shop")
     inside = await stored(app, "The shop keeps its warehouse certificate in the vault", scope="Shop")
     await stored(app, "A warehouse certificate elsewhere")
-    assert set(await sessions(app, "warehouse certificate", project="shop")) == {"s1", f"memory:{inside}"}
+    found = (await run(app, SEARCH_HISTORY, query="warehouse certificate", project="shop")).results
+    assert [(one.session_id, one.memory_id) for one in found] == [("s1", None), ("", inside)]
     await run(app, CREATE_SCOPE, name="Attic")
     alone = await stored(app, "The attic has a warehouse certificate on the wall", scope="Attic")
-    assert await sessions(app, "warehouse certificate", project="attic") == [f"memory:{alone}"]
+    [found] = (await run(app, SEARCH_HISTORY, query="warehouse certificate", project="attic")).results
+    assert found.memory_id == alone
 
 
 async def test_the_timeline_is_newest_first_and_ends_where_it_should(app: App, desk: Desk) -> None:
@@ -387,6 +552,8 @@ async def test_a_question_reads_so_much_and_the_next_reaches_further(
     answer = await run(app, SEARCH_HISTORY, query="gateway closed")
     assert {result.session_id for result in answer.results} == {"s1", "s2"}
     assert answer.total_sessions_searched == 2
+    assert answer.suggestion is not None
+    assert answer.suggestion.startswith("2 conversations (1 MB) are not read yet"), "whatever was found"
     answer = await run(app, SEARCH_HISTORY, query="gateway closed")
     assert (answer.total_sessions_searched, answer.suggestion) == (4, None)
 
@@ -399,8 +566,8 @@ async def test_who_finds_nothing_is_told_what_was_not_read_yet(
     monkeypatch.setattr(indexing, "FRESH_BYTES", 1)
     answer = await run(app, SEARCH_HISTORY, query="pelican")
     assert answer.suggestion is not None
-    assert "not read yet: `recollect history index` reads them" in answer.suggestion
-    assert "history.archive" in answer.suggestion
+    assert "1 conversation (1 MB) is not read yet" in answer.suggestion
+    assert "`recollect history archive`" in answer.suggestion
     answer = await run(app, SEARCH_HISTORY, query="pelican")
     assert answer.suggestion is not None
     assert "not read yet" not in answer.suggestion

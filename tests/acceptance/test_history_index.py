@@ -97,6 +97,33 @@ async def test_a_line_that_cannot_be_read_is_named_and_the_rest_is_kept(
     assert (await index(app)).warnings == []
 
 
+async def test_a_file_that_nobody_said_anything_in_is_no_conversation_until_somebody_does(
+    app: App, shelf: Shelf, caplog: pytest.LogCaptureFixture
+) -> None:
+    texts = [shelf.file(name) for name in ("notes", "poem")]
+    for text in texts:
+        write(text)
+        text.write_text("This is\nno transcript\nat all.\n", encoding="utf-8")
+    void, young = shelf.file("void"), shelf.talk("young", {"type": "custom-title", "customTitle": "Parcels"})
+    void.write_bytes(b"")
+    with caplog.at_level(logging.WARNING):
+        answer = await index(app)
+    assert answer.conversations == 0
+    assert sorted((one.file, one.line) for one in answer.warnings) == sorted((str(one), 0) for one in texts)
+    assert "no conversation" in answer.warnings[0].problem
+    assert len(caplog.messages) == 1
+    assert "1 more" in caplog.text
+    assert known(app) == {}
+    assert app.engine.history.stock().passages == 0
+    assert (await index(app)).files == 0
+    append(young, *shelf.entries("young", user("Where is the parcel?"), claude("In the depot."), start=1))
+    append(void, *shelf.entries("void", user("Where is the crate?")))
+    assert (await index(app)).conversations == 2
+    assert known(app).keys() == {"young", "void"}
+    assert known(app)["young"].title.text == "Parcels"
+    assert "depot" in told(app, "young")
+
+
 async def test_secrets_stay_out_of_it(app: App, shelf: Shelf) -> None:
     shelf.talk(
         "s1",
@@ -415,7 +442,8 @@ async def test_shared_transcripts_are_indexed_without_an_error_that_is_not_told(
     for file in originals:
         lines = enumerate(file.read_bytes().split(b"\n"), 1)
         broken = {number for number, line in lines if line.strip() and not _has_objects(line)}
-        assert {line for name, line in named if name == file.name} <= broken
+        at = {line for name, line in named if name == file.name}
+        assert at <= broken or (at == {0} and file.stem not in known(app))
         assert not broken or any(name == file.name for name, _ in named)
     assert (await run(app, INDEX_HISTORY)).files == 0
 

@@ -46,7 +46,7 @@ def remove(folder: Path) -> None:
 
 
 def add(folder: Path) -> None:
-    archive.GzipArchive(folder / "archive").add("claude-s", folder / "talk.jsonl", start=0)
+    archive.GzipArchive(folder / "archive").add("claude-s", folder / "talk.jsonl")
 
 
 def killed_at(work: Callable[[Path], None], folder: Path, line: int) -> bool:

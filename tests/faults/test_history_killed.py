@@ -84,12 +84,12 @@ def test_an_archived_conversation_is_never_half(template: Path) -> None:
     lines = [b'{"line": %d, "text": "%s"}\n' % (number, b"words " * 30) for number in range(40)]
     transcript = template / "talk.jsonl"
     transcript.write_bytes(b"".join(lines[:15]))
-    GzipArchive(template / "archive").add("claude-s", transcript, start=0)
+    GzipArchive(template / "archive").add("claude-s", transcript)
     transcript.write_bytes(b"".join(lines))
     for folder in left_behind("add", template):
         archive = GzipArchive(folder / "archive")
         archive.unpack("claude-s", folder / "out.jsonl")
         assert (folder / "out.jsonl").read_bytes() in (b"".join(lines[:15]), b"".join(lines))
-        assert archive.add("claude-s", folder / "talk.jsonl", start=0) == transcript.stat().st_size
+        assert archive.add("claude-s", folder / "talk.jsonl").size == transcript.stat().st_size
         archive.unpack("claude-s", folder / "out.jsonl")
         assert (folder / "out.jsonl").read_bytes() == b"".join(lines)

@@ -162,7 +162,7 @@ class Shelf:
         if self._told.errors and (
             self._told.errors == "all" or index in map(int, self._told.errors.split(","))
         ):
-            return {"chunk_index": index, "error": "provider_error", "message": "no key for the model"}
+            return {"chunk_index": index, "error": "provider_error", "message": self._told.message}
         said = {"chunk_index": index, "provider": given["provider"], "model": given["model"]}
         question = re.search(r'"((?:[^"\\]|\\.)*)"', given["query"])
         verdict = _verdict(question[1] if question else "", chunk)
@@ -173,6 +173,8 @@ class Shelf:
                 "relevance_explanation": verdict["why"],
                 "relevant_excerpt": verdict["excerpt"],
             }
+        if self._told.chatter_at and self._told.chatter_at in chunk:
+            return said | {"response": "As you wish, in plain words."}
         text = json.dumps(verdict)
         wording = {
             "json": text,
@@ -182,23 +184,34 @@ class Shelf:
             "invented": json.dumps(
                 verdict | {"excerpt": "Nobody ever said anything of that kind", "line": 99_999}
             ),
+            "nothing": json.dumps({"relevance": 0, "excerpt": ""}),
         }
         return said | {"response": wording[self._told.words]}
 
     def _auto_analyze(self, given: Mapping[str, Any]) -> Any:
         self._load_context(given)
         if self._told.errors:
-            results = [{"chunk_index": 0, "error": "provider_error", "message": "no key for the model"}]
+            results = [{"chunk_index": 0, "error": "provider_error", "message": self._told.message}]
         else:
-            pieces = range(0, len(given["content"]), 10_000)
+            kind, pieces = _split(given["content"])
             results = [
-                {"chunk_index": at, "response": f"They spoke of {len(given['content'])} things."}
-                for at, _ in enumerate(pieces)
+                {"chunk_index": at, "response": f"They spoke of {kind} in {len(piece)} characters."}
+                for at, piece in enumerate(pieces)
             ]
         return {"status": "completed", "goal": given["goal"], "results": results}
 
     def _list_contexts(self, _given: Mapping[str, Any]) -> Any:
         return {"contexts": [{"name": name} for name in self.contexts]}
+
+
+def _split(content: str) -> tuple[str, list[str]]:
+    """What a text is taken for by its beginning, and its pieces; of more than twenty only so many are read."""
+    if content.lstrip().startswith(("{", "[")):
+        return "json", [content[at : at + 10_000] for at in range(0, len(content), 10_000)][:20]
+    prose = len(re.findall(r"[.!?]\s+[A-Z]", content[:1_000])) > 4
+    parts, size = (content.split("\n\n"), 30) if prose else (content.split("\n"), 500)
+    pieces = ["\n\n".join(parts[at : at + size]) for at in range(0, len(parts), size)]
+    return "prose" if prose else "logs", pieces[:20]
 
 
 def _verdict(question: str, chunk: str) -> dict[str, Any]:
@@ -226,6 +239,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--slow-at", type=int, default=0, help="never be done with that call, but listen")
     parser.add_argument("--once", default="", help="a file: what goes wrong goes wrong once only")
     parser.add_argument("--errors", default="", help="pieces whose model fails, by commas, or all")
+    parser.add_argument("--message", default="no key for the model", help="what is said of those")
+    parser.add_argument("--last-words", default="ModuleNotFoundError: No module named 'rlm'")
+    parser.add_argument("--chatter-at", default="", help="words of pieces about which the model only chats")
     parser.add_argument("--words", default="json", help="how the model words what it says")
     parser.add_argument("--no-exec", action="store_true")
     parser.add_argument("--variable", default="context", help="what code knows the text by")
@@ -299,7 +315,7 @@ async def serve(told: argparse.Namespace) -> None:
 def main() -> None:
     told = _arguments()
     if told.refuse:
-        sys.stderr.write("some noise\nModuleNotFoundError: No module named 'rlm'\n")
+        sys.stderr.write(f"some noise\n{told.last_words}\n")
         sys.exit(3)
     if told.mute:
         sys.stdin.read()

@@ -90,7 +90,7 @@ HISTORY = {
             "total_sessions",
             "date_range",
         ),
-        extra_answers=("notice", "sessions.title", "sessions.source", "suggestion"),
+        extra_answers=("notice", "sessions.title", "sessions.source", "sessions.agent", "suggestion"),
     ),
     "memory_projects": Contract(
         gives=(

@@ -289,7 +289,7 @@ def test_a_file_that_is_too_large_is_refused(source: GeminiTranscripts, file: Pa
         stream.truncate(MOST + 1)
     followed = follow(source, file)
     assert followed.steps == ()
-    assert followed.about.bad_lines == (1,)
+    assert followed.about.too_long == (0,)
     assert follow(source, file, followed.cursor).about.bad_lines == ()  # told once
 
 

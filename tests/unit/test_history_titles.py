@@ -7,6 +7,7 @@ import pytest
 from recollect.engine.history.titles import (
     LONGEST_SUMMARY,
     LONGEST_TITLE,
+    MOST_LOOKED_AT,
     fallback_title,
     gist_of,
     heading_of,
@@ -109,6 +110,18 @@ def test_other_languages_are_summed_up_too(text: str, part: str) -> None:
     assert part in made_summary([passage((Role.USER, "hallo"), (Role.CLAUDE, text))])
 
 
+def test_lines_of_a_pasted_log_are_no_sentences() -> None:
+    log = "  • sign the macOS binaries\n    • signing               binary=dist/cli/entire\n    • this might take a while file=a/b.go\n  ⨯ it failed"
+    said = (
+        Utterance(Role.USER, 1, f"I tried to make a release and did run into this issue:{log}"),
+        Utterance(Role.CLAUDE, 2, "I increased the timeout of the notarization to 45 minutes."),
+    )
+    summary = made_summary([Passage(said, "")])
+    assert summary == (
+        "I tried to make a release and did run into this issue. I increased the timeout of the notarization to 45 minutes."
+    )
+
+
 def test_of_nothing_there_is_no_summary() -> None:
     assert made_summary([]) == ""
     assert made_summary([passage((Role.USER, "ok"), (Role.TOOL, "x"))]) == ""
@@ -127,3 +140,15 @@ def test_of_nothing_there_is_no_summary() -> None:
 def test_notes_have_a_heading_and_a_gist(note: str, heading: str, gist: str) -> None:
     assert heading_of(note) == heading
     assert gist_of(note, heading) == gist
+
+
+def test_of_a_very_long_conversation_only_so_much_is_looked_at() -> None:
+    noise = ["x1 y2 z3 4711 0815."] * MOST_LOOKED_AT
+    assert made_title([*noise, "Fix the garden gate."]) == ""
+    assert made_title([*noise[1:], "Fix the garden gate."]) == "Fix the garden gate"
+    said = [Utterance(Role.CLAUDE, number, text) for number, text in enumerate([*noise, *noise])]
+    telling = Utterance(Role.CLAUDE, 9, "The garden gate was fixed with a new hinge.")
+    half = len(noise)
+    middle = Passage((*said[:half], telling, *said[half:]), "")
+    assert made_summary([middle]) == ""
+    assert "hinge" in made_summary([Passage((*said, telling), "")])

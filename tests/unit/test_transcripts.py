@@ -15,10 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recollect.ports.transcripts import About, ConversationFile, Cursor, Followed, NoTranscripts, uuid_key
-from recollect.providers.transcripts.about import MOST_BAD
 from recollect.providers.transcripts.claude import ClaudeTranscripts
 from recollect.providers.transcripts.folders import LONGEST_FOLDER, encoded
-from recollect.providers.transcripts.lines import LONGEST_LINE
+from recollect.providers.transcripts.lines import LONGEST_LINE, MOST_NAMED
 
 CWD = "/home/me/code/web-shop"
 SESSION = "0b7c1d52-6d0e-4f4e-9a55-2f3f2d1c7a10"
@@ -264,7 +263,7 @@ def test_files_that_are_no_transcripts_have_bad_lines(folder: Path) -> None:
     followed = follow(put(folder / "s.jsonl", pretty + "\n"))
     assert followed.steps == ()
     assert followed.cursor.line == pretty.count("\n") + 1
-    assert followed.about.bad_lines == tuple(range(1, MOST_BAD + 1))
+    assert followed.about.bad_lines == tuple(range(1, MOST_NAMED + 1))
     assert follow(put(folder / "t.jsonl", bytes(range(256)) * 100)).steps == ()
 
 

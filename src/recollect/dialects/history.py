@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 
 from recollect.dialects.shape import Answer, Arguments, Dialect, From, Recalling, Tool
 
+MOST_LISTED = 30  # conversations that an agent is told of at once; how many there are it is told too
 Project = Annotated[str | None, Field(description="Only this one: path or unique part")]
 
 
@@ -32,7 +33,7 @@ class ProjectsArguments(Arguments):
 
 def _briefly(schema: dict[str, Any]) -> None:
     """Without what a reader sees for himself: this tool is among those that are always served, and each word costs."""
-    for name in ("memories", "source"):
+    for name in ("memories", "memory_id", "source"):
         del schema["properties"][name]
     del schema["required"]
 
@@ -50,6 +51,7 @@ class Found(Answer):
     excerpt: str
     file: str | None = None
     line: int | None = None
+    memory_id: str | None = None
     memories: Annotated[list[dict[str, str]] | None, From("memories", unless_empty=True)] = None
     source: str
 
@@ -77,6 +79,7 @@ class Session(Answer):
     timestamp: datetime
     model: str | None = None
     source: str
+    agent: Annotated[str | None, From("agent", unless_empty=True)] = None
 
 
 class TimelineAnswer(Recalling):
@@ -127,6 +130,7 @@ HISTORY = Dialect(
             "history_timeline",
             TimelineArguments,
             TimelineAnswer,
+            fixed={"limit": MOST_LISTED},
         ),
         Tool(
             "memory_projects",

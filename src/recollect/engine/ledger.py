@@ -24,9 +24,9 @@ MOST_CALLS = 100_000
 MOST_MEMORIES = 100  # that one line names
 LONGEST_NAME = 100
 UNDER_WAY, OK, FAILED = "under way", "ok", "failed"
-LANGUAGE, EMBEDDING = "language", "embedding"  # kinds of lines
+LANGUAGE, EMBEDDING, ESTIMATE = "language", "embedding", "estimate"  # kinds of lines
 # What a call is made for.
-EXTRACT, CONDENSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, OTHER = (
+EXTRACT, CONDENSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, HISTORY, OTHER = (
     "extract",
     "condense",
     "ask",
@@ -34,6 +34,7 @@ EXTRACT, CONDENSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, OTHER = (
     "reflect",
     "contradictions",
     "check",
+    "history",
     "other",
 )
 
@@ -185,6 +186,22 @@ class _Attempts:
 def metered(engine: Engine, model: LanguageModel, *, purpose: str) -> Metered:
     """The model, within the day's budget."""
     return Metered(engine, rungs_of(model), purpose=purpose)
+
+
+async def note_estimate(engine: Engine, *, model: str, purpose: str, tokens_in: int) -> None:
+    """What somebody else's program will ask a model, as far as we know. It counts for no budget. Forgetful rather than failing."""
+    now = engine.clock()
+    value = {"kind": ESTIMATE, "model": model[:LONGEST_NAME], "purpose": purpose, "tokens_in": tokens_in}
+    with suppress(StoreError):
+        await engine.ledger.put_entry(
+            Entry(
+                DRAWER + day_of(now),
+                engine.new_id(),
+                value | {"tokens_out": 0, "outcome": OK},
+                now,
+                now + KEPT,
+            )
+        )
 
 
 async def note_memories(engine: Engine, line: Line | None, ids: Sequence[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -40,6 +41,7 @@ ARCHIVE_HISTORY = "history-archive"
 EMBED_TURN = 3.0  # seconds, about a tenth of the time: questions come first
 EMBED_MOST = 512  # passages in a turn
 Left = Callable[[], float]  # seconds
+log = logging.getLogger(__name__)
 
 
 def _no_end() -> float:
@@ -121,7 +123,14 @@ async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
         now, name = engine.clock(), own_job(engine, ARCHIVE_HISTORY)
         again = Job(engine.new_id(), name, created=now, due=now + PAUSE, key=name)
         await engine.store.apply([Enqueue(again)])
-    return {"archived": done.conversations}
+    if done.trouble:
+        log.warning("history: %s", done.trouble)
+    return {
+        "archived": done.conversations,
+        "evicted": len(done.evicted),
+        "too_big": len(done.too_big),
+        "problems": len(done.problems),
+    }
 
 
 HANDLERS: Mapping[str, Handler] = {

@@ -233,11 +233,12 @@ class RlmConnectionFailed(RlmError):
 
 
 class RlmToolFailed(RlmError):
-    """One of its tools failed, took too long, or answered what can't be used. `gone`: the server ended meanwhile, and with it
-    what it held."""
+    """One of its tools failed, took too long (`slow`), or answered what can't be used. `gone`: the server ended meanwhile, and
+    with it what it held."""
 
     code = "RLM_TOOL_FAILED"
     gone = False
+    slow = False
 
 
 class ModelError(RecollectError):

@@ -12,6 +12,7 @@ class History:
     """App fills them from the settings, which say what each is for."""
 
     enabled: bool = True
+    agents: tuple[str, ...] | None = None  # None: any
     exclude: tuple[str, ...] = ()
     subagents: bool = True
     vectors: bool = True
@@ -32,3 +33,5 @@ class Rlm:
     most_conversations: int = 10
     relevance: float = 0.5
     chunk_lines: int = 100
+    most_characters: int = 400_000
+    seconds: float = 90.0

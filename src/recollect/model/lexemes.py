@@ -47,6 +47,9 @@ _NEGATION = re.compile(r"[a-z]+n't$", re.IGNORECASE)
 _NUMERIC = re.compile(r"[vV]?[0-9]+(?:[-.:/,][0-9]+)+")
 _THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+")
 _JOINER = re.compile(r"[-_.:,@'&]")
+_STEP = re.compile(r"[/\\@]")  # of a path or an address
+_BETWEEN = re.compile(r"[^\w\ue000-\uefff]|_")
+_NOTHING = dict.fromkeys(map(ord, "-_./\\@'&:,"))
 _CAMEL = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^A-Za-z0-9]+")
 _STEMMABLE = re.compile(r"[a-z]{4,}")
 
@@ -178,14 +181,14 @@ def _of_word(chunk: str) -> tuple[str, ...]:
         return (_stem(chunk[:LONGEST_LEXEME]),)
     if symbolic := _SYMBOLIC.get(chunk.lower()):
         return (symbolic,)
-    if _NUMERIC.fullmatch(chunk):
+    if chunk[-1].isdecimal() and _NUMERIC.fullmatch(chunk):
         return _of_number(chunk.lstrip("vV"))
     found: list[str] = []
-    segments = re.split(r"[/\\@]", chunk)
+    segments = _STEP.split(chunk) if not chunk.isalnum() else [chunk]
     for segment in segments:
-        found += _of_segment(_CLITIC.sub("", segment))
+        found += _of_segment(segment)
     if len(segments) > 1:
-        found += _joined(re.sub(r"[^\w\ue000-\uefff]|_", "", chunk))
+        found += _joined(chunk.translate(_NOTHING) if chunk.isascii() else _BETWEEN.sub("", chunk))
     return tuple(dict.fromkeys(found))
 
 
@@ -200,16 +203,21 @@ def _of_number(number: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _of_segment(segment: str) -> list[str]:
-    if _NEGATION.fullmatch(segment):
-        return [segment.replace("'", "").lower()]
+@lru_cache(65536)  # the folders of paths recur, if whole paths don't
+def _of_segment(segment: str) -> tuple[str, ...]:
+    if segment.isalpha() and segment.islower() and segment.isascii() and len(segment) <= LONGEST_LEXEME:
+        return (_stem(segment),)
+    if "'" in segment:
+        segment = _CLITIC.sub("", segment)
+        if _NEGATION.fullmatch(segment):
+            return (segment.replace("'", "").lower(),)
     words = [word for word in _JOINER.split(segment) if word]
     pieces = [piece for word in words for piece in _pieces(word)]
     pieces = [piece for piece in pieces if len(piece) > 1 or not piece.isalpha()] or pieces
     if len(words) == 1 and len(words[0]) > LONGEST_LEXEME:
-        return [words[0][:LONGEST_LEXEME].lower()]
+        return (words[0][:LONGEST_LEXEME].lower(),)
     whole = _joined("".join(words))
-    return list(dict.fromkeys([*whole, *(_stem(piece[:LONGEST_LEXEME].lower()) for piece in pieces)]))
+    return tuple(dict.fromkeys([*whole, *(_stem(piece[:LONGEST_LEXEME].lower()) for piece in pieces)]))
 
 
 def _pieces(word: str) -> list[str]:

@@ -8,18 +8,12 @@ from pathlib import Path
 from pydantic import Field
 
 from recollect.engine.history.archiving import ArchiveReport
-from recollect.engine.history.forgetting import Doomed
 from recollect.engine.history.origin import Place
 from recollect.engine.history.show import Shown, Spoken
 from recollect.engine.history.status import HistoryState
-from recollect.engine.surroundings import HIDDEN, shortened
-from recollect.model.memory import Memory
 from recollect.operations.catalogue import Input, Output
-from recollect.operations.views import ReceiptView
 from recollect.ports.history import Conversation
 
-LONGEST_SHOWN = 200  # characters of a memory that would go
-MOST_SHOWN = 50  # of them
 MOST_VANISHING = 20
 
 
@@ -180,67 +174,12 @@ class OriginResult(Output):
     notice: str = ""
 
 
-class ForgetConversationInput(Input):
-    """Which one. `preview` only tells what would go; `lift` lets a forgotten one be indexed and captured again."""
-
-    session: str
-    force: bool = False
-    preview: bool = False
-    lift: bool = False
-
-
-class DoomedView(Output):
-    """A memory that goes, or that stays because it is kept for good."""
-
-    id: str
-    content: str
-    kind: str
-    scope: str
-
-
-def _doomed(memory: Memory) -> DoomedView:
-    content = "(hidden)" if memory.status in HIDDEN else shortened(memory, LONGEST_SHOWN).content
-    return DoomedView(id=memory.id, content=content, kind=memory.kind, scope=memory.scope)
-
-
-class ForgetConversationResult(Output):
-    """What would go or went. The receipt is there once it has; `originals` stay, for they are another program's."""
-
-    session_id: str
-    forgotten: bool
-    lifted: bool = False
-    conversations: list[ConversationView] = []
-    passages: int = 0
-    archived: int = 0
-    memories: list[DoomedView] = []
-    memory_count: int = 0
-    kept: list[DoomedView] = []
-    originals: list[str] = []
-    receipt: ReceiptView | None = None
-    notice: str = ""
-
-    @classmethod
-    def of(cls, doomed: Doomed, *, forgotten: bool) -> ForgetConversationResult:
-        """What there is of it."""
-        return cls(
-            session_id=doomed.session_id,
-            forgotten=forgotten,
-            conversations=[ConversationView.of(one) for one in doomed.files],
-            passages=doomed.passages,
-            archived=len(doomed.archived),
-            memories=[] if forgotten else [_doomed(one) for one in doomed.memories[:MOST_SHOWN]],
-            memory_count=len(doomed.memories),
-            kept=[_doomed(one) for one in doomed.kept[:MOST_SHOWN]],
-            originals=[str(file) for file in doomed.originals],
-        )
-
-
 class ArchiveHistoryInput(Input):
     """All that is known, after what is new was indexed."""
 
 
 class ArchiveHistoryResult(Output):
-    """`conversations` were copied or added to. `evicted` made room, and aren't copied again; `too_big` are bigger than the room."""
+    """`conversations` were copied or added to. `evicted` made room or found none; `too_big` are bigger than the room."""
 
     conversations: int
     bytes: int
@@ -312,7 +251,9 @@ class VanishingView(Output):
 
 
 class HistoryStatusResult(Output):
-    """How history stands. `rung` is who reads before an answer: rlm, a model's name, or index."""
+    """How history stands. `rung` is who reads before an answer: rlm, a model's name, or index; `doubt` why not the
+    RLM server that is configured. `excluded_copies` are sessions of projects that are left out by now; `archive_problems` and
+    what follows is what the last copying met."""
 
     enabled: bool
     conversations: int
@@ -335,11 +276,20 @@ class HistoryStatusResult(Output):
     vanishing_count: int
     kept_days: int
     rung: str
+    doubt: str = ""
     latest: datetime | None = None
+    excluded_copies: list[str] = []
+    archive_problems: list[str] = []
+    archive_too_big: list[str] = []
+    made_room: list[str] = []
+    made_room_count: int = 0
+    made_room_at: str = ""
+    archive_looked: datetime | None = None
 
     @classmethod
     def of(cls, state: HistoryState, *, enabled: bool, archive: bool, room: int) -> HistoryStatusResult:
         """The state as its view."""
+        trouble = state.trouble
         return cls(
             enabled=enabled,
             conversations=state.conversations,
@@ -371,5 +321,13 @@ class HistoryStatusResult(Output):
             vanishing_count=len(state.vanishing),
             kept_days=state.kept_days,
             rung=state.rung,
+            doubt=state.doubt,
             latest=state.latest,
+            excluded_copies=list(state.excluded),
+            archive_problems=list(trouble.problems) if trouble else [],
+            archive_too_big=list(trouble.too_big) if trouble else [],
+            made_room=list(trouble.evicted) if trouble else [],
+            made_room_count=trouble.made_room if trouble else 0,
+            made_room_at=trouble.made_room_at if trouble else "",
+            archive_looked=trouble.when if trouble else None,
         )

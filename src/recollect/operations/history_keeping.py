@@ -14,13 +14,13 @@ from recollect.engine.history.restoring import restore_conversation
 from recollect.engine.history.show import read_conversation
 from recollect.engine.history.status import history_state
 from recollect.engine.history.summarizing import summarize_conversation
+from recollect.model.errors import InvalidInput
 from recollect.operations.catalogue import Call, Effect, Operation, full_id
+from recollect.operations.history_forgetting import ForgetConversationInput, ForgetConversationResult
 from recollect.operations.history_forms import (
     ArchiveHistoryInput,
     ArchiveHistoryResult,
     ConversationView,
-    ForgetConversationInput,
-    ForgetConversationResult,
     HistoryStatusInput,
     HistoryStatusResult,
     OriginInput,
@@ -59,19 +59,26 @@ async def _origin(call: Call, given: OriginInput) -> OriginResult:
 
 
 async def _forget(call: Call, given: ForgetConversationInput) -> ForgetConversationResult:
+    if given.lift and (given.preview or given.force):
+        raise InvalidInput("`lift` removes nothing: there is nothing to preview or to force.")
     if given.lift:
         session_id = await lift(call.engine, given.session)
         return ForgetConversationResult(session_id=session_id, forgotten=False, lifted=True)
     if given.preview:
-        doomed = await what_would_go(call.engine, given.session, agent=call.agent, force=given.force)
+        doomed = await what_would_go(call.engine, given.session, force=given.force)
         return ForgetConversationResult.of(doomed, forgotten=False)
-    gone = await forget_conversation(call.engine, given.session, agent=call.agent, force=given.force)
+    gone = await forget_conversation(call.engine, given.session, force=given.force)
     told = ForgetConversationResult.of(gone.doomed, forgotten=True)
     return told.model_copy(update={"receipt": ReceiptView.of(gone.receipt), "notice": gone.notice})
 
 
 async def _archive(call: Call, _given: ArchiveHistoryInput) -> ArchiveHistoryResult:
     engine = call.engine
+    if not engine.policy.history.enabled:
+        raise InvalidInput(
+            "Past conversations are switched off: nothing is copied.",
+            advice="`recollect config set history.enabled true` switches them on.",
+        )
     await index_history(_unarchiving(engine), progress=call.progress)
     report = await archive_history(engine)
     copies = await asyncio.to_thread(engine.archive.all)

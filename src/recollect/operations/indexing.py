@@ -13,6 +13,7 @@ from recollect.operations.catalogue import Call, Effect, Input, Operation, Outpu
 MOST_WORKERS = 3  # beside the process that writes
 BUSY = "Another process is indexing; what it has done so far can be searched."
 DISABLED = "history.enabled is off: past conversations are neither indexed nor searched."
+REREAD = "Rules or settings have changed since they were indexed: conversations are read anew."
 LEFT = "There is more to read: run it again, or let a server do it in the background."
 
 
@@ -50,6 +51,7 @@ class IndexHistoryResult(Output):
     busy: bool
     seconds: float
     notice: str = ""
+    archive: str = ""  # what went wrong with copies, or made room
 
 
 async def _index(call: Call, given: IndexHistoryInput) -> IndexHistoryResult:
@@ -76,6 +78,7 @@ async def _index(call: Call, given: IndexHistoryInput) -> IndexHistoryResult:
         busy=indexed.busy,
         seconds=round(indexed.seconds, 3),
         notice=_notice(call, indexed),
+        archive=indexed.archive,
     )
 
 
@@ -87,7 +90,12 @@ def _named(file: Path) -> str:
 def _notice(call: Call, indexed: Indexed) -> str:
     if not call.engine.policy.history.enabled:
         return DISABLED
-    return BUSY if indexed.busy else LEFT if indexed.left else ""
+    told = [BUSY] if indexed.busy else [LEFT] if indexed.left else []
+    if indexed.reread:
+        told.append(REREAD)
+    if indexed.untold:
+        told.append(f"{indexed.untold} more lines can't be read.")
+    return " ".join(told)
 
 
 def _cores() -> int:

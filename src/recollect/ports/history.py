@@ -5,7 +5,7 @@ Both are files of the home. The index is derived: what it holds comes from trans
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -73,7 +73,10 @@ class Conversation:
         False  # left out as a whole: excluded, or our own calls; kept in mind so that it isn't read again
     )
     gone: bool = False  # the file isn't there any more; the archive has it
-    archived: int = 0  # bytes of it that the archive has
+    archived: int = (
+        0  # bytes of it that the archive had last; below 0: the file's, when there was no room for it
+    )
+    rules: str = ""  # by which ones it was read: what was said by others is read anew
 
     @property
     def belongs_to(self) -> str:
@@ -124,7 +127,8 @@ class HistoryIndex(Protocol):
         leaves: Iterable[tuple[str, str]] = (),
     ) -> Conversation:
         """Note the conversation as it is now (by its file; with its row) and add passages, in one transaction. `anew`: what
-        was there of it goes first. A head takes the place of the head before. `uuids` are eight bytes for each entry;
+        was there of it goes first. A head takes the place of the head before, and a passage that begins as the last one
+        did takes that one's: the conversation went on. `uuids` are eight bytes for each entry;
         `leaves` are summaries that were met, with the uuid of the entry that each is about."""
 
     def put_many(
@@ -132,8 +136,16 @@ class HistoryIndex(Protocol):
     ) -> list[Conversation]:
         """The same for several at once: conversation, passages, uuids, leaves, anew."""
 
-    def remove(self, rows: Collection[int]) -> int:
-        """Those conversations with all that is there of them, so that nothing of it stays in the file; how many passages."""
+    def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
+        """Those conversations with all that is there of them, so that nothing of it stays in the file; how many passages.
+        That rewrites the file. Where nobody asked for it, not `at_once`: they aren't found any more, and tidy() does the rest."""
+
+    def tidy(self) -> None:
+        """Rewrite the file if something of what was removed may still be in it."""
+
+    def sharing(self, rows: Collection[int]) -> dict[int, int]:
+        """How many of their entries each other conversation (row) has as well: it was resumed or forked from them, or they
+        from it. Those without are absent."""
 
     def leaf_summaries(self) -> dict[int, str]:
         """For each conversation (row) that has the entry which a summary is about: the latest such summary."""
@@ -156,6 +168,9 @@ class HistoryIndex(Protocol):
 
     def passages_of(self, conversation: int) -> list[tuple[int, Passage]]:
         """All of a conversation's, in order, with their rows."""
+
+    def last_passage(self, conversation: int) -> Passage | None:
+        """What a conversation ended with so far; a head is none."""
 
     def unembedded(self, model: str, *, limit: int) -> dict[int, Passage]:
         """Passages that the model hasn't seen, of the latest conversations first."""
@@ -197,8 +212,14 @@ class NoHistory:
     ) -> list[Conversation]:
         return [one[0] for one in found]
 
-    def remove(self, rows: Collection[int]) -> int:
+    def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
         return 0
+
+    def tidy(self) -> None:
+        pass
+
+    def sharing(self, rows: Collection[int]) -> dict[int, int]:
+        return {}
 
     def leaf_summaries(self) -> dict[int, str]:
         return {}
@@ -222,6 +243,9 @@ class NoHistory:
     def passages_of(self, conversation: int) -> list[tuple[int, Passage]]:
         return []
 
+    def last_passage(self, conversation: int) -> Passage | None:
+        return None
+
     def unembedded(self, model: str, *, limit: int) -> dict[int, Passage]:
         return {}
 
@@ -236,24 +260,52 @@ class NoHistory:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyOf:
+    """What a copy is of, as it says itself: whose conversation, and where its file lay."""
+
+    file: Path
+    source: str
+    session_id: str
+    part_of: str = ""
+    folder: str = ""
+    project: str = ""
+
+    @property
+    def belongs_to(self) -> str:
+        """The session that a person would name."""
+        return self.part_of or self.session_id
+
+
+@dataclass(frozen=True, slots=True)
 class Archived:
-    """One conversation's copy: the name that it is kept by, its bytes, and those that it takes."""
+    """One conversation's copy: the name that it is kept by, its bytes, those that it takes, and what it is of."""
 
     name: str
     size: int
     on_disk: int
-    modified: int  # when it was last added to, in nanoseconds
+    modified: int  # of the transcript when it was copied, in nanoseconds
+    about: CopyOf | None = None
+
+
+Fits = Callable[
+    [int], bool
+]  # whether so many bytes more may be taken; what is being written may go beyond by a part
 
 
 class Archive(Protocol):
     """Copies of transcripts, byte by byte, compressed, for their owner only. Blocks. Raises StoreError's kind."""
 
     def all(self) -> list[Archived]:
-        """What there is, in no order."""
+        """What there is, in no order. One whose file was replaced by another is kept by the name with `~` and a number."""
 
-    def add(self, name: str, file: Path, *, start: int) -> int:
-        """Append the file's whole lines from there on; returns how far the copy now goes. A copy that goes less far than
-        `start` is made anew from the beginning; a killed writer leaves nothing half. Raises OSError for a file that is gone."""
+    def sizes(self) -> dict[str, int]:
+        """By their names, the bytes that copies take: cheaper than all of what they say."""
+
+    def add(
+        self, name: str, file: Path, *, about: CopyOf | None = None, fits: Fits | None = None
+    ) -> Archived:
+        """Make the copy what the file is by now: what only grows is added to, what is written anew is copied anew. A killed
+        writer leaves nothing half. It ends where something doesn't fit. Raises OSError for a file that is gone."""
 
     def unpack(self, name: str, target: Path) -> None:
         """The whole conversation as a file. Raises NotFound."""
@@ -268,8 +320,13 @@ class NoArchive:
     def all(self) -> list[Archived]:
         return []
 
-    def add(self, name: str, file: Path, *, start: int) -> int:
-        return 0
+    def sizes(self) -> dict[str, int]:
+        return {}
+
+    def add(
+        self, name: str, file: Path, *, about: CopyOf | None = None, fits: Fits | None = None
+    ) -> Archived:
+        return Archived(name, 0, 0, 0, about)
 
     def unpack(self, name: str, target: Path) -> None:
         raise FileNotFoundError(name)

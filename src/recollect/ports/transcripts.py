@@ -33,6 +33,7 @@ class About:
     """What a piece of a file says about the conversation itself; empty where it says nothing."""
 
     session_id: str = ""  # of a sub-agent's file its own name
+    part_of: str = ""  # of a sub-agent's file the session that its entries name
     cwd: str = ""
     model: str = ""
     title: str = ""
@@ -40,6 +41,8 @@ class About:
     summaries: tuple[tuple[str, str], ...] = ()  # the uuid of the entry that each is about, and its text
     uuids: bytes = b""  # `uuid_key` of each entry
     bad_lines: tuple[int, ...] = ()  # the first ones that can't be read
+    too_long: tuple[int, ...] = ()  # of them those that are too long for it; 0: all of the file is
+    unnamed: int = 0  # how many more can't be read
     ended: datetime | None = None  # the latest moment in it
 
 
@@ -90,6 +93,17 @@ def shortened(text: str, longest: int) -> str:
     return text[:head] + OMITTED + text[head + len(OMITTED) - longest :]
 
 
+def beginning(text: str, longest: int) -> str:
+    """How it begins, no word of it cut: half a secret is one, and nobody knows it as such any more."""
+    if len(text) <= longest:
+        return text
+    head = text[:longest]
+    if head[-1:].isspace() or text[longest].isspace():
+        return head
+    *_, last = head.rsplit(maxsplit=1) or [head]
+    return head[: len(head) - len(last)]
+
+
 @dataclass(frozen=True, slots=True)
 class Cursor:
     """How far a file was followed: so many bytes and lines. `mark` tells whether it is still the same file."""
@@ -113,6 +127,7 @@ class Followed:
     restarted: bool = False
     cwd: str = ""
     about: About = About()
+    half: bool = False  # the last line isn't whole: it is being written, or never will be
 
 
 class Transcripts(Protocol):

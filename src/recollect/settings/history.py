@@ -47,8 +47,8 @@ class HistorySettings:
     )
     read_with: Literal["auto", "index"] = setting(
         "auto",
-        "Who reads the best passages before memory_recall answers: `auto` the language model of llm.provider where there "
-        "is one, which is then sent them without secrets; `index` nobody.",
+        "Who reads the best passages before memory_recall answers: `auto` the RLM server, else the language model of "
+        "llm.provider, where there is one, which is then sent them without secrets; `index` nobody.",
     )
     most_calls: int = setting(12, "Most calls of the model for one answer.", least=1, most=100)
 
@@ -65,7 +65,17 @@ class RlmSettings:
     most_conversations: int = setting(
         10, "Most conversations that it reads for one answer.", least=1, most=100
     )
-    relevance: float = setting(0.5, "What it finds less relevant than that is left out.", least=0.0, most=1.0)
-    timeout_seconds: int = setting(120, "Seconds that one call of it may take.", least=1, most=3_600)
+    most_characters: int = setting(
+        400_000,
+        "Most characters of conversations that its model reads for one answer; about four are a token.",
+        least=1_000,
+    )
+    relevance: float = setting(
+        0.5, "What it, or a language model, finds less relevant than that is left out.", least=0.0, most=1.0
+    )
+    timeout_seconds: int = setting(60, "Seconds that one call of it may take.", least=1, most=3_600)
+    answer_seconds: int = setting(
+        90, "Seconds that one answer by it may take; then the index answers.", least=1, most=3_600
+    )
     start_seconds: int = setting(30, "Seconds that its start may take.", least=1, most=600)
     tries: int = setting(3, "How often a connection is tried.", least=1, most=10)

@@ -1,12 +1,12 @@
 """Captured memories that somebody erased for good must not come back when their conversation is read again.
 
-Of each a fingerprint is kept for a while, and nothing that could be read.
+Of each a fingerprint is kept for a while, with the conversation's id, and nothing that could be read.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -38,6 +38,8 @@ async def note_erased(engine: Engine, memories: Sequence[Memory]) -> None:
         for digest in hashes:
             key = _key(digest, scope=memory.scope, agent=memory.agent)
             value = {"scope": memory.scope, "agent": memory.agent, "hash": digest}
+            if memory.provenance.conversation:
+                value["conversation"] = memory.provenance.conversation
             await engine.store.put_entry(Entry(DRAWER, key, value, now, now + KEPT))
     for scope, hashes in gone.items():
         await drop_pending_of(engine, scope, hashes)
@@ -51,6 +53,15 @@ async def follow_erased(engine: Engine, old: str, new: str) -> None:
             key = _key(value["hash"], scope=new, agent=value["agent"])
             await engine.store.put_entry(replace(entry, key=key, value=value))
             await engine.store.drop_entry(DRAWER, entry.key)
+
+
+async def drop_erased_of(engine: Engine, conversations: Collection[str], *, since: datetime) -> int:
+    """Let what was erased of these conversations since then be captured again; how many marks went."""
+    dropped = 0
+    for entry in await engine.store.entries(DRAWER, now=engine.clock(), limit=MOST):
+        if entry.value.get("conversation") in conversations and entry.created >= since:
+            dropped += await engine.store.drop_entry(DRAWER, entry.key)
+    return dropped
 
 
 async def erased_at(engine: Engine, digest: str, *, scope: str, agent: str) -> datetime | None:

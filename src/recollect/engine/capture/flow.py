@@ -30,7 +30,7 @@ from recollect.engine.core import Engine
 from recollect.engine.history.forgotten import is_forgotten
 from recollect.engine.keys import fingerprint
 from recollect.model.errors import NotFound, RecollectError, Refused, StoreError
-from recollect.ports.transcripts import Cursor, Followed, Role, Step
+from recollect.ports.transcripts import About, Cursor, Followed, Role, Step
 
 CURSOR = "capture:"  # before a conversation's key
 PIECE = 4 << 20  # bytes that are read at once
@@ -107,7 +107,12 @@ async def capture(engine: Engine, heard: Heard, *, agent: str) -> Captured:
                 return Captured(Outcome.BUSY, scope=scope)
             if await _was_forgotten(engine, heard):
                 return Captured(Outcome.FORGOTTEN, scope=scope, notice=FORGOTTEN)
-            return await _Capture(engine, heard, scope, agent=agent).run()
+            try:
+                return await _Capture(engine, heard, scope, agent=agent).run()
+            except _Forgotten:  # meanwhile, or it is another's file by its name only
+                await engine.store.drop_entry(PENDING, cursor_key(heard))
+                await engine.store.set_cursor(CURSOR + cursor_key(heard), None)
+                return Captured(Outcome.FORGOTTEN, scope=scope, notice=FORGOTTEN)
     except NotFound as error:
         return Captured(Outcome.GONE, notice=str(error))
     except Refused as error:
@@ -160,6 +165,10 @@ class _Noted:
 _NOTED: dict[str, type] = {"carried": dict, "begun": bool, "own": bool, "skipping": bool, "last": str}
 
 
+class _Forgotten(Exception):
+    """Somebody forgot the conversation that is being read."""
+
+
 class _Capture:
     """One run, with the conversation in hand."""
 
@@ -206,6 +215,7 @@ class _Capture:
             )
             if piece is None:
                 return Outcome.GONE
+            await self._check_forgotten(piece.about)
             if piece.restarted:
                 noted = _Noted()
             if not piece.more and (left := self._left_for_later(piece, noted)) is not None:
@@ -262,6 +272,7 @@ class _Capture:
             next_ = replace(next_, carried=picked.carried)
         self._done = replace(self._done, lines=self._done.lines + piece.lines)
         if picked.items:
+            await self._check_forgotten(piece.about)
             self._scope = self._scope or await scope_of_folder(self._engine, self._heard.folder, create=True)
             pending = Pending(self._raw, next_.as_json(), self._scope, picked.items)
             await put_pending(self._engine, self._key, pending)
@@ -270,6 +281,7 @@ class _Capture:
     async def _store(self, picked: Picked, next_: str) -> bool:
         """Whether the cursor is ours to move; if not, the note is another's as well."""
         if picked.items and self._scope is not None:
+            await self._check_forgotten()
             kept = await self._keep(picked.items, scope=self._scope)
             await self._picker.note(picked, kept.ids)
         moved = await self._engine.store.swap_cursor(CURSOR + self._key, old=self._raw, new=next_)
@@ -279,6 +291,11 @@ class _Capture:
         if picked.items:
             await self._engine.store.drop_entry(PENDING, self._key)
         return True
+
+    async def _check_forgotten(self, about: About | None = None) -> None:
+        """Picking takes long, with a model minutes: who forgets the conversation meanwhile wants none of it."""
+        if await _was_forgotten(self._engine, self._heard, about):
+            raise _Forgotten
 
     def _is_subagents(self) -> bool:
         return bool(self._heard.subagent) or Path(self._heard.file).name.startswith(SUBAGENTS)
@@ -340,12 +357,13 @@ class _Capture:
         self._done = replace(self._done, captures=state.captures)
 
 
-async def _was_forgotten(engine: Engine, heard: Heard) -> bool:
-    """The conversation, or the one whose sub-agent's file lies in its folder."""
+async def _was_forgotten(engine: Engine, heard: Heard, about: About | None = None) -> bool:
+    """The conversation, or the one whose sub-agent's file lies in its folder; or the one that the file itself names."""
     parts = Path(heard.file).parts
     above = [parts[place - 1] for place, part in enumerate(parts) if part == "subagents" and place]
-    for name in dict.fromkeys((heard.conversation, Path(heard.file).stem, *above)):
-        if await is_forgotten(engine, name):
+    named = (about.session_id, about.part_of) if about else ()
+    for name in dict.fromkeys((heard.conversation, Path(heard.file).stem, *above, *named)):
+        if name and await is_forgotten(engine, name):
             return True
     return False
 

@@ -19,8 +19,11 @@ def archive_name(conversation: Conversation) -> str:
 
 
 def begins(source: str, session_id: str) -> str:
-    """How the names of all that belongs to a session begin."""
-    return f"{_safe(source)}-{_safe(session_id)}."
+    """How the names of all that belongs to a session begin, and no other's: an id that can't stand there as it is is told
+    from those that look alike by a fingerprint."""
+    told = _safe(session_id)
+    mark = "" if told == session_id else f"_{fingerprint(session_id)[:16]}"
+    return f"{_safe(source)}-{told}{mark}."
 
 
 def _safe(text: str) -> str:

@@ -1,28 +1,31 @@
-"""Copies of transcripts, before the program that wrote them deletes them: with consent, compressed, within a room."""
+"""Copies of transcripts, before the program that wrote them deletes them: with consent, compressed, within a room.
+
+What is copied is what the archive has, whatever the index says of it: both folder and copies may be deleted by hand.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from recollect.engine.core import Engine
 from recollect.engine.history.apart import apart
 from recollect.engine.history.archive_names import archive_name
+from recollect.engine.history.archive_report import note_trouble
+from recollect.engine.history.archive_room import Room
 from recollect.engine.history.forgotten import forgotten_sessions
 from recollect.engine.history.held import in_turn
-from recollect.engine.history.recovering import drop_note, note_copy, recover
-from recollect.model.errors import RecollectError, StoreBusy
-from recollect.ports.history import Archived, Conversation
+from recollect.engine.history.recovering import reconcile
+from recollect.model.errors import RecollectError, StoreBusy, StoreError, StoreFull, StoreReadOnly
+from recollect.ports.history import Archived, Conversation, CopyOf
 from recollect.ports.transcripts import Check
-
-MADE_ROOM = -1  # Conversation.archived of one whose copy went for others: it isn't copied again
-EARLIER = "~"  # before the number of a copy whose file was replaced by another
 
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReport:
-    """What was copied, what made room, and what can't be kept. `busy`: another process is at it, nothing was done."""
+    """What was copied, what made room or found none, and what can't be kept. `busy`: another process is at it, nothing was
+    done."""
 
     conversations: int = 0
     bytes: int = 0
@@ -33,11 +36,25 @@ class ArchiveReport:
     problems: tuple[str, ...] = ()
     busy: bool = False
 
+    @property
+    def trouble(self) -> str:
+        """What somebody should know of it, in a sentence or none."""
+        told = [
+            f"{len(self.evicted):,} conversations made room or found none" if self.evicted else "",
+            f"{len(self.too_big):,} are bigger than all of it may be" if self.too_big else "",
+            f"{len(self.problems):,} could not be copied ({self.problems[0].rstrip('.')})"
+            if self.problems
+            else "",
+        ]
+        said = "; ".join(filter(None, told))
+        return f"The archive: {said}." if said else ""
+
 
 async def archive_history(engine: Engine, *, rows: Sequence[Conversation] | None = None) -> ArchiveReport:
     """Copy what has grown of every transcript that is indexed, sub-agents' too; the oldest conversations make room.
 
-    With `rows` only those, by a caller whose turn it is to write the index (recollect.engine.history.turn).
+    With `rows` only those, and what has lost its copy, by a caller whose turn it is to write the index
+    (recollect.engine.history.turn).
     """
     if rows is not None:
         return await _in_turn(engine, rows)
@@ -50,92 +67,102 @@ async def archive_history(engine: Engine, *, rows: Sequence[Conversation] | None
 
 async def _in_turn(engine: Engine, rows: Sequence[Conversation] | None) -> ArchiveReport:
     forgotten = await forgotten_sessions(engine)
+    if rows is None:
+        await reconcile(engine, forgotten=forgotten)
     known = await asyncio.to_thread(engine.history.conversations)
-    if rows is None or len(known) <= len(rows):  # or an index that was just begun: the copies know more
-        await recover(engine, known, forgotten=forgotten)
-    chosen = known if rows is None else rows
-    report, fresh = await apart(lambda check: _archive(engine, chosen, forgotten, check))
-    for one in fresh:
-        await note_copy(engine, one)
-    for one in report.evicted:
-        await drop_note(engine, archive_name(one))
+    asked = None if rows is None else {one.file for one in rows}
+    heard = [one for one in known if not (one.silent or one.belongs_to in forgotten)]
+
+    def work(check: Check) -> ArchiveReport:
+        most = engine.policy.history.archive_room
+        try:
+            room = Room(engine.archive, engine.history, known, most=most)
+        except StoreError as error:  # no folder that can be read
+            return ArchiveReport(room=most, problems=(error.message,))
+        chosen = [
+            one
+            for one in heard
+            if asked is None
+            or one.file in asked
+            or (one.archived > 0 and archive_name(one) not in room.copies)
+        ]
+        return _archive(engine, chosen, room, check)
+
+    report = await apart(work)
+    await note_trouble(
+        engine,
+        problems=report.problems,
+        too_big=[str(one.file) for one in report.too_big],
+        evicted=list(dict.fromkeys(one.belongs_to for one in report.evicted)),
+        whole=rows is None,
+    )
     return report
 
 
-def _archive(
-    engine: Engine, rows: Sequence[Conversation], forgotten: set[str], check: Check
-) -> tuple[ArchiveReport, list[Conversation]]:
-    """And those whose first copy it is."""
-    room = engine.policy.history.archive_room
+def _archive(engine: Engine, rows: Sequence[Conversation], room: Room, check: Check) -> ArchiveReport:
+    """The newest first; what is over by now goes before anything comes."""
     conversations, size = 0, 0
     too_big: list[Conversation] = []
     problems: list[str] = []
-    fresh: list[Conversation] = []
-    for one in _growing(rows, forgotten):
+    room.make(0)
+    for one in rows:
         check()
+        before = room.copies.get(archive_name(one))
         try:
-            if one.file.stat().st_size > room:
+            if one.gone or not _is_due(engine, one, before, room):
+                continue
+            if one.file.stat().st_size > room.most:
                 too_big.append(one)
                 continue
-            now = engine.archive.add(archive_name(one), one.file, start=one.archived)
+            now = _copied(engine, one, before, room, check)
+        except FileNotFoundError:  # the next pass sees that it is gone
+            continue
         except (OSError, RecollectError) as error:
             problems.append(f"{one.file}: {_reason(error)}")
+            if isinstance(error, StoreFull | StoreReadOnly):  # so it is for the others
+                break
             continue
-        if now != one.archived:
+        if now is not None and now != before:
             conversations += 1
-            size += now - one.archived if now > one.archived else now
-            _note(engine, one, archived=now)
-            if one.archived <= 0:
-                fresh.append(one)
-    evicted = _make_room(engine, room)
-    on_disk = sum(copy.on_disk for copy in engine.archive.all())
-    found = tuple(evicted), tuple(too_big), tuple(problems)
-    return ArchiveReport(conversations, size, on_disk, room, *found), fresh
+            size += now.size - before.size if before and now.size > before.size else now.size
+    return ArchiveReport(
+        conversations, size, room.used, room.most, room.evicted, tuple(too_big), tuple(problems)
+    )
 
 
-def _growing(rows: Sequence[Conversation], forgotten: set[str]) -> Iterator[Conversation]:
-    """Those with something that has no copy yet, as far as they are indexed; the newest first."""
-    for one in rows:
-        left_out = one.silent or one.gone or one.archived == MADE_ROOM or one.belongs_to in forgotten
-        if not left_out and one.size != one.archived:
-            yield one
+def _is_due(engine: Engine, one: Conversation, copy: Archived | None, room: Room) -> bool:
+    """Whether the file isn't what the copy is of. What found no room waits until it has grown, or there is enough for it."""
+    stat = one.file.stat()
+    if copy is not None and (copy.size, copy.modified) == (stat.st_size, stat.st_mtime_ns):
+        if one.archived != copy.size:
+            engine.history.put(replace(one, archived=copy.size), ())
+        return False
+    return not room.refused(one, stat.st_size)
 
 
-def _make_room(engine: Engine, room: int) -> list[Conversation]:
-    """Let the copies of the oldest conversations go until the others fit."""
-    copies = {copy.name: copy for copy in engine.archive.all()}
-    used = sum(copy.on_disk for copy in copies.values())
-    if used <= room:
-        return []
-    known = {archive_name(one): one for one in engine.history.conversations() if one.archived > 0}
-    went: list[Conversation] = []
-    for copy in sorted(copies.values(), key=lambda copy: _age(copy, known.get(copy.name))):
-        if used <= room:
-            break
-        if copy.name not in copies:
-            continue
-        engine.archive.remove(copy.name)
-        # Those of the same file that were replaced go with it.
-        for name in [name for name in copies if name.startswith(copy.name + EARLIER) or name == copy.name]:
-            used -= copies.pop(name).on_disk
-        one = known.get(copy.name)
-        if one is None:
-            continue
-        went.append(one)
-        if one.gone:
-            engine.history.remove([one.row])  # there is nothing any more that it tells of
-        else:
-            _note(engine, one, archived=MADE_ROOM)
-    return went
+def _copied(
+    engine: Engine, one: Conversation, before: Archived | None, room: Room, check: Check
+) -> Archived | None:
+    """None where there was no room for it."""
+    name = archive_name(one)
+    about = CopyOf(one.file, one.source, one.session_id, one.part_of, one.folder, one.project)
+    written, full = 0, False
 
+    def fits(added: int) -> bool:
+        nonlocal written, full
+        check()
+        written = added
+        full = not room.make(added, younger=one)
+        return not full
 
-def _age(copy: Archived, conversation: Conversation | None) -> float:
-    ended = conversation.ended if conversation else None
-    return ended.timestamp() if ended else copy.modified / 1e9
-
-
-def _note(engine: Engine, conversation: Conversation, *, archived: int) -> None:
-    engine.history.put(replace(conversation, archived=archived), ())
+    now = engine.archive.add(name, one.file, about=about, fits=fits)
+    room.put(now, grown=now.on_disk == (before.on_disk if before else 0) + written)
+    if full:
+        room.let_go(name)
+        return None
+    if now.size != one.archived:
+        engine.history.put(replace(one, archived=now.size), ())
+    return now
 
 
 def _reason(error: OSError | RecollectError) -> str:

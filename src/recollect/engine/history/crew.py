@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 
-from recollect.engine.history.preparing import Prepared, Preparer, Rules, Task
+from recollect.engine.history.preparing import PIECE, Prepared, Preparer, Rules, Task
 from recollect.ports.transcripts import Check, Transcripts
 
-LOT = 8 << 20  # bytes that a process reads before it hands over what it has
+LOT = 4 << 20  # bytes that a process reads before it hands over what it has: a bar moves by as much
 AHEAD = 2  # lots for each process that are under way or wait to be written
 
 log = logging.getLogger(__name__)
@@ -23,10 +23,10 @@ _at_work: list[Preparer] = []  # the one of this process, in a pool
 
 
 def prepared_here(
-    tasks: Iterable[Task], transcripts: Transcripts, rules: Rules, *, check: Check
+    tasks: Iterable[Task], transcripts: Transcripts, rules: Rules, *, check: Check, piece: int = PIECE
 ) -> Iterator[Prepared]:
-    """Piece by piece. Raises what `check` raises."""
-    preparer = Preparer(transcripts, rules)
+    """Piece by piece, of so many bytes. Raises what `check` raises."""
+    preparer = Preparer(transcripts, rules, piece=piece)
     for task in tasks:
         for prepared in preparer.pieces(task, most=1 << 62):
             check()

@@ -4,7 +4,7 @@ Recursive, in waves. The first wave are the passages that the index holds for be
 which each is one call. The model says of each passage how relevant it is, quotes the words that are, and says whether the
 answer seems to stand right before or behind. The next wave are the neighbours of what is promising, as far as nobody read
 them, and with them the index's next best; and so on, each wave going deeper where the one before found something, until
-somebody has surely answered, a wave brings nothing new, or the calls are used up. The day's budget binds it as all calls.
+enough have surely answered, two waves bring nothing new, or the calls are used up. The day's budget binds it as all calls.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 from recollect.engine.core import Engine
 from recollect.engine.history.reading import (
-    MOST_FINDINGS,
     Finding,
     Reading,
     Row,
@@ -27,8 +26,9 @@ from recollect.engine.history.reading import (
     rows_of,
     verdict_of,
 )
-from recollect.engine.ledger import metered
+from recollect.engine.ledger import HISTORY, metered
 from recollect.engine.quoting import answered, quoted
+from recollect.engine.text.overlap import content_words
 from recollect.engine.text.redact import redact
 from recollect.model.errors import ModelBroken, ModelError
 from recollect.model.tokens import count_tokens, truncate_to_tokens
@@ -37,7 +37,8 @@ from recollect.ports.history import Conversation, Passage
 if TYPE_CHECKING:
     from recollect.engine.history.finding import Candidate
 
-HISTORY = "history"  # what the calls are made for
+ENOUGH = 5  # conversations that surely answer
+BARREN = 2  # waves that find nothing one after the other, after which nobody looks on
 LOT = 8  # passages that one call is about
 WAVE = 2  # lots that are asked about at once
 MOST_PASSAGE_TOKENS = 800
@@ -45,6 +46,7 @@ MOST_LOT_TOKENS = 6_000
 MOST_ANSWER_TOKENS = 1_200
 LONGEST_REPAIRED = 600  # tokens of its own answer that the model is shown again
 A_CONVERSATION = 4  # passages of each that the index's best are taken from
+MOST_BEHIND_HEAD = 40  # passages in which the words of a title or a summary are looked for
 PROMISING = 0.4  # relevance from which on the neighbours are read
 SURE = 0.9  # from which on they needn't be
 MOST_SECONDS = 50.0  # who asks doesn't wait much longer
@@ -60,17 +62,19 @@ SYSTEM = (
 )
 
 
-async def read_by_model(engine: Engine, query: str, found: Sequence[Candidate]) -> Reading:
+async def read_by_model(
+    engine: Engine, query: str, found: Sequence[Candidate], *, seconds: float = MOST_SECONDS
+) -> Reading:
     """Raises StoreError only: a model that fails or is too slow is done without, which the notice tells."""
     if engine.llm is None or not found:
         return Reading()
     reader = _Reader(engine, query, found)
     notice = ""
     try:
-        async with asyncio.timeout(MOST_SECONDS):
+        async with asyncio.timeout(seconds):
             await reader.read()
     except TimeoutError:
-        notice = f"The model wasn't done with reading within {MOST_SECONDS:.0f} seconds."
+        notice = f"The model wasn't done with reading within {seconds:.0f} seconds."
     except ModelError as error:
         notice = f"The model couldn't read conversations: {error}"
     conversations = {one.conversation.row: one.conversation for one in found}
@@ -86,6 +90,7 @@ class _Piece:
     conversation: Conversation
     place: int
     rows: Sequence[Row]
+    head: bool = False  # it stands nowhere in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,7 @@ class _Reader:
         self.seen: set[int] = set()  # conversations
         self._engine = engine
         self._question = redact(query).text if engine.policy.redact else query
+        self._wanted = content_words(query)
         self._found = found
         self._left = engine.policy.history.most_calls
         self._passages: dict[int, list[tuple[int, Passage]]] = {}
@@ -114,6 +120,7 @@ class _Reader:
         """Raises ModelError, StoreError; what was found until then is noted."""
         waiting = await asyncio.to_thread(self._best)
         promising: list[_Judged] = []
+        barren = 0
         while self._left > 0:
             pieces = chain(self._neighbours(promising), self._next(waiting))
             wave = list(islice(pieces, LOT * min(WAVE, self._left)))
@@ -122,12 +129,13 @@ class _Reader:
             before = len(self.findings)
             judged = await self._judged(wave)
             promising = sorted((one for one in judged if _is_promising(one)), key=lambda one: -one.relevance)
-            if self._is_answered() or (len(self.findings) == before and not promising):
+            barren = barren + 1 if len(self.findings) == before and not promising else 0
+            if self._is_answered() or barren == BARREN:
                 return
 
     def _is_answered(self) -> bool:
         sure = [one for one in self.findings if one.relevance >= SURE]
-        return len({one.row for one in sure}) >= min(MOST_FINDINGS, len(self._found))
+        return len({one.row for one in sure}) >= min(ENOUGH, len(self._found))
 
     def _best(self) -> Iterator[tuple[Conversation, int]]:
         """Places of passages: the best of each conversation first, then the second of each. Reads the disk."""
@@ -161,7 +169,7 @@ class _Reader:
         self._read.add((conversation.row, place))
         passage = passages[place][1]
         rows = rows_of([_as_said(passage)], redacting=self._engine.policy.redact)
-        return _Piece(conversation, place, rows) if rows else None
+        return _Piece(conversation, place, rows, passage.head) if rows else None
 
     async def _judged(self, wave: Sequence[_Piece]) -> list[_Judged]:
         """Of all lots that were answered. Raises ModelError where one wasn't, when the others are noted."""
@@ -195,13 +203,21 @@ class _Reader:
         finding = checked(
             verdict,
             piece.conversation.row,
-            piece.rows,
+            self._standing(piece.conversation.row) if piece.head else piece.rows,
             above=self._engine.policy.rlm.relevance,
-            redacting=self._engine.policy.redact,
+            wanted=self._wanted,
+            anyhow=piece.head,
         )
         if finding is not None:
             self.findings.append(finding)
         return _Judged(piece, verdict.relevance, value.get("near") is True)
+
+    def _standing(self, row: int) -> list[Row]:
+        """What was said in the conversation: where the index found something first."""
+        found = {match.passage for one in self._found if one.conversation.row == row for match in one.matches}
+        said = [(number not in found, passage) for number, passage in self._passages[row] if not passage.head]
+        ordered = sorted(said, key=lambda one: one[0])[:MOST_BEHIND_HEAD]
+        return rows_of((passage for _, passage in ordered), redacting=self._engine.policy.redact)
 
 
 def _is_promising(judged: _Judged) -> bool:

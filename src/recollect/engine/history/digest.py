@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from recollect.engine.text.expression import Expression
-from recollect.ports.transcripts import Step
+from recollect.ports.transcripts import Step, beginning
 
 LONGEST = 300  # characters
 _LONGEST_BEGINNING = 160  # of an output that has a telling line too, or that is a file's
@@ -28,16 +28,16 @@ _NUMBERED = Expression(r"^[^\S\n]*\d+(?:→|\t|: )", re.MULTILINE)
 
 def looked_at(step: Step) -> tuple[str, str]:
     """What the digest of a result is made of, no word of it cut: its beginning, and the line that tells what failed."""
-    beginning = _uncut(step.text.lstrip(), _LOOKED_AT)
+    begun = beginning(step.text.lstrip(), _LOOKED_AT)
     if step.tool in _FILES:
-        beginning = _NUMBERED.sub("", beginning)
+        begun = _NUMBERED.sub("", begun)
     telling = _telling(step.text, failed=step.failed) if step.failed or step.tool in _COMMANDS else ""
-    return beginning, "" if telling in beginning[:_LONGEST_BEGINNING] else telling
+    return begun, "" if telling in begun[:_LONGEST_BEGINNING] else telling
 
 
-def digest_of(beginning: str, telling: str, *, tool: str) -> str:
+def digest_of(begun: str, telling: str, *, tool: str) -> str:
     """Of what was looked at, without secrets by now: at most LONGEST characters on one line."""
-    begun = _shown(beginning, _LONGEST_BEGINNING if telling or tool in _FILES else LONGEST)
+    begun = _shown(begun, _LONGEST_BEGINNING if telling or tool in _FILES else LONGEST)
     return f"{begun} … {_shown(telling, LONGEST - len(begun) - 3)}" if telling else begun
 
 
@@ -50,26 +50,17 @@ def _telling(text: str, *, failed: bool) -> str:
             break
         line = _line_at(text, place)
         if _NAMED.match(line):
-            return _uncut(line.strip(), _LONGEST_LINE)
+            return beginning(line.strip(), _LONGEST_LINE)
         end = text.rfind("\n", 0, place)
         if end < 0:
             break
     place = min((place for sign in _SIGNS if (place := text.find(sign)) >= 0), default=-1) if failed else -1
-    return _uncut(_line_at(text, place).strip(), _LONGEST_LINE) if place >= 0 else ""
+    return beginning(_line_at(text, place).strip(), _LONGEST_LINE) if place >= 0 else ""
 
 
 def _line_at(text: str, place: int) -> str:
     end = text.find("\n", place)
     return text[text.rfind("\n", 0, place) + 1 : end if end >= 0 else len(text)]
-
-
-def _uncut(text: str, most: int) -> str:
-    """Its beginning; what a cut went through is left out, for half a secret is one."""
-    if len(text) <= most:
-        return text
-    head = text[:most]
-    last = head.split()[-1:]
-    return "" if not last else head[: head.rfind(last[0])] if not head[-1].isspace() else head
 
 
 def _shown(text: str, most: int) -> str:

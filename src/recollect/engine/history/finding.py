@@ -13,14 +13,24 @@ import numpy as np
 
 from recollect.engine.core import Engine
 from recollect.engine.history.period import period_of
-from recollect.engine.history.ranking import Asked, Heard, Ranked, Yardstick, asked_of, before, ranked, unlike
+from recollect.engine.history.ranking import (
+    Asked,
+    Heard,
+    Present,
+    Ranked,
+    Yardstick,
+    asked_of,
+    ranked,
+    unlike,
+    without,
+)
 from recollect.engine.history.vectors import history_model
 from recollect.engine.timeframe import Timeframe
 from recollect.model.query import Vector
 from recollect.model.ranking import Cosines
 from recollect.ports.history import Conversation, Match
 
-JUST_NOW = timedelta(minutes=5)  # what was said since is the present, often the very question
+JUST_NOW = timedelta(minutes=5)  # within which the very question was said
 BY_WORDS, BY_MEANING, BY_TIME = 40, 40, 40  # passages that are looked at
 SAMPLE, MOST_SAMPLED = 30, 2_000  # conversations and passages that tell how cosines usually lie
 
@@ -41,6 +51,7 @@ class Looked:
     asked: Asked
     found: Sequence[Ranked]
     model: str | None = None  # that compared meanings
+    present: Present | None = None
 
 
 async def candidates(
@@ -60,28 +71,46 @@ def narrowed_to(looked: Looked, limit: int) -> list[Candidate]:
     return [Candidate(one.best.conversation, one.matches, one.score) for one in chosen]
 
 
-async def look(engine: Engine, query: str, *, reached: Mapping[int, Conversation], narrowed: bool) -> Looked:
-    """What those conversations say to it. `narrowed`: there are others, which aren't meant. Raises StoreError."""
+async def look(
+    engine: Engine,
+    query: str,
+    *,
+    reached: Mapping[int, Conversation],
+    narrowed: bool,
+    conversing: bool = False,
+) -> Looked:
+    """What those conversations say to it; nothing, where it asks for a time only. `narrowed`: there are others, which aren't
+    meant. `conversing`: it is asked in a conversation, which may be among them. Raises StoreError."""
     period = period_of(query, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order)
     asked = asked_of(query, period)
+    present = Present(engine.clock() - JUST_NOW, frozenset(asked.lexemes), conversing)
+    if asked.only_time or not asked.lexemes:
+        return Looked(asked, (), present=present)
     model = history_model(engine)
     matrix = await engine.meaning.embed_query(query) if model and reached else None
     vector = None if matrix is None else matrix.reshape(-1)
-    gathering = _Gathering(engine, asked, reached, narrowed=narrowed)
+    gathering = _Gathering(engine, asked, present, reached, narrowed=narrowed)
     heard, yardstick = await asyncio.to_thread(gathering.run, vector, model)
-    found = ranked(asked, heard, yardstick) if asked.lexemes else []
-    return Looked(asked, found, model if vector is not None and yardstick.embedded else None)
+    compared = model if vector is not None and yardstick.embedded else None
+    return Looked(asked, ranked(asked, heard, yardstick), compared, present)
 
 
 class _Gathering:
     """One question to the index. Blocks."""
 
     def __init__(
-        self, engine: Engine, asked: Asked, reached: Mapping[int, Conversation], *, narrowed: bool
+        self,
+        engine: Engine,
+        asked: Asked,
+        present: Present,
+        reached: Mapping[int, Conversation],
+        *,
+        narrowed: bool,
     ) -> None:
         self._engine = engine
         self._index = engine.history
         self._asked = asked
+        self._present = present
         self._reached = reached
         self._among = reached.keys() if narrowed else None
 
@@ -122,11 +151,13 @@ class _Gathering:
         ]
 
     def _heard(self, matches: Sequence[Match], cosines: Mapping[int, float]) -> list[Heard]:
-        present = self._engine.clock() - JUST_NOW
         wanted = {one.passage: one.conversation for one in matches if one.conversation in self._reached}
         passages = self._index.passages(wanted.keys())
         heard = [
-            before(Heard(row, self._reached[wanted[row]], passage, cosines.get(row, math.nan)), present)
+            without(
+                Heard(row, self._reached[wanted[row]], passage, cosines.get(row, math.nan)), self._present
+            )
             for row, passage in passages.items()
+            if passage.utterances
         ]
         return [one for one in heard if one is not None]

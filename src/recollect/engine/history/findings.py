@@ -10,7 +10,7 @@ from recollect.engine.history.vectors import history_model
 from recollect.model.errors import StoreError
 from recollect.ports.store import Finding
 
-INDEX, VANISHING, READER = "history", "vanishing conversations", "rlm"
+INDEX, VANISHING, ARCHIVE, READER = "history", "vanishing conversations", "archive", "rlm"
 
 
 async def history_findings(engine: Engine) -> list[Finding]:
@@ -22,9 +22,10 @@ async def history_findings(engine: Engine) -> list[Finding]:
     except StoreError as error:
         return [Finding(INDEX, False, f"{error.code}: {error.message}", error.advice)]
     found = [Finding(INDEX, True, _indexed(engine, state), advice=_unread(state)), *_vanishing(engine, state)]
+    found += _archive(state)
     if engine.rlm is not None:
         doubt = await asyncio.to_thread(engine.rlm.doubt)
-        told = f"{engine.rlm.name}: {doubt or 'it can be started'}"
+        told = doubt or f"{engine.rlm.name} can be started"
         found.append(
             Finding(READER, not doubt, told, advice="Look at rlm.server_path, rlm.command." if doubt else "")
         )
@@ -44,14 +45,34 @@ def _unread(state: HistoryState) -> str:
     return "`recollect history index` indexes them now." if state.unread_files else ""
 
 
+def _archive(state: HistoryState) -> list[Finding]:
+    """What couldn't be copied, and what made room: nobody was there to be told."""
+    trouble = state.trouble
+    if trouble is None:
+        return []
+    told = []
+    if trouble.problems:
+        told.append(f"not everything could be copied: {trouble.problems[0]}")
+    if trouble.too_big:
+        told.append(f"bigger than the archive may be: {trouble.too_big[0]}")
+    if trouble.made_room:
+        told.append(f"{trouble.made_room:,} made room or found none, last {trouble.made_room_at[:10]}")
+    if not told:
+        return []
+    advice = (
+        "`recollect history archive` tries again."
+        if trouble.problems
+        else "Raise history.archive_max_mb to keep more."
+    )
+    return [Finding(ARCHIVE, not trouble.failed, "; ".join(told), advice=advice)]
+
+
 def _vanishing(engine: Engine, state: HistoryState) -> list[Finding]:
     """With consent there should be none; without, it is theirs to say."""
     if not state.vanishing:
         return []
-    told = (
-        f"{len(state.vanishing):,} will be deleted by Claude Code within a week, and there is no copy of them"
-    )
+    told = f"{len(state.vanishing):,} will be deleted by Claude Code within a week or by now, and there is no copy of them"
     if engine.policy.history.archive:
         return [Finding(VANISHING, False, told, advice="`recollect history archive` keeps them.")]
-    advice = "`recollect config set history.archive true` keeps copies from now on."
+    advice = "`recollect history archive` tells how copies of them are kept, and asks."
     return [Finding(VANISHING, True, told, advice=advice)]

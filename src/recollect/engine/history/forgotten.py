@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from recollect.engine.core import Engine
 from recollect.model.entry import Entry
+from recollect.ports.history import Conversation
 
-DRAWER = "history:forgotten"
+DRAWER = "history:forgotten"  # by the session's id
+PART_OF = "part_of"  # in a note: the session that the sub-agent worked for
+FILES = "files"  # in a note: names of files that captures may have read
 MOST = 1_000_000
 
 
@@ -14,11 +19,21 @@ async def forgotten_sessions(engine: Engine) -> set[str]:
     return {entry.key for entry in await engine.store.entries(DRAWER, now=engine.clock(), limit=MOST)}
 
 
-async def note_forgotten(engine: Engine, session_id: str) -> None:
-    """For good. Raises the store's errors."""
-    await engine.store.put_entry(Entry(DRAWER, session_id, {}, engine.clock()))
+async def note_forgotten(engine: Engine, session_id: str, *, files: Iterable[str] = ()) -> None:
+    """For good; since when stays as it was first noted. Raises the store's errors."""
+    known = await engine.store.entry(DRAWER, session_id, now=engine.clock())
+    before = known.value.get(FILES, ()) if known else ()
+    names = list(dict.fromkeys([*before, *files]))
+    value = {FILES: names} if names else {}
+    since = known.created if known else engine.clock()
+    await engine.store.put_entry(Entry(DRAWER, session_id, value, since))
 
 
 async def is_forgotten(engine: Engine, session_id: str) -> bool:
     """Whether this one is among them."""
     return await engine.store.entry(DRAWER, session_id, now=engine.clock()) is not None
+
+
+def is_known_by_name(conversation: Conversation, forgotten: Collection[str]) -> bool:
+    """Whether it is told to be among them without its file being read: other programs' files have names of their own."""
+    return conversation.file.stem in forgotten or conversation.part_of in forgotten

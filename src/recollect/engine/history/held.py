@@ -29,6 +29,4 @@ async def in_turn(engine: Engine) -> AsyncIterator[None]:
         finally:
             held.__exit__(None, None, None)
         await asyncio.sleep(PAUSE)
-    raise StoreBusy(
-        "Past conversations are being indexed.", advice="Try again when `recollect history status` says so."
-    )
+    raise StoreBusy("Another process is indexing past conversations.", advice="Try again when it is done.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,10 +13,14 @@ from recollect.engine.core import Engine
 from recollect.engine.history.forgotten import forgotten_sessions
 from recollect.engine.history.indexing import refresh
 from recollect.engine.history.places import EVERYWHERE, Place, place_of
+from recollect.engine.history.preparing import Rules, is_left_out
 from recollect.ports.history import Conversation
 from recollect.ports.transcripts import ConversationFile
 
 NANOSECONDS = 1_000_000_000
+TIMELINE = "memory_timeline (`recollect history timeline`)"  # as an agent and as a person calls it
+PROJECTS = "memory_projects (`recollect history projects`)"
+_NO_NAME = re.compile(r"[^A-Za-z0-9*?]")  # as Claude Code makes a folder's name of a path
 WITHHELD_ALL = "Transcripts are the owner's and were not looked at: this caller sees memories only."
 SWITCHED_OFF = (
     "Past conversations are switched off: `recollect config set history.enabled true` has them searched."
@@ -29,6 +34,7 @@ class Known:
     conversations: tuple[Conversation, ...] = ()
     unread: tuple[Conversation, ...] = ()
     left: int = 0  # bytes that the index hasn't read
+    left_out: frozenset[str] = frozenset()  # sessions that nobody is shown: excluded, or our own calls
 
     @property
     def every(self) -> tuple[Conversation, ...]:
@@ -41,14 +47,43 @@ async def known_conversations(engine: Engine, *, unread: bool) -> Known:
         return Known()
     left = await refresh(engine)
     indexed = await asyncio.to_thread(engine.history.conversations)
-    heard = tuple(one for one in indexed if not one.silent)
-    if not unread:
-        return Known(heard, (), left)
+    heard = tuple(one for one in indexed if not one.silent and _says_something(one))
+    left_out = frozenset(one.belongs_to for one in indexed if one.silent)
+    left_out -= {one.belongs_to for one in heard}
+    bare = await _unread(engine, indexed, heard) if unread else ()
+    return Known(heard, bare, left, left_out)
+
+
+async def unread_count(engine: Engine) -> int:
+    """How many sessions the index has nothing of yet."""
+    indexed = await asyncio.to_thread(engine.history.conversations)
+    unread = await _unread(engine, indexed, [one for one in indexed if not one.silent])
+    return len({one.belongs_to for one in unread})
+
+
+async def _unread(
+    engine: Engine, indexed: Sequence[Conversation], heard: Sequence[Conversation]
+) -> tuple[Conversation, ...]:
+    """Those that the disk has and the index hasn't, as far as nobody wants them left out."""
     files = await asyncio.to_thread(engine.transcripts.files)
     there = {one.file for one in indexed}
     forgotten = tuple(await forgotten_sessions(engine))
     new = [file for file in files if file.path not in there and not _is_forgotten(file, forgotten)]
-    return Known(heard, _bare(new, heard), left)
+    silent = {(one.source, one.folder): one.project for one in indexed if one.silent and one.project}
+    bare = _bare(new, heard, silent)
+    return tuple(one for one in bare if not _is_unwanted(one, engine.policy.history.exclude))
+
+
+def _says_something(one: Conversation) -> bool:
+    return bool(one.ended or one.prompts or one.title.text or one.summary.text)
+
+
+def _is_unwanted(one: Conversation, exclude: tuple[str, ...]) -> bool:
+    """By what the program calls the folder too: it is all that is known of a project that nothing was read of."""
+    called = tuple(
+        _NO_NAME.sub("-", pattern.strip()) for pattern in exclude if "/" in pattern or "\\" in pattern
+    )
+    return is_left_out(one, Rules(exclude=(*exclude, *called, *(f"{name}-*" for name in called))))
 
 
 async def chosen_place(engine: Engine, project: str | None, known: Sequence[Conversation]) -> Place | None:
@@ -75,7 +110,7 @@ def last_moment(conversation: Conversation) -> datetime:
 
 def unknown_project(project: str | None) -> str:
     """What to say when nothing is called so."""
-    return f"No project is called {project!r}. Name one of the projects that there are, or leave it out."
+    return f"No project is called {project!r}: {PROJECTS} lists those that there are. Or leave it out."
 
 
 def told(engine: Engine, suggestion: str | None) -> str | None:
@@ -92,8 +127,13 @@ def _is_forgotten(file: ConversationFile, forgotten: tuple[str, ...]) -> bool:
     return bool(forgotten) and (file.part_of in forgotten or file.path.stem.endswith(forgotten))
 
 
-def _bare(files: Iterable[ConversationFile], heard: Sequence[Conversation]) -> tuple[Conversation, ...]:
-    projects = {(one.source, one.folder): one.project for one in reversed(heard) if one.project}
+def _bare(
+    files: Iterable[ConversationFile],
+    heard: Sequence[Conversation],
+    silent: Mapping[tuple[str, str], str],
+) -> tuple[Conversation, ...]:
+    """Their project is what others of that folder say, those first that are shown."""
+    projects = {**silent, **{(one.source, one.folder): one.project for one in reversed(heard) if one.project}}
     return tuple(
         replace(
             Conversation(file.path.stem, file.source, file.path),

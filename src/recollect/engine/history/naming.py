@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from recollect.engine.core import Engine
+from recollect.engine.history.forgotten import forgotten_sessions
 from recollect.engine.history.indexing import refresh
 from recollect.model.errors import InvalidInput, NotFound
 from recollect.ports.history import Conversation
@@ -24,6 +25,11 @@ async def conversation_named(engine: Engine, given: str, *, silent: bool = False
     if found is None:
         await refresh(engine)
         found = _meant(given, await asyncio.to_thread(engine.history.conversations), silent=silent)
+    if found is None and (names := [one for one in await forgotten_sessions(engine) if given.strip() in one]):
+        raise NotFound(
+            f"The conversation {min(names)} is forgotten.",
+            advice=f"`recollect history forget {min(names)} --lift` lets it be indexed again.",
+        )
     if found is None:
         raise NotFound(
             f"No conversation {given.strip()!r} is known.",
@@ -38,14 +44,28 @@ def files_of(session_id: str, known: Sequence[Conversation]) -> list[Conversatio
     return sorted(found, key=lambda one: bool(one.part_of))
 
 
+def is_exactly(given: str, one: Conversation) -> bool:
+    """Whether it is named in full: by its id, its file's name, or its file."""
+    wanted = given.strip()
+    return _is_file(wanted, one) or _is_name(wanted, one)
+
+
+def _is_file(wanted: str, one: Conversation) -> bool:
+    return str(one.file) in (wanted, str(Path(wanted).expanduser().absolute()))
+
+
+def _is_name(wanted: str, one: Conversation) -> bool:
+    return wanted.casefold() in (one.session_id.casefold(), one.file.stem.casefold())
+
+
 def _meant(given: str, known: Sequence[Conversation], *, silent: bool) -> Conversation | None:
     wanted = given.strip()
     if not wanted:
         raise InvalidInput("No conversation is named.", advice="Give its id, or a part of it.")
     there = [one for one in known if silent or not one.silent]
     folded = wanted.casefold()
-    by_file = [one for one in there if str(one.file) in (wanted, str(Path(wanted).expanduser().absolute()))]
-    exactly = [one for one in there if folded in (one.session_id.casefold(), one.file.stem.casefold())]
+    by_file = [one for one in there if _is_file(wanted, one)]
+    exactly = [one for one in there if _is_name(wanted, one)]
     partly = [
         one for one in there if folded in one.session_id.casefold() or folded in one.file.stem.casefold()
     ]

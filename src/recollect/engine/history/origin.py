@@ -126,10 +126,12 @@ def _told(memory: Memory, place: Place | None) -> str:
         return "The transcript is gone, and neither the archive nor the index has the words."
     if source.source == CAPTURED and source.file:
         return f"It was captured from {source.file}, which is gone; neither the archive nor the index has it."
+    if (source.conversation or "").startswith(DOCUMENT):
+        whence = f", from {source.file or source.source}" if source.file or source.source else ""
+        around = "; these are the parts around it" if place is not None and place.turns else ""
+        return f"It is a part of a longer text that was remembered as a whole{whence}{around}."
     if place is not None and place.turns:
         return "It was saved as a message of that conversation; these are the messages around it."
-    if (source.conversation or "").startswith(DOCUMENT):
-        return "It is a part of a longer text that was remembered as a whole."
     ways = [
         f"by way of `{source.dialect}`" if source.dialect else "",
         f"from {source.source}" if source.source else "",

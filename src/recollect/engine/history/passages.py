@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from recollect.engine.history.digest import digest_of, looked_at
 from recollect.engine.text.clean import clean
@@ -10,7 +10,7 @@ from recollect.engine.text.redact import redact
 from recollect.engine.text.split import split
 from recollect.model.words import Words
 from recollect.ports.history import Passage, Utterance
-from recollect.ports.transcripts import Role, Step, shortened
+from recollect.ports.transcripts import Role, Step, beginning, shortened
 
 LENGTH = 2_000  # characters of a passage, about
 LONGEST_ASKED = 1_000  # of what a tool was given
@@ -20,19 +20,17 @@ _FOREIGN = "mcp__"  # how tools are called whose names tell what they are about
 
 def passages_of(steps: Sequence[Step], *, words: Words, redacting: bool) -> list[Passage]:
     """In order; together they have every step that says something once, without secrets if `redacting`."""
-    made: list[Passage] = []
-    held: list[Utterance] = []
-    length = 0
-    for utterance in _utterances(steps, redacting=redacting):
-        begins = utterance.role is Role.USER and any(one.role is not Role.USER for one in held)
-        if held and (begins or length + len(utterance.text) > LENGTH):
-            made.append(_passage(held, words))
-            held, length = [], 0
-        held.append(utterance)
-        length += len(utterance.text)
-    if held:
-        made.append(_passage(held, words))
-    return made
+    return [_passage(held, words) for held in _grouped(_utterances(steps, redacting=redacting))]
+
+
+def joined(last: Passage, passages: Sequence[Passage], words: Words) -> list[Passage]:
+    """The passages of a conversation that went on behind its `last` one, as they were if it had been read at once: the first
+    has what the last one had, unless nothing is added to that."""
+    said = (*last.utterances, *(one for passage in passages for one in passage.utterances))
+    if next(_grouped(said)) == last.utterances:
+        return list(passages)
+    made = {passage.utterances: passage for passage in passages}
+    return [made.get(held) or _passage(held, words) for held in _grouped(said)]
 
 
 def head_of(title: str, summary: str, note: str, words: Words) -> Passage:
@@ -48,8 +46,22 @@ def without_secrets(text: str, *, redacting: bool) -> str:
     return redact(cleaned).text if redacting and cleaned else cleaned
 
 
-def _passage(held: Sequence[Utterance], words: Words) -> Passage:
-    return Passage(tuple(held), " ".join(filter(None, (_lexemes(one, words) for one in held))))
+def _grouped(utterances: Iterable[Utterance]) -> Iterator[tuple[Utterance, ...]]:
+    held: list[Utterance] = []
+    length = 0
+    for utterance in utterances:
+        begins = utterance.role is Role.USER and any(one.role is not Role.USER for one in held)
+        if held and (begins or length + len(utterance.text) > LENGTH):
+            yield tuple(held)
+            held, length = [], 0
+        held.append(utterance)
+        length += len(utterance.text)
+    if held:
+        yield tuple(held)
+
+
+def _passage(held: tuple[Utterance, ...], words: Words) -> Passage:
+    return Passage(held, " ".join(filter(None, (_lexemes(one, words) for one in held))))
 
 
 def _lexemes(one: Utterance, words: Words) -> str:
@@ -72,7 +84,7 @@ def _seen(step: Step) -> tuple[str, ...]:
     if step.role is Role.RESULT:
         return looked_at(step)
     if step.role is Role.TOOL and len(step.text) > _SEEN:
-        return (step.text[:_SEEN].rpartition(" ")[0],)
+        return (beginning(step.text, _SEEN),)
     return (step.text,)
 
 

@@ -56,11 +56,10 @@ def place_of(
         scope = [one.name for one in scopes if wanted in one.name.casefold()]
     candidates = folders if len(folders) > 1 else scope if not folders else []
     if len(candidates) > 1:
-        more = f" and {len(candidates) - MOST_NAMED} more" if len(candidates) > MOST_NAMED else ""
-        raise InvalidInput(
-            f"{given!r} may be any of {', '.join(sorted(candidates)[:MOST_NAMED])}{more}.",
-            advice="Give the whole path.",
-        )
+        named = sorted(candidates)[:MOST_NAMED]
+        more = len(candidates) - len(named)
+        told = "".join(f"\n  {one}" for one in [*named, *([f"and {more} more"] if more else [])])
+        raise InvalidInput(f"{given!r} may be any of:{told}", advice="Give more of its path.")
     if not folders and not scope:
         return None
     spellings = {path for path in known if folders and _folded(path) == _folded(folders[0])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -10,16 +11,20 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from recollect.engine.capture.bounds import is_excluded, is_own_call, unskipped
-from recollect.engine.history.heads import made_head
+from recollect.engine.history.heads import ASKED_FOR, made_head
 from recollect.engine.history.passages import passages_of, without_secrets
+from recollect.engine.text.redact import VERSION
 from recollect.model.words import Words
 from recollect.ports.history import Conversation, Passage, Told
 from recollect.ports.transcripts import About, ConversationFile, Followed, Role, Step, Transcripts
 
 PIECE = 4 << 20  # bytes that are read at once
+SMALL_PIECE = 256 << 10  # the same where somebody waits: the clock is looked at after each
 LONGEST_TOLD = 500  # characters of a title or a summary that a transcript has itself
 MOST_BAD = 20  # lines of a file that are kept in mind
+FINISHED = 3_600 * 10**9  # nanoseconds without a change after which nobody is writing a line any more
 ALWAYS_SUMMED_UP = 4 << 20  # bytes: a longer conversation is summed up anew when it has grown by a tenth
+NOTHING = Told(by="nothing")  # the summary of a file that nobody said anything in, so far
 _TITLES = ("custom", "ai")  # those that a transcript has itself, the best first
 
 
@@ -30,6 +35,18 @@ class Rules:
     exclude: tuple[str, ...] = ()
     subagents: bool = True
     redacting: bool = True
+    agents: tuple[str, ...] | None = None  # whose conversations are wanted; None: anybody's
+
+    @property
+    def mark(self) -> str:
+        """What a conversation is read anew for when it changes."""
+        return (
+            f"{VERSION if self.redacting else 'unredacted'}{'' if self.subagents else ' without subagents'}"
+        )
+
+    def want(self, source: str) -> bool:
+        """Whether that program's conversations are."""
+        return self.agents is None or source in self.agents
 
 
 class Task(NamedTuple):
@@ -51,7 +68,7 @@ class Prepared(NamedTuple):
     anew: bool = False
     read: int = 0  # bytes
     more: bool = False  # the file goes on
-    bad: Sequence[int] = ()  # lines of the piece that can't be read
+    bad: Sequence[tuple[int, str]] = ()  # lines of the piece that can't be read (0: all of the file), and why
 
 
 def begun(file: ConversationFile, known: Conversation | None = None) -> Conversation:
@@ -68,6 +85,13 @@ def begun(file: ConversationFile, known: Conversation | None = None) -> Conversa
     )
 
 
+def asked_for(known: Conversation, rules: Rules) -> Told:
+    """The summary that a person asked for, which stays when a conversation is read anew; none where nobody did."""
+    by = known.summary.by
+    text = without_secrets(known.summary.text, redacting=rules.redacting) if by in ASKED_FOR else ""
+    return Told(text, by) if text else Told()
+
+
 def is_left_out(conversation: Conversation, rules: Rules) -> bool:
     """Whether somebody doesn't want it indexed: for its folder, one above that, or what the program calls the project."""
     return bool(rules.exclude) and _left_out(conversation.project, conversation.folder, rules.exclude)
@@ -75,15 +99,21 @@ def is_left_out(conversation: Conversation, rules: Rules) -> bool:
 
 def was_excluded(conversation: Conversation) -> bool:
     """Whether nothing was read of it for that reason; of our own calls the beginning was."""
-    return conversation.silent and conversation.cursor.offset == 0
+    return conversation.silent and conversation.cursor.offset == 0 and not is_empty(conversation)
+
+
+def is_empty(conversation: Conversation) -> bool:
+    """Whether nothing was said in its file so far: it is no conversation, and read on when it grows."""
+    return conversation.silent and conversation.summary == NOTHING
 
 
 class Preparer:
     """Reads files by the rules."""
 
-    def __init__(self, transcripts: Transcripts, rules: Rules) -> None:
+    def __init__(self, transcripts: Transcripts, rules: Rules, *, piece: int = PIECE) -> None:
         self._transcripts = transcripts
         self._rules = rules
+        self._piece = piece
         self._words = Words()
 
     def pieces(self, task: Task, *, most: int) -> Iterator[Prepared]:
@@ -100,24 +130,30 @@ class Preparer:
     def piece(self, task: Task) -> Prepared:
         """The next one."""
         file, known, anew = task
-        followed = self._transcripts.follow(file.path, known.cursor, most_bytes=PIECE)
+        followed = self._transcripts.follow(file.path, known.cursor, most_bytes=self._piece)
         if followed is None:
             return Prepared(file, None)
         if followed.restarted and known.cursor.offset:
             known, anew = begun(file, known), True
-        conversation = _placed(known, file, followed)
+        nothing_before = known.cursor.offset == 0 or is_empty(known)
+        if is_empty(known):
+            known = replace(known, silent=False, summary=Told())
+        conversation = replace(_placed(known, file, followed), rules=self._rules.mark)
         read = max(0, followed.cursor.offset - known.cursor.offset)
         if is_left_out(conversation, self._rules):
-            return Prepared(file, only_its_name(conversation), anew=anew, read=read)
+            return Prepared(file, only_its_name(conversation), anew=True, read=read)
         if known.prompts == 0 and is_own_call(followed.steps):
             silent = replace(only_its_name(conversation), cursor=followed.cursor)
-            return Prepared(file, silent, anew=anew, read=read)
+            return Prepared(file, silent, anew=True, read=read)
         more = followed.more and read > 0
         if not more:
             conversation = replace(conversation, size=file.size, modified=file.modified)
         prepared = self._prepared(file, conversation, known, followed)
         if known.cursor.offset == 0 and not more and not file.note_modified:
             prepared = self._headed(prepared)
+        if nothing_before and prepared.conversation is not None and not prepared.passages:
+            silent = replace(prepared.conversation, silent=True, summary=NOTHING)
+            prepared = prepared._replace(conversation=silent)
         return prepared._replace(anew=anew, read=read, more=more)
 
     def _headed(self, prepared: Prepared) -> Prepared:
@@ -145,7 +181,7 @@ class Preparer:
         if passages and _must_be_summed_up(conversation, known):
             conversation = replace(conversation, summary=replace(conversation.summary, by=""))
         leaves = [(leaf, told) for leaf, text in about.summaries if (told := self._told(text))]
-        return Prepared(file, conversation, passages, about.uuids, leaves, bad=about.bad_lines)
+        return Prepared(file, conversation, passages, about.uuids, leaves, bad=_bad(file, followed))
 
     def _title(self, known: Told, about: About) -> Told:
         """What the transcript says itself; what a person called it stays."""
@@ -158,8 +194,42 @@ class Preparer:
 
     def _told(self, text: str) -> str:
         """On one line, without secrets, and only then cut."""
-        plain = " ".join(text[: 4 * LONGEST_TOLD].split())
-        return without_secrets(plain, redacting=self._rules.redacting)[:LONGEST_TOLD].strip()
+        plain = " ".join(without_secrets(text, redacting=self._rules.redacting).split())
+        return plain[:LONGEST_TOLD].strip()
+
+
+def has_changed(one: Conversation, file: ConversationFile) -> bool:
+    """Whether the file isn't what it was when it was read."""
+    return (one.size, one.modified) != (file.size, file.modified)
+
+
+def has_half_line(one: Conversation, file: ConversationFile) -> bool:
+    """Whether its last line was still being written when it was read, nobody goes on with it, and that isn't told yet."""
+    told = one.cursor.line + 1 in one.bad_lines or len(one.bad_lines) >= MOST_BAD
+    return one.cursor.offset < one.size and not told and _is_finished(file)
+
+
+def _is_finished(file: ConversationFile) -> bool:
+    return time.time_ns() - file.modified > FINISHED
+
+
+def _bad(file: ConversationFile, followed: Followed) -> list[tuple[int, str]]:
+    """Which lines can't be read, and why."""
+    about = followed.about
+    if 0 in about.too_long:
+        return [(0, "The file is too long to be read.")]
+    reason = (
+        f"This and {about.unnamed} more lines that aren't named here are no JSON objects; the rest of the file is kept."
+        if about.unnamed
+        else "The line is no JSON object; the rest of the file is kept."
+    )
+    too_long = "The line is too long to be read; the rest of the file is kept."
+    found = [(line, too_long if line in about.too_long else reason) for line in about.bad_lines]
+    if followed.half and _is_finished(file):
+        found.append(
+            (followed.cursor.line + 1, "The file breaks off in this line; what stands before is kept.")
+        )
+    return found
 
 
 def _placed(known: Conversation, file: ConversationFile, followed: Followed) -> Conversation:
@@ -176,7 +246,10 @@ def _placed(known: Conversation, file: ConversationFile, followed: Followed) -> 
         model=about.model or known.model,
         started=_first(known.started, started),
         ended=_last(known.ended, ended),
-        bad_lines=(*known.bad_lines, *about.bad_lines)[:MOST_BAD],
+        bad_lines=(
+            *(line for line in known.bad_lines if line <= known.cursor.line),
+            *(line for line, _ in _bad(file, followed)),
+        )[:MOST_BAD],
         cursor=followed.cursor,
         size=followed.cursor.offset,
         modified=0,

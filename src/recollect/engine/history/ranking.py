@@ -7,18 +7,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
 from recollect.engine.timeframe import Timeframe
-from recollect.model.lexemes import lexemes, query_lexemes
+from recollect.model.lexemes import lexemes, query_lexemes, stop_lexemes
 from recollect.model.query import Candidates, Numbers
 from recollect.model.ranking import Cosines, Fused, Weights, fuse, rarity
-from recollect.ports.history import Conversation, Match, Passage
+from recollect.ports.history import Conversation, Match, Passage, Utterance
+from recollect.ports.transcripts import Role
 
 # Measured by benchmarks/history_quality.py on commits and the conversations that made them; quality is flat around each.
-WEIGHTS = Weights(saturation=1.2, length_share=0.5)
+WEIGHTS = Weights(saturation=1.2, length_share=0.5, period=1.0)
 AVERAGE_LENGTH = 300.0  # lexemes of a usual passage
 FURTHER, FADING, MOST_FURTHER = (
     0.3,
@@ -27,7 +29,15 @@ FURTHER, FADING, MOST_FURTHER = (
 )  # what a session's second passage is worth, and each one after that
 FLOOR = 0.37  # share of the question's weight that one passage must have
 MEANT = 0.65  # score from which on meaning makes an answer of what lacks the words
+NEARLY = 0.75  # share of the question's words that make the question
+MOST_BESIDES = 4  # times as many words as those: what is longer says something of its own
+LONGEST_QUESTION = 2_000  # characters
 _WORD = re.compile(r"\w[\w'’./+#-]*")
+# What people do at any time: they are no subject.
+_DOINGS = """work works worked working talk talked discuss discussed discussion happen happened happening chat chats conversation
+ conversations session sessions say said speak spoke thing things stuff task tasks progress accomplish accomplished achieve achieved finish
+ finished going activity was haben habe hab hatten wir ich gemacht gearbeitet passiert besprochen gespräch gespräche arbeit hice hicimos trabajé trabajamos pasó fait
+ travaillé passé"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +47,35 @@ class Asked:
     lexemes: tuple[str, ...]
     surface: Mapping[str, str]
     period: Timeframe | None = None
+    only_time: bool = False  # it asks for nothing but what there is of that time
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """What is said just now, which is often the very question: no answer to it, wherever it stands.
+
+    Of somebody who asks in a conversation that is the question in other words too, else only a tool's call with it.
+    """
+
+    since: datetime
+    lexemes: frozenset[str]
+    conversing: bool
+
+    def has(self, said: Utterance, conversation: Conversation) -> bool:
+        """Whether it is the question itself. What tells of a whole conversation is as old as that."""
+        moment = said.timestamp or conversation.ended
+        if moment is None or moment < self.since or not self.lexemes:
+            return False
+        if not self.conversing and said.role is not Role.TOOL and said.line:
+            return False
+        words = set(lexemes(said.text[:LONGEST_QUESTION])) - stop_lexemes()
+        both = len(words & self.lexemes)
+        return both >= NEARLY * len(self.lexemes) and both * MOST_BESIDES >= len(words)
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A passage that may answer, without what is said only now. No cosine: nobody compared it."""
+    """A passage that may answer, without the question itself. No cosine: nobody compared it."""
 
     row: int
     conversation: Conversation
@@ -90,15 +124,27 @@ class Ranked:
         return [Match(one.row, row, strength) for one, strength in pairs if one.conversation.row == row]
 
 
+_ASIAN_DOINGS = re.compile(
+    r"(?:에서|에는|에|뭐|뭘|무엇을?|했(?:지|나|어|니|더라|었|던)?요?|하(?:고|였)|작업(?:을|한)?|일(?:을|했)|우리(?:가|는)?|내가|나는)(?=\W|$|[가-힣])"
+    r"|何を|何|した|しました|やった|の|か|は|に|做了|什么|什麼|我们|我們|我|了"
+)
+
+
 def asked_of(query: str, period: Timeframe | None) -> Asked:
     """Without the words for the time, unless there are no others."""
     rest = query.replace(period.phrase, " ", 1) if period else query
     sought = query_lexemes(rest) or query_lexemes(query)
+    subject = set(query_lexemes(_ASIAN_DOINGS.sub(" ", rest))) - stop_lexemes() - _doings()
     surface: dict[str, str] = {}
     for word in _WORD.findall(query):
         for lexeme in query_lexemes(word):
             surface.setdefault(lexeme, word)
-    return Asked(tuple(sought), surface, period)
+    return Asked(tuple(sought), surface, period, only_time=period is not None and not subject)
+
+
+@cache
+def _doings() -> frozenset[str]:
+    return frozenset(lexemes(_DOINGS))
 
 
 def ranked(asked: Asked, heard: Sequence[Heard], yardstick: Yardstick) -> list[Ranked]:
@@ -159,20 +205,23 @@ def relevance(asked: Asked, one: Ranked, similarity: float | None) -> str:
     return "; ".join(reasons)
 
 
-def before(heard: Heard, moment: datetime) -> Heard | None:
-    """As far as it was said before then; None where nothing was. What has no time was."""
+def without(heard: Heard, present: Present) -> Heard | None:
+    """Without the question itself; None where nothing else is said."""
     one = heard.conversation
-    if one.ended is None or one.ended < moment:
+    if one.ended is None or one.ended < present.since:
         return heard
-    if one.started is not None and one.started >= moment:
-        return None
-    kept = tuple(
-        said for said in heard.passage.utterances if said.timestamp is None or said.timestamp < moment
-    )
+    kept = tuple(said for said in heard.passage.utterances if not present.has(said, one))
     if len(kept) == len(heard.passage.utterances):
         return heard
     words = " ".join(lexeme for said in kept for lexeme in lexemes(said.text))
     return replace(heard, passage=replace(heard.passage, utterances=kept, lexemes=words)) if kept else None
+
+
+def held_in(period: Timeframe, moment: datetime | None) -> bool:
+    """Whether it was then."""
+    if moment is None:
+        return False
+    return (period.start is None or moment >= period.start) and (period.end is None or moment < period.end)
 
 
 def _counts(wanted: Sequence[str], heard: Sequence[Heard]) -> npt.NDArray[np.int32]:
@@ -215,18 +264,12 @@ def _fused(
 def _timely(period: Timeframe | None, heard: Sequence[Heard]) -> npt.NDArray[np.bool_] | None:
     if period is None:
         return None
-    return np.array([_within(period, _moment(one)) for one in heard], dtype=np.bool_)
+    return np.array([held_in(period, _moment(one)) for one in heard], dtype=np.bool_)
 
 
 def _moment(heard: Heard) -> datetime | None:
     said = [one.timestamp for one in heard.passage.utterances if one.timestamp is not None]
     return min(said, default=heard.conversation.ended)
-
-
-def _within(period: Timeframe, moment: datetime | None) -> bool:
-    if moment is None:
-        return False
-    return (period.start is None or moment >= period.start) and (period.end is None or moment < period.end)
 
 
 def _admitted(

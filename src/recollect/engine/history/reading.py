@@ -7,25 +7,28 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any, NamedTuple
 
+from recollect.engine.history.excerpt import cut
+from recollect.engine.history.foreign import reason
 from recollect.engine.quoting import answered
 from recollect.engine.text.overlap import content_words
 from recollect.engine.text.redact import redact
-from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import RlmError
 from recollect.ports.history import Conversation, Passage
 from recollect.ports.transcripts import Role
 
-MOST_FINDINGS = 5
-LONGEST_EXCERPT = 400
-LONGEST_WHY = 200
+MOST_FINDINGS = 20
+LONGEST_EXCERPT = 2_000  # of which the stretch is shown that answers
+LONGEST_ANSWER = 20_000  # characters that are looked at
+MOST_VERDICTS = 10  # of one answer
+MOST_BRACKETS = 8  # at which JSON is looked for
 SHORTEST_EXCERPT = 12  # characters; what is shorter stands everywhere
 ALIKE = 0.6  # of an excerpt's words, from which on a text is taken for what was meant
-SUSPICIOUS = 0.5
 ROLES = {Role.USER: "user", Role.CLAUDE: "assistant", Role.TOOL: "tool", Role.RESULT: "result"}
 SPEECH = ("user", "assistant")
 # What is asked for, and what others call the same.
@@ -65,17 +68,20 @@ class Finding:
     why: str
     excerpt: str
     line: int | None = None
+    timestamp: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came of it. With an error or a notice the results are those that there were until then."""
+    """What came of it. With an error or a notice the results are those that there were until then; `unread` tells what there was
+    no room for."""
 
     results: tuple[Finding, ...] = ()
     error: RlmError | None = None
     notice: str = ""
     by: str = ""  # who read
     read: int = 0  # conversations
+    unread: str = ""
 
     @property
     def failed(self) -> bool:
@@ -103,12 +109,13 @@ def row_value(row: Row) -> dict[str, Any]:
 
 
 def json_in(answer: str) -> Any:
-    """The JSON that an answer is or holds, with whatever words and fences around it; None when there is none."""
+    """The JSON that an answer is or holds, with whatever words and fences around it; None when there is none near its start."""
+    answer = answer[:LONGEST_ANSWER]
     value = answered(answer)
     if value is not None:
         return value
     decoder = json.JSONDecoder()
-    for match in re.finditer(r"[\[{]", answer):
+    for match in islice(re.finditer(r"[\[{]", answer), MOST_BRACKETS):
         try:
             value, _ = decoder.raw_decode(answer, match.start())
         except (ValueError, RecursionError):
@@ -118,6 +125,12 @@ def json_in(answer: str) -> Any:
         ):
             return value
     return None
+
+
+def verdicts_in(value: Any) -> list[Verdict]:
+    """Of an answer that is one or several; what is none is passed over."""
+    values = value[:MOST_VERDICTS] if isinstance(value, list) else [value]
+    return [verdict for one in values if (verdict := verdict_of(one)) is not None]
 
 
 def verdict_of(value: Any) -> Verdict | None:
@@ -130,23 +143,40 @@ def verdict_of(value: Any) -> Verdict | None:
     excerpt, why, line = _first(value, _EXCERPT), _first(value, _WHY), _first(value, _LINE)
     return Verdict(
         relevance,
-        excerpt if isinstance(excerpt, str) else "",
-        why if isinstance(why, str) else "",
+        excerpt[:LONGEST_EXCERPT] if isinstance(excerpt, str) else "",
+        why[:LONGEST_EXCERPT] if isinstance(why, str) else "",
         line if type(line) is int else None,
     )
 
 
 def checked(
-    verdict: Verdict, row: int, rows: Sequence[Row], *, above: float, redacting: bool
+    verdict: Verdict,
+    row: int,
+    rows: Sequence[Row],
+    *,
+    above: float,
+    wanted: Collection[str],
+    anyhow: bool = False,
 ) -> Finding | None:
-    """It with words that really stand in what was read; None when it isn't relevant, or nothing like them stands there."""
+    """It with words that really stand in what was read; None when it isn't relevant.
+
+    Where the reader's own don't stand there, they are those that have most of the question's words (`wanted`); without any of
+    these it is no finding, unless `anyhow`.
+    """
     if verdict.relevance <= above:
         return None
-    place = _standing(verdict, rows) or _nearest(verdict, rows)
+    place = _standing(verdict, rows) or _nearest(verdict, rows) or _likeliest(rows, wanted, anyhow=anyhow)
     if place is None:
         return None
-    excerpt, line = place
-    return Finding(row, verdict.relevance, _reason(verdict.why, redacting=redacting), excerpt, line)
+    excerpt, found = place
+    return Finding(
+        row,
+        verdict.relevance,
+        reason(verdict.why),
+        cut(excerpt, LONGEST_EXCERPT),
+        found.line,
+        found.timestamp,
+    )
 
 
 def best(findings: Iterable[Finding], conversations: Mapping[int, Conversation]) -> tuple[Finding, ...]:
@@ -167,7 +197,7 @@ def _share(value: Any) -> float | None:
         return None
     scale = 1.0
     if isinstance(value, str):
-        text = value.strip()
+        text = value[:40].strip()
         scale = 100.0 if text.endswith("%") else 1.0
         try:
             value = float(text.rstrip("% "))
@@ -175,10 +205,12 @@ def _share(value: Any) -> float | None:
             return None
     if not isinstance(value, int | float) or value != value:
         return None
-    return min(1.0, max(0.0, value / scale))
+    if value >= scale:  # also what is too large to be divided
+        return 1.0
+    return value / scale if value > 0 else 0.0
 
 
-def _standing(verdict: Verdict, rows: Sequence[Row]) -> tuple[str, int] | None:
+def _standing(verdict: Verdict, rows: Sequence[Row]) -> tuple[str, Row] | None:
     """The excerpt where it stands word for word, but for blanks, quotation marks and what was left out of it."""
     wanted = max((_folded(piece) for piece in _OMISSION.split(verdict.excerpt)), key=len, default="")
     if len(wanted) < SHORTEST_EXCERPT:
@@ -187,11 +219,11 @@ def _standing(verdict: Verdict, rows: Sequence[Row]) -> tuple[str, int] | None:
         text = " ".join(row.content.split())
         start = _folded(text).find(wanted)
         if start >= 0:
-            return _bounded(text[start : start + len(wanted)]), row.line
+            return text[start : start + len(wanted)], row
     return None
 
 
-def _nearest(verdict: Verdict, rows: Sequence[Row]) -> tuple[str, int] | None:
+def _nearest(verdict: Verdict, rows: Sequence[Row]) -> tuple[str, Row] | None:
     """What stands on the line that it names, else what has most of the excerpt's words, if that is most of them."""
     words = content_words(verdict.excerpt)
     named = [row for row in rows if row.line == verdict.line]
@@ -199,7 +231,13 @@ def _nearest(verdict: Verdict, rows: Sequence[Row]) -> tuple[str, int] | None:
     most, nearest = max(scored, key=lambda one: one[0], default=(0, None))
     if nearest is None or (not named and most < max(2.0, ALIKE * len(words))):
         return None
-    return _bounded(" ".join(nearest.content.split())), nearest.line
+    return nearest.content, nearest
+
+
+def _likeliest(rows: Sequence[Row], wanted: Collection[str], *, anyhow: bool) -> tuple[str, Row] | None:
+    scored = [(len(content_words(row.content).intersection(wanted)), row) for row in rows]
+    most, likeliest = max(scored, key=lambda one: one[0], default=(0, None))
+    return (likeliest.content, likeliest) if likeliest is not None and (most or anyhow) else None
 
 
 def _named_first(line: int | None, rows: Sequence[Row]) -> Iterator[Row]:
@@ -210,16 +248,3 @@ def _named_first(line: int | None, rows: Sequence[Row]) -> Iterator[Row]:
 def _folded(text: str) -> str:
     """Of the same length as the text, once its blanks are single ones."""
     return " ".join(text.split()).translate(_PLAIN)
-
-
-def _bounded(text: str) -> str:
-    return text if len(text) <= LONGEST_EXCERPT else text[: LONGEST_EXCERPT - 1].rstrip() + "…"
-
-
-def _reason(why: str, *, redacting: bool) -> str:
-    """A reader may have been talked into telling ours what to do."""
-    text = " ".join(why.split())
-    text = redact(text).text if redacting else text
-    if suspicion(why).score >= SUSPICIOUS:
-        return ""
-    return text if len(text) <= LONGEST_WHY else text[: LONGEST_WHY - 1].rstrip() + "…"

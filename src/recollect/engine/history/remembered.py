@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from recollect.engine.core import LEAST_TRUST, Engine
-from recollect.engine.history.excerpt import LONGEST_EXCERPT, LONGEST_SUMMARY, cut
+from recollect.engine.history.excerpt import LONGEST_EXCERPT, LONGEST_SUMMARY, cut, plain
 from recollect.engine.history.places import Place
 from recollect.engine.messages import is_message, session_of
 from recollect.engine.recall import Hit, Question, recall
@@ -17,7 +17,7 @@ from recollect.model.lexemes import lexemes
 from recollect.model.memory import Memory
 from recollect.model.query import Filter, Order
 
-TRANSCRIPT, MEMORY = "transcript", "memory"
+TRANSCRIPT, ARCHIVE, MEMORY = "transcript", "archive", "memory"
 MOST_JOINED = 3
 LOOKED_AT = 30  # memories of a conversation
 LONGEST_JOINED = 200
@@ -36,7 +36,7 @@ class Joined:
 class Found:
     """A past conversation that answers, where in it, and what was remembered of it."""
 
-    session_id: str
+    session_id: str  # empty: a memory of no conversation
     project: str
     summary: str
     timestamp: datetime
@@ -44,13 +44,18 @@ class Found:
     excerpt: str
     source: str
     score: float
+    title: str = ""
+    agent: str = ""  # whose conversation: claude, codex, gemini, cursor
     file: str | None = None
     line: int | None = None
+    memory_id: str | None = None  # where it is found by a memory
     memories: tuple[Joined, ...] = ()
 
 
-async def remembered(engine: Engine, query: str, place: Place, *, agent: str, limit: int) -> list[Found]:
-    """What the store remembers, each conversation once, best first."""
+async def remembered(
+    engine: Engine, query: str, place: Place, *, agent: str, limit: int, but: Collection[str] = ()
+) -> list[Found]:
+    """What the store remembers, each conversation once, best first; nothing of those sessions in `but`."""
     if not place.remembers:
         return []
     question = Question(
@@ -60,7 +65,8 @@ async def remembered(engine: Engine, query: str, place: Place, *, agent: str, li
     found: dict[str, Found] = {}
     for hit in recalled.hits:
         one = _of_memory(hit)
-        found.setdefault(one.session_id, one)
+        if not one.session_id or one.session_id not in but:
+            found.setdefault(one.session_id or hit.memory.id, one)
     return list(found.values())
 
 
@@ -73,13 +79,16 @@ async def completed(
 
 async def _completed(engine: Engine, found: Found, wanted: Collection[str], *, agent: str) -> Found:
     """A conversation that only the store knows is told by what somebody said of it at its end, where somebody did."""
+    if not found.session_id:
+        return found
     where = Filter(viewer=agent, conversation=found.session_id, minimum_trust=LEAST_TRUST)
     memories = await engine.store.find(where, order=Order.NEWEST, limit=LOOKED_AT)
     if found.source == MEMORY:
         said = next((one for one in memories if REFLECTION in one.tags), None)
         said = said or await _reflection(engine, where, full=len(memories) == LOOKED_AT)
         found = replace(found, summary=cut(said.content, LONGEST_SUMMARY)) if said else found
-    knowing = [one for one in memories if not is_message(one) and REFLECTION not in one.tags]
+    told = [one for one in memories if not is_message(one) and REFLECTION not in one.tags]
+    knowing = [one for one in told if one.id != found.memory_id]
     knowing.sort(key=lambda one: (-len(set(wanted).intersection(lexemes(one.content))), -one.importance))
     joined = (
         Joined(one.id, one.kind.value, cut(one.content, LONGEST_JOINED)) for one in knowing[:MOST_JOINED]
@@ -97,14 +106,15 @@ async def _reflection(engine: Engine, where: Filter, *, full: bool) -> Memory | 
 def _of_memory(hit: Hit) -> Found:
     memory = hit.memory
     return Found(
-        session_id=session_of(memory) or f"memory:{memory.id}",
+        session_id=session_of(memory) or "",
         project=memory.scope,
         summary=cut(memory.topic or f"{memory.kind.value}: {memory.content}", LONGEST_SUMMARY),
         timestamp=memory.occurred,
         relevance="; ".join(hit.why),
-        excerpt=cut(hit.content, LONGEST_EXCERPT),
+        excerpt=cut(plain(hit.content), LONGEST_EXCERPT),
         source=MEMORY,
         score=hit.score,
+        memory_id=memory.id,
         file=memory.provenance.file,
         line=memory.provenance.line,
     )

@@ -1,4 +1,4 @@
-"""A transcript as it was, out of the archive."""
+"""A transcript as it was: its file while that is there, else out of the archive."""
 
 from __future__ import annotations
 
@@ -50,14 +50,12 @@ def _restored(engine: Engine, conversation: Conversation, target: Path) -> Path 
         raise Conflict(f"{file} is there already.", advice="Name another file.")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if conversation.archived > 0:
-            engine.archive.unpack(archive_name(conversation), file)
-        elif conversation.file.is_file():
+        if conversation.file.is_file():  # no copy has more of it
             shutil.copyfile(conversation.file, file)
             file.chmod(0o600)
         else:
-            return None
-    except NotFound:
+            engine.archive.unpack(archive_name(conversation), file)
+    except (NotFound, FileNotFoundError):
         return None
     except OSError as error:
         raise StoreReadOnly(

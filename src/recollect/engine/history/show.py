@@ -118,8 +118,6 @@ def _of_file(engine: Engine, conversation: Conversation, window: Window, check: 
 
 def _of_archive(engine: Engine, conversation: Conversation, window: Window, check: Check) -> _Cut | None:
     """Unpacked beside our own files, for the owner only, as long as it is read."""
-    if conversation.archived <= 0:
-        return None
     with tempfile.TemporaryDirectory(prefix=".reading-", dir=engine.policy.home) as folder:
         file = Path(folder) / conversation.file.name
         try:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from recollect.engine.core import Engine
 from recollect.engine.history.apart import apart
-from recollect.engine.history.forgetting import PART_OF
-from recollect.engine.history.forgotten import DRAWER, MOST
-from recollect.ports.history import Conversation, Stock
+from recollect.engine.history.archive_names import archive_name
+from recollect.engine.history.archive_report import Trouble, last_trouble
+from recollect.engine.history.forgotten import DRAWER, MOST, PART_OF
+from recollect.engine.history.indexing import rules_of
+from recollect.engine.history.preparing import is_empty
+from recollect.engine.history.recovering import is_excluded
+from recollect.model.errors import StoreError
+from recollect.ports.history import Archived, Conversation, Stock
 from recollect.ports.transcripts import ConversationFile
 
 KEPT_DAYS = 30  # by Claude Code, unless its settings say otherwise
@@ -32,7 +37,8 @@ class Vanishing:
 
 @dataclass(frozen=True, slots=True)
 class HistoryState:
-    """`conversations` are sessions; `gone` are those whose file isn't there any more; `left_out` are never indexed."""
+    """`conversations` are sessions; `gone` are those whose file isn't there any more; `left_out` are never indexed.
+    `excluded` are sessions that are left out by now, and of which there are copies."""
 
     conversations: int
     subagents: int
@@ -49,6 +55,9 @@ class HistoryState:
     kept_days: int
     rung: str
     latest: datetime | None
+    doubt: str = ""  # why an RLM server that is configured can't be started
+    excluded: tuple[str, ...] = ()
+    trouble: Trouble | None = None  # that the archive had
 
 
 async def history_state(engine: Engine) -> HistoryState:
@@ -56,20 +65,22 @@ async def history_state(engine: Engine) -> HistoryState:
     notes = await engine.store.entries(DRAWER, now=engine.clock(), limit=MOST)
     forgotten = {note.key: PART_OF in note.value for note in notes}
     files = await apart(lambda _check: engine.transcripts.files())
-    return await asyncio.to_thread(_state, engine, files, forgotten)
+    state = await asyncio.to_thread(_state, engine, files, forgotten)
+    return state if state.trouble else replace(state, trouble=await last_trouble(engine))
 
 
 def _state(engine: Engine, files: Sequence[ConversationFile], forgotten: Mapping[str, bool]) -> HistoryState:
     known = engine.history.conversations()
     told = [one for one in known if not one.silent]
-    copies = engine.archive.all()
+    copies, unreadable = _copies(engine)
     unread = _unread(files, known, forgotten, subagents=engine.policy.history.subagents)
     days = kept_days(engine.transcripts.roots())
+    doubt = engine.rlm.doubt() if engine.rlm is not None else ""
     return HistoryState(
         conversations=sum(not one.part_of for one in told),
         subagents=sum(bool(one.part_of) for one in told),
         gone=sum(one.gone for one in told),
-        left_out=sum(one.silent for one in known),
+        left_out=sum(one.silent and not is_empty(one) for one in known),
         forgotten=sum(not part for part in forgotten.values()),
         stock=engine.history.stock(),
         unread_files=len(unread),
@@ -77,10 +88,13 @@ def _state(engine: Engine, files: Sequence[ConversationFile], forgotten: Mapping
         copies=len(copies),
         copied_bytes=sum(copy.size for copy in copies),
         archive_bytes=sum(copy.on_disk for copy in copies),
-        vanishing=tuple(_vanishing(told, days, now=engine.clock())),
+        vanishing=tuple(_vanishing(told, copies, days, now=engine.clock())),
         kept_days=days,
-        rung=_rung(engine),
+        rung=_rung(engine, doubt),
         latest=max((one.ended for one in told if one.ended), default=None),
+        doubt=doubt,
+        excluded=_excluded(engine, copies),
+        trouble=unreadable,
     )
 
 
@@ -105,16 +119,34 @@ def _unread(
     return left
 
 
-def _vanishing(known: Sequence[Conversation], days: int, *, now: datetime) -> list[Vanishing]:
-    """Claude Code's own, the one that goes next first."""
+def _vanishing(
+    known: Sequence[Conversation], copies: Sequence[Archived], days: int, *, now: datetime
+) -> list[Vanishing]:
+    """Claude Code's own that the archive hasn't, the one that goes next first."""
+    copied = {copy.name: copy.size for copy in copies}
     found: list[Vanishing] = []
     for one in known:
-        if one.source != "claude" or one.gone or one.part_of or one.archived >= COPIED * one.size:
+        if one.source != "claude" or one.gone or one.part_of:
+            continue
+        if copied.get(archive_name(one), 0) >= COPIED * one.size:
             continue
         when = datetime.fromtimestamp(one.modified / 1e9, UTC) + timedelta(days=days)
         if when - now <= SOON:
             found.append(Vanishing(one, when))
     return sorted(found, key=lambda one: one.when)
+
+
+def _copies(engine: Engine) -> tuple[list[Archived], Trouble | None]:
+    try:
+        return engine.archive.all(), None
+    except StoreError as error:
+        return [], Trouble(engine.clock(), (error.message,))
+
+
+def _excluded(engine: Engine, copies: Sequence[Archived]) -> tuple[str, ...]:
+    rules = rules_of(engine)
+    found = [copy.about.belongs_to for copy in copies if copy.about and is_excluded(copy, rules)]
+    return tuple(dict.fromkeys(found))
 
 
 def kept_days(roots: Sequence[Path]) -> int:
@@ -133,10 +165,10 @@ def kept_days(roots: Sequence[Path]) -> int:
     return KEPT_DAYS
 
 
-def _rung(engine: Engine) -> str:
+def _rung(engine: Engine, doubt: str) -> str:
     """Who reads before `memory_recall` answers."""
-    if engine.rlm is not None:
+    if not engine.policy.history.by_model:
+        return "index"
+    if engine.rlm is not None and not doubt:
         return "rlm"
-    if engine.llm is not None and engine.policy.history.by_model:
-        return engine.llm.name
-    return "index"
+    return engine.llm.name if engine.llm is not None else "index"

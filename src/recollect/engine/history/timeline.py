@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from recollect.engine.core import Engine
-from recollect.engine.history.excerpt import LONGEST_SUMMARY, LONGEST_TITLE, cut, shown
+from recollect.engine.history.excerpt import LONGEST_SUMMARY, LONGEST_TITLE, cut, shown, shown_first
 from recollect.engine.history.known import (
     by_session,
     chosen_place,
@@ -17,13 +17,14 @@ from recollect.engine.history.known import (
     unknown_project,
 )
 from recollect.engine.history.places import Place, worked_in
+from recollect.engine.history.remembered import ARCHIVE, MEMORY, TRANSCRIPT
 from recollect.engine.messages import is_message, role_of, session_of
+from recollect.engine.timeline import timeframe_of
 from recollect.model.memory import Kind, Memory
 from recollect.model.query import Filter
 from recollect.ports.history import Conversation
 
 MOST_MEMORIES = 2_000  # that are looked at
-TRANSCRIPT, MEMORY = "transcript", "memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,7 @@ class Session:
     timestamp: datetime
     source: str
     model: str | None = None
+    agent: str = ""  # whose conversation: claude, codex, gemini, cursor
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,26 +53,39 @@ class Passed:
 
 
 async def history_timeline(
-    engine: Engine, *, agent: str, days: int = 7, project: str | None = None, most: int = 200
+    engine: Engine, *, agent: str, days: int = 7, when: str = "", project: str | None = None, most: int = 200
 ) -> Passed:
-    """The conversations of the last days, the newest first. Raises InvalidInput, the store's errors."""
-    until = engine.clock()
-    since = until - timedelta(days=days)
+    """The conversations of the last days, or of a time in words, the newest first. Raises InvalidInput, the store's errors."""
+    since, until = _period(engine, days=days, when=when)
     known = await known_conversations(engine, unread=True)
     place = await chosen_place(engine, project, known.every)
     if place is None:
         return Passed((), 0, since, until, told(engine, unknown_project(project)))
-    remembered = {one.session_id: one for one in await _remembered(engine, place, since, agent=agent)}
+    told_of = await _remembered(engine, place, since, agent=agent)
+    remembered = {one.session_id: one for one in told_of if one.session_id not in known.left_out}
     held = {one.belongs_to: (one, moment) for one, moment in _held(known.every, place, since)}
-    when = {session: one.timestamp for session, one in remembered.items()}
-    when |= {session: moment for session, (_, moment) in held.items()}
-    newest = sorted(when, key=lambda session: (when[session], session), reverse=True)
+    last = {session: one.timestamp for session, one in remembered.items()}
+    last |= {session: moment for session, (_, moment) in held.items()}
+    if when:
+        begun = {session: one.started or moment for session, (one, moment) in held.items()}
+        last = {session: moment for session, moment in last.items() if begun.get(session, moment) <= until}
+    newest = sorted(last, key=lambda session: (last[session], session), reverse=True)
     listed = tuple(
         _session(engine, *held[session]) if session in held else remembered[session]
         for session in newest[:most]
     )
     nothing = None if listed else "No conversation in that time. Ask for more days, or leave the project out."
     return Passed(listed, len(newest), since, until, told(engine, nothing))
+
+
+def _period(engine: Engine, *, days: int, when: str) -> tuple[datetime, datetime]:
+    """Its first and its last moment."""
+    now = engine.clock()
+    if not when:
+        return now - timedelta(days=days), now
+    frame = timeframe_of(engine, when)
+    since = frame.start or datetime.fromtimestamp(0, UTC)
+    return since, frame.end - timedelta(microseconds=1) if frame.end else now
 
 
 def _held(
@@ -85,15 +100,24 @@ def _held(
 
 
 def _session(engine: Engine, one: Conversation, moment: datetime) -> Session:
+    title = shown(engine, one.title.text, LONGEST_TITLE)
+    summary = shown_first(engine, one.summary.text, one.title.text, longest=LONGEST_SUMMARY)
     return Session(
         session_id=one.belongs_to,
         project=worked_in(one),
-        title=shown(engine, one.title.text, LONGEST_TITLE),
-        summary=shown(engine, one.summary.text or one.title.text, LONGEST_SUMMARY),
+        title=title,
+        summary=_besides(title, summary),
         timestamp=moment,
-        source=TRANSCRIPT,
+        source=ARCHIVE if one.gone else TRANSCRIPT,
         model=one.model or None,
+        agent=one.source,
     )
+
+
+def _besides(title: str, summary: str) -> str:
+    """What a summary that begins with the title says beyond that, where it does."""
+    rest = summary.removeprefix(title.rstrip("…")).lstrip(" .…:;,?!")
+    return rest if rest and title and not title.endswith("…") else summary
 
 
 async def _remembered(engine: Engine, place: Place, since: datetime, *, agent: str) -> list[Session]:

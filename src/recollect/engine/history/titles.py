@@ -18,12 +18,17 @@ from recollect.ports.transcripts import Role
 LONGEST_TITLE = 80
 LONGEST_SUMMARY = 300
 MOST_SENTENCES = 160  # that are weighed: half from the beginning, half from the end
+MOST_LOOKED_AT = (
+    400  # utterances at the beginning, and as many at the end: where none says anything, it ends too
+)
 _LONGEST_SENTENCE = 220
 _LEAST_LETTERS = 8
 _LEAST_ROOM = 20  # for one more sentence of a summary
 _ENDINGS = (".", "!", "?", "…", "。", "！", "？")
 
-_SENTENCE_END = Expression(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？｡])\s*|\n+")
+_SENTENCE_END = Expression(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？｡])\s*|\n+|\s{2,}(?=[•⨯✗✘]\s)")
+# A line of a log that was pasted: bullets of programs, columns, a key=value at its end.
+_LOGGED = Expression(r"\s*[•⨯✗✘]\s|.*\S[ ]{4,}\S|.*\s[a-z_]+=\S*[/.:]\S*\s*$")
 _FENCE = Expression(r"(?:^|\n)[ \t]*(?:```|~~~).*?(?:\n[ \t]*(?:```|~~~)[^\n]*|\Z)", re.DOTALL)
 _MARKUP = Expression(r"^(?:#{1,6}\s+|[-*+•]\s+|\d{1,2}[.)]\s+|>\s*)+|\*\*|__(?=\w)|(?<=\w)__|`")
 _BLANKS = Expression(r"\s+")
@@ -76,7 +81,7 @@ class _Sentence(NamedTuple):
 
 def made_title(prompts: Sequence[str]) -> str:
     """The first request in what somebody said, in short; empty where there is none."""
-    for prompt in prompts:
+    for prompt in prompts[:MOST_LOOKED_AT]:
         for sentence in _sentences(prompt):
             if _is_request(sentence):
                 return _cut(sentence, LONGEST_TITLE)
@@ -106,7 +111,7 @@ def made_summary(passages: Sequence[Passage]) -> str:
 def fallback_title(passages: Sequence[Passage]) -> str:
     """For a conversation in which nobody asked for anything: what was said or done first."""
     said = [one for passage in passages if not passage.head for one in passage.utterances]
-    for one in said:
+    for one in said[:MOST_LOOKED_AT]:
         if one.role in (Role.USER, Role.CLAUDE):
             for sentence in _sentences(one.text):
                 if not is_noise(sentence) and not _COMMAND.match(sentence):
@@ -156,8 +161,10 @@ def _sentences(text: str) -> Iterator[str]:
     start = 0
     text = _FENCE.sub("\n", text) if "```" in text or "~~~" in text else text
     for end in [*(found.start() for found in _SENTENCE_END.finditer(text)), len(text)]:
-        sentence = _PATH_LEFT.sub("", _GREETING.sub("", _plain(text[start:end])))
-        start = end
+        raw, start = text[start:end], end
+        if _LOGGED.match(raw.strip("\n")):
+            continue
+        sentence = _PATH_LEFT.sub("", _GREETING.sub("", _plain(raw)))
         if sentence:
             first = sentence.partition(" ")[0].replace("'", "")
             yield sentence[:1].upper() + sentence[1:] if first.isalpha() else sentence
@@ -180,6 +187,7 @@ def _cut(text: str, most: int) -> str:
 def _weighed_ones(said: Iterable[Utterance]) -> list[_Sentence]:
     """What people and the assistant said that may tell of it: the beginning and the end of a long conversation."""
     spoken = [one for one in said if one.role in (Role.USER, Role.CLAUDE)]
+    spoken = spoken[:MOST_LOOKED_AT] + spoken[MOST_LOOKED_AT:][-MOST_LOOKED_AT:]
     some: list[tuple[str, Role]] = []
     upto = len(spoken)
     for number, one in enumerate(spoken):

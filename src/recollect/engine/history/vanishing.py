@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -19,15 +20,29 @@ def vanished(
         if not one.gone
         and one.file not in there
         and any(one.file.is_relative_to(root) for root in present)
-        and _is_gone(one.file)
+        and is_gone(one.file)
     ]
 
 
-def _is_gone(file: Path) -> bool:
+def surely_gone(
+    lost: Iterable[Conversation], *, there: Collection[Path], roots: Iterable[Path]
+) -> list[Conversation]:
+    """Of those the ones that were deleted for all that can be told: a folder in which nothing is left may be the place of a
+    disk that is away."""
+    filled = [root for root in roots if any(file.is_relative_to(root) for file in there)]
+    return [
+        one
+        for one in lost
+        if any(one.file.is_relative_to(root) for root in filled) or one.file.exists()  # an emptied one
+    ]
+
+
+def is_gone(file: Path) -> bool:
+    """An emptied one is: its program begins anew. What lies behind a link that leads nowhere isn't: a disk may be away."""
     try:
-        file.lstat()
+        facts = file.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        return True
+        return not any(folder.is_symlink() and not folder.exists() for folder in file.parents)
     except OSError:  # it may be there, and we aren't let
         return False
-    return False
+    return stat.S_ISREG(facts.st_mode) and facts.st_size == 0

@@ -18,8 +18,17 @@ _BOUNDARIES = (
     Expression(r"[,;:，、；：]\s+|[，、；：]"),
     Expression(r"\s+"),
 )
+# Without one of these there is none: quicker to find.
+_SIGNS = dict(
+    zip(
+        _BOUNDARIES,
+        map(Expression, (r"\n", r"\n", "[.!?…。！？．｡।۔؟]", "[,;:，、；：]", r"\s")),
+        strict=True,
+    )
+)
 # A paragraph that ends before this share of the room leaves parts too small: look for a lesser boundary.
 _LEAST_SHARE = 0.25
+_WINDOW = 128  # characters before the end that are looked at first: in most texts there is a boundary
 
 
 def split(text: str, *, limit: int, overlap: int = 0) -> list[str]:
@@ -94,13 +103,23 @@ def _cut(text: str, begin: int, *, at_least: int, limit: int, fences: list[tuple
 
 
 def _last(boundary: Expression, text: str, least: int, end: int, fences: list[tuple[int, int]]) -> int | None:
-    best = None
     # One character of context on the left for the lookbehind, and as far right as the part may reach.
-    for match in boundary.finditer(text, max(0, least - 1), end + 1):
-        place = min(match.end(), end)
-        if place >= least and match.start() <= end and _fence_over(fences, place) is None:
-            best = place
-    return best
+    first, window = max(0, least - 1), _WINDOW
+    if not _SIGNS[boundary].search(text, max(0, first - 1), end + 1):
+        return None
+    while True:
+        # No boundary has a letter: from one on the same are found as from the beginning.
+        start = max(first, end - window)
+        while start > first and not text[start].isalnum():
+            start -= 1
+        best = None
+        for match in boundary.finditer(text, start, end + 1):
+            place = min(match.end(), end)
+            if place >= least and (not fences or _fence_over(fences, place) is None):
+                best = place
+        if best is not None or start == first:
+            return best
+        window *= 4
 
 
 def _fence_over(fences: list[tuple[int, int]], place: int) -> tuple[int, int] | None:

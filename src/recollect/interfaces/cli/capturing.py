@@ -67,7 +67,8 @@ async def capture(desk: Desk, /, *, files: tuple[Path, ...], folder: Path | None
         done.append({"file": str(file), **result.model_dump(mode="json")})
         if not desk.console.json:
             desk.console.line(_told(file, result))
-            desk.console.note(result.notice)
+            if result.outcome != "gone":
+                desk.console.note(result.notice)
             for written in result.documents:
                 if written.problem:
                     desk.console.warn(written.problem)
@@ -78,6 +79,9 @@ async def capture(desk: Desk, /, *, files: tuple[Path, ...], folder: Path | None
 
 def _told(file: Path, result: CaptureResult) -> str:
     name = one_line(file.name, most=80)
+    if result.outcome == "gone" and result.notice:
+        how = " (--folder)" if "folder" in result.notice else ""
+        return f"{name}: not captured. {one_line(result.notice, most=400)}{how}"
     if result.outcome != "captured":
         return f"{name}: {OUTCOMES.get(result.outcome, result.outcome)}"
     known = f", {result.duplicates} known already" if result.duplicates else ""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from recollect.interfaces.cli.command import Group, command, with_desk, with_session
-from recollect.interfaces.cli.output import local_time, neutral, one_line, plural
+from recollect.interfaces.cli.output import display_width, local_time, neutral, one_line, plural
 from recollect.interfaces.cli.session import Desk, Session
 from recollect.interfaces.cli.talking import (
     SHORT_ID,
-    folder_name,
+    folder_names,
     megabytes,
     print_heading,
     print_stretch,
+    project_named,
 )
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         SearchHistoryResult,
     )
     from recollect.operations.history_forms import (
-        HistoryStatusResult,
         StretchView,
         SummarizeConversationResult,
     )
@@ -47,7 +47,7 @@ _WHERE = {
     "summarize": f"{_HERE}.history:summarize",
     "archive": f"{_HERE}.history_keeping:archive",
     "forget": f"{_HERE}.history_keeping:forget",
-    "status": f"{_HERE}.history:status",
+    "status": f"{_HERE}.history_status:status",
 }
 
 
@@ -135,6 +135,8 @@ def _told_index(desk: Desk, done: IndexHistoryResult) -> None:
         console.line("Nothing is new.")
     if done.vanished:
         console.line(f"{plural(done.vanished, 'conversation')} vanished from the disk.")
+    if done.archive:
+        console.warn(f"{done.archive} `recollect history status` tells more.")
     if done.left:
         console.line(f"{megabytes(done.left)} are left; the next call goes on there.")
     by_file: dict[str, list[MisreadView]] = {}
@@ -156,7 +158,7 @@ def _lines(misread: Sequence[MisreadView]) -> str:
 
 def _told_vectors(desk: Desk, made: EmbedHistoryResult) -> None:
     if made.embedded:
-        desk.console.line(f"Made vectors for {plural(made.embedded, 'passage')}.")
+        desk.console.line(f"Made vectors for {plural(made.embedded, 'passage')} that had none.")
     if made.left:
         desk.console.note(f"{plural(made.left, 'passage')} have no vector yet: they come by and by.")
     desk.console.note(made.notice)
@@ -177,7 +179,7 @@ async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, 
     """Find what was said in past conversations: the words, and the file and line where they stand."""
     desk.running.warm()
     result: SearchHistoryResult = await desk.run(
-        "search_history", query=" ".join(query), project=project, limit=limit
+        "search_history", query=" ".join(query), project=project_named(project), limit=limit
     )
     console = desk.console
     if console.json:
@@ -199,41 +201,57 @@ async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, 
     if not result.results:
         console.line("Nothing was found.")
     if result.message:
-        console.warn(f"{result.message} {result.resolution or ''}".strip())
-    console.note(result.suggestion or "")
+        advice = result.resolution or ""
+        console.warn(result.message if advice in result.message else f"{result.message} {advice}")
+    console.note((result.suggestion or "").removeprefix("Nothing was found.").strip())
     searched = (
         f"{plural(result.total_sessions_searched, 'conversation')} searched with {result.searched_with}"
     )
-    console.note(f"{searched}; `recollect history show SESSION --around LINE` shows one.")
+    shows = "; `recollect history show SESSION --around LINE` shows one" if result.results else ""
+    console.note(f"{searched}{shows}.")
 
 
-@command("timeline", examples=["recollect history timeline", "recollect history timeline --days 30 -p shop"])
+@command(
+    "timeline",
+    examples=[
+        "recollect history timeline",
+        "recollect history timeline last month",
+        "recollect history timeline --days 30 -p shop",
+    ],
+)
+@click.argument("time", nargs=-1)
 @click.option("--days", type=int, metavar="N", help="How far back (7).")
-@click.option("--project", "-p", metavar="NAME", help="Only of this project.")
+@click.option("--project", "-p", metavar="NAME", help="Only of this project; . is the folder you are in.")
 @with_desk
-async def timeline(desk: Desk, /, **given: Any) -> None:
-    """The conversations of the last days, the newest first."""
-    result: HistoryTimelineResult = await desk.run("history_timeline", **given)
+async def timeline(desk: Desk, /, *, time: tuple[str, ...], days: int | None, project: str | None) -> None:
+    """The conversations of the last days, or of a TIME in words, the newest first."""
+    if time and days is not None:
+        raise click.UsageError("Give a TIME or --days, not both.")
+    result: HistoryTimelineResult = await desk.run(
+        "history_timeline", days=days, when=" ".join(time) or None, project=project_named(project)
+    )
     if desk.console.json:
         desk.console.document(result)
         return
     if result.sessions:
-        desk.console.table(
-            ["session", "when", "project", "about"],
-            [
-                [
-                    one.session_id[:SHORT_ID],
-                    local_time(one.timestamp, desk.zone),
-                    folder_name(one.project),
-                    one_line(one.title or one.summary, most=LONGEST_CELL),
-                ]
-                for one in result.sessions
-            ],
-        )
+        longest = desk.console.room() // 5 if desk.console.on_terminal else LONGEST_CELL
+        names = folder_names((one.project for one in result.sessions), longest=longest)
+        rows = [
+            [one.session_id[:SHORT_ID], local_time(one.timestamp, desk.zone), names[one.project]]
+            for one in result.sessions
+        ]
+        beside = [max(column, key=display_width) for column in zip(_TIMELINE[:-1], *rows, strict=True)]
+        room = desk.console.room(*beside) if desk.console.on_terminal else LONGEST_CELL
+        about = [one_line(one.title or one.summary, most=room) for one in result.sessions]
+        desk.console.table(_TIMELINE, [[*row, told] for row, told in zip(rows, about, strict=True)])
     else:
-        desk.console.line("No conversation is known of that time.")
+        desk.console.line("No conversation.")
     desk.console.note(result.suggestion or "")
-    desk.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}.")
+    more = "; `recollect history show SESSION` shows one" if result.sessions else ""
+    desk.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}{more}.")
+
+
+_TIMELINE = ("session", "when", "project", "about")
 
 
 @command("projects", examples=["recollect history projects", "recollect history projects --json"])
@@ -260,6 +278,10 @@ async def projects(desk: Desk) -> None:
     else:
         desk.console.line("No conversation is known.")
     desk.console.note(result.suggestion or "")
+    if result.projects:
+        size = megabytes(int(result.total_size_gb * 1e9))
+        held = plural(result.total_sessions, "conversation")
+        desk.console.note(f"{plural(result.total_projects, 'project')}, {held}, {size}.")
 
 
 @command(
@@ -274,23 +296,32 @@ async def projects(desk: Desk) -> None:
 @click.option("--around", type=int, metavar="LINE", help="What stands around this line of the file.")
 @click.option("--after", type=int, metavar="LINE", help="What stands behind this line.")
 @click.option(
-    "--limit", "-n", type=int, metavar="N", help="At most how much: utterances (200; 20 around a line)."
+    "--limit", "-n", type=int, metavar="N", help="At most how much: utterances (200; 10 around a line)."
 )
 @with_desk
-async def show(desk: Desk, /, *, session: str, around: int | None, limit: int | None, **given: Any) -> None:
+async def show(
+    desk: Desk, /, *, session: str, around: int | None, after: int | None, limit: int | None
+) -> None:
     """A conversation as it was, without secrets: from its file, else from the archive or the index.
 
     SESSION may be a file too, such as a sub-agent's.
     """
-    most = limit or (20 if around else None)
+    if around is not None and after is not None:
+        raise click.UsageError(
+            "--around shows what stands around a line, --after what follows one: give one."
+        )
+    most = 10 if limit is None and around else limit
     shown: StretchView = await desk.run(
-        "show_conversation", session=session, around=around, limit=most, **given
+        "show_conversation", session=session, around=around, after=after, limit=most
     )
     if desk.console.json:
         desk.console.document(shown)
         return
     print_heading(desk.console, shown.conversation, desk.zone)
     print_stretch(desk.console, shown, marked=around)
+    last = shown.utterances[-1].line if shown.utterances else 0
+    if around is not None and around > last:
+        desk.console.warn(f"There is no line {around}: what was said ends on line {last}.")
     if shown.after is not None:
         desk.console.note(f"There is more: --after {shown.after} shows it.")
 
@@ -307,11 +338,11 @@ async def summarize(desk: Desk, /, *, session: str) -> None:
     if desk.console.json:
         desk.console.document(result)
         return
-    desk.console.note(result.notice)
     print_heading(desk.console, result.conversation, desk.zone)
     for line in desk.console.paragraphs(result.conversation.summary, indent=2):
         desk.console.line(f"  {line}")
-    desk.console.note(_BY.get(result.conversation.summary_by, ""))
+    by = _BY.get(result.conversation.summary_by, "")
+    desk.console.note(f"{by}. {result.notice}".strip(". ") + ".")
 
 
 _BY = {
@@ -319,51 +350,3 @@ _BY = {
     "model": "by a language model",
     "made": "by rules: sentences of the conversation itself",
 }
-
-
-@command("status", examples=["recollect history status", "recollect history status --json"])
-@with_desk
-async def status(desk: Desk) -> None:
-    """What is indexed and what isn't yet, what is kept, and what will be deleted within a week."""
-    result: HistoryStatusResult = await desk.run("history_status")
-    console = desk.console
-    if console.json:
-        console.document(result)
-        return
-    facts = _facts(desk, result)
-    widest = max(len(name) for name, _ in facts)
-    for name, value in facts:
-        console.line(f"{console.style(name.ljust(widest), dim=True)}  {neutral(value)}")
-    for one in result.vanishing:
-        about = one_line(one.title, most=LONGEST_CELL)
-        console.line(f"  {local_time(one.when, desk.zone)}  {one.session_id[:SHORT_ID]}  {about}")
-    if result.vanishing and not result.archive:
-        console.note("`recollect history archive` keeps copies of them.")
-
-
-def _facts(desk: Desk, result: HistoryStatusResult) -> list[tuple[str, str]]:
-    stood = f", last held {local_time(result.latest, desk.zone)}" if result.latest else ""
-    kinds = [
-        (result.subagents, "of sub-agents besides"),
-        (result.gone, "only in the archive"),
-        (result.left_out, "left out"),
-        (result.forgotten, "forgotten"),
-    ]
-    besides = "".join(f", {count:,} {what}" for count, what in kinds if count)
-    state = "" if result.enabled else " (switched off: history.enabled)"
-    vectors = f", {result.embedded:,} with vectors" if result.embedded else ""
-    unread = f"{megabytes(result.unread_bytes)} in {plural(result.unread_files, 'file')}"
-    kept = f"{plural(result.copies, 'copy')}, {megabytes(result.archive_bytes)} of {result.archive_room >> 20:,} MB"
-    return [
-        ("conversations", f"{result.conversations:,}{besides}{stood}{state}"),
-        ("index", f"{plural(result.passages, 'passage')}{vectors}, {megabytes(result.index_bytes)}"),
-        ("not yet indexed", unread if result.unread_files else "nothing"),
-        ("archive", (kept if result.copies else "empty") + ("" if result.archive else "; switched off")),
-        ("read by", {"rlm": "an RLM server", "index": "the index alone"}.get(result.rung, result.rung)),
-        (
-            "soon deleted",
-            f"{plural(result.vanishing_count, 'conversation')} without a copy: Claude Code keeps {result.kept_days} days"
-            if result.vanishing_count
-            else "nothing that has no copy",
-        ),
-    ]

@@ -12,11 +12,12 @@ from recollect.interfaces.cli.forgetting import confirm, print_receipt
 from recollect.interfaces.cli.output import Console, neutral, one_line, plural
 from recollect.interfaces.cli.session import Desk, Session
 from recollect.interfaces.cli.talking import SHORT_ID, megabytes
+from recollect.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from recollect.operations.history_forgetting import ForgetConversationResult
     from recollect.operations.history_forms import (
         ArchiveHistoryResult,
-        ForgetConversationResult,
         RestoreConversationResult,
     )
 
@@ -53,15 +54,22 @@ async def archive(
     """
     if (restore is None) != (to is None):
         raise click.UsageError("--restore names the conversation, and --to where it goes: give both.")
+    if restore is not None and how is not None:
+        raise click.UsageError(f"--restore writes one transcript, --{how} is about the archive: give one.")
     if restore is not None and to is not None:
         await _restore(session, restore, to)
         return 0
     if how == "off":
         _set(session, on=False)
         return 0
+    if not session.loaded().settings.history.enabled:
+        raise InvalidInput(
+            "Past conversations are switched off: nothing would be copied.",
+            advice="`recollect config set history.enabled true` switches them on.",
+        )
     consented = bool(session.loaded().settings.history.archive)
     if not consented and how != "once":
-        if not (yes or how == "on"):
+        if not yes:
             _explain(session)
             confirm(session.console, "Keep copies of past conversations from now on?")
         _set(session, on=True, told=not session.console.json)
@@ -97,7 +105,9 @@ def _set(session: Session, *, on: bool, told: bool = True) -> None:
     session.console.line(f"{SETTING} = {value} in {path}")
     if not on:
         folder = session.loaded().settings.home / "archive"
-        session.console.note(f"What was copied stays in {folder} until you delete it.")
+        session.console.note(
+            f"What was copied stays in {folder}: delete that, or use `recollect history forget` for one conversation."
+        )
 
 
 async def _restore(session: Session, name: str, to: Path) -> None:
@@ -123,9 +133,9 @@ def _told(session: Session, result: ArchiveHistoryResult) -> None:
     console.line(f"The archive has {plural(result.copies, 'copy')}: {room}.")
     for one in result.evicted[:MOST_LISTED]:
         about = one_line(one.title, most=LONGEST_CELL)
-        console.line(f"  made room: {one.session_id[:SHORT_ID]}  {about}")
+        console.line(f"  made room, or found none: {one.session_id[:SHORT_ID]}  {about}")
     if len(result.evicted) > MOST_LISTED:
-        console.line(f"  and {len(result.evicted) - MOST_LISTED} more made room")
+        console.line(f"  and {len(result.evicted) - MOST_LISTED} more")
     for one in result.too_big:
         console.warn(f"{one.file} is bigger than the whole archive may be: history.archive_max_mb.")
     for problem in result.problems:
@@ -149,10 +159,13 @@ def _told(session: Session, result: ArchiveHistoryResult) -> None:
 async def forget(desk: Desk, /, *, session: str, dry_run: bool, force: bool, yes: bool, lift: bool) -> None:
     """Remove a conversation for good: from the index, from the archive, and the memories that came from it.
 
-    Its sub-agents' go with it. It is never indexed, archived or captured again, unless --lift says so. The transcript itself
-    is another program's, and stays: its place is told.
+    Its sub-agents' go with it, and what any agent stored in it. It is never indexed, archived or captured again, unless --lift
+    says so. The transcript itself is another program's, and stays: its place is told. So do conversations that were resumed or
+    forked from it: they are named. What was broken off is finished by the same command.
     """
     console = desk.console
+    if lift and (dry_run or force):
+        raise click.UsageError("--lift removes nothing: leave --dry-run and --force out.")
     if lift:
         lifted: ForgetConversationResult = await desk.run("forget_conversation", session=session, lift=True)
         if console.json:
@@ -195,18 +208,44 @@ def _preview(console: Console, doomed: ForgetConversationResult) -> None:
     if doomed.memory_count > len(doomed.memories):
         console.line(f"    and {doomed.memory_count - len(doomed.memories)} more")
     _kept(console, doomed)
+    _repeated(console, doomed)
+    if doomed.originals:
+        console.line("  The transcript is another program's, and stays:")
+    for file in doomed.originals:
+        console.line(f"    {neutral(file)}")
 
 
 def _gone(console: Console, result: ForgetConversationResult) -> None:
-    console.line(f"Forgot {neutral(result.session_id)}, and {plural(result.memory_count, 'memory')} with it.")
+    removed = sum(result.receipt.removed.values()) if result.receipt else 0
+    if result.already and not removed:
+        console.line(f"{neutral(result.session_id)} is forgotten already, and nothing more of it was there.")
+    else:
+        console.line(
+            f"Forgot {neutral(result.session_id)}, and {plural(result.memory_count, 'memory')} with it."
+        )
     if result.receipt:
         print_receipt(console, result.receipt)
+        console.note(
+            "Rows, notes and copies were counted. A database may hold words of them in pages that it no longer uses: "
+            '`recollect doctor --scrub --phrase "..."` rewrites its file and proves that no such bytes are in it.'
+        )
     _kept(console, result)
+    _repeated(console, result)
     console.note(result.notice)
     if result.originals:
         console.line("The transcript is not ours and stays; delete it for the words to be gone altogether:")
         for file in result.originals:
             console.line(f"  {neutral(file)}")
+
+
+def _repeated(console: Console, result: ForgetConversationResult) -> None:
+    if not result.repeated_in:
+        return
+    console.line("  These conversations repeat parts of it, and stay; `recollect history forget` them too:")
+    for one in result.repeated_in[:MOST_LISTED]:
+        console.line(f"    {neutral(one.session_id)}  {one_line(one.title, most=LONGEST_CELL)}")
+    if len(result.repeated_in) > MOST_LISTED:
+        console.line(f"    and {len(result.repeated_in) - MOST_LISTED} more")
 
 
 def _kept(console: Console, result: ForgetConversationResult) -> None:

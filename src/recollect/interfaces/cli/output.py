@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from recollect.operations.catalogue import Output
 
 WIDEST = 100
+SHORT = 20  # columns of what is never folded in a table: dates, numbers, ids
+BYTES = ("index", "download")  # steps that are counted in bytes
 # What could steer a terminal or hide what stands there: controls, escapes, direction overrides, lone surrogates.
 _STEERING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
@@ -101,6 +103,11 @@ class Console:
             lines = [*lines[:most_lines], f"… {len(lines) - most_lines} more lines (--full shows them)"]
         return lines
 
+    def room(self, *beside: str) -> int:
+        """Columns that are left on a line for a text that stands behind those in a table."""
+        taken = sum(display_width(text) + 2 for text in beside)
+        return max(SHORT, shutil.get_terminal_size((80, 24)).columns - taken)
+
     @property
     def on_terminal(self) -> bool:
         return sys.stdout.isatty()
@@ -125,7 +132,10 @@ class Console:
     def _wrapped(self, line: str, width: int) -> list[str]:
         if not self.on_terminal:
             return [line]
-        return textwrap.wrap(line, max(20, width), replace_whitespace=False, break_on_hyphens=False) or [""]
+        width = max(20, width)
+        if display_width(line) > len(line):
+            return _by_columns(line, width)
+        return textwrap.wrap(line, width, replace_whitespace=False, break_on_hyphens=False) or [""]
 
     def _rich_table(self, heads: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
         from rich.console import Console as Screen
@@ -134,13 +144,12 @@ class Console:
 
         style = "none" if self.plain else "bold"
         table = Table(box=None, header_style=style, pad_edge=False, padding=(0, 1))
-        for number, head in enumerate(heads):
-            table.add_column(
-                head, overflow="fold", no_wrap=number == 0
-            )  # ids and keys are to be copied whole
+        screen = Screen(no_color=self.plain, highlight=False)
+        for head, kept in zip(heads, _kept_whole(heads, cells, screen.width), strict=True):
+            table.add_column(head, overflow="fold", no_wrap=kept)
         for row in cells:
             table.add_row(*[Text(cell) for cell in row])
-        Screen(no_color=self.plain, highlight=False).print(table)
+        screen.print(table)
 
 
 class _Bars:
@@ -162,8 +171,9 @@ class _Bars:
         progress = self._progress or self._start()
         task = self._tasks.get(step)
         if task is None:
-            task = self._tasks[step] = progress.add_task(step, total=total)
-        progress.update(task, completed=done, total=total)
+            task = self._tasks[step] = progress.add_task(step, total=total, counted="")
+        counted = _counted(done, total, in_bytes=step in BYTES)
+        progress.update(task, completed=done, total=total, counted=counted)
 
     def close(self) -> None:
         """Take the bars off the screen."""
@@ -173,13 +183,12 @@ class _Bars:
 
     def _start(self) -> Progress:
         from rich.console import Console as Screen
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, Progress, TextColumn
 
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            TextColumn("{task.fields[counted]}  {task.elapsed:.0f} s", markup=False),
             console=Screen(stderr=True, no_color=self._console.plain),
             transient=True,
         )
@@ -187,9 +196,45 @@ class _Bars:
         return self._progress
 
 
+def _kept_whole(heads: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> list[bool]:
+    """Which columns aren't folded. The first has what is copied, such as ids; where all isn't to be had, only that."""
+    widths = [max(map(display_width, column)) for column in zip(heads, *cells, strict=True)]
+    kept = [most <= (SHORT if number else width // 2) for number, most in enumerate(widths)]
+    taken = sum(most + 2 for most, whole in zip(widths, kept, strict=True) if whole)
+    fits = taken + SHORT * kept.count(False) <= width
+    return kept if fits else [number == 0 for number in range(len(widths))]
+
+
+def _counted(done: int, total: int | None, *, in_bytes: bool) -> str:
+    """`13 of 66 MB`, `192 of 1,900`."""
+    if in_bytes:
+        return f"{done / 1e6:,.1f}" + (f" of {total / 1e6:,.1f} MB" if total else " MB")
+    return f"{done:,} of {total:,}" if total else f"{done:,}"
+
+
 def neutral(text: str) -> str:
     """Remembered text is data: what could steer a terminal is spelled out instead."""
     return _STEERING.sub(_spelled, text)
+
+
+def _by_columns(text: str, width: int) -> list[str]:
+    """In lines of so many columns: at spaces, and between wide characters, which have none."""
+    lines: list[str] = []
+    line, used = "", 0
+    for char in text:
+        taken = display_width(char)
+        if used + taken > width:
+            head, _, word = line.rpartition(" ")
+            if head.strip() and char != " " and display_width(word) == len(word):
+                lines.append(head.rstrip())
+                line = word
+            else:
+                lines.append(line.rstrip())
+                line, char = "", char.lstrip()
+            used = display_width(line)
+            taken = display_width(char)
+        line, used = line + char, used + taken
+    return [*lines, line]
 
 
 def display_width(text: str) -> int:

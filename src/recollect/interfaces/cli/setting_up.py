@@ -98,7 +98,7 @@ async def setup(session: Session, /, **given: Any) -> int:
         raise Refused(NOBODY, advice="Say --yes, with flags for what is to be other than usual.")
     choices = _given(session, given)
     if asking:
-        _ask(session, choices, given)
+        _ask(session, choices, given, has_model=await _has_model(session, choices))
     wish = _wish(session, choices, asking=asking)
     _check(session, choices)
     files = [str(write_setting(session, key, value)) for key, value in choices.settings.items()]
@@ -199,12 +199,28 @@ def _check(session: Session, choices: Choices) -> None:
         choices.notes.append(NO_KEY.format(provider=provider, key=KEYS[provider]))
 
 
-def _ask(session: Session, choices: Choices, given: dict[str, Any]) -> None:
+async def _has_model(session: Session, choices: Choices) -> bool:
+    """Whether one is here already. Where there is no home there is none, and it isn't made only to look."""
+    settings = session.loaded().settings
+    if (
+        choices.pull
+        or choices.no_model
+        or settings.embedding.provider != "local"
+        or not settings.home.is_dir()
+    ):
+        return False
+    async with session.open() as desk:
+        known: ListModelsResult = await desk.run("list_models")
+    return any(one.installed and one.dimensions for one in known.models)
+
+
+def _ask(session: Session, choices: Choices, given: dict[str, Any], *, has_model: bool) -> None:
     """What the flags left open, each with an answer that suits most; what stays as it is isn't written."""
     loaded = session.loaded()
     told = f"Recollect keeps everything in {loaded.settings.home}. Nothing leaves this machine unless you say so."
     click.echo(told, err=True)
-    if choices.pull is None and not choices.no_model and loaded.settings.embedding.provider == "local":
+    local = loaded.settings.embedding.provider == "local"
+    if local and choices.pull is None and not choices.no_model and not has_model:
         question = "Fetch a small model, so that recall goes by meaning and not by words alone?"
         choices.no_model = not click.confirm(question, default=True, err=True)
     asked = {
@@ -254,7 +270,7 @@ def _ask_archive(present: bool, given: dict[str, Any]) -> dict[str, str]:
         return {}
     question = (
         "Claude Code deletes conversations after 30 days. May compressed copies of them be kept here, so that they can "
-        "still be found?"
+        "still be found? They are whole, with secrets that were typed into them, and readable by you alone."
     )
     wanted = click.confirm(question, default=present, err=True)
     return {"history.archive": _switch(wanted)} if wanted != present else {}

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from recollect.interfaces.cli.output import Console, local_time, neutral, one_line
+from recollect.interfaces.cli.output import Console, display_width, local_time, neutral, one_line
 
 if TYPE_CHECKING:
     from recollect.operations.history_forms import ConversationView, StretchView, UtteranceView
 
 SHORT_ID = 8  # characters of a session's id: a part that only it has is enough to name it
+HASH, TELLING, LONGEST_TAIL = (
+    32,
+    3,
+    4,
+)  # characters of what is a hash, and of what tells something; parts of a path
 MARGIN = 6  # columns for the numbers of lines
+WIDE = 100  # columns, where it is no terminal
 READ_FROM = {
     "archive": "read from the archive: the file is gone",
     "index": "as far as the index has it: the file is gone",
@@ -20,7 +27,9 @@ READ_FROM = {
 }
 
 
-def print_heading(console: Console, one: ConversationView, zone: tzinfo | None) -> None:
+def print_heading(
+    console: Console, one: ConversationView, zone: tzinfo | None, *, with_file: bool = True
+) -> None:
     """What a conversation is called, when and where it was held, and where it lies."""
     console.line(console.style(one_line(one.title or one.session_id, most=200), bold=True))
     when = [local_time(moment, zone) for moment in (one.started, one.ended) if moment]
@@ -28,7 +37,9 @@ def print_heading(console: Console, one: ConversationView, zone: tzinfo | None) 
     about = [" to ".join(dict.fromkeys(when)), one.project, one.model or "", where]
     if told := " · ".join(neutral(part) for part in about if part):
         console.line(f"  {told}")
-    console.line(f"  {neutral(one.session_id)}  {neutral(one.file)}")
+    console.line(f"  {neutral(one.session_id)}")
+    if with_file:
+        console.line(f"  {neutral(one.file)}")
 
 
 def print_stretch(console: Console, stretch: StretchView, *, marked: int | None = None) -> None:
@@ -37,18 +48,20 @@ def print_stretch(console: Console, stretch: StretchView, *, marked: int | None 
         console.note(told)
     if stretch.earlier:
         console.line(f"{'…':>{MARGIN}}")
+    who = stretch.conversation.source.upper()
     for one in stretch.utterances:
-        _print(console, one, marked=one.line == marked)
+        _print(console, one, who=who if one.role == "CLAUDE" else one.role, marked=one.line == marked)
     if stretch.after is not None:
         console.line(f"{'…':>{MARGIN}}")
 
 
-def _print(console: Console, one: UtteranceView, *, marked: bool) -> None:
+def _print(console: Console, one: UtteranceView, *, who: str, marked: bool) -> None:
     tool = f" [{neutral(one.tool)}]" if one.tool else ""
-    head = f"{one.role}{tool}{' failed' if one.failed else ''}:"
+    head = f"{who}{tool}{' failed' if one.failed else ''}:"
     lines = console.paragraphs(one.text, indent=MARGIN + 4)
     # What was said in one short line stands beside who said it.
-    beside = len(lines) == 1 and len(head) + len(lines[0]) + MARGIN + 4 <= max(console.width, 100)
+    room = console.width if console.on_terminal else WIDE
+    beside = len(lines) == 1 and display_width(head + lines[0]) + MARGIN + 4 <= room
     number = f"{'>' if marked else ''}{one.line}".rjust(MARGIN)
     first = console.style(head, bold=one.role == "USER", dim=one.role in ("TOOL", "RESULT"))
     console.line(f"{number}  {first}{' ' + lines[0] if beside and lines[0] else ''}")
@@ -67,6 +80,36 @@ def megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{-(-size // 1000):,} kB"
 
 
-def folder_name(path: str) -> str:
-    """The last part of a path, for a table."""
-    return Path(path).name or path
+def folder_names(paths: Iterable[str], *, longest: int) -> dict[str, str]:
+    """The last part of each path, for a table: as much of it as tells it from the others, in so many characters."""
+    every = list(dict.fromkeys(paths))
+    names = {path: _tail(path, 1) for path in every}
+    for parts in range(2, LONGEST_TAIL + 1):
+        for name in {name for name in names.values() if list(names.values()).count(name) > 1}:
+            names |= {path: _tail(path, parts) for path in every if names[path] == name}
+    return {path: _short(name, longest) for path, name in names.items()}
+
+
+def project_named(given: str | None) -> str | None:
+    """A path that is meant from here, such as `.`, as a whole one; everything else is a name."""
+    if given is None or not given.startswith((".", "~")):
+        return given
+    from recollect.interfaces.cli.placing import whole_path
+
+    steps = given.replace("\\", "/").split("/")
+    return str(whole_path(Path(given))) if steps[0] in (".", "..", "~") else given
+
+
+def _tail(path: str, parts: int) -> str:
+    """At least so many parts; a number, or a hidden folder, tells nothing without the one above it."""
+    every = [part for part in path.replace("\\", "/").split("/") if part]
+    while parts < len(every) and (len(every[-parts]) < TELLING or every[-parts].startswith(".")):
+        parts += 1
+    return "/".join(every[-parts:]) or path
+
+
+def _short(name: str, longest: int) -> str:
+    """Some programs call a project by a hash."""
+    if len(name) >= HASH and set(name) <= set("0123456789abcdef"):
+        return f"{name[:SHORT_ID]}…"
+    return name if len(name) <= longest else f"…{name[1 - longest :]}"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from recollect.operations.tracing import ReconstructResult, StepView, VersionsResult
 
 LONGEST_CELL = 72
+DOCUMENT = "document:"  # how a conversation's name begins that stands for the parts of a long text
 
 
 @command("versions", examples=["recollect versions 01jxq3k", "recollect versions 01jxq3k -n 5 --json"])
@@ -120,7 +121,7 @@ async def why(desk: Desk, /, *, id: str, limit: int | None) -> None:
             console.line(f"{place.id}: {one_line(place.content, most=LONGEST_CELL)}")
         console.line(f"{local_time(place.occurred, desk.zone)}  {_where(place)}")
         if place.stretch:
-            print_heading(console, place.stretch.conversation, desk.zone)
+            print_heading(console, place.stretch.conversation, desk.zone, with_file=not place.file)
             print_stretch(console, place.stretch, marked=place.line)
         for turn in place.turns:
             mark = ">" if turn.id == place.id else " "
@@ -132,4 +133,6 @@ async def why(desk: Desk, /, *, id: str, limit: int | None) -> None:
 def _where(place: PlaceView) -> str:
     if place.file:
         return one_line(f"{place.file}:{place.line}" if place.line else place.file, most=500)
+    if (place.conversation or "").startswith(DOCUMENT):
+        return f"in a longer text{one_line(f', {place.source}', most=200) if place.source else ''}"
     return one_line(f"in the conversation {place.conversation}", most=200)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-import subprocess
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,8 +20,11 @@ from recollect.providers.remote.line import plain_words
 from recollect.providers.rlm.connection import Connection, Unopened
 from recollect.providers.rlm.desk import Desk
 
-HELD_SECONDS = 30.0  # after all tries failed, in which nobody waits for another
+HELD_SECONDS = 60.0  # after all tries failed, in which nobody waits for another
 DATA_DIR = "RLM_DATA_DIR"  # by which such a server is told where to write
+# They ask a model, or run a program; the others do nothing that takes long.
+SLOW = frozenset(("rlm_sub_query", "rlm_sub_query_batch", "rlm_auto_analyze", "rlm_exec"))
+QUICK_SECONDS = 20.0
 # Windows has other encodings by default, and such servers don't say which they mean.
 UTF8 = {"PYTHONUTF8": "1"}
 Pause = Callable[[float], Awaitable[None]]
@@ -31,7 +33,8 @@ Pause = Callable[[float], Awaitable[None]]
 class McpRlm:
     """Calls may come at the same time; the protocol tells their answers apart.
 
-    `environ` is all that the server's environment has. Where that doesn't say where it writes, it is in `desk`.
+    `environ` is all that the server's environment has, but for where it writes: what it is given is nobody else's, so that is
+    in `desk`, whatever is said there.
     """
 
     name = "rlm"
@@ -55,8 +58,8 @@ class McpRlm:
         self._call_seconds = call_seconds
         self._tries = tries
         self._environ = dict(environ or {})
-        self._desk = None if desk is None or self._environ.get(DATA_DIR) else Desk(desk)
-        self._advice = advice or f"Ensure that this starts it: {shown(self._command)}"
+        self._desk = None if desk is None else Desk(desk)
+        self._advice = advice or f"Ensure that this program starts it: {self._command[0]}"
         self._pause = pause
         self._connecting = asyncio.Lock()
         self._connection: Connection | None = None
@@ -78,7 +81,8 @@ class McpRlm:
         connection = await self._connected()
         self._calls += 1
         try:
-            answer = await connection.call(tool, arguments)
+            seconds = self._call_seconds if tool in SLOW else min(QUICK_SECONDS, self._call_seconds)
+            answer = await connection.call(tool, arguments, seconds=seconds)
         finally:
             self._calls -= 1
         return read(tool, answer)
@@ -116,7 +120,9 @@ class McpRlm:
                     return await self._open()
                 except (Unopened, OSError) as error:
                     reason = str(error)
-            raise self._unconnected(reason)
+                    if isinstance(error, Unopened) and error.mute:
+                        break
+            raise self._unconnected(reason, attempt + 1)
 
     async def _open(self) -> Connection:
         """Raises Unopened, OSError for a desk that can't be made."""
@@ -132,13 +138,12 @@ class McpRlm:
                 encoding_error_handler="replace",
             ),
             start_seconds=self._start_seconds,
-            call_seconds=self._call_seconds,
         )
         await self._connection.open()
         return self._connection
 
-    def _unconnected(self, reason: str) -> RlmConnectionFailed:
-        tries = f"{self._tries} {'try' if self._tries == 1 else 'tries'}"
+    def _unconnected(self, reason: str, tried: int) -> RlmConnectionFailed:
+        tries = f"{tried} {'try' if tried == 1 else 'tries'}"
         error = RlmConnectionFailed(
             f"Could not connect to the RLM server in {tries}: {plain_words(reason, ())}.", advice=self._advice
         )
@@ -160,11 +165,6 @@ def read(tool: str, answer: types.CallToolResult) -> Any:
     if answer.is_error:
         raise RlmToolFailed(_failed(tool, text, ""))
     return value
-
-
-def shown(command: Sequence[str]) -> str:
-    """As one would type it."""
-    return subprocess.list2cmdline(command)
 
 
 def _failed(tool: str, code: str, message: str) -> str:

@@ -31,18 +31,18 @@ _UNREADABLE = "Failed to parse JSONRPC message from server"
 
 
 class Unopened(Exception):
-    """It can't be talked to; says why."""
+    """It can't be talked to; says why. `mute`: it says nothing, and wouldn't the next time."""
+
+    mute = False
 
 
 class Connection:
     """Opened once, and not again."""
 
-    def __init__(
-        self, parameters: StdioServerParameters, *, start_seconds: float, call_seconds: float
-    ) -> None:
+    def __init__(self, parameters: StdioServerParameters, *, start_seconds: float) -> None:
         self._parameters = parameters
         self._start_seconds = start_seconds
-        self._call_seconds = call_seconds
+        self._mute = False
         self._scope = anyio.CancelScope()
         self._over = False
         self._session: ClientSession | None = None
@@ -87,22 +87,19 @@ class Connection:
             await asyncio.wait([self._task])
             raise
 
-    async def call(self, tool: str, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    async def call(self, tool: str, arguments: Mapping[str, Any], *, seconds: float) -> types.CallToolResult:
         """Raises RlmToolFailed."""
         if self._session is None:
             raise _gone(tool)
         params = types.CallToolRequestParams(name=tool, arguments=dict(arguments))
         try:
-            with anyio.fail_after(self._call_seconds):
+            with anyio.fail_after(seconds):
                 return await self._session.send_request(
                     types.CallToolRequest(params=params), types.CallToolResult
                 )
         except TimeoutError as error:
-            await self._probe(self._session)
-            raise RlmToolFailed(
-                f"{tool} took longer than {self._call_seconds:g} seconds.",
-                advice="Raise rlm.timeout_seconds, or lower rlm.most_conversations.",
-            ) from error
+            await self._probe(self._session, min(PROBE_SECONDS, seconds))
+            raise _late(tool, seconds) from error
         except MCPError as error:
             if self._over:
                 raise _gone(tool) from error
@@ -110,9 +107,9 @@ class Connection:
         except ValidationError as error:
             raise RlmToolFailed(f"{tool} answered what is no tool's answer.") from error
 
-    async def _probe(self, session: ClientSession) -> None:
+    async def _probe(self, session: ClientSession, seconds: float) -> None:
         """Who doesn't answer this either hangs, and is ended: the next call starts another."""
-        with anyio.move_on_after(min(PROBE_SECONDS, self._call_seconds)):
+        with anyio.move_on_after(seconds):
             try:
                 await session.send_request(types.PingRequest(), types.EmptyResult)
                 return
@@ -144,7 +141,9 @@ class Connection:
             last = await asyncio.shield(asyncio.to_thread(overheard.last_words))
             if not ready.done():
                 said = f"; it said: {plain_words(last, ())}" if last else ""
-                ready.set_exception(Unopened(f"{reason}{said}"))
+                unopened = Unopened(f"{reason}{said}")
+                unopened.mute = self._mute
+                ready.set_exception(unopened)
 
     async def _greeted(self, session: ClientSession) -> str:
         """Why it isn't one to work with; empty when it is."""
@@ -154,6 +153,7 @@ class Connection:
                 reason = await _lacking(session)
             return "it ended at once" if self._over else reason
         except TimeoutError:
+            self._mute = True
             return f"it didn't answer within {self._start_seconds:g} seconds"
         except MCPError as error:
             return "it ended at once" if self._over else plain_words(error.message, ())
@@ -210,6 +210,14 @@ def _client() -> types.Implementation:
     from recollect import __version__
 
     return types.Implementation(name="recollect", version=__version__)
+
+
+def _late(tool: str, seconds: float) -> RlmToolFailed:
+    error = RlmToolFailed(
+        f"{tool} took longer than {seconds:g} seconds.", advice="Raise rlm.timeout_seconds."
+    )
+    error.slow = True
+    return error
 
 
 def _gone(tool: str) -> RlmToolFailed:

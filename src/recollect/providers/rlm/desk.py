@@ -27,10 +27,13 @@ class Desk:
         if self._folder is None:
             self._parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._clear_others()
-            folder = self._parent / secrets.token_hex(8)
-            self._lock = os.open(_lock_of(folder), _FLAGS, 0o600)
-            try_lock(self._lock)
-            self._folder = folder
+            while self._folder is None:
+                folder = self._parent / secrets.token_hex(8)
+                lock = os.open(_lock_of(folder), _FLAGS, 0o600)
+                if try_lock(lock) and _lock_of(folder).exists():  # nobody took it for one that was left
+                    self._folder, self._lock = folder, lock
+                else:
+                    os.close(lock)
         self._folder.mkdir(mode=0o700, exist_ok=True)
         return self._folder
 

@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 from pathlib import Path
 
-from recollect.ports.transcripts import About, uuid_key
+from recollect.ports.transcripts import About, beginning, uuid_key
 from recollect.providers.transcripts.entries import (
     SYNTHETIC,
     TITLES,
@@ -16,10 +16,10 @@ from recollect.providers.transcripts.entries import (
     title_of,
 )
 from recollect.providers.transcripts.folders import SUBAGENTS, is_name_of
+from recollect.providers.transcripts.lines import BadLines
 
-LONGEST_TITLE, LONGEST_SUMMARY = 500, 2_000
+LONGEST_TOLD = 4_000  # characters of a title or a summary: more than is kept, for secrets to be known as such
 MOST_SUMMARIES = 1_000  # of one piece
-MOST_BAD = 100  # lines of one piece that are named
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
@@ -36,7 +36,7 @@ class Telling:
         self._titles: dict[str, str] = {}
         self._summaries: list[tuple[str, str]] = []
         self._uuids: dict[str, None] = {}
-        self._bad: list[int] = []
+        self.bad = BadLines()
         self._ended: datetime | None = None
 
     def said(self, entry: Entry, uuid: str, moment: datetime | None) -> None:
@@ -57,30 +57,26 @@ class Telling:
         if entry.get("type") == "summary":
             leaf, text = string(entry.get("leafUuid")), string(entry.get("summary")).strip()
             if leaf and text and len(self._summaries) < MOST_SUMMARIES:
-                self._summaries.append((leaf, text[:LONGEST_SUMMARY]))
+                self._summaries.append((leaf, beginning(text, LONGEST_TOLD)))
         elif titled := title_of(entry):
             kind, told = titled
-            self._titles[kind] = told.strip()[:LONGEST_TITLE] or self._titles.get(kind, "")
-
-    def bad(self, line: int) -> None:
-        """A line that can't be read; it may come in two parts."""
-        if len(self._bad) < MOST_BAD and (not self._bad or self._bad[-1] != line):
-            self._bad.append(line)
+            self._titles[kind] = beginning(told.strip(), LONGEST_TOLD) or self._titles.get(kind, "")
 
     def about(self) -> About:
         """All of it."""
         kind = next((one for one in TITLES if self._titles.get(one)), "")
-        return About(
+        about = About(
             session_id=self._stem if self._names_itself() else self._session,
+            part_of=self._session if self.subagents else "",
             cwd=self._cwd(),
             model=self._model,
             title=self._titles.get(kind, ""),
             title_by=kind.removesuffix("-title"),
             summaries=tuple(self._summaries),
             uuids=b"".join(map(uuid_key, self._uuids)),
-            bad_lines=tuple(self._bad),
             ended=self._ended,
         )
+        return self.bad.told_in(about)
 
     def _names_itself(self) -> bool:
         """Resumed conversations begin with entries of others, and sub-agents' have the session's that they worked for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from recollect.ports.transcripts import ConversationFile, Cursor, Followed
+from recollect.ports.transcripts import ConversationFile, Cursor, Followed, beginning
 from recollect.providers.transcripts.folders import NOTES, SOURCE, Folders
 from recollect.providers.transcripts.follow import follow
 
@@ -37,7 +37,7 @@ class ClaudeTranscripts:
         """The conversation's own notes, where Claude Code keeps some beside it."""
         try:
             with (file.with_suffix("") / NOTES).open(encoding="utf-8", errors="replace") as note:
-                return note.read(LONGEST_NOTE).strip()
+                return beginning(note.read(LONGEST_NOTE + 1), LONGEST_NOTE).strip()
         except (OSError, ValueError):  # or a name that no file can have
             return ""
 

@@ -16,7 +16,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from recollect.ports.transcripts import About, ConversationFile, Cursor, Followed, Role, Step
+from recollect.ports.transcripts import About, ConversationFile, Cursor, Followed, Role, Step, beginning
+from recollect.providers.transcripts.about import LONGEST_TOLD
 from recollect.providers.transcripts.codex_items import cwd_in, steps_in
 from recollect.providers.transcripts.earlier import NEAR
 from recollect.providers.transcripts.entries import (
@@ -27,7 +28,7 @@ from recollect.providers.transcripts.entries import (
     string,
 )
 from recollect.providers.transcripts.follow import follow_with, latest_of
-from recollect.providers.transcripts.lines import Line, read_line
+from recollect.providers.transcripts.lines import BadLines, Line, read_line
 from recollect.providers.transcripts.steps import Place, is_ours
 from recollect.providers.transcripts.whole import (
     Members,
@@ -46,8 +47,6 @@ DEEPEST = 4
 HEAD = 4_096  # of a file: whose sub-agent's it is stands at its beginning
 MOST_NAMES = 8 << 20
 MOST_PARENTS = 10_000  # that are remembered
-MOST_BAD = 100
-LONGEST_TITLE = 500
 _PARENT = re.compile(rb'"parent_thread_id"\s*:\s*"([^"\\]{1,200})"')
 _ID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _CALL = re.compile(rb'"call_id"\s*:\s*"([^"\\]{1,200})"')
@@ -134,7 +133,7 @@ class _Piece:
         self._offset = cursor.offset
         self._steps: list[Step] = []
         self._tools: dict[str, str] = {}
-        self._bad: list[int] = []
+        self._bad = BadLines()
 
     @property
     def cwd(self) -> str:
@@ -146,8 +145,8 @@ class _Piece:
         if not whole and not line.ended:
             return False
         self.line += not within
-        if not whole and self.line not in self._bad and len(self._bad) < MOST_BAD:
-            self._bad.append(self.line)
+        if not whole:
+            self._bad.note(self.line, too_long=not line.held)
         for entry in entries:
             moment = moment_of(entry) or self._session.began
             place = Place(self.line, end, moment, self._session.aside)
@@ -171,7 +170,7 @@ class _Piece:
 
     def about(self) -> About:
         """What was said about the conversation itself."""
-        return replace(self._session.about(), bad_lines=tuple(self._bad), ended=self.latest)
+        return self._bad.told_in(replace(self._session.about(), ended=self.latest))
 
 
 class _Session:
@@ -254,4 +253,4 @@ def _titles(raw: bytes) -> Iterator[tuple[str, str]]:
     for line in raw.splitlines():
         for entry in entries_in(line)[0]:
             if session := string(entry.get("id")):
-                yield session, string(entry.get("thread_name")).strip()[:LONGEST_TITLE]
+                yield session, beginning(string(entry.get("thread_name")).strip(), LONGEST_TOLD)

@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from recollect.ports.transcripts import About, ConversationFile, Cursor, Followed, Role, Step
+from recollect.ports.transcripts import About, ConversationFile, Cursor, Followed, Role, Step, beginning
+from recollect.providers.transcripts.about import LONGEST_TOLD
 from recollect.providers.transcripts.entries import moment_of, string, without_inserted
 from recollect.providers.transcripts.steps import Place, said
 from recollect.providers.transcripts.told import first_of, gave, short
@@ -30,7 +31,6 @@ from recollect.providers.transcripts.whole import (
 SOURCE = "cursor"
 DEEPEST = 6  # folders within one another
 HEAD = 16 << 10  # of a file, to see whether it is a chat at all
-LONGEST_TITLE = 500
 LISTS = ("messages", "conversation", "chat")
 _SPEAKERS = {
     "user": Role.USER,
@@ -127,7 +127,7 @@ class _Chat:
     def _head(self, line: str) -> None:
         """What stands before the first section."""
         if line.startswith("# ") and not self._title:
-            self._title = line[2:].strip()[:LONGEST_TITLE]
+            self._title = beginning(line[2:].strip(), LONGEST_TOLD)
         elif found := _EXPORTED.match(line):
             self._exported = exported_at(found[1], self._written) or self._written
 
@@ -153,7 +153,7 @@ class _Listed:
             if isinstance(value, dict) and key in ("", *LISTS):
                 self._message(value, place)
             elif key in ("title", "name"):
-                self._title = string(value).strip()[:LONGEST_TITLE]
+                self._title = beginning(string(value).strip(), LONGEST_TOLD)
         self._bad = (members.bad,) if members.bad else ()
 
     def about(self, session: str) -> About:

@@ -74,11 +74,12 @@ def _followed(stream: BinaryIO, cursor: Cursor, begin: Begin, *, most_bytes: int
     same = cursor.offset == 0 or _sample(stream, cursor.offset) == cursor.mark.partition(" ")[0]
     start = cursor if same else Cursor()
     piece = begin(stream, start)
-    place, more = start.offset, False
+    place, more, half = start.offset, False, False
     within = start.offset > 0 and not _ends_a_line(stream, start.offset)
     stream.seek(start.offset)
     while line := read_line(stream, most=sys.maxsize):
         if not piece.take(line, end=place + line.size, within=within):
+            half = True
             break
         place, within = place + line.size, False
         if place - start.offset >= most_bytes:
@@ -94,6 +95,7 @@ def _followed(stream: BinaryIO, cursor: Cursor, begin: Begin, *, most_bytes: int
         restarted=not same,
         cwd=piece.cwd,
         about=piece.about(),
+        half=half,
     )
 
 
@@ -145,7 +147,7 @@ class _Piece:
             return False
         self.line += not within
         if not whole:
-            self._telling.bad(self.line)
+            self._telling.bad.note(self.line, too_long=not line.held)
         for entry in entries:
             if entry.get("type") in SPOKEN:
                 self._entry(entry, end)

@@ -16,9 +16,11 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from recollect.ports.transcripts import About, ConversationFile, Cursor, Followed, Step
+from recollect.ports.transcripts import About, ConversationFile, Cursor, Followed, Step, beginning
+from recollect.providers.transcripts.about import LONGEST_TOLD
 from recollect.providers.transcripts.entries import Entry, entries_in, moment_of, string
 from recollect.providers.transcripts.gemini_messages import steps_of
+from recollect.providers.transcripts.lines import BadLines
 from recollect.providers.transcripts.steps import Place, is_ours
 from recollect.providers.transcripts.told import short
 from recollect.providers.transcripts.whole import (
@@ -35,8 +37,6 @@ from recollect.providers.transcripts.whole import (
 SOURCE = "gemini"
 CHATS, ROOT, REGISTRY = "chats", ".project_root", "projects.json"
 ENDS = (".jsonl", ".json")
-MOST_BAD = 100
-LONGEST_TITLE = 500
 LONGEST_PATH = 4_096
 MOST_REGISTRY = 8 << 20
 
@@ -119,7 +119,7 @@ class _Session:
         self._stem = stem
         self._about: dict[str, Any] = {}
         self._messages: dict[str, tuple[Entry, Place]] = {}
-        self._bad: list[int] = []
+        self._bad = BadLines()
 
     def take_lines(self, raw: bytes) -> None:
         """A form that goes on: a last line that isn't whole yet is left."""
@@ -127,8 +127,8 @@ class _Session:
         for number, line in enumerate(lines, 1):
             end += len(line) + (number < len(lines))
             entries, whole = entries_in(line) if line.strip() else ((), True)
-            if not whole and number < len(lines) and len(self._bad) < MOST_BAD:
-                self._bad.append(number)
+            if not whole and number < len(lines):
+                self._bad.note(number)
             for entry in entries if whole or number < len(lines) else ():
                 self._record(entry, Place(number, end))
 
@@ -141,7 +141,7 @@ class _Session:
             elif isinstance(value, dict):
                 self._message(value, place)
         if members.bad:
-            self._bad.append(members.bad)
+            self._bad.note(members.bad)
 
     def _record(self, entry: Entry, place: Place) -> None:
         update = entry.get("$set")
@@ -182,18 +182,18 @@ class _Session:
     def about(self, project: str) -> About:
         """What it says of itself. Its one-line summary is what Gemini CLI lists it by."""
         models = [short(message.get("model")) for message, _ in self._messages.values()]
-        title = string(self._about.get("summary")).strip()[:LONGEST_TITLE]
+        title = beginning(string(self._about.get("summary")).strip(), LONGEST_TOLD)
         shared = self._about.get("directories")
         within = next(filter(None, map(string, shared)), "") if isinstance(shared, list) else ""
-        return About(
+        about = About(
             session_id=short(self._about.get("sessionId")) or self._stem,
             cwd=project or within,
             model=next(filter(None, reversed(models)), ""),
             title=title,
             title_by="ai" if title else "",
-            bad_lines=tuple(self._bad),
             ended=self._ended(),
         )
+        return self._bad.told_in(about)
 
     def _ended(self) -> datetime | None:
         moments = [moment_of(message) for message, _ in self._messages.values()]

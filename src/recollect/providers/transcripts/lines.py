@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import BinaryIO, NamedTuple
 
+from recollect.ports.transcripts import About
+
 LONGEST_LINE = 16 << 20
+MOST_NAMED = 100  # lines of one piece that can't be read
 
 
 class Line(NamedTuple):
@@ -18,6 +22,32 @@ class Line(NamedTuple):
     def held(self) -> bool:
         """Whether `raw` is all of it."""
         return self.size == len(self.raw)
+
+
+class BadLines:
+    """Those of a piece that can't be read: the first ones by number, of the rest how many."""
+
+    def __init__(self) -> None:
+        self._named: list[int] = []
+        self._too_long: list[int] = []
+        self._unnamed = self._last = 0
+
+    def note(self, number: int, *, too_long: bool = False) -> None:
+        """One after the other; a line may come in two parts."""
+        if number == self._last:
+            return
+        self._last = number
+        if len(self._named) >= MOST_NAMED:
+            self._unnamed += 1
+            return
+        self._named.append(number)
+        if too_long:
+            self._too_long.append(number)
+
+    def told_in(self, about: About) -> About:
+        """With them."""
+        named, too_long = tuple(self._named), tuple(self._too_long)
+        return replace(about, bad_lines=named, too_long=too_long, unnamed=self._unnamed)
 
 
 def read_line(stream: BinaryIO, *, most: int) -> Line | None:

@@ -38,7 +38,7 @@ def follow_whole(file: Path, cursor: Cursor, read: Read) -> Followed | None:
             raw = b"" if facts.st_size > MOST else head + stream.read(MOST)
     except (OSError, ValueError):  # or a name that no file can have
         return None
-    steps, about = read(raw) if facts.st_size <= MOST else ((), About(bad_lines=(1,)))
+    steps, about = read(raw) if facts.st_size <= MOST else ((), About(too_long=(0,)))
     return Followed(
         steps=tuple(steps),
         cursor=Cursor(facts.st_size, raw.count(b"\n"), mark),

@@ -12,21 +12,30 @@ import re
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from recollect.model.errors import InvalidInput, NotFound, StoreDamaged, StoreError, StoreFull, StoreReadOnly
-from recollect.ports.history import Archived
-from recollect.stores.history.members import Member, add_member, contents, everything, members
+from recollect.ports.history import Archived, CopyOf, Fits
+from recollect.stores.history.members import (
+    LONGEST_ABOUT,
+    Member,
+    about,
+    add_member,
+    contents,
+    everything,
+    members,
+)
 
 SUFFIX = ".jsonl.gz"
+GROWING = ".jsonl"  # how files are called that only grow; others are written anew
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(?:~[1-9][0-9]{0,5})?")
 _EARLIER = "~"  # before the number of a copy whose file was replaced by another
 _MEMBER = 1 << 20
 _BLOCK = 256 << 10
 _COMPARED = 4 << 10
-_LONGEST_LINE = 16 << 20  # without its line break, beyond which nobody looks whether it is whole
 
 
 class GzipArchive:
@@ -36,39 +45,41 @@ class GzipArchive:
         self._folder = folder
 
     def all(self) -> list[Archived]:
-        try:
-            entries = list(os.scandir(self._folder))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise _ours(error, self._folder) from error
         found = []
-        for entry in entries:
-            name = entry.name.removesuffix(SUFFIX)
-            if name != entry.name and _NAME.fullmatch(name):
-                with suppress(OSError):  # gone meanwhile
-                    found.append(self._described(name, Path(entry.path)))
+        for name in self.sizes():
+            with suppress(FileNotFoundError):  # gone meanwhile
+                one = self._described(name)
+                if one.size:  # else its first member was never finished
+                    found.append(one)
         return found
 
-    def add(self, name: str, file: Path, *, start: int) -> int:
-        """It goes on where the copy itself ends, whatever the caller thinks. A copy of another file than that is kept under
-        a number, and a new one begun."""
+    def sizes(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        with _writing(self._folder), suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                name = entry.name.removesuffix(SUFFIX)
+                if name != entry.name and _NAME.fullmatch(name):
+                    with suppress(FileNotFoundError):
+                        found[name] = entry.stat().st_size
+        return found
+
+    def add(
+        self, name: str, file: Path, *, about: CopyOf | None = None, fits: Fits | None = None
+    ) -> Archived:
+        """Lines go on where the copy itself ends; a copy of another file than that is kept under a number, and a new one
+        begun. A document is copied whole; of its earlier copies only the longest is kept, where that is longer."""
         path = self._path(name)
-        with file.open("rb") as source:
-            until = _whole_lines(source)
-            with _writing(path):
-                _make_private(self._folder, path)
-                with path.open("r+b") as archive:
-                    sound = _last_sound(archive)
-                    if sound is None or _is_copy(archive, *sound, source):
-                        last = None if sound is None else sound[0]
-                        return _append(archive, last, source, until=until)
-                if not until:
-                    return sound[0].end
-                path.rename(self._path(f"{name}{_EARLIER}{self._next_number(name)}"))
-                _make_private(self._folder, path)
-                with path.open("r+b") as archive:
-                    return _append(archive, None, source, until=until)
+        with file.open("rb") as source, _writing(path):
+            was = os.fstat(source.fileno())
+            copying = _Copying(source, was.st_size, _as_bytes(about), fits)
+            if was.st_size and file.suffix == GROWING:
+                self._grow(name, path, copying)
+            elif was.st_size:
+                self._replace(name, path, copying)
+            if not path.exists():
+                return Archived(name, 0, 0, was.st_mtime_ns, about)
+            os.utime(path, ns=(was.st_mtime_ns, was.st_mtime_ns))
+            return self._described(name)
 
     def unpack(self, name: str, target: Path) -> None:
         path = self._path(name)
@@ -93,7 +104,7 @@ class GzipArchive:
             beside.unlink(missing_ok=True)
 
     def remove(self, name: str) -> bool:
-        """With the copies of it that were numbered."""
+        """With the copies of it that were numbered, and one that was never finished."""
         path = self._path(name)
         earlier = [] if _EARLIER in name else list(self._folder.glob(f"{name}{_EARLIER}*{SUFFIX}"))
         removed = False
@@ -102,7 +113,42 @@ class GzipArchive:
                 with suppress(FileNotFoundError):
                     one.unlink()
                     removed = True
+            _beside(path).unlink(missing_ok=True)
         return removed
+
+    def _grow(self, name: str, path: Path, copying: _Copying) -> None:
+        if path.exists():
+            with path.open("r+b") as archive:
+                last = _last_sound(archive)
+                if last is None or _is_copy(archive, *last, copying.source):
+                    _append(archive, None if last is None else last[0], copying)
+                    return
+            path.rename(self._path(f"{name}{_EARLIER}{self._next_number(name)}"))
+        try:
+            with _private(path) as archive:
+                _append(archive, None, copying)
+        except OSError:
+            if not self._described(name).size:  # nothing that looks like a copy and is none
+                path.unlink()
+            raise
+
+    def _replace(self, name: str, path: Path, copying: _Copying) -> None:
+        before = self._described(name).size if path.exists() else 0
+        if before == copying.size and _is_same(path, copying.source):
+            return
+        beside, earlier = _beside(path), self._path(f"{name}{_EARLIER}1")
+        try:
+            beside.unlink(missing_ok=True)
+            with _private(beside) as archive:
+                if _append(archive, None, copying) < copying.size:
+                    return
+            if before > copying.size:
+                kept = self._described(f"{name}{_EARLIER}1").size if earlier.exists() else 0
+                if before > kept:
+                    path.replace(earlier)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name) or name.endswith("."):
@@ -117,21 +163,40 @@ class GzipArchive:
             number += 1
         return number
 
-    def _described(self, name: str, path: Path) -> Archived:
-        with path.open("rb") as archive:
-            size = sum(member.size for member in members(archive))
-            about = os.fstat(archive.fileno())
-        return Archived(name, size, about.st_size, about.st_mtime_ns)
+    def _described(self, name: str) -> Archived:
+        path = self._path(name)
+        with _writing(path, but=FileNotFoundError), path.open("rb") as archive:
+            there = list(members(archive))
+            told = about(archive, there[0]) if there else b""
+            stat = os.fstat(archive.fileno())
+        return Archived(
+            name, sum(one.size for one in there), stat.st_size, stat.st_mtime_ns, _from_bytes(told)
+        )
 
 
-def _append(archive: BinaryIO, last: Member | None, source: BinaryIO, *, until: int) -> int:
+@dataclass(frozen=True, slots=True)
+class _Copying:
+    """The file as far as it goes now, what is said of it, and how long there is room."""
+
+    source: BinaryIO
+    size: int
+    about: bytes
+    fits: Fits | None
+
+
+def _append(archive: BinaryIO, last: Member | None, copying: _Copying) -> int:
+    """What follows the last member, as long as it fits; how far the copy goes then."""
     at, copied = (0, 0) if last is None else (last.at + last.length, last.end)
-    while copied < until:
-        source.seek(copied)
-        added = add_member(archive, at, _lines(source, until - copied))
+    written = 0
+    while copied < copying.size:
+        copying.source.seek(copied)
+        about = b"" if copied else copying.about
+        added = add_member(archive, at, _lines(copying.source, copying.size - copied), about=about)
         if added is None:  # the file was cut meanwhile
             break
-        at, copied = at + added.length, copied + added.size
+        at, copied, written = at + added.length, copied + added.size, written + added.length
+        if copying.fits is not None and not copying.fits(written):
+            break
     return copied
 
 
@@ -151,24 +216,38 @@ def _lines(source: BinaryIO, left: int) -> Iterator[bytes]:
         yield block
 
 
-def _whole_lines(source: BinaryIO) -> int:
-    """How far the file's whole lines go. The last may lack its line break: the beginning of an object is none yet."""
-    size = end = source.seek(0, os.SEEK_END)
-    cut = 0
-    while end and not cut:
-        start = max(end - _BLOCK, 0)
-        source.seek(start)
-        cut = source.read(end - start).rfind(b"\n") + 1
-        end = start + cut
-    if not 0 < size - end < _LONGEST_LINE:
-        return end
-    source.seek(end)
-    return size if _is_object(source.read(size - end)) else end
+def _as_bytes(about: CopyOf | None) -> bytes:
+    if about is None:
+        return b""
+    told = {
+        "file": str(about.file),
+        "source": about.source,
+        "session": about.session_id,
+        "part_of": about.part_of,
+        "folder": about.folder,
+        "project": about.project,
+    }
+    raw = json.dumps({name: value for name, value in told.items() if value}).encode()
+    return raw if len(raw) <= LONGEST_ABOUT else b""
 
 
-def _is_object(line: bytes) -> bool:
+def _from_bytes(raw: bytes) -> CopyOf | None:
     try:
-        return isinstance(json.loads(line), dict)
+        told = json.loads(raw)
+    except ValueError:
+        return None
+    if not isinstance(told, dict) or not told.get("file"):
+        return None
+    names = ("source", "session", "part_of", "folder", "project")
+    return CopyOf(Path(str(told["file"])), *(str(told.get(name, "")) for name in names))
+
+
+def _is_same(path: Path, source: BinaryIO) -> bool:
+    """Whether the copy is sound, and the file what it holds."""
+    source.seek(0)
+    try:
+        with path.open("rb") as archive:
+            return all(source.read(len(block)) == block for block in everything(archive))
     except ValueError:
         return False
 
@@ -195,15 +274,24 @@ def _is_copy(archive: BinaryIO, last: Member, ending: bytes, source: BinaryIO) -
     return source.read(len(ending)) == ending
 
 
-def _make_private(folder: Path, path: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+def _beside(path: Path) -> Path:
+    """Where a document's copy is until it is whole."""
+    return path.with_name(f".{path.name}.new")
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _private(path: Path) -> Iterator[BinaryIO]:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+b") as file:
+        yield file
+
+
+@contextmanager
+def _writing(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
     try:
         yield
+    except but:
+        raise
     except OSError as error:
         raise _ours(error, path) from error
 

@@ -14,8 +14,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from recollect.model.errors import SchemaTooNew, StoreDamaged
-from recollect.stores.history.schema import LOG_UNCLEAN, PAGES_UNCLEAN, VERSION, empty, make, version_of
+from recollect.model.errors import SchemaTooNew, StoreBusy, StoreDamaged
+from recollect.stores.history.schema import (
+    LOG_UNCLEAN,
+    PAGES_UNCLEAN,
+    UNCLEAN_YET,
+    VERSION,
+    empty,
+    make,
+    version_of,
+)
 from recollect.stores.sqlite_file import make_private, primary_code, transaction, translated
 
 T = TypeVar("T")
@@ -27,6 +35,7 @@ _PAUSE_SECONDS = 0.02
 _PAGE_BYTES = 8192
 _LOG_BYTES = 16 << 20
 _CLEANING_MS = 2_000  # that readers are waited for
+_CLEANING_PAUSE = 60.0  # seconds after which it is tried again where it failed
 _UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 
 log = logging.getLogger(__name__)
@@ -45,6 +54,7 @@ class HistoryFile:
         self._writing = threading.RLock()
         self._writer: sqlite3.Connection | None = None
         self._written: Identity = None
+        self._cleaned_from = 0.0  # by monotonic()
 
     def read(self, work: Work[T]) -> T:
         """What `work` finds in one consistent view. Where there is no file, or a damaged one: in an empty index."""
@@ -69,7 +79,11 @@ class HistoryFile:
                     self._clean(connection)
                     return result
             except StoreDamaged as error:
-                self._discard(error, identity)
+                if not self._discard(error, identity):
+                    raise StoreBusy(
+                        f"The index of past conversations {self.path} is damaged, and can't be deleted to be made anew.",
+                        advice="End other programs that have it open, such as `recollect serve`, or delete the file.",
+                    ) from error
                 raise StoreDamaged(
                     f"The index of past conversations {self.path} was damaged and is made anew.",
                     advice="`recollect history index` fills it again.",
@@ -195,10 +209,11 @@ class HistoryFile:
 
     def _clean(self, connection: sqlite3.Connection) -> None:
         """What went may still be in gaps of pages, where SQLite leaves copies, and in the log until that is emptied, which
-        waits for readers. What fails now is done after a later write."""
+        waits for readers. What fails now is done after a write a while later."""
         (unclean,) = connection.execute("SELECT unclean FROM state").fetchone()
-        if not unclean:
+        if unclean in (0, UNCLEAN_YET) or time.monotonic() < self._cleaned_from:
             return
+        self._cleaned_from = time.monotonic() + _CLEANING_PAUSE
         with suppress(sqlite3.OperationalError):
             connection.execute(f"PRAGMA busy_timeout = {min(_CLEANING_MS, self._busy_timeout_ms)}")
             if unclean == PAGES_UNCLEAN:
@@ -206,6 +221,7 @@ class HistoryFile:
                 connection.execute("UPDATE state SET unclean = ?", (LOG_UNCLEAN,))
             if not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 connection.execute("UPDATE state SET unclean = 0")
+                self._cleaned_from = 0.0
         connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
 
     def _until_free(self, work: Callable[[], object]) -> None:
@@ -220,15 +236,17 @@ class HistoryFile:
                     raise
             time.sleep(_PAUSE_SECONDS)
 
-    def _discard(self, error: StoreDamaged, identity: Identity) -> None:
-        """Remove the damaged file, unless somebody else was quicker."""
+    def _discard(self, error: StoreDamaged, identity: Identity) -> bool:
+        """Remove the damaged file, unless somebody else was quicker; whether it is gone."""
         self.close()
         if identity is None or identity != _identity(self.path):
-            return
+            return True
         log.warning("%s It is derived, and made anew.", error.message)
+        # On a disk that may only be read it stays, as it does on Windows while another has it open, and is read as empty.
         for suffix in ("-wal", "-shm", ""):
-            with suppress(OSError):  # on a disk that may only be read it stays, and is read as empty
+            with suppress(OSError):
                 Path(f"{self.path}{suffix}").unlink()
+        return identity != _identity(self.path)
 
 
 def _identity(path: Path) -> Identity:

@@ -39,6 +39,12 @@ OF_CONVERSATION = """
     WHERE passage.conversation = ? ORDER BY passage.head DESC, passage.row
 """
 
+LAST = """
+    SELECT passage.row, passage.head, wording.packed
+    FROM passage JOIN wording ON wording.row = passage.row
+    WHERE passage.row = (SELECT max(row) FROM passage WHERE conversation = ? AND head = 0)
+"""
+
 # The index of endings gives the order, and it ends as soon as there are enough.
 UNEMBEDDED = """
     SELECT passage.row, passage.head, wording.packed
@@ -100,12 +106,24 @@ class SqliteHistory:
         pieces = [Piece(*one) for one in found]
         return self._file.write(lambda connection: put(connection, pieces)) if pieces else []
 
-    def remove(self, rows: Collection[int]) -> int:
+    def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
         from recollect.stores.history.writing import remove
 
         if not rows or not self._file.path.exists():
             return 0
-        return self._file.write(lambda connection: remove(connection, rows))
+        return self._file.write(lambda connection: remove(connection, rows, at_once=at_once))
+
+    def tidy(self) -> None:
+        from recollect.stores.history.writing import is_unclean, tidy
+
+        if self._file.read(is_unclean):
+            with suppress(StoreBusy, StoreFull, StoreReadOnly):  # it can wait
+                self._file.write(tidy)
+
+    def sharing(self, rows: Collection[int]) -> dict[int, int]:
+        from recollect.stores.history.sharing import sharing  # only who forgets asks
+
+        return self._file.read(lambda connection: sharing(connection, rows)) if rows else {}
 
     def leaf_summaries(self) -> dict[int, str]:
         from recollect.stores.history.leaves import is_unsought, resolve, summaries
@@ -142,6 +160,10 @@ class SqliteHistory:
 
     def passages_of(self, conversation: int) -> list[tuple[int, Passage]]:
         return self._file.read(lambda connection: _passages(connection, OF_CONVERSATION, conversation))
+
+    def last_passage(self, conversation: int) -> Passage | None:
+        found = self._file.read(lambda connection: _passages(connection, LAST, conversation))
+        return found[0][1] if found else None
 
     def unembedded(self, model: str, *, limit: int) -> dict[int, Passage]:
         return dict(self._file.read(lambda connection: _passages(connection, UNEMBEDDED, model, limit)))

@@ -1,7 +1,7 @@
 """One archived conversation: gzip members, one after the other, which `zcat` reads as one file.
 
-Each member's header says how long it is, so the end is found without unpacking. The header is written after what it
-describes: a member that was cut short has none, and is overwritten by the next.
+Each member's header says how long it is, so the end is found without unpacking, and the first one's what it is a copy of.
+The header is written after what it describes: a member that was cut short has none, and is overwritten by the next.
 """
 
 from __future__ import annotations
@@ -16,19 +16,24 @@ from typing import BinaryIO
 _BLOCK = 256 << 10
 _LEVEL = 6
 
-# Of RFC 1952: magic, deflate, a field of ours; no time; unknown system. Then the field's length, its name, and in it
-# the bytes of the whole member and of what it holds.
+# Of RFC 1952: magic, deflate, fields of ours; no time; unknown system. Then the fields' length; the first one's name, and
+# in it the bytes of the whole member and of what it holds; a second one has what the copy is of.
 _HEADER = struct.Struct("<4sIBBH2sHQQ")
-_START = (b"\x1f\x8b\x08\x04", 0, 0, 255, 20, b"Rc", 16)
+_START, _SIZES = (b"\x1f\x8b\x08\x04", 0, 0, 255), (b"Rc", 16)
+_BEFORE_FIELDS, _FIRST_FIELD = 12, 20
+_FIELD, _ABOUT = struct.Struct("<2sH"), b"Rd"
+LONGEST_ABOUT = 60_000  # bytes
 _TRAILER = struct.Struct("<II")
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Where it begins in the archive, its bytes there, and where what it holds begins in the conversation."""
+    """Where it begins in the archive, its bytes there, those of its header, and where what it holds begins in the
+    conversation."""
 
     at: int
     length: int
+    head: int
     start: int
     size: int
 
@@ -46,17 +51,30 @@ def members(archive: BinaryIO) -> Iterator[Member]:
         header = archive.read(_HEADER.size)
         if len(header) < _HEADER.size:
             return
-        *beginning, length, size = _HEADER.unpack(header)
-        if tuple(beginning) != _START or length < _HEADER.size + _TRAILER.size or at + length > room:
+        *beginning, fields, name, width, length, size = _HEADER.unpack(header)
+        head = _BEFORE_FIELDS + fields
+        if tuple(beginning) != _START or (name, width) != _SIZES or fields < _FIRST_FIELD:
             return
-        yield Member(at, length, start, size)
+        if length < head + _TRAILER.size or at + length > room:
+            return
+        yield Member(at, length, head, start, size)
         at, start = at + length, start + size
+
+
+def about(archive: BinaryIO, member: Member) -> bytes:
+    """What the copy is of, as it was told; nothing where it wasn't."""
+    archive.seek(member.at + _HEADER.size)
+    fields = archive.read(member.head - _HEADER.size)
+    if len(fields) < _FIELD.size:
+        return b""
+    name, length = _FIELD.unpack_from(fields)
+    return fields[_FIELD.size : _FIELD.size + length] if name == _ABOUT else b""
 
 
 def contents(archive: BinaryIO, member: Member) -> Iterator[bytes]:
     """What it holds, in blocks. Raises ValueError when that isn't what was put in."""
-    archive.seek(member.at + _HEADER.size)
-    left = member.length - _HEADER.size - _TRAILER.size
+    archive.seek(member.at + member.head)
+    left = member.length - member.head - _TRAILER.size
     inflating, check, size = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
     while left:
         packed = archive.read(min(_BLOCK, left))
@@ -87,12 +105,14 @@ def everything(archive: BinaryIO) -> Iterator[bytes]:
         raise ValueError(f"no conversation goes on at byte {at}")
 
 
-def add_member(archive: BinaryIO, at: int, blocks: Iterator[bytes]) -> Member | None:
+def add_member(archive: BinaryIO, at: int, blocks: Iterator[bytes], *, about: bytes = b"") -> Member | None:
     """Write one there, durably, and cut off what followed; None for nothing. Its start isn't known here: it is 0."""
     deflating, check, size = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS), 0, 0
+    fields = _FIELD.pack(_ABOUT, len(about)) + about if about else b""
+    head = _HEADER.size + len(fields)
     archive.seek(at)
     archive.truncate()
-    archive.write(bytes(_HEADER.size))
+    archive.write(bytes(head))
     for block in blocks:
         archive.write(deflating.compress(block))
         check, size = zlib.crc32(block, check), size + len(block)
@@ -104,7 +124,7 @@ def add_member(archive: BinaryIO, at: int, blocks: Iterator[bytes]) -> Member | 
         return None
     archive.flush()
     archive.seek(at)
-    archive.write(_HEADER.pack(*_START, length, size))
+    archive.write(_HEADER.pack(*_START, _FIRST_FIELD + len(fields), *_SIZES, length, size) + fields)
     archive.flush()
     os.fsync(archive.fileno())
-    return Member(at, length, 0, size)
+    return Member(at, length, head, 0, size)

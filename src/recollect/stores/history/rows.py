@@ -18,7 +18,7 @@ from recollect.stores.values import from_micros, from_optional_micros, to_micros
 COLUMNS = (
     "row, file, session_id, source, size, modified, note_modified, cursor_offset, cursor_line, cursor_mark, folder, "
     "project, part_of, title, title_by, summary, summary_by, model, started, ended, prompts, bad_lines, skipping, "
-    "silent, gone, archived"
+    "silent, gone, archived, rules"
 )
 
 _LEVEL = 3
@@ -55,6 +55,7 @@ def to_row(conversation: Conversation) -> tuple[Any, ...]:
         conversation.silent,
         conversation.gone,
         conversation.archived,
+        conversation.rules,
     )
 
 
@@ -83,6 +84,7 @@ def from_row(row: Sequence[Any]) -> Conversation:
         silent=bool(row[23]),
         gone=bool(row[24]),
         archived=row[25],
+        rules=row[26],
     )
 
 

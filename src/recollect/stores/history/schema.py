@@ -6,8 +6,9 @@ import sqlite3
 
 from recollect.stores.sqlite_file import transaction
 
-VERSION = 1
+VERSION = 2
 PAGES_UNCLEAN, LOG_UNCLEAN = 2, 1  # where words that went may still be
+UNCLEAN_YET = 3  # the same in pages, and there is time
 
 # Rows of passages are never used twice, so that what is kept in memory of one never becomes another's.
 _TABLES = (
@@ -49,7 +50,8 @@ _TABLES = (
         skipping INTEGER NOT NULL,
         silent INTEGER NOT NULL,
         gone INTEGER NOT NULL,
-        archived INTEGER NOT NULL
+        archived INTEGER NOT NULL,
+        rules TEXT NOT NULL
     ) STRICT
     """,
     "CREATE INDEX conversation_revision ON conversation (revision)",

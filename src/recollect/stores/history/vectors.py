@@ -17,7 +17,7 @@ from recollect.stores.history.search import Known, admitted_by
 _EXACT_UP_TO = 200_000
 _FEWEST = 1024
 _LOADED_TOGETHER = 1_000
-_SPARE = 16  # heads that were replaced are still among the codes
+_SPARE = 64  # heads and last passages that were replaced are still among the codes
 
 MODEL = "SELECT number FROM model WHERE name = ?"
 NEW_MODEL = "INSERT OR IGNORE INTO model (name) VALUES (?)"

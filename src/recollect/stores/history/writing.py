@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from recollect.ports.history import Conversation, Passage
 from recollect.stores.history.leaves import note_leaves, resolve
-from recollect.stores.history.rows import COLUMNS, indexed, lexemes_of, pack, to_row
-from recollect.stores.history.schema import PAGES_UNCLEAN
+from recollect.stores.history.rows import COLUMNS, indexed, lexemes_of, pack, to_row, unpack
+from recollect.stores.history.schema import PAGES_UNCLEAN, UNCLEAN_YET
 
 _NAMES = COLUMNS.split(", ")[1:]
 _LISTED = "(SELECT value FROM json_each(?))"
@@ -20,6 +20,8 @@ REVISE = "UPDATE state SET revision = revision + 1 RETURNING revision"
 # Say that passages went; and that what is left of them must be cleaned away.
 REMOVED = "UPDATE state SET removals = removals + 1"
 UNCLEAN = f"UPDATE state SET unclean = {PAGES_UNCLEAN}"
+LATER = f"UPDATE state SET unclean = {UNCLEAN_YET} WHERE unclean <> {PAGES_UNCLEAN}"
+HOW_UNCLEAN = "SELECT unclean FROM state"
 
 ROW_OF = "SELECT row FROM conversation WHERE file = ?"
 IS_THERE = "SELECT 1 FROM conversation WHERE row = ?"
@@ -43,6 +45,13 @@ WORDED = f"""
     WHERE passage.conversation IN {_LISTED}
 """
 HEADS = f"{WORDED} AND passage.head"
+LAST = (
+    f"{WORDED} AND passage.row = (SELECT max(row) FROM passage WHERE conversation IN {_LISTED} AND head = 0)"
+)
+
+# By which rules one was read; whether any was by others than these.
+RULES_OF = "SELECT rules FROM conversation WHERE row = ?"
+ANY_BY_OTHERS = "SELECT 1 FROM conversation WHERE NOT silent AND rules <> ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,7 @@ def put(connection: sqlite3.Connection, pieces: Sequence[Piece]) -> list[Convers
     return [_put(connection, piece, revision) for piece in pieces]
 
 
-def remove(connection: sqlite3.Connection, rows: Collection[int]) -> int:
+def remove(connection: sqlite3.Connection, rows: Collection[int], *, at_once: bool) -> int:
     """How many passages went. What sums these conversations up elsewhere goes as well."""
     listed = json.dumps(sorted(rows))
     resolve(connection)
@@ -74,8 +83,22 @@ def remove(connection: sqlite3.Connection, rows: Collection[int]) -> int:
     if gone:
         connection.execute(REVISE).fetchone()
         connection.execute(REMOVED)
-        _scrub(connection)
+        if at_once:
+            _scrub(connection)
+        else:
+            connection.execute(LATER)
     return passages
+
+
+def is_unclean(connection: sqlite3.Connection) -> bool:
+    """Whether words that went may still be in the file."""
+    return bool(connection.execute(HOW_UNCLEAN).fetchone()[0])
+
+
+def tidy(connection: sqlite3.Connection) -> None:
+    """What could wait is done after this transaction."""
+    if connection.execute(HOW_UNCLEAN).fetchone()[0] == UNCLEAN_YET:
+        _scrub(connection)
 
 
 def _put(connection: sqlite3.Connection, piece: Piece, revision: int) -> Conversation:
@@ -87,11 +110,13 @@ def _put(connection: sqlite3.Connection, piece: Piece, revision: int) -> Convers
         row = connection.execute(INSERT, (revision, *values)).lastrowid or 0
     else:
         row = known
+        (before,) = connection.execute(RULES_OF, (row,)).fetchone()
         connection.execute(UPDATE, (revision, *values, row))
         if piece.anew:
             _begin_anew(connection, row, left_out=not piece.passages)
-        elif any(passage.head for passage in piece.passages):
-            _drop_passages(connection, HEADS, json.dumps([row]))
+            _end_of_others(connection, before, piece.conversation.rules)
+        else:
+            _make_place(connection, row, piece.passages)
     _add_passages(connection, row, piece.passages)
     if piece.uuids:
         connection.execute(ENTRIES, (row, piece.uuids))
@@ -130,6 +155,29 @@ def _begin_anew(connection: sqlite3.Connection, row: int, *, left_out: bool) -> 
             _scrub(connection)
 
 
+def _end_of_others(connection: sqlite3.Connection, before: str, rules: str) -> None:
+    """When the last one was read by the new rules: what the old ones let in leaves no word."""
+    if rules and before != rules and connection.execute(ANY_BY_OTHERS, (rules,)).fetchone() is None:
+        _scrub(connection)
+
+
+def _make_place(connection: sqlite3.Connection, row: int, passages: Sequence[Passage]) -> None:
+    """What the new passages take the place of goes: the head, and the last one where that goes on."""
+    if any(passage.head for passage in passages):
+        _drop_passages(connection, HEADS, json.dumps([row]))
+    first = next((passage for passage in passages if not passage.head), None)
+    if first is not None:
+        listed = json.dumps([row])
+        for _, packed in connection.execute(LAST, (listed, listed)).fetchall():
+            if _begin_alike(unpack(packed, head=False), first):
+                _drop_passages(connection, LAST, listed, listed)
+
+
+def _begin_alike(one: Passage, other: Passage) -> bool:
+    firsts = [[(said.role, said.line, said.text) for said in each.utterances[:1]] for each in (one, other)]
+    return firsts[0] == firsts[1]
+
+
 def _empty(connection: sqlite3.Connection, listed: str) -> int:
     """Take all out of conversations; how many passages."""
     passages = _drop_passages(connection, WORDED, listed)
@@ -140,9 +188,9 @@ def _empty(connection: sqlite3.Connection, listed: str) -> int:
     return passages
 
 
-def _drop_passages(connection: sqlite3.Connection, which: str, listed: str) -> int:
+def _drop_passages(connection: sqlite3.Connection, which: str, *listed: str) -> int:
     rows: list[int] = []
-    for row, packed in connection.execute(which, (listed,)).fetchall():
+    for row, packed in connection.execute(which, listed).fetchall():
         connection.execute(DROP_LEXEMES, (row, lexemes_of(packed)))
         rows.append(row)
     numbers = json.dumps(rows)
