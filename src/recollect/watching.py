@@ -47,6 +47,7 @@ class _Keeper:
     def __init__(self, running: Running) -> None:
         self._running = running
         self._ear: _Ear | None = None
+        self._heard: list[tuple[Path, int, int]] = []  # the folders that it listens to
         self._changed: set[str] = set()
         self._whole = True  # all is to be looked at
         self._looked = 0.0
@@ -79,8 +80,10 @@ class _Keeper:
     async def _follow_roots(self) -> None:
         """Listen where there is something to hear by now."""
         roots = await asyncio.to_thread(self._running.conversation_roots)
-        if self._ear is not None and self._ear.roots == roots:
+        there = await asyncio.to_thread(_identified, roots)
+        if self._ear is not None and self._heard == there:
             return
+        self._heard = there
         self.close()
         if roots:
             loop = asyncio.get_running_loop()
@@ -129,6 +132,18 @@ class _Keeper:
         if done.left > BIG:
             return BUSY_SECONDS if await self._running.index_in_background() else REST
         return REST if done.left else ROOTS_SECONDS
+
+
+def _identified(roots: Sequence[Path]) -> list[tuple[Path, int, int]]:
+    """With which folder each is: one that took another's place isn't heard by who listens to that."""
+    found = []
+    for root in roots:
+        try:
+            facts = root.stat()
+        except OSError:
+            continue
+        found.append((root, facts.st_dev, facts.st_ino))
+    return found
 
 
 class _Ear:

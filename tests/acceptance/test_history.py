@@ -302,8 +302,8 @@ async def test_what_was_said_a_moment_ago_is_found(app: App, desk: Desk) -> None
 async def test_a_call_with_the_question_is_no_answer_to_it(app: App, desk: Desk) -> None:
     desk.talk("then", SHOP, CERTIFICATE)
     path = desk.talk("now", SHOP, [("user", "hello")], days_ago=1 / 1440)
-    call = {"type": "tool_use", "id": "t1", "name": "Bash"}
-    call |= {"input": {"command": "recollect history search 'warehouse certificate'"}}
+    command = {"command": "recollect history search 'warehouse certificate'"}
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": command}
     entry = {"type": "assistant", "sessionId": "now", "timestamp": NOW.isoformat()}
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({**entry, "message": {"role": "assistant", "content": [call]}}) + "\n")
@@ -508,8 +508,8 @@ async def test_a_project_may_be_a_scope_and_a_folder_at_once(app: App, desk: Des
     assert [(one.session_id, one.memory_id) for one in found] == [("s1", None), ("", inside)]
     await run(app, CREATE_SCOPE, name="Attic")
     alone = await stored(app, "The attic has a warehouse certificate on the wall", scope="Attic")
-    [found] = (await run(app, SEARCH_HISTORY, query="warehouse certificate", project="attic")).results
-    assert found.memory_id == alone
+    [only] = (await run(app, SEARCH_HISTORY, query="warehouse certificate", project="attic")).results
+    assert only.memory_id == alone
 
 
 async def test_the_timeline_is_newest_first_and_ends_where_it_should(app: App, desk: Desk) -> None:

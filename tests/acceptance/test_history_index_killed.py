@@ -15,7 +15,6 @@ from talks import claude, user
 CHILD = """
 import asyncio, os, sys
 import recollect.engine.history.passing as passing
-import recollect.engine.history.preparing as preparing
 from recollect.app import open_app
 from recollect.operations.indexing import INDEX_HISTORY
 from recollect.settings import load_settings
@@ -41,7 +40,7 @@ class Mortal(SqliteHistory):
 async def main():
     passing.PASSAGES_AT_ONCE = 3  # small transactions: more moments to die at
     passing.MUCH = -1
-    preparing.PIECE = 2_000
+    passing.PIECE = 2_000
     given = {"home": sys.argv[1], "time_zone": "UTC", "embedding.provider": "hashing", "history.claude_dir": sys.argv[2]}
     import recollect.app
     recollect.app.SqliteHistory = Mortal
@@ -91,6 +90,7 @@ async def test_a_pass_that_was_killed_goes_on(opened: Open, shelf: Shelf, tmp_pa
             lines = [one.line for one in said]
             assert lines == sorted(set(lines))
             assert len(lines) == 60
+            assert len(passages(app, session)) == 30  # as if it had been read at once
             assert head(app, session).utterances[0].text.startswith("Where does crate")
             assert said[-1].text.count("To harbour 29.") == 8
 

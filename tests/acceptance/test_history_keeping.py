@@ -463,7 +463,9 @@ async def test_an_rlm_server_that_is_not_there_is_told(opened: Open, projects: P
         told = await ask(app, "summarize_conversation", session=FIRST)
         assert told.conversation.summary_by == "made"
         assert "RLM" in told.notice
-        assert (await ask(app, "history_status")).rung == "rlm"
+        status = await ask(app, "history_status")
+        assert status.rung == "index"
+        assert "no-such-program-anywhere" in status.doubt
 
 
 async def test_a_long_conversation_is_summed_up_in_lots(app: App, projects: Path, shop: Path) -> None:

@@ -177,6 +177,27 @@ async def test_a_folder_that_is_not_there_takes_nothing_out(app: App, shelf: She
     assert set(known(app)) == {"s1"}
 
 
+async def test_where_the_programs_folder_is_another_what_is_deleted_in_the_one_before_goes(
+    opened: Open, shelf: Shelf, tmp_path: Path
+) -> None:
+    """Two folders, each set in a shell of its own, don't take out one another's conversations."""
+    shelf.talk("s1", user("Where is the walrus?"), claude("In the harbour."))
+    shelf.talk("s2", user("Where is the crate?"), claude("At the depot."))
+    other = Shelf(tmp_path / "other")
+    other.talk("s3", user("Where is the parcel?"), claude("On the ship."))
+    async with opened() as app:
+        await index(app)
+    async with opened(**{"history.claude_dir": str(other.folder)}) as app:
+        await index(app)
+        assert set(known(app)) == {"s1", "s2", "s3"}
+        shelf.file("s1").unlink()
+        await index(app)
+        assert set(known(app)) == {"s2", "s3"}
+        shutil.move(shelf.folder, tmp_path / "away")
+        await index(app)
+        assert set(known(app)) == {"s2", "s3"}
+
+
 async def test_an_emptied_file_is_found_no_more_until_it_says_something_again(app: App, shelf: Shelf) -> None:
     file = shelf.talk("s1", user("Where is the walrus?"), claude("In the harbour."))
     await index(app)

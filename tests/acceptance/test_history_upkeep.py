@@ -53,7 +53,7 @@ async def test_what_will_vanish_is_wrong_only_where_it_was_to_be_kept(opened: Op
         told = (await findings(app))[VANISHING]
         assert told.healthy
         assert told.detail.startswith("1 will be deleted")
-        assert "history.archive" in told.advice
+        assert "history archive" in told.advice
     async with opened(**{"history.archive": True}) as app:
         assert not (await findings(app))[VANISHING].healthy
         await run(app, RUN_JOBS)

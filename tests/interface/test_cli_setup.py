@@ -17,6 +17,7 @@ import pytest
 from cli_shell import Shell
 
 from recollect.dialects.toolsets import tools_of
+from recollect.testing.tiny_model import write_tiny_model
 
 SETTINGS = '{\r\n\t"model": "opus",\r\n\t"hooks": {\r\n\t\t"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]\r\n\t}\r\n}'
 
@@ -396,6 +397,9 @@ def test_captures_go_on_after_a_file_that_is_not_there(person: Person) -> None:
     assert done.returncode == 1
     first, second = json.loads(done.stdout)["captured"]
     assert (first["outcome"], second["file"]) == ("gone", "odd.jsonl")
+    told = person("capture", "missing.jsonl", "--folder", ".")
+    assert len((told.stdout + told.stderr).splitlines()) == 1
+    assert "not captured" in told.stdout
     done = person("capture", "missing.jsonl", "odd.jsonl", "--json")
     assert [one["outcome"] for one in json.loads(done.stdout)["captured"]] == ["failed", "failed"]
 
@@ -567,3 +571,15 @@ def test_status_says_whether_hooks_hold_here_and_can_run(person: Person) -> None
     done = person("doctor")
     assert done.returncode == 1
     assert "hooks in this folder" in done.stdout
+
+
+def test_setup_asks_for_no_model_that_is_here(shell: Shell, tmp_path: Path) -> None:
+    flags = "--provider none --capture all --no-archive --no-init".split()
+    local = ["--option", "embedding.provider=local"]
+    asked = shell(*local, "setup", *flags, stdin="n\n\n", terminal=True)
+    assert "Fetch a small model" in asked.err + asked.out
+    write_tiny_model(tmp_path / "tiny")
+    shell.fine(*local, "models", "pull", str(tmp_path / "tiny"))
+    done = shell(*local, "setup", *flags, stdin="", terminal=True)
+    assert done.status == 0, done.err
+    assert "Fetch a small model" not in done.err + done.out

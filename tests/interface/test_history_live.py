@@ -146,6 +146,18 @@ def test_a_running_server_hears_of_what_is_said(home: Path) -> None:
     assert words(home, "second") == ["Which lock jams?", "The upper one."]
 
 
+def test_a_folder_that_took_anothers_place_is_heard(home: Path) -> None:
+    say(home, "first", "Where does the heron nest?", "In the reeds behind the mill.")
+    with HttpServer(home):
+        until(lambda: is_whole(home, "first"), "what was there before")
+        projects = home / "claude" / "projects"
+        projects.rename(home / "claude" / "before")
+        say(home, "second", "Which lock jams?", "The upper one.")
+        until(lambda: is_whole(home, "second"), "what lies in the folder that is there now")
+        say(home, "second", "And the lower one?", "It holds.", first=2)
+        until(lambda: "It holds." in words(home, "second"), "what was said since")
+
+
 def test_what_was_said_before_is_read_at_the_start(home: Path) -> None:
     say(home, "early", "What feeds the pond?", "A spring.")
     with HttpServer(home):

@@ -370,6 +370,15 @@ class TestLeavingNothing:
         assert self.SECRET[3:].encode() not in bytes_of(path)
         index.close()
 
+    def test_what_can_wait_is_done_by_tidying(self, index: SqliteHistory, path: Path) -> None:
+        kept, _ = self.fill(index)
+        size = path.stat().st_size
+        assert index.remove([kept.row], at_once=False) == 2
+        index.put(talk("next"), [said("next")])
+        assert path.stat().st_size >= size
+        index.tidy()
+        assert self.SECRET[3:].encode() not in bytes_of(path)
+
 
 class TestTrouble:
     def test_a_damaged_file_is_made_anew(self, path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -394,6 +403,21 @@ class TestTrouble:
             index.put(talk("s"), [said("word")])
         index.put(talk("s"), [said("word")])
         assert len(found(index, "word")) == 1
+        index.close()
+
+    def test_one_that_cannot_be_deleted_is_told_of(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path.parent.mkdir()
+        path.write_bytes(b"something else altogether" * 500)
+
+        def held_by_another(self: Path, missing_ok: bool = False) -> None:  # as Windows has it
+            raise PermissionError(13, "The process cannot access the file")
+
+        index = SqliteHistory(path)
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", held_by_another)
+            with pytest.raises(StoreBusy, match="can't be deleted"):
+                index.put(talk("s"), [said("word")])
+            assert index.conversations() == []
         index.close()
 
     def test_who_deletes_the_file_loses_nothing_but_what_was_derived(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import recollect.engine.text.split
 from recollect.engine.text.split import split
 from recollect.model.errors import InvalidInput
 
@@ -155,3 +156,16 @@ def test_with_overlap_every_part_fits_and_the_words_are_there_in_order(
     assert all(len(part) <= limit for part in parts)
     for char in _solid(text):
         place = joined.index(char, place) + 1
+
+
+@given(TEXTS, st.integers(8, 200), st.integers(1, 40))
+def test_boundaries_are_the_same_however_near_the_end_they_are_sought(
+    text: str, limit: int, window: int
+) -> None:
+    found = []
+    for size in (window, 1 << 30):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recollect.engine.text.split, "_WINDOW", size)
+            found.append(split(text, limit=limit))
+
+    assert found[0] == found[1]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import recollect.model.words
 from recollect.model.lexemes import lexemes
 from recollect.model.words import Words
 
@@ -13,3 +15,12 @@ from recollect.model.words import Words
 def test_words_have_the_lexemes_of_their_text(text: str) -> None:
     words = Words()
     assert words.of(text).split() == words.of(text).split() == lexemes(text)
+
+
+@given(st.lists(st.text("aB1-_./'@&:,+#()", max_size=8), max_size=80), st.integers(1, 5))
+def test_so_they_have_when_there_is_no_room_for_more(texts: list[str], most: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recollect.model.words, "MOST_WORDS", most)
+        words = Words()
+        for text in texts:
+            assert words.of(text).split() == lexemes(text)

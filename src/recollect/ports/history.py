@@ -169,6 +169,9 @@ class HistoryIndex(Protocol):
     def passages_of(self, conversation: int) -> list[tuple[int, Passage]]:
         """All of a conversation's, in order, with their rows."""
 
+    def passages_from(self, passage: int, *, most: int) -> list[Passage]:
+        """That passage and those behind it in its conversation, in order, at most so many; heads are none."""
+
     def last_passage(self, conversation: int) -> Passage | None:
         """What a conversation ended with so far; a head is none."""
 
@@ -241,6 +244,9 @@ class NoHistory:
         return {}
 
     def passages_of(self, conversation: int) -> list[tuple[int, Passage]]:
+        return []
+
+    def passages_from(self, passage: int, *, most: int) -> list[Passage]:
         return []
 
     def last_passage(self, conversation: int) -> Passage | None:

@@ -46,7 +46,7 @@ _TALK = Expression(
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """An utterance, and where in it what came of it is said; `place` 0 where that is all of it."""
+    """An utterance, and where in it that is said which the question asks how; else `place` is 0."""
 
     said: Utterance
     place: int = 0
@@ -70,6 +70,8 @@ def answering(
     prompt: frozenset[str] = frozenset()
     for number, passage in enumerate(passages):
         for one in passage:
+            if number and one.role not in (Role.USER, Role.CLAUDE):
+                continue  # further on only what somebody says of it answers
             own = sought.intersection(lexemes(one.text[:LONGEST_LOOK]))
             prompt = own if one.role is Role.USER else prompt
             place, worth = _concluding(one, how=how)
@@ -78,7 +80,7 @@ def answering(
             inherited = INHERITED * len(prompt - own) if worth else 0.0
             value = (1 + len(own) + inherited) * _speech(one) + worth - FURTHER * number
             if best is None or value > best[0]:
-                best = value, Statement(one, place)
+                best = value, Statement(one, place if how else 0)
     return best[1] if best else None
 
 

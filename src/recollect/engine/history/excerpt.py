@@ -28,7 +28,8 @@ _LEADING = Expression(
 _STRONG = Expression(r"\*\*(?=\S)([^*\n]+?)(?<=\S)\*\*")
 _LINK = Expression(r"\[([^\]\n]{1,200})\]\([^)\s]{1,400}\)")
 _CODE = Expression(r"`([^`\n]+)`")
-_INNER = Expression(r"\s[•⨯▪●◦|─━]+(?=\s)")
+_INNER = Expression(r"\s[•⨯▪●◦─━]+(?=\s)")
+_ROW = Expression(r"^[ \t]*\|[^\n]*\|[ \t]*$", re.MULTILINE)  # of a table
 
 
 def shown(engine: Engine, text: str, longest: int) -> str:
@@ -50,7 +51,7 @@ def cut(text: str, longest: int) -> str:
 
 def plain(text: str) -> str:
     """On one line, without what Markdown and logs are decorated with."""
-    text = _FENCE.sub("", text)
+    text = _ROW.sub(lambda row: row[0].replace("|", " "), _FENCE.sub("", text))
     text = _LEADING.sub("", text)
     text = _CODE.sub(r"\1", _LINK.sub(r"\1", _STRONG.sub(r"\1", text)))
     return " ".join(_INNER.sub(" ", text).split())

@@ -22,6 +22,7 @@ from recollect.ports.history import Conversation, Passage, Utterance
 from recollect.ports.transcripts import Role
 
 MOST_FURTHER = 8  # passages behind the one that was found that may have the answer
+MOST_STANDING = 10  # passages that may have the words of a head
 MOST_HELD = 40  # conversations that may be of a time
 NOTES = ("session-memory", "summary.md")  # beside a transcript
 
@@ -121,27 +122,40 @@ def _of_ranked(engine: Engine, looked: Looked, one: Ranked, reach: Reach, *, how
 
 
 def _statement(engine: Engine, looked: Looked, one: Ranked, *, how: bool) -> Statement | None:
-    """The words that answer; of a head, which stands nowhere in the file, only where nothing else has half as much of them."""
-    wanted = frozenset(looked.asked.lexemes)
-    best, row = one.best, one.best.conversation.row
-    every = [(number, passage) for number, passage in engine.history.passages_of(row) if not passage.head]
-    place = next((at for at, (number, _) in enumerate(every) if number == best.row), None)
+    """The words that answer; of a head, which stands nowhere in the file, only where nothing else has most of them."""
+    wanted, best, row = frozenset(looked.asked.lexemes), one.best, one.best.row
     if best.passage.head:
-        counts = [len(wanted.intersection(passage.lexemes.split())) for _, passage in every]
+        standing, most = _standing(engine, one, wanted)
         told = len(wanted.intersection(best.passage.lexemes.split()))
-        most = max(counts, default=0)
-        if 4 * most < 3 * told and _says_more(best.conversation):
+        if standing is None or (4 * most < 3 * told and _says_more(best.conversation)):
             return answering([best.passage.utterances], wanted, how=False)
-        place = counts.index(most) if counts else None
-    if place is None:
-        return answering([best.passage.utterances], wanted, how=how)
-    window = list(_window([passage for _, passage in every[place:]], further=how))
-    present, conversation = looked.present, best.conversation
+        row = standing
+    present = looked.present
+    window = _window(engine.history.passages_from(row, most=1 + MOST_FURTHER), further=how)
     heard = [
-        [said for said in passage.utterances if present is None or not present.has(said, conversation)]
+        [said for said in passage.utterances if present is None or not present.has(said, best.conversation)]
         for passage in window
     ]
     return answering(heard, wanted, how=how)
+
+
+def _standing(engine: Engine, one: Ranked, wanted: frozenset[str]) -> tuple[int | None, int]:
+    """The passage of a conversation that has most of the words, and how many; its first, where none has any."""
+    index, row = engine.history, one.best.conversation.row
+    found = index.passages(
+        [match.passage for match in index.search(tuple(wanted), among=[row], limit=MOST_STANDING)]
+    )
+    counts = {
+        number: len(wanted.intersection(passage.lexemes.split()))
+        for number, passage in found.items()
+        if not passage.head
+    }
+    if counts:
+        best = max(counts, key=lambda number: (counts[number], -number))
+        return best, counts[best]
+    heard = [other.row for other in one.heard if other.conversation.row == row and not other.passage.head]
+    first = heard or [number for number, passage in index.passages_of(row) if not passage.head]
+    return (first[0], 0) if first else (None, 0)
 
 
 def _says_more(one: Conversation) -> bool:
@@ -171,9 +185,11 @@ def _place_of_note(engine: Engine, one: Ranked, wanted: Sequence[str]) -> tuple[
 
 def _of_time(engine: Engine, one: Conversation, reach: Reach, period: Timeframe) -> Found | None:
     """Told by the last that came of something then, else by the first request."""
+    ended = engine.history.last_passage(one.row) if held_in(period, one.ended) else None
+    passages = [ended] if ended else [passage for _, passage in engine.history.passages_of(one.row)]
     said = [
         utterance
-        for _, passage in engine.history.passages_of(one.row)
+        for passage in passages
         for utterance in passage.utterances
         if not passage.head and held_in(period, utterance.timestamp or one.ended or last_moment(one))
     ]

@@ -42,11 +42,13 @@ async def reconcile(engine: Engine, *, forgotten: Collection[str], deadline: flo
     if not stale and not any(EARLIER not in name for name in there.keys() - names.keys()):
         return 0
     files = {one.file for one in known}
+    elsewhere = {(one.session_id, one.file.name) for one in known if not one.gone}  # their files were moved
     copies = [
         copy
         for copy in await asyncio.to_thread(engine.archive.all)
         if copy.name in stale
         or (copy.name not in names and EARLIER not in copy.name and _is_wanted(copy, files, forgotten, rules))
+        if not (copy.about and (copy.about.session_id, copy.about.file.name) in elsewhere)
     ]
     for done, copy in enumerate(copies):
         if deadline is not None and monotonic() > deadline:

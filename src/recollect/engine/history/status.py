@@ -80,7 +80,7 @@ def _state(engine: Engine, files: Sequence[ConversationFile], forgotten: Mapping
         conversations=sum(not one.part_of for one in told),
         subagents=sum(bool(one.part_of) for one in told),
         gone=sum(one.gone for one in told),
-        left_out=sum(one.silent and not is_empty(one) for one in known),
+        left_out=sum(one.silent and not is_empty(one) and one.belongs_to not in forgotten for one in known),
         forgotten=sum(not part for part in forgotten.values()),
         stock=engine.history.stock(),
         unread_files=len(unread),

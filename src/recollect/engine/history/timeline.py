@@ -68,7 +68,11 @@ async def history_timeline(
     last |= {session: moment for session, (_, moment) in held.items()}
     if when:
         begun = {session: one.started or moment for session, (one, moment) in held.items()}
-        last = {session: moment for session, moment in last.items() if begun.get(session, moment) <= until}
+        last = {
+            session: moment
+            for session, moment in last.items()
+            if moment <= until or since <= begun.get(session, moment) <= until
+        }
     newest = sorted(last, key=lambda session: (last[session], session), reverse=True)
     listed = tuple(
         _session(engine, *held[session]) if session in held else remembered[session]

@@ -12,28 +12,29 @@ from recollect.ports.history import Conversation
 def vanished(
     known: Iterable[Conversation], *, there: Collection[Path], roots: Iterable[Path]
 ) -> list[Conversation]:
-    """Those whose file is gone while the folder under which it lay is there: what isn't mounted loses nothing."""
+    """Those whose file is gone while the folder under which it lay is there: what isn't mounted loses nothing. Of one that
+    lies elsewhere, as where the program's folder was another, that is the file's own."""
     present = list(roots)
     return [
         one
         for one in known
         if not one.gone
         and one.file not in there
-        and any(one.file.is_relative_to(root) for root in present)
         and is_gone(one.file)
+        and (any(one.file.is_relative_to(root) for root in present) or one.file.parent.is_dir())
     ]
 
 
 def surely_gone(
     lost: Iterable[Conversation], *, there: Collection[Path], roots: Iterable[Path]
 ) -> list[Conversation]:
-    """Of those the ones that were deleted for all that can be told: a folder in which nothing is left may be the place of a
-    disk that is away."""
+    """Of those the ones that were deleted for all that can be told: its own folder is there, or others in the program's. One
+    in which nothing is left may be the place of a disk that is away."""
     filled = [root for root in roots if any(file.is_relative_to(root) for file in there)]
     return [
         one
         for one in lost
-        if any(one.file.is_relative_to(root) for root in filled) or one.file.exists()  # an emptied one
+        if one.file.parent.is_dir() or any(one.file.is_relative_to(root) for root in filled)
     ]
 
 

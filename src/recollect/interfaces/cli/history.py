@@ -122,6 +122,8 @@ def _in_background(session: Session) -> None:
 
 
 def _told_index(desk: Desk, done: IndexHistoryResult) -> None:
+    from recollect.operations.indexing import LEFT
+
     console = desk.console
     if done.busy or (done.notice and not done.files):
         console.line(done.notice)
@@ -139,6 +141,8 @@ def _told_index(desk: Desk, done: IndexHistoryResult) -> None:
         console.warn(f"{done.archive} `recollect history status` tells more.")
     if done.left:
         console.line(f"{megabytes(done.left)} are left; the next call goes on there.")
+    if told := done.notice.removeprefix(LEFT).strip():
+        console.line(told)
     by_file: dict[str, list[MisreadView]] = {}
     for warning in done.warnings:
         by_file.setdefault(warning.file, []).append(warning)
@@ -186,8 +190,9 @@ async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, 
         console.document(result)
         return
     for number, found in enumerate(result.results, 1):
-        head = f"{number}. {local_time(found.timestamp, desk.zone)}  {one_line(found.summary, most=LONGEST_CELL)}"
-        console.line(console.style(head, bold=True))
+        head = f"{number}. {local_time(found.timestamp, desk.zone)}"
+        called = one_line(found.title or found.summary, most=console.room(head, otherwise=LONGEST_CELL))
+        console.line(console.style(f"{head}  {called}", bold=True))
         about = (found.session_id[:SHORT_ID], found.project, found.relevance)
         console.line(f"   {one_line(' · '.join(filter(None, about)), most=200)}")
         for line in console.paragraphs(found.excerpt, indent=3):
@@ -197,7 +202,7 @@ async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, 
             console.line(f"   {neutral(place)}")
         for memory in found.memories:
             told = f"{memory['id']}  {memory['kind']}: {memory['content']}"
-            console.line(f"   {one_line(told, most=LONGEST_CELL + 40)}")
+            console.line(f"   {one_line(told, most=console.room(' ', otherwise=LONGEST_CELL + 40))}")
     if not result.results:
         console.line("Nothing was found.")
     if result.message:
@@ -234,14 +239,14 @@ async def timeline(desk: Desk, /, *, time: tuple[str, ...], days: int | None, pr
         desk.console.document(result)
         return
     if result.sessions:
-        longest = desk.console.room() // 5 if desk.console.on_terminal else LONGEST_CELL
+        longest = desk.console.room(otherwise=5 * LONGEST_CELL) // 5
         names = folder_names((one.project for one in result.sessions), longest=longest)
         rows = [
             [one.session_id[:SHORT_ID], local_time(one.timestamp, desk.zone), names[one.project]]
             for one in result.sessions
         ]
         beside = [max(column, key=display_width) for column in zip(_TIMELINE[:-1], *rows, strict=True)]
-        room = desk.console.room(*beside) if desk.console.on_terminal else LONGEST_CELL
+        room = desk.console.room(*beside, otherwise=LONGEST_CELL)
         about = [one_line(one.title or one.summary, most=room) for one in result.sessions]
         desk.console.table(_TIMELINE, [[*row, told] for row, told in zip(rows, about, strict=True)])
     else:

@@ -31,13 +31,13 @@ async def status(desk: Desk) -> None:
     for name, value in facts:
         console.line(f"{console.style(name.ljust(widest), dim=True)}  {neutral(value)}")
     for one in result.vanishing:
-        about = one_line(one.title, most=LONGEST_CELL)
         when = (
             "at its next start"
             if one.when <= datetime.now(UTC)
             else f"on {local_time(one.when, desk.zone)[:10]}"
         )
-        console.line(f"  {when:<17}  {one.session_id[:SHORT_ID]}  {about}")
+        head = f"  {when:<17}  {one.session_id[:SHORT_ID]}"
+        console.line(f"{head}  {one_line(one.title, most=console.room(head, otherwise=LONGEST_CELL))}")
     if result.vanishing_count > len(result.vanishing):
         console.line(f"  and {result.vanishing_count - len(result.vanishing)} more")
     _told_trouble(desk, result)

@@ -103,8 +103,10 @@ class Console:
             lines = [*lines[:most_lines], f"… {len(lines) - most_lines} more lines (--full shows them)"]
         return lines
 
-    def room(self, *beside: str) -> int:
-        """Columns that are left on a line for a text that stands behind those in a table."""
+    def room(self, *beside: str, otherwise: int) -> int:
+        """Columns that are left on a terminal's line for a text behind those, two apart."""
+        if not self.on_terminal:
+            return otherwise
         taken = sum(display_width(text) + 2 for text in beside)
         return max(SHORT, shutil.get_terminal_size((80, 24)).columns - taken)
 

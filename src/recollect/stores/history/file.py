@@ -54,7 +54,7 @@ class HistoryFile:
         self._writing = threading.RLock()
         self._writer: sqlite3.Connection | None = None
         self._written: Identity = None
-        self._cleaned_from = 0.0  # by monotonic()
+        self._rewritten_from = self._waited_from = 0.0  # by monotonic(): not before, since it failed
 
     def read(self, work: Work[T]) -> T:
         """What `work` finds in one consistent view. Where there is no file, or a damaged one: in an empty index."""
@@ -211,17 +211,21 @@ class HistoryFile:
         """What went may still be in gaps of pages, where SQLite leaves copies, and in the log until that is emptied, which
         waits for readers. What fails now is done after a write a while later."""
         (unclean,) = connection.execute("SELECT unclean FROM state").fetchone()
-        if unclean in (0, UNCLEAN_YET) or time.monotonic() < self._cleaned_from:
+        now = time.monotonic()
+        if unclean in (0, UNCLEAN_YET) or (unclean == PAGES_UNCLEAN and now < self._rewritten_from):
             return
-        self._cleaned_from = time.monotonic() + _CLEANING_PAUSE
+        waits = min(_CLEANING_MS, self._busy_timeout_ms) if now >= self._waited_from else 0
         with suppress(sqlite3.OperationalError):
-            connection.execute(f"PRAGMA busy_timeout = {min(_CLEANING_MS, self._busy_timeout_ms)}")
+            connection.execute(f"PRAGMA busy_timeout = {waits}")
             if unclean == PAGES_UNCLEAN:
+                self._rewritten_from = now + _CLEANING_PAUSE
                 connection.execute("VACUUM")
                 connection.execute("UPDATE state SET unclean = ?", (LOG_UNCLEAN,))
+                self._rewritten_from = 0.0
+            self._waited_from = now + _CLEANING_PAUSE
             if not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
                 connection.execute("UPDATE state SET unclean = 0")
-                self._cleaned_from = 0.0
+                self._waited_from = 0.0
         connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
 
     def _until_free(self, work: Callable[[], object]) -> None:

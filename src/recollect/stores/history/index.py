@@ -39,6 +39,13 @@ OF_CONVERSATION = """
     WHERE passage.conversation = ? ORDER BY passage.head DESC, passage.row
 """
 
+# One, and those behind it of the same conversation.
+FROM_ONE = """
+    SELECT passage.row, passage.head, wording.packed
+    FROM passage JOIN wording ON wording.row = passage.row
+    WHERE passage.conversation = (SELECT conversation FROM passage WHERE row = ?1) AND passage.head = 0 AND passage.row >= ?1
+    ORDER BY passage.row LIMIT ?2
+"""
 LAST = """
     SELECT passage.row, passage.head, wording.packed
     FROM passage JOIN wording ON wording.row = passage.row
@@ -160,6 +167,10 @@ class SqliteHistory:
 
     def passages_of(self, conversation: int) -> list[tuple[int, Passage]]:
         return self._file.read(lambda connection: _passages(connection, OF_CONVERSATION, conversation))
+
+    def passages_from(self, passage: int, *, most: int) -> list[Passage]:
+        found = self._file.read(lambda connection: _passages(connection, FROM_ONE, passage, most))
+        return [one for _, one in found]
 
     def last_passage(self, conversation: int) -> Passage | None:
         found = self._file.read(lambda connection: _passages(connection, LAST, conversation))
