@@ -23,7 +23,7 @@ from recollect.engine.history.archive_names import archive_name, begins
 from recollect.engine.history.forgotten import note_forgotten
 from recollect.engine.history.turn import turn
 from recollect.model.access import Caller
-from recollect.model.errors import InvalidInput, Refused, StoreBusy
+from recollect.model.errors import InvalidInput, NotFound, Refused, StoreBusy
 from recollect.operations.index import operation
 from recollect.ports.history import Conversation
 
@@ -122,6 +122,12 @@ async def test_what_another_process_held_up_is_finished_by_a_second_try(
     with turn(app.loaded.settings.home), pytest.raises(StoreBusy) as refused:
         await forget(app, "3f2a")
     assert FIRST in refused.value.advice
+    with turn(app.loaded.settings.home):  # while its rows are still there
+        assert known(app) != {}
+        assert (await ask(app, "search_history", query="PostgreSQL tests")).results == []
+        assert (await ask(app, "history_timeline", days=3650)).sessions == []
+        with pytest.raises(NotFound, match="is forgotten"):
+            await ask(app, "show_conversation", session="3f2a")
     await index(app)  # which lets go of its rows
     assert known(app) == {}
     done = await forget(app, "3f2a")
@@ -268,7 +274,7 @@ async def test_what_is_lifted_is_captured_again(app: App, shelf: Shelf) -> None:
     await forget(app)
     with pytest.raises(InvalidInput):
         await forget(app, lift=True, preview=True)
-    await forget(app, lift=True)
+    await forget(app, str(file), lift=True)
     assert (await captured(app, file)).stored
     [memory] = await everything(app)
     # What a person erased one by one stays away.

@@ -265,9 +265,7 @@ async def test_without_the_archive_nothing_outlives_the_file(app: App, projects:
         await ask(app, "show_conversation", session=FIRST)
 
 
-async def test_the_oldest_make_room_until_there_is_more(
-    opened: Open, projects: Path, shop: Path
-) -> None:
+async def test_the_oldest_make_room_until_there_is_more(opened: Open, projects: Path, shop: Path) -> None:
     async with opened(**{"history.archive": False}) as app:
         noise = os.urandom(60_000).hex()
         for number, day in enumerate(("01", "02", "03"), 1):
@@ -379,6 +377,8 @@ async def test_what_is_kept_for_good_goes_only_by_force(app: App, projects: Path
     spared = await ask(app, "forget_conversation", session=FIRST)
     assert [one.id for one in spared.kept] == [memory.id]
     assert memory.id in [one.id for one in await everything(app)]
+    origin = await ask(app, "origin", id=memory.id)
+    assert (origin.places, "is forgotten" in origin.notice) == ([], True)
     gone = await ask(app, "forget_conversation", session=FIRST, force=True)
     assert gone.kept == []
     assert await everything(app) == []
@@ -492,6 +492,9 @@ async def test_the_status_tells_what_will_vanish(app: App, projects: Path, shop:
     assert (status.conversations, status.subagents, status.unread_files) == (1, 1, 0)
     assert status.rung == "index"
     assert [one.session_id for one in status.vanishing] == [FIRST]
+    os.utime(file)
+    assert (await ask(app, "history_status")).vanishing == []  # it is the disk that counts, whatever was read
+    os.utime(file, (old, old))
     (projects.parent / "settings.json").write_text('{"cleanupPeriodDays": 99}', encoding="utf-8")
     status = await ask(app, "history_status")
     assert (status.kept_days, status.vanishing) == (99, [])

@@ -203,8 +203,9 @@ async def test_one_that_crashed_is_started_again(servers: Servers) -> None:
 
 async def test_one_that_hangs_is_ended(servers: Servers) -> None:
     client = servers.client("--hang-at", "1", call_seconds=0.5)
-    with pytest.raises(RlmToolFailed, match=r"longer than 0\.5 seconds"):
+    with pytest.raises(RlmToolFailed, match=r"longer than 0\.5 seconds") as failed:
         await client.call("rlm_list_contexts", {})
+    assert failed.value.advice == "Raise rlm.timeout_seconds."
     await client.close()
     [pid] = servers.pids()
     assert not psutil.pid_exists(pid)

@@ -105,7 +105,7 @@ def _archive(engine: Engine, rows: Sequence[Conversation], room: Room, check: Ch
     too_big: list[Conversation] = []
     problems: list[str] = []
     room.make(0)
-    for one in rows:
+    for number, one in enumerate(rows, 1):
         check()
         before = room.copies.get(archive_name(one))
         try:
@@ -118,9 +118,11 @@ def _archive(engine: Engine, rows: Sequence[Conversation], room: Room, check: Ch
         except FileNotFoundError:  # the next pass sees that it is gone
             continue
         except (OSError, RecollectError) as error:
-            problems.append(f"{one.file}: {_reason(error)}")
+            reason = f"{one.file}: {_reason(error)}"
             if isinstance(error, StoreFull | StoreReadOnly):  # so it is for the others
+                problems.append(f"{reason}{_untried(rows[number:], room)}")
                 break
+            problems.append(reason)
             continue
         if now is not None and now != before:
             conversations += 1
@@ -128,6 +130,12 @@ def _archive(engine: Engine, rows: Sequence[Conversation], room: Room, check: Ch
     return ArchiveReport(
         conversations, size, room.used, room.most, room.evicted, tuple(too_big), tuple(problems)
     )
+
+
+def _untried(rows: Sequence[Conversation], room: Room) -> str:
+    """How many have no copy at all, behind one that there was no place for."""
+    count = sum(not one.gone and archive_name(one) not in room.copies for one in rows)
+    return f" {count:,} more without a copy were not tried." if count else ""
 
 
 def _is_due(engine: Engine, one: Conversation, copy: Archived | None, room: Room) -> bool:

@@ -21,7 +21,15 @@ from recollect.engine.conversations import DRAWER as CONVERSATIONS
 from recollect.engine.core import Engine
 from recollect.engine.forget import erase
 from recollect.engine.history.archive_names import archive_name, begins
-from recollect.engine.history.forgotten import DRAWER, FILES, MOST, PART_OF, is_known_by_name, note_forgotten
+from recollect.engine.history.forgotten import (
+    DRAWER,
+    FILES,
+    MOST,
+    PART_OF,
+    is_known_by_name,
+    meant,
+    note_forgotten,
+)
 from recollect.engine.history.held import in_turn
 from recollect.engine.history.naming import MOST_NAMED, conversation_named, files_of, is_exactly
 from recollect.engine.history.preparing import only_its_name
@@ -119,11 +127,8 @@ async def lift(engine: Engine, session: str) -> str:
     Raises NotFound for one that isn't forgotten, Refused, StoreBusy.
     """
     _check_owner(engine)
-    wanted = session.strip().casefold()
     notes = await _notes(engine)
-    whole = [name for name, note in notes.items() if PART_OF not in note.value]
-    exactly = [name for name in whole if name.casefold() == wanted]
-    found = exactly or [name for name in whole if wanted and wanted in name.casefold()]
+    found = meant(session, [name for name, note in notes.items() if PART_OF not in note.value])
     if not found:
         raise NotFound(f"No forgotten conversation is called {session!r}.", advice="Give its id.")
     session_id = _only(session, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 from recollect.engine.core import Engine
 from recollect.model.entry import Entry
@@ -12,6 +13,7 @@ DRAWER = "history:forgotten"  # by the session's id
 PART_OF = "part_of"  # in a note: the session that the sub-agent worked for
 FILES = "files"  # in a note: names of files that captures may have read
 MOST = 1_000_000
+SUFFIXES = (".jsonl", ".json")  # of transcripts
 
 
 async def forgotten_sessions(engine: Engine) -> set[str]:
@@ -32,6 +34,18 @@ async def note_forgotten(engine: Engine, session_id: str, *, files: Iterable[str
 async def is_forgotten(engine: Engine, session_id: str) -> bool:
     """Whether this one is among them."""
     return await engine.store.entry(DRAWER, session_id, now=engine.clock()) is not None
+
+
+def meant(given: str, names: Collection[str]) -> list[str]:
+    """Which of them somebody means: by the id, or the file; else those that it is a part of."""
+    wanted = given.strip().casefold()
+    stem = Path(wanted).stem if wanted.endswith(SUFFIXES) else wanted
+    exactly = [
+        one
+        for one in names
+        if one.casefold() in (wanted, stem) or (stem != wanted and stem.endswith(f"-{one.casefold()}"))
+    ]
+    return exactly or [one for one in names if wanted and wanted in one.casefold()]
 
 
 def is_known_by_name(conversation: Conversation, forgotten: Collection[str]) -> bool:

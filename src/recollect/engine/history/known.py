@@ -47,8 +47,11 @@ async def known_conversations(engine: Engine, *, unread: bool) -> Known:
         return Known()
     left = await refresh(engine)
     indexed = await asyncio.to_thread(engine.history.conversations)
-    heard = tuple(one for one in indexed if not one.silent and _says_something(one))
-    left_out = frozenset(one.belongs_to for one in indexed if one.silent)
+    # Rows of a forgotten one are there until whoever indexes lets others write.
+    forgotten = await forgotten_sessions(engine)
+    shown = [one for one in indexed if not one.silent and one.belongs_to not in forgotten]
+    heard = tuple(one for one in shown if _says_something(one))
+    left_out = frozenset(one.belongs_to for one in indexed if one.silent or one.belongs_to in forgotten)
     left_out -= {one.belongs_to for one in heard}
     bare = await _unread(engine, indexed, heard) if unread else ()
     return Known(heard, bare, left, left_out)
@@ -118,7 +121,7 @@ def told(engine: Engine, suggestion: str | None) -> str | None:
     if engine.history.withheld:
         return " ".join(filter(None, [suggestion, WITHHELD_ALL]))
     if not engine.policy.history.enabled:
-        return " ".join(filter(None, [suggestion, SWITCHED_OFF]))
+        return SWITCHED_OFF
     return suggestion
 
 

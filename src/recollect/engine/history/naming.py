@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from recollect.engine.core import Engine
-from recollect.engine.history.forgotten import forgotten_sessions
+from recollect.engine.history.forgotten import forgotten_sessions, meant
 from recollect.engine.history.indexing import refresh
+from recollect.engine.history.preparing import is_empty
 from recollect.model.errors import InvalidInput, NotFound
 from recollect.ports.history import Conversation
 
@@ -20,22 +21,49 @@ async def conversation_named(engine: Engine, given: str, *, silent: bool = False
 
     Raises NotFound, InvalidInput listing the candidates.
     """
-    known = await asyncio.to_thread(engine.history.conversations)
+    # Rows of a forgotten one are there until whoever indexes lets others write.
+    forgotten = set() if silent else await forgotten_sessions(engine)
+    known = await _known(engine, forgotten)
     found = _meant(given, known, silent=silent)
     if found is None:
         await refresh(engine)
-        found = _meant(given, await asyncio.to_thread(engine.history.conversations), silent=silent)
-    if found is None and (names := [one for one in await forgotten_sessions(engine) if given.strip() in one]):
-        raise NotFound(
+        known = await _known(engine, forgotten)
+        found = _meant(given, known, silent=silent)
+    if found is None:
+        raise _unknown(engine, given, known, forgotten)
+    return found
+
+
+async def _known(engine: Engine, but: Collection[str]) -> list[Conversation]:
+    every = await asyncio.to_thread(engine.history.conversations)
+    return [one for one in every if one.belongs_to not in but]
+
+
+def _unknown(
+    engine: Engine, given: str, known: Sequence[Conversation], forgotten: Collection[str]
+) -> NotFound:
+    if names := meant(given, forgotten):
+        return NotFound(
             f"The conversation {min(names)} is forgotten.",
             advice=f"`recollect history forget {min(names)} --lift` lets it be indexed again.",
         )
-    if found is None:
-        raise NotFound(
-            f"No conversation {given.strip()!r} is known.",
-            advice="`recollect history timeline` lists them; `recollect history index` reads what is new.",
+    if not engine.policy.history.enabled:
+        return NotFound(
+            f"No conversation {given.strip()!r} is known: past conversations are switched off.",
+            advice="`recollect config set history.enabled true` switches them on.",
         )
-    return found
+    one = _meant(given, known, silent=True)
+    if one is not None and is_empty(one):
+        return NotFound(f"{one.file} is no conversation: nothing in it can be read as one.")
+    if one is not None:
+        return NotFound(
+            f"The conversation {one.session_id} is left out.",
+            advice="It is of what history.exclude or capture.exclude name, or a call of Recollect's own.",
+        )
+    return NotFound(
+        f"No conversation {given.strip()!r} is known.",
+        advice="`recollect history timeline` lists them; `recollect history index` reads what is new.",
+    )
 
 
 def files_of(session_id: str, known: Sequence[Conversation]) -> list[Conversation]:
@@ -81,8 +109,10 @@ def _only(wanted: str, found: Sequence[Conversation]) -> Conversation:
     if len(sessions) > 1:
         named = [_told(one) for one in list(reversed(sessions.values()))[:MOST_NAMED]]
         more = len(sessions) - len(named)
-        told = "; ".join(named) + (f"; and {more} more" if more > 0 else "")
-        raise InvalidInput(f"{wanted!r} is part of several conversations: {told}.", advice="Give more of it.")
+        told = "\n  ".join([*named, *([f"and {more} more"] if more > 0 else [])])
+        raise InvalidInput(
+            f"{wanted!r} is part of several conversations:\n  {told}", advice="Give more of it."
+        )
     return found[0]
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from recollect.engine.capture.item import CAPTURED
 from recollect.engine.conversations import DOCUMENT
 from recollect.engine.core import Engine
+from recollect.engine.history.forgotten import forgotten_sessions
 from recollect.engine.history.indexing import refresh
 from recollect.engine.history.naming import files_of
 from recollect.engine.history.show import Shown, Source, Window, stretch_of
@@ -19,6 +20,7 @@ from recollect.ports.history import Conversation
 
 MOST_PLACES = 5  # of the memories that one was made of
 MOST_STEPS = 200  # back through what was merged into what
+FORGOTTEN = "The conversation that it came from is forgotten: its words are shown no more."
 NEIGHBOURS = 2  # turns before and after one that was saved as a message
 
 
@@ -48,18 +50,31 @@ async def origin(engine: Engine, memory_id: str, *, agent: str, most: int) -> Or
     memory = await engine.store.get(memory_id, viewer=agent)
     await refresh(engine)  # it may have been captured from what isn't indexed yet
     known = await asyncio.to_thread(engine.history.conversations)
+    forgotten = await forgotten_sessions(engine)
     made_of = _sources(memory)
+    if _is_of(memory, forgotten):
+        return Origin(memory, (), made_of, FORGOTTEN)
     own = await _place(engine, memory, known, agent=agent, most=most)
     if own is not None:
         return Origin(memory, (own,), made_of, _told(memory, own))
     places: list[Place] = []
     for source in await _lineage(engine, memory, agent=agent):
+        if _is_of(source, forgotten):
+            continue
         place = await _place(engine, source, known, agent=agent, most=most)
         if place is not None:
             places.append(place)
         if len(places) == MOST_PLACES:
             break
     return Origin(memory, tuple(places), made_of, "" if places else _told(memory, None))
+
+
+def _is_of(memory: Memory, forgotten: Collection[str]) -> bool:
+    """What was kept of a forgotten conversation doesn't lead back to its words."""
+    source = memory.provenance
+    return source.conversation in forgotten or bool(
+        source.source == CAPTURED and source.file and Path(source.file).stem in forgotten
+    )
 
 
 def _sources(memory: Memory) -> tuple[str, ...]:

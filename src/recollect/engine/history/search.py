@@ -231,6 +231,8 @@ async def _suggestion(
     advice = []
     if not found and looked.asked.only_time:
         advice.append("No conversation was held then, as far as is known.")
+    elif not found and not (known.every or known.left or engine.history.withheld):
+        advice.append("No conversation is known on this machine.")
     elif not found:
         wider = ", or leave the project out" if project is not None else ""
         advice.append(f"Use fewer or broader words{wider}.")

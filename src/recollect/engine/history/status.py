@@ -88,7 +88,7 @@ def _state(engine: Engine, files: Sequence[ConversationFile], forgotten: Mapping
         copies=len(copies),
         copied_bytes=sum(copy.size for copy in copies),
         archive_bytes=sum(copy.on_disk for copy in copies),
-        vanishing=tuple(_vanishing(told, copies, days, now=engine.clock())),
+        vanishing=tuple(_vanishing(told, files, copies, days, now=engine.clock())),
         kept_days=days,
         rung=_rung(engine, doubt),
         latest=max((one.ended for one in told if one.ended), default=None),
@@ -120,17 +120,24 @@ def _unread(
 
 
 def _vanishing(
-    known: Sequence[Conversation], copies: Sequence[Archived], days: int, *, now: datetime
+    known: Sequence[Conversation],
+    files: Sequence[ConversationFile],
+    copies: Sequence[Archived],
+    days: int,
+    *,
+    now: datetime,
 ) -> list[Vanishing]:
-    """Claude Code's own that the archive hasn't, the one that goes next first."""
+    """Claude Code's own that the archive hasn't, the one that goes next first: by what the disk says, as Claude Code does, for
+    the index doesn't know yet when a file that it read a part of was written."""
+    written = {file.path: file.modified for file in files}
     copied = {copy.name: copy.size for copy in copies}
     found: list[Vanishing] = []
     for one in known:
-        if one.source != "claude" or one.gone or one.part_of:
+        if one.source != "claude" or one.part_of or one.file not in written:
             continue
         if copied.get(archive_name(one), 0) >= COPIED * one.size:
             continue
-        when = datetime.fromtimestamp(one.modified / 1e9, UTC) + timedelta(days=days)
+        when = datetime.fromtimestamp(written[one.file] / 1e9, UTC) + timedelta(days=days)
         if when - now <= SOON:
             found.append(Vanishing(one, when))
     return sorted(found, key=lambda one: one.when)

@@ -78,8 +78,14 @@ async def history_timeline(
         _session(engine, *held[session]) if session in held else remembered[session]
         for session in newest[:most]
     )
-    nothing = None if listed else "No conversation in that time. Ask for more days, or leave the project out."
-    return Passed(listed, len(newest), since, until, told(engine, nothing))
+    return Passed(
+        listed, len(newest), since, until, told(engine, None if listed else _nothing(when, project))
+    )
+
+
+def _nothing(when: str, project: str | None) -> str:
+    ways = ["ask for more days"] * (not when) + ["leave the project out"] * (project is not None)
+    return "No conversation in that time." + (f" {', or '.join(ways).capitalize()}." if ways else "")
 
 
 def _period(engine: Engine, *, days: int, when: str) -> tuple[datetime, datetime]:

@@ -14,7 +14,9 @@ from recollect.engine.text import assignments, credentials, personal
 from recollect.engine.text.credentials import Rule, mark
 from recollect.engine.text.expression import Expression
 
-VERSION = "1"  # of the rules: whoever changes what they find raises it, and what was made by others is made anew
+VERSION = (
+    "1"  # of the rules: whoever changes what they find raises it, and what was made by others is made anew
+)
 
 # Whether a pass can turn up something new depends on the marks of the one before; two settle all real text.
 _MOST_PASSES = 8

@@ -193,16 +193,18 @@ async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, 
         head = f"{number}. {local_time(found.timestamp, desk.zone)}"
         called = one_line(found.title or found.summary, most=console.room(head, otherwise=LONGEST_CELL))
         console.line(console.style(f"{head}  {called}", bold=True))
-        about = (found.session_id[:SHORT_ID], found.project, found.relevance)
+        about = (found.session_id[:SHORT_ID] or found.memory_id, found.project, found.relevance)
         console.line(f"   {one_line(' · '.join(filter(None, about)), most=200)}")
-        for line in console.paragraphs(found.excerpt, indent=3):
+        told = not found.session_id and found.excerpt in called  # a memory is its own title
+        for line in [] if told else console.paragraphs(found.excerpt, indent=3):
             console.line(f"   {line}")
         if found.file:
             place = f"{found.file}:{found.line}" if found.line else found.file
-            console.line(f"   {neutral(place)}")
+            where = "  (only in the archive)" if found.source == "archive" else ""
+            console.line(f"   {neutral(place)}{where}")
         for memory in found.memories:
-            told = f"{memory['id']}  {memory['kind']}: {memory['content']}"
-            console.line(f"   {one_line(told, most=console.room(' ', otherwise=LONGEST_CELL + 40))}")
+            about_it = f"{memory['id']}  {memory['kind']}: {memory['content']}"
+            console.line(f"   {one_line(about_it, most=console.room(' ', otherwise=LONGEST_CELL + 40))}")
     if not result.results:
         console.line("Nothing was found.")
     if result.message:
@@ -249,9 +251,9 @@ async def timeline(desk: Desk, /, *, time: tuple[str, ...], days: int | None, pr
         room = desk.console.room(*beside, otherwise=LONGEST_CELL)
         about = [one_line(one.title or one.summary, most=room) for one in result.sessions]
         desk.console.table(_TIMELINE, [[*row, told] for row, told in zip(rows, about, strict=True)])
+        desk.console.note(result.suggestion or "")
     else:
-        desk.console.line("No conversation.")
-    desk.console.note(result.suggestion or "")
+        desk.console.line(result.suggestion or "No conversation.")
     more = "; `recollect history show SESSION` shows one" if result.sessions else ""
     desk.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}{more}.")
 
@@ -284,7 +286,7 @@ async def projects(desk: Desk) -> None:
         desk.console.line("No conversation is known.")
     desk.console.note(result.suggestion or "")
     if result.projects:
-        size = megabytes(int(result.total_size_gb * 1e9))
+        size = megabytes(round(sum(one.total_size_mb for one in result.projects) * 1e6))
         held = plural(result.total_sessions, "conversation")
         desk.console.note(f"{plural(result.total_projects, 'project')}, {held}, {size}.")
 
@@ -327,6 +329,8 @@ async def show(
     last = shown.utterances[-1].line if shown.utterances else 0
     if around is not None and around > last:
         desk.console.warn(f"There is no line {around}: what was said ends on line {last}.")
+    if after is not None and not shown.utterances:
+        desk.console.warn(f"Nothing was said behind line {after}.")
     if shown.after is not None:
         desk.console.note(f"There is more: --after {shown.after} shows it.")
 

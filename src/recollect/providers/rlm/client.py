@@ -25,6 +25,7 @@ DATA_DIR = "RLM_DATA_DIR"  # by which such a server is told where to write
 # They ask a model, or run a program; the others do nothing that takes long.
 SLOW = frozenset(("rlm_sub_query", "rlm_sub_query_batch", "rlm_auto_analyze", "rlm_exec"))
 QUICK_SECONDS = 20.0
+HANGS = "The RLM server hangs: see whether it works by itself."
 # Windows has other encodings by default, and such servers don't say which they mean.
 UTF8 = {"PYTHONUTF8": "1"}
 Pause = Callable[[float], Awaitable[None]]
@@ -81,8 +82,13 @@ class McpRlm:
         connection = await self._connected()
         self._calls += 1
         try:
-            seconds = self._call_seconds if tool in SLOW else min(QUICK_SECONDS, self._call_seconds)
-            answer = await connection.call(tool, arguments, seconds=seconds)
+            quick = tool not in SLOW and self._call_seconds > QUICK_SECONDS
+            answer = await connection.call(
+                tool,
+                arguments,
+                seconds=QUICK_SECONDS if quick else self._call_seconds,
+                advice=HANGS if quick else "Raise rlm.timeout_seconds.",
+            )
         finally:
             self._calls -= 1
         return read(tool, answer)
@@ -120,7 +126,9 @@ class McpRlm:
                     return await self._open()
                 except (Unopened, OSError) as error:
                     reason = str(error)
-                    if isinstance(error, Unopened) and error.mute:
+                    if (
+                        isinstance(error, Unopened) and error.mute
+                    ) or self.doubt():  # trying again won't help
                         break
             raise self._unconnected(reason, attempt + 1)
 

@@ -87,8 +87,10 @@ class Connection:
             await asyncio.wait([self._task])
             raise
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], *, seconds: float) -> types.CallToolResult:
-        """Raises RlmToolFailed."""
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], *, seconds: float, advice: str = ""
+    ) -> types.CallToolResult:
+        """Raises RlmToolFailed; the advice is for whoever finds the seconds too few."""
         if self._session is None:
             raise _gone(tool)
         params = types.CallToolRequestParams(name=tool, arguments=dict(arguments))
@@ -99,7 +101,7 @@ class Connection:
                 )
         except TimeoutError as error:
             await self._probe(self._session, min(PROBE_SECONDS, seconds))
-            raise _late(tool, seconds) from error
+            raise _late(tool, seconds, advice) from error
         except MCPError as error:
             if self._over:
                 raise _gone(tool) from error
@@ -131,7 +133,7 @@ class Connection:
                             ready.set_result(session)
                             await anyio.sleep_forever()
         except (OSError, ValueError) as error:
-            reason = plain_words(str(error), ())
+            reason = plain_words(_told(error), ())
         except BaseExceptionGroup as group:
             if group.split(Exception)[1] is not None:
                 raise
@@ -212,10 +214,15 @@ def _client() -> types.Implementation:
     return types.Implementation(name="recollect", version=__version__)
 
 
-def _late(tool: str, seconds: float) -> RlmToolFailed:
-    error = RlmToolFailed(
-        f"{tool} took longer than {seconds:g} seconds.", advice="Raise rlm.timeout_seconds."
-    )
+def _told(error: OSError | ValueError) -> str:
+    """An OSError says `[Errno 2] … PosixPath('…')` of a path."""
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.strerror}: {error.filename}"
+    return str(error)
+
+
+def _late(tool: str, seconds: float, advice: str) -> RlmToolFailed:
+    error = RlmToolFailed(f"{tool} took longer than {seconds:g} seconds.", advice=advice)
     error.slow = True
     return error
 
