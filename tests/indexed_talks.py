@@ -33,7 +33,7 @@ def talked(app: App, session: str, turns: Sequence[tuple[str, str]], *, days: in
         session,
         "claude",
         Path(f"/talks/{session}.jsonl"),
-        project="/work/shop",
+        project="/srv/shop",
         ended=BEGIN + timedelta(days=days),
     )
     kept = app.engine.history.put(about, [passage(at, *turn) for at, turn in enumerate(turns)], anew=True)

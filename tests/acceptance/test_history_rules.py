@@ -98,11 +98,11 @@ async def test_better_rules_are_applied_to_what_is_there_and_to_copies(
 
 
 async def test_what_turns_out_to_be_excluded_leaves_no_word(opened: Open, shelf: Shelf, home: Path) -> None:
-    async with opened(**{"history.exclude": "/work/hidden"}) as app:
+    async with opened(**{"history.exclude": "/srv/hidden"}) as app:
         file = write(shelf.file("s1"), user("The walrus plan is ready.", sessionId="s1", cwd=""))
         await index(app)
         assert "walrus" in told(app, "s1")
-        append(file, claude("It is.", sessionId="s1", cwd="/work/hidden"))
+        append(file, claude("It is.", sessionId="s1", cwd="/srv/hidden"))
         await index(app)
         assert known(app) == {}
         assert app.engine.history.search(["walrus"]) == []

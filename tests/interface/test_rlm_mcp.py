@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Path:
                 **one,
                 "uuid": f"{session}-{at}",
                 "sessionId": session,
-                "cwd": "/work/shop",
+                "cwd": "/srv/shop",
                 "timestamp": f"2026-03-01T09:{minute}:0{at}Z",
             }
             for at, one in enumerate(said)
