@@ -20,7 +20,7 @@ FAILURE = "Exit code 1\nTraceback (most recent call last):\nModuleNotFoundError:
 
 
 async def taken(app: App, steps: Sequence[Step], carried: Mapping[str, Any] | None = None) -> Found:
-    return await by_rules(app.engine, steps, carried or {}, folder="/work/shop")
+    return await by_rules(app.engine, steps, carried or {}, folder="/srv/shop")
 
 
 async def found(app: App, steps: Sequence[Step], kind: Kind) -> list[Item]:
@@ -33,8 +33,8 @@ async def test_a_failure_and_what_mended_it(app: App) -> None:
         .user("make the tests run")
         .bash("pytest -q 2>&1 | tail -20", FAILURE, failed=True)
         .claude("`tomli` is missing because Python 3.10 has no `tomllib`.")
-        .edit("/work/shop/pyproject.toml")
-        .bash("cd /work/shop && pytest -q", "12 passed")
+        .edit("/srv/shop/pyproject.toml")
+        .bash("cd /srv/shop && pytest -q", "12 passed")
         .claude("Done.")
         .steps
     )
@@ -53,7 +53,7 @@ async def test_a_failure_that_a_pager_hid(app: App) -> None:
         Conversation()
         .user("?")
         .bash("go test ./... 2>&1 | tail -30", hidden)
-        .edit("/work/shop/retry.go")
+        .edit("/srv/shop/retry.go")
         .bash("go test ./... 2>&1 | tail -30", "ok  \tshop\t0.2s")
         .steps
     )
@@ -82,7 +82,7 @@ async def test_a_failure_is_mended_in_a_later_call(app: App) -> None:
     begun = await taken(app, first)
     (open_end,) = [item for item in begun.items if OPEN_QUESTION in item.tags]
     assert open_end.content == "Unresolved: `pytest -q` fails: ModuleNotFoundError: No module named 'tomli'."
-    later = Conversation().edit("/work/shop/pyproject.toml").bash("pytest -q", "12 passed").steps
+    later = Conversation().edit("/srv/shop/pyproject.toml").bash("pytest -q", "12 passed").steps
     ended = await taken(app, later, json.loads(json.dumps(begun.carried)))
     (item,) = [one for one in ended.items if one.kind == Kind.ERROR]
     assert item.supersedes == open_end.content
@@ -112,7 +112,7 @@ async def test_a_merge_that_conflicted(app: App) -> None:
         Conversation()
         .user("merge main")
         .bash("git merge origin/main", conflict, failed=True)
-        .edit("/work/shop/src/pay.py")
+        .edit("/srv/shop/src/pay.py")
         .claude("Conflicts resolved: `charge()` keeps both the new `currency` argument and the retry.")
         .steps
     )
@@ -195,22 +195,22 @@ async def test_commits_and_pull_requests(app: App) -> None:
     ("path", "text", "told"),
     [
         (
-            "/work/shop/go.mod",
+            "/srv/shop/go.mod",
             "     1→module acme.dev/shop\n     2→\n     3→go 1.24\n     4→\n     5→require (\n     6→\tgithub.com/spf13/cobra v1.8.0\n     7→\tgithub.com/jackc/pgx/v5 v5.5.0\n     8→)",
             "acme.dev/shop is a Go 1.24 module that depends on cobra, pgx (`go.mod`).",
         ),
         (
-            "/work/shop/package.json",
+            "/srv/shop/package.json",
             '{"name": "shop", "dependencies": {"react": "19", "next": "15"}}',
             "shop is a Node package that depends on react, next (`package.json`).",
         ),
         (
-            "/work/shop/Cargo.toml",
+            "/srv/shop/Cargo.toml",
             '[package]\nname = "shop"\n\n[dependencies]\ntokio = "1"\nserde = { version = "1" }\n',
             "shop is a Rust crate that depends on tokio, serde (`Cargo.toml`).",
         ),
         (
-            "/work/shop/pyproject.toml",
+            "/srv/shop/pyproject.toml",
             '[project]\nname = "shop"\ndependencies = [\n  "fastapi>=0.100",\n  "sqlalchemy[asyncio]",\n]\n',
             "shop is a Python project that depends on fastapi, sqlalchemy (`pyproject.toml`).",
         ),
@@ -225,7 +225,7 @@ async def test_a_sub_agents_failures_count(app: App) -> None:
     steps = (
         Conversation()
         .bash("pytest -q", FAILURE, failed=True, aside=True)
-        .tool("Edit", "/work/shop/pyproject.toml", "updated", aside=True)
+        .tool("Edit", "/srv/shop/pyproject.toml", "updated", aside=True)
         .bash("pytest -q", "12 passed", aside=True)
         .steps
     )
