@@ -133,8 +133,10 @@ def _told_index(desk: Desk, done: IndexHistoryResult) -> None:
             f"Indexed {plural(done.conversations, 'conversation')}: {megabytes(done.bytes)} in {done.seconds:.1f} s, "
             f"{plural(done.passages, 'passage')}."
         )
-    else:
+    elif not done.vanished and not done.excluded:
         console.line("Nothing is new.")
+    if done.excluded:
+        console.line(f"{plural(done.excluded, 'conversation')} left out, by history.exclude.")
     if done.vanished:
         console.line(f"{plural(done.vanished, 'conversation')} vanished from the disk.")
     if done.archive:
