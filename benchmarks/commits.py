@@ -73,6 +73,27 @@ def committed(talks: Mapping[str, Talk]) -> dict[str, set[str]]:
     return asked
 
 
+def prompted(talks: Mapping[str, Talk]) -> dict[str, set[str]]:
+    """What a person asked for last in each of them, but for what it began with: by its first line."""
+    asked: dict[str, set[str]] = defaultdict(set)
+    for talk in talks.values():
+        prompts = [said for line in talk.content.splitlines() if (said := _prompt(_read(line)))]
+        telling = [one for one in prompts[1:] if len(one) >= SHORTEST_TAKEN_OUT]
+        if telling:
+            asked[telling[-1]].add(talk.session_id)
+    return asked
+
+
+def _prompt(entry: dict[str, Any] | None) -> str:
+    """The first line of what a person typed."""
+    if entry is None or entry.get("type") != "user" or entry.get("isMeta") or entry.get("isCompactSummary"):
+        return ""
+    message = entry.get("message")
+    said = message.get("content") if isinstance(message, dict) else None
+    first = said.strip().partition("\n")[0].strip() if isinstance(said, str) else ""
+    return "" if first.startswith(("<", "[", "Caveat:", "This session is being continued")) else first
+
+
 def questions(asked: Mapping[str, set[str]], talks: Mapping[str, Talk]) -> dict[str, frozenset[str]]:
     """Those that can be answered."""
     told = {subject: frozenset(sessions & talks.keys()) for subject, sessions in asked.items()}

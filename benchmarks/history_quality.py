@@ -2,7 +2,8 @@
 
 Questions are the first lines of commits (see benchmarks/commits.py), answers the conversations that made them. The conversations are
 those in `transcripts/*.jsonl` under RECOLLECT_BENCH_DATA (default ../shared/data), in folders given by --transcripts, and in clones given by
---checkpoints. Sessions are split in two halves by their ids: weights are chosen on the one that is called dev.
+--checkpoints. Where none of them made a commit, questions are what was asked for last in each, which is taken out in the same way.
+Sessions are split in two halves by their ids: weights are chosen on the one that is called dev.
 Beside memory_recall, by words and with the local model's vectors, stand two plain ways over the same text: how many of the question's
 words a conversation has, as a grep for each would tell, and BM25 over whole conversations.
 """
@@ -22,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from benchmarks.commits import Talk, blanked, checkpoints, committed, questions, talks_in
+from benchmarks.commits import Talk, blanked, checkpoints, committed, prompted, questions, talks_in
 from benchmarks.environment import HERE, RESULTS, machine
 from benchmarks.report import Table, share, text, write
 from benchmarks.served import data_folder
@@ -61,9 +62,12 @@ def main() -> None:
     parser.add_argument("--show", action="store_true", help="what is not among the first five")
     chosen = parser.parse_args()
     talks, asked = _gathered(chosen.transcripts or [data_folder() / "transcripts"], chosen.checkpoints)
-    print(f"{len(talks)} conversations, {len(asked)} commits", flush=True)
     if not asked:
-        print("None of them made a commit: give others by --transcripts or --checkpoints.")
+        print("None of them made a commit, so that each is asked for by its last prompt.")
+        asked = questions(prompted(talks), talks)
+    print(f"{len(talks)} conversations, {len(asked)} questions", flush=True)
+    if not asked:
+        print("Nobody asked for anything in them: give others by --transcripts or --checkpoints.")
         return
     with TemporaryDirectory() as folder:
         methods = asyncio.run(_methods(Path(folder), talks, asked, vectors=not chosen.words))
@@ -95,7 +99,7 @@ async def _methods(
 ) -> list[Method]:
     desk = folder / "claude"
     for talk in talks.values():
-        place = desk / "projects" / "-work" / f"{talk.session_id}.jsonl"
+        place = desk / "projects" / "-srv-shop" / f"{talk.session_id}.jsonl"
         place.parent.mkdir(parents=True, exist_ok=True)
         with place.open("wb") as file:
             file.writelines(blanked(talk, list(asked)))
@@ -221,7 +225,7 @@ def _table(methods: Sequence[Method], asked: Questions, conversations: int) -> T
         for one in methods
     ]
     counts = ", ".join(f"{len(own)} {side}" for side, own in halves.items())
-    return Table(f"The conversation of a commit: {counts}; {conversations} conversations", heads, rows)
+    return Table(f"The conversation asked for: {counts}; {conversations} conversations", heads, rows)
 
 
 def _facts(methods: Sequence[Method], asked: Questions, conversations: int) -> dict[str, Any]:
