@@ -20,7 +20,7 @@ AGREED = "Agreed: use PostgreSQL for the orders, because payments need transacti
 
 
 async def taken(app: App, steps: Sequence[Step], carried: Mapping[str, Any] | None = None) -> Found:
-    return await by_rules(app.engine, steps, carried or {}, folder="/work/shop")
+    return await by_rules(app.engine, steps, carried or {}, folder="/srv/shop")
 
 
 async def decided(app: App, steps: Sequence[Step]) -> list[str]:

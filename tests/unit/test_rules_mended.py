@@ -17,7 +17,7 @@ NOT_ITERABLE = "Exit code 1\nTraceback (most recent call last):\nTypeError: 'Non
 
 
 async def found(app: App, steps: Sequence[Step], kind: Kind) -> list[Item]:
-    items = (await by_rules(app.engine, steps, {}, folder="/work/shop")).items
+    items = (await by_rules(app.engine, steps, {}, folder="/srv/shop")).items
     return [item for item in items if item.kind == kind]
 
 
@@ -102,7 +102,7 @@ async def test_what_was_not_there_is_brought_by_a_command_not_by_an_edit(app: Ap
     ],
 )
 async def test_the_report_says_why_and_how(app: App, report: str, told: str) -> None:
-    talk = Conversation().user("?").bash("python3 a.py", NOT_ITERABLE, failed=True).edit("/work/shop/a.py")
+    talk = Conversation().user("?").bash("python3 a.py", NOT_ITERABLE, failed=True).edit("/srv/shop/a.py")
     [item] = await found(app, talk.bash("python3 a.py", "0").claude(report).steps, Kind.ERROR)
     assert item.content == f"`python3 a.py` failed: TypeError: 'NoneType' object is not iterable. {told}"
 

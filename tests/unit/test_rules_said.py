@@ -16,7 +16,7 @@ from recollect.ports.transcripts import Step
 
 
 async def found(app: App, steps: Sequence[Step], kind: Kind | None = None) -> list[Item]:
-    items = (await by_rules(app.engine, steps, {}, folder="/work/shop")).items
+    items = (await by_rules(app.engine, steps, {}, folder="/srv/shop")).items
     return [item for item in items if kind in (None, item.kind)]
 
 
@@ -214,7 +214,7 @@ async def test_a_failure_that_the_person_told_of(app: App) -> None:
         Conversation()
         .user("the nightly build fails:\n\nsqlite3.OperationalError: database is locked")
         .claude("The `OperationalError` is caused by two workers that open `jobs.db` at once.")
-        .edit("/work/shop/src/jobs.py")
+        .edit("/srv/shop/src/jobs.py")
         .claude("Added a file lock around `open_jobs()` in `jobs.py`.")
         .steps
     )
@@ -301,10 +301,10 @@ async def test_what_a_conversation_undid_is_no_progress(app: App) -> None:
     steps = (
         Conversation()
         .user("write a demo file")
-        .tool("Write", "/work/shop/docs/demo.md", "File created")
+        .tool("Write", "/srv/shop/docs/demo.md", "File created")
         .claude("Created `docs/demo.md` with an overview of the shop's parts.")
         .user("delete that file")
-        .bash("rm /work/shop/docs/demo.md")
+        .bash("rm /srv/shop/docs/demo.md")
         .claude("Deleted.")
         .steps
     )
@@ -362,7 +362,7 @@ async def test_a_side_conversation_only_tells_of_structure_and_failures(app: App
 
 async def test_paths_are_those_of_the_project_and_secrets_are_gone(app: App) -> None:
     secret = "ghp_" + "a1B2c3D4" * 5
-    text = f"The deploy key lives in `/work/shop/config/deploy.env` as `TOKEN={secret}` for the `worker`."
+    text = f"The deploy key lives in `/srv/shop/config/deploy.env` as `TOKEN={secret}` for the `worker`."
     (item,) = await found(app, claude(text), Kind.ARCHITECTURE)
     assert "`config/deploy.env`" in item.content
     assert secret not in item.content

@@ -30,7 +30,7 @@ SURROUNDING_KINDS = {Kind.ARCHITECTURE, Kind.CONTEXT}
 
 async def found(app: App, steps: Sequence[Step]) -> list[Item]:
     """The state is one that an older version left."""
-    return list((await by_rules(app.engine, steps, {"asked": True}, folder="/work/shop")).items)
+    return list((await by_rules(app.engine, steps, {"asked": True}, folder="/srv/shop")).items)
 
 
 def told(text: str) -> Sequence[Step]:
