@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from recollect.model.errors import (
 )
 from recollect.stores.values import storable
 
+_PAUSE_SECONDS = 0.02
 _UNFIT = (  # what is no number comes as no value at all
     sqlite3.SQLITE_CONSTRAINT_NOTNULL,
     3091,  # SQLITE_CONSTRAINT_DATATYPE, which Python doesn't name
@@ -64,6 +66,19 @@ def make_private(path: Path) -> None:
         if error.errno == errno.EROFS:
             raise StoreReadOnly(f"The database {path} is on a read-only disk.") from error
         raise StoreError(f"The database {path} can't be made: {error.strerror}.") from error
+
+
+def until_free(work: Callable[[], object], *, busy_timeout_ms: int) -> None:
+    """Changing the journal's mode ignores the busy timeout: when ten processes make one file, nine must wait."""
+    deadline = time.monotonic() + busy_timeout_ms / 1000
+    while True:
+        try:
+            work()
+            return
+        except sqlite3.OperationalError as error:
+            if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_SECONDS)
 
 
 def primary_code(error: sqlite3.Error) -> int:

@@ -24,14 +24,13 @@ from recollect.stores.history.schema import (
     make,
     version_of,
 )
-from recollect.stores.sqlite_file import make_private, primary_code, transaction, translated
+from recollect.stores.sqlite_file import make_private, primary_code, transaction, translated, until_free
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 Identity = tuple[int, int] | None
 
 _MOST_IDLE = 4
-_PAUSE_SECONDS = 0.02
 _PAGE_BYTES = 8192
 _LOG_BYTES = 16 << 20
 _CLEANING_MS = 2_000  # that readers are waited for
@@ -182,7 +181,10 @@ class HistoryFile:
         connection = self._connect(str(self.path))
         try:
             connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
-            self._until_free(lambda: connection.execute("PRAGMA journal_mode = wal").fetchone())
+            until_free(
+                lambda: connection.execute("PRAGMA journal_mode = wal").fetchone(),
+                busy_timeout_ms=self._busy_timeout_ms,
+            )
             connection.execute("PRAGMA synchronous = normal")
             connection.execute("PRAGMA secure_delete = on")
             connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
@@ -191,7 +193,7 @@ class HistoryFile:
                 connection.execute(f"PRAGMA max_page_count = {self._most_pages}")
             if version_of(connection) > VERSION:
                 raise _too_new(self.path)
-            self._until_free(lambda: make(connection))
+            until_free(lambda: make(connection), busy_timeout_ms=self._busy_timeout_ms)
         except BaseException:
             connection.close()
             raise
@@ -227,18 +229,6 @@ class HistoryFile:
                 connection.execute("UPDATE state SET unclean = 0")
                 self._waited_from = 0.0
         connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
-
-    def _until_free(self, work: Callable[[], object]) -> None:
-        """Changing the journal's mode ignores the busy timeout: when ten processes make one file, nine must wait."""
-        deadline = time.monotonic() + self._busy_timeout_ms / 1000
-        while True:
-            try:
-                work()
-                return
-            except sqlite3.OperationalError as error:
-                if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-            time.sleep(_PAUSE_SECONDS)
 
     def _discard(self, error: StoreDamaged, identity: Identity) -> bool:
         """Remove the damaged file, unless somebody else was quicker; whether it is gone."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +17,14 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from recollect.model.errors import StoreError
-from recollect.stores.sqlite_file import as_ours, make_private, primary_code, transaction, translated
+from recollect.stores.sqlite_file import (
+    as_ours,
+    make_private,
+    primary_code,
+    transaction,
+    translated,
+    until_free,
+)
 
 __all__ = ["Database", "Durability", "Part", "make_private", "transaction", "translated"]
 
@@ -26,7 +32,6 @@ T = TypeVar("T")
 Durability = Literal["full", "normal"]
 
 _MOST_TOGETHER = 64
-_PAUSE_SECONDS = 0.02
 
 
 class Part:
@@ -116,7 +121,10 @@ class Database:
         make_private(self.path)
         with translated(self.path):
             connection = self._connect()
-            self._until_free(lambda: connection.execute("PRAGMA journal_mode = wal").fetchone())
+            until_free(
+                lambda: connection.execute("PRAGMA journal_mode = wal").fetchone(),
+                busy_timeout_ms=self._busy_timeout_ms,
+            )
             self._set_durability(self.durability, connection)
             connection.execute("PRAGMA secure_delete = on")
             connection.execute("PRAGMA wal_autocheckpoint = 4000")
@@ -124,7 +132,7 @@ class Database:
             connection.execute("PRAGMA cache_size = -16000")
             if self._most_pages is not None:
                 connection.execute(f"PRAGMA max_page_count = {self._most_pages}")
-            self._until_free(lambda: prepare(connection))
+            until_free(lambda: prepare(connection), busy_timeout_ms=self._busy_timeout_ms)
         self._writer = connection
 
     def _set_durability(self, durability: Durability, connection: sqlite3.Connection | None = None) -> None:
@@ -243,18 +251,6 @@ class Database:
             return None, error
         connection.execute("RELEASE one")
         return result, None
-
-    def _until_free(self, work: Callable[[], object]) -> None:
-        """Changing the journal's mode ignores the busy timeout: when ten processes make one file, nine must wait."""
-        deadline = time.monotonic() + self._busy_timeout_ms / 1000
-        while True:
-            try:
-                work()
-                return
-            except sqlite3.OperationalError as error:
-                if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-            time.sleep(_PAUSE_SECONDS)
 
 
 def _not_open(path: Path) -> StoreError:
