@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -22,10 +23,16 @@ _STATUSES: tuple[tuple[type[RecollectError], int], ...] = (
 
 
 def refusal(
-    status: int, error: str, code: str, *, advice: str = "", headers: Mapping[str, str] | None = None
+    status: int,
+    error: str,
+    code: str,
+    *,
+    advice: str = "",
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> Response:
     """What went wrong."""
-    told = {"error": error, "code": code} | ({"advice": advice} if advice else {})
+    told = {"error": error, "code": code, **more} | ({"advice": advice} if advice else {})
     return JSONResponse(told, status_code=status, headers=headers)
 
 

@@ -24,6 +24,7 @@ from recollect.interfaces.http.oauth import OAuth
 from recollect.interfaces.http.observing import Observer
 from recollect.interfaces.http.place import Place
 from recollect.interfaces.http.stopping import EndStreams, Stopping
+from recollect.interfaces.rest.routes import Rest
 from recollect.model.errors import RecollectError
 from recollect.settings import LoadedSettings
 
@@ -49,6 +50,7 @@ def http_app(
         *Health(door, keys, metrics).routes(),
         *OAuth(door).routes(),
         *ConsentPage(door, keys).routes(),
+        *Rest(door).routes(),
     ]
 
     @asynccontextmanager
