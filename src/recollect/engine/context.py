@@ -104,8 +104,6 @@ async def context(
     hint = " ".join(filter(None, [NEW_PROJECT if fresh and hints else "", _hint(waiting)]))
     draft = _fitted(core, working, summary=summary.text, hint=hint, budget=budget)
     engine.uses.note_shown(memory.id for memory in (*draft.core, *draft.working))
-    if engine.uses.due:
-        await engine.uses.flush()
     text = draft.text
     return Context(
         core=draft.core,

@@ -102,8 +102,6 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
     hits = await _expanded(engine, question, fitted, where=where)
     if question.count_use:
         engine.uses.note([hit.memory.id for hit in hits])
-        if engine.uses.due:
-            await engine.uses.flush()
     return Recalled(
         hits=hits,
         considered=found.considered,

@@ -37,11 +37,6 @@ class UseCounter:
         self._shown.extend(ids)
         self._arrange()
 
-    @property
-    def due(self) -> bool:
-        """Whether enough has gathered to be worth a write."""
-        return len(self._waiting) + len(self._shown) >= ENOUGH
-
     async def flush(self) -> None:
         """Write what has gathered; a store that is busy or full loses a count, not an answer."""
         if self._timer is not None:
@@ -58,8 +53,15 @@ class UseCounter:
                     await self._store.note_shown(shown, self._clock())
 
     def _arrange(self) -> None:
-        if self._timer is None and (self._waiting or self._shown):
+        """Where much has gathered it is written at once; nobody waits for it, or two would write at a time."""
+        gathered = len(self._waiting) + len(self._shown)
+        if gathered >= ENOUGH and not self._is_writing():
+            self._begin()
+        elif gathered and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._begin)
+
+    def _is_writing(self) -> bool:
+        return self._writing is not None and not self._writing.done()
 
     def _begin(self) -> None:
         self._timer = None
