@@ -47,8 +47,7 @@ async def claim(
         yield True
     finally:
         renewal.cancel()
-        with suppress(asyncio.CancelledError):
-            await renewal
+        await asyncio.wait({renewal})  # and not itself: that would swallow a cancellation of the caller
         with suppress(StoreError):  # then it ends by itself
             await _swap(engine, name, owner, new=None)
 
