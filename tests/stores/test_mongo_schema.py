@@ -264,6 +264,21 @@ async def test_documents_of_the_first_schema(mongo_server: MongoServer, store: M
         await one.close()
 
 
+async def test_messages_of_an_earlier_schema(mongo_server: MongoServer, store: MongoStore, name: str) -> None:
+    build = Builder()
+    log = {"kind": Kind.EPISODE, "provenance": Provenance(dialect="project", conversation="talk", position=0)}
+    first, later = build.put("said", **log), build.put("more of it", metadata={"part": 1}, **log)
+    await store.apply([first, later, build.put("a fact")])
+    await store._database.memories.update_many({}, {"$unset": {"turn": ""}})
+    assert await store.count(Filter(turns=True, scopes=("Global",))) == 0
+    await store._database.metadata.update_one({"_id": "state"}, {"$set": {"schema": SCHEMA - 1}})
+    newer = MongoStore(mongo_server.url, database=name, clock=lambda: START)
+    await newer.open()
+    assert [one.id for one in await newer.find(Filter(turns=True))] == [first.memory.id]
+    assert await newer.count(Filter(turns=True, scopes=("Global",))) == 1
+    await newer.close()
+
+
 async def test_documents_that_an_older_version_still_writes(store: MongoStore) -> None:
     put = Builder().put("old words", keywords=("Databases",))
     await store.apply([put])

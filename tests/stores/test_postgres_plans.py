@@ -116,6 +116,7 @@ def test_vectors_are_found_by_the_index(explain: Explain) -> None:
         (Filter(viewer="ada", tiers=(Tier.COLD,)), "fragment_standing_tier"),
         (Filter(viewer="ada", unverified=True), "verified"),  # either of two
         (Filter(viewer="ada", unexamined=True), "fragments_unexamined"),
+        (Filter(viewer="ada", turns=True, scopes=("Global",)), "fragments_turn"),
     ],
 )
 def test_filters_use_theirs(explain: Explain, where: Filter, index: str) -> None:

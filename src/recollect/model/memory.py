@@ -118,6 +118,15 @@ class Memory:
     embedded_by: str | None = None
 
 
+LOG = "project"  # the dialect of a project's log
+PART = "part"  # metadata of the later parts of a long text: which one it is
+
+
+def is_turn(memory: Memory) -> bool:
+    """Whether it is a message of a project's log; of a long one, its first part."""
+    return memory.provenance.dialect == LOG and memory.kind is Kind.EPISODE and PART not in memory.metadata
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """What a memory was before it was amended: everything that an amendment can change."""
@@ -136,3 +145,8 @@ class Version:
     metadata: Mapping[str, Any]
     amended: datetime
     amended_by: str
+
+
+def moment_of(memory: Memory) -> str:
+    """Of its last update: another one after each."""
+    return f"{memory.updated:%Y%m%dT%H%M%S%fZ}"

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recollect.model.access import DEFAULT_AGENT
-from recollect.model.memory import Kind, Status, Tier
+from recollect.model.memory import Kind, Memory, Status, Tier
 
 Vector = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.float64]
@@ -31,6 +31,7 @@ class Filter:
     topic: str | None = None  # case-insensitive
     since: datetime | None = None  # occurred at or after
     until: datetime | None = None  # occurred before
+    changed: datetime | None = None  # written or updated at or after
     conversation: str | None = None
     positions: tuple[int, int] | None = None  # in the conversation, first and last
     minimum_trust: float = 0.0
@@ -42,6 +43,7 @@ class Filter:
     due: datetime | None = None  # to be reviewed then or before
     unverified: bool = False  # those that wait to be evaluated
     unexamined: bool = False  # those that wait to be held against their neighbours
+    turns: bool = False  # messages of projects' logs alone, a long one once (`is_turn`)
 
 
 class Order(StrEnum):
@@ -52,6 +54,32 @@ class Order(StrEnum):
     IMPORTANT = "important"
     USED = "used"
     DUE = "due"  # by when they are to be reviewed, the most overdue first; what has no such date is left out
+    CHANGED = "changed"  # by updated, latest first
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in a listing: what its order sorts by, and the id. It is there whatever becomes of the record.
+
+    After a `value` of None, that of a record without a place in that order, nothing comes.
+    """
+
+    value: datetime | float | None
+    id: str
+
+    @classmethod
+    def of(cls, memory: Memory, order: Order) -> Spot:
+        match order:
+            case Order.NEWEST | Order.OLDEST:
+                return cls(memory.occurred, memory.id)
+            case Order.IMPORTANT:
+                return cls(memory.importance, memory.id)
+            case Order.USED:
+                return cls(memory.uses, memory.id)
+            case Order.DUE:
+                return cls(memory.review, memory.id)
+            case Order.CHANGED:
+                return cls(memory.updated, memory.id)
 
 
 @dataclass(frozen=True, slots=True)

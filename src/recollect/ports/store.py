@@ -12,7 +12,7 @@ from recollect.model.entry import Entry
 from recollect.model.job import Job, JobState
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Status, Tier, Version
-from recollect.model.query import Candidates, Filter, Neighbour, Order, Search, Vector
+from recollect.model.query import Candidates, Filter, Neighbour, Order, Search, Spot, Vector
 from recollect.model.scope import Scope
 
 
@@ -169,6 +169,8 @@ class StoreFacts:
     bytes_used: int
     details: Mapping[str, Any] = field(default_factory=dict)
     without_vectors: str = ""  # why it keeps none, and what to do about it; empty where it does
+    collection: str = ""  # what it calls the table of the records
+    vector_index: str = ""  # and the index of their vectors
 
 
 class Records(Protocol):
@@ -197,9 +199,12 @@ class Records(Protocol):
         *,
         order: Order = Order.NEWEST,
         limit: int = 50,
-        after: str | None = None,
+        after: str | Spot | None = None,
     ) -> list[Memory]:
-        """A page in that order; `after` is the id that the page before ended with."""
+        """A page in that order; `after` is where the page before ended: a place, or the id of a record that is there.
+
+        Raises MemoryNotFound for an id that isn't.
+        """
 
     async def count(self, where: Filter, *, most: int | None = None) -> int:
         """How many match, or `most` where there are more: nothing is counted beyond that."""
@@ -231,8 +236,8 @@ class Records(Protocol):
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
         """Remove records, versions, links, vectors, index rows and waiting jobs about them, then look again.
 
-        What else names them, records, jobs and entries, names them no more. Without `references` all that stays as it is:
-        for copies of what lives on in another store.
+        What else names them, records, jobs and entries, names them no more; an entry's field `words` goes whole where one
+        of them stands in it. Without `references` all that stays as it is: for copies of what lives on in another store.
         """
 
 

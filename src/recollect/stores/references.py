@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
+WORDS = "words"  # the field of an entry that may repeat what records say
 _WORD = re.compile(r"[\w-]+")
 
 
@@ -63,12 +64,26 @@ def job_left(
 
 
 def entry_left(value: Mapping[str, Any], gone: frozenset[str]) -> dict[str, Any] | None:
-    """Its fields stay, emptied of the ids; None if it named none of them."""
-    left, changed = without(value, gone)
-    if not changed:
+    """Its fields stay, emptied of the ids; `words` goes whole where one stands in it. None if it named none of them."""
+    spoken = mentions(_texts(value.get(WORDS)), gone) > 0
+    left, changed = without({**value, WORDS: None} if spoken else value, gone)
+    if not changed and not spoken:
         return None
     kept = {name: (left or {}).get(name) for name in value if name not in gone}
     emptied: dict[str, Any] = {
         name: [] for name, item in kept.items() if item is None and isinstance(value[name], list)
     }
     return kept | emptied
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield key
+            yield from _texts(item)

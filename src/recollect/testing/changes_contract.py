@@ -9,9 +9,10 @@ import pytest
 
 from recollect.model.errors import Changed, InvalidInput, MemoryNotFound
 from recollect.model.memory import Memory, Provenance, Status
-from recollect.model.query import Filter
-from recollect.ports.store import Enqueue, Inherit, Mark, Put, Rate, Store
-from recollect.testing.builders import START, Builder, unit
+from recollect.model.query import Filter, Order, Search
+from recollect.ports.store import Capability, Enqueue, Inherit, Mark, Put, Rate, Store
+from recollect.testing.builders import MODEL, START, Builder, unit
+from recollect.testing.needs import needs
 from recollect.testing.searching import by_text
 
 LATER = START + timedelta(days=1)
@@ -146,3 +147,32 @@ class ChangesContract:
         assert sorted(memory.id for memory in found) == [one.memory.id, two.memory.id]
         assert await store.derived_from(["c", "m"]) == []
         assert await store.derived_from([]) == []
+
+    async def test_what_changed_since(self, store: Store, other: Store, build: Builder) -> None:
+        puts = [build.put(f"thing {number}", occurred=START) for number in range(6)]
+        await store.apply(puts)
+        first, *rest = [put.memory for put in puts]
+        since = rest[2].updated
+        found = await other.find(Filter(changed=since), order=Order.CHANGED)
+        assert found == rest[:1:-1]
+        assert await other.count(Filter(changed=since)) == 3
+        assert await other.find(Filter(changed=since), order=Order.CHANGED, limit=2) == rest[:2:-1]
+        amended = reworded(first, "said anew")
+        await store.apply([replace(amended, memory=replace(amended.memory, updated=LATER))])
+        assert (await other.find(Filter(), order=Order.CHANGED, limit=1))[0].content == "said anew"
+        await store.apply([Mark(rest[3].id, Status.FORGOTTEN, Status.ACTIVE, LATER)])
+        assert await other.find(Filter(changed=LATER), order=Order.CHANGED) == [
+            await other.get(first.id, viewer="system")
+        ]
+        gone = Filter(changed=LATER, statuses=(Status.FORGOTTEN,))
+        assert [memory.id for memory in await other.find(gone, order=Order.CHANGED)] == [rest[3].id]
+
+    @needs(Capability.VECTORS)
+    async def test_a_search_keeps_to_what_changed(self, store: Store, build: Builder) -> None:
+        old, new = build.put("thing old", vector=unit(1)), build.put("thing new", vector=unit(1, 1))
+        await store.apply([old, new])
+        where = Filter(changed=new.memory.updated)
+        found = await store.search(Search(where, ("thing",), unit(1), MODEL))
+        assert (found.ids, found.total) == ([new.memory.id], 1)
+        (near,) = await store.nearest([unit(1)], model=MODEL, where=where, limit=9)
+        assert [neighbour.id for neighbour in near] == [new.memory.id]

@@ -129,5 +129,20 @@ class EntriesContract:
         assert await store.entry("things", "alone", now=START) == entry("alone", memories=[])
         assert await store.entry("things", ids[0], now=START) is None
 
+    async def test_words_that_name_an_erased_memory_go_whole(self, store: Store, build: Builder) -> None:
+        gone, kept = build.put(), build.put()
+        await store.apply([gone, kept])
+        told = {"memory": {"id": gone.memory.id, "content": "told"}, "others": [{"said": "more"}]}
+        hint = {"notice": f"stored as\n{gone.memory.id}"}
+        other = {"memory": {"id": kept.memory.id, "content": "kept"}}
+        for key, words in (("told", told), ("hint", hint), ("other", other)):
+            await store.put_entry(entry(key, said="a", words=words))
+        receipt = await store.erase([gone.memory.id])
+        assert receipt.removed["references"] == 2
+        assert set(receipt.remaining.values()) == {0}
+        left: dict[str, object] = {"told": None, "hint": None, "other": other}
+        for key, rest in left.items():
+            assert await store.entry("things", key, now=START) == entry(key, said="a", words=rest)
+
     def test_a_value_is_not_shown(self) -> None:
         assert "hush" not in repr(entry(secret="hush"))

@@ -329,36 +329,6 @@ class FindContract:
         assert ids(await store.find(Filter(), order=Order.IMPORTANT)) == [new.id, old.id, middle.id]
         assert ids(await store.find(Filter(), order=Order.USED)) == [middle.id, old.id, new.id]
 
-    @pytest.mark.parametrize("order", list(Order))
-    async def test_pages_join_without_gap_or_overlap(
-        self, store: Store, build: Builder, order: Order
-    ) -> None:
-        same = START
-        await store.apply(
-            [
-                build.put(
-                    occurred=same if n % 3 else build.now,
-                    importance=n % 2,
-                    uses=n % 4,
-                    review=same if n % 3 else build.now,
-                )
-                for n in range(23)
-            ]
-        )
-        whole = ids(await store.find(Filter(), order=order, limit=100))
-        pages: list[str] = []
-        after = None
-        while page := await store.find(Filter(), order=order, limit=5, after=after):
-            pages += ids(page)
-            after = page[-1].id
-        assert pages == whole
-        assert len(set(whole)) == 23
-
-    async def test_a_page_after_a_missing_record(self, store: Store, build: Builder) -> None:
-        await store.apply([build.put()])
-        with pytest.raises(MemoryNotFound):
-            await store.find(Filter(), after="missing")
-
     async def test_scan_gives_all_in_order_of_id(self, store: Store, build: Builder) -> None:
         memories = await stored(store, *(build.put(occurred=START) for _ in range(25)))
         batches = [batch async for batch in store.scan(Filter(), batch=10)]

@@ -50,6 +50,7 @@ _CASES: list[
     ({"review": START}, {"due": START}),
     ({"verified": None}, {"unverified": True}),
     ({"examined": None}, {"unexamined": True}),
+    ({"kind": Kind.EPISODE, "provenance": Provenance(dialect="project")}, {"turns": True}),
     ({"id": "the-only-one"}, {"ids": ("the-only-one", "nobody")}),
     ({"scope": "Global", "tags": ("a",)}, {"scopes": ("Global", "crowded", "nowhere"), "tags": ("A",)}),
 ]

@@ -26,9 +26,11 @@ from recollect.testing.jobs_contract import CursorsContract, JobsContract
 from recollect.testing.life_contract import TendContract, UseContract
 from recollect.testing.links_contract import LinksContract
 from recollect.testing.needs import leave_out
+from recollect.testing.paging_contract import PagingContract
 from recollect.testing.records_contract import FindContract, RecordsContract
 from recollect.testing.scopes_contract import ScopesContract
 from recollect.testing.search_contract import SearchContract
+from recollect.testing.turns_contract import TurnsContract
 from recollect.testing.upkeep_contract import UpkeepContract
 
 Reopen = Callable[[], Awaitable[Store]]
@@ -42,6 +44,8 @@ class StoreContract(
     DueContract,
     KeywordsContract,
     FindContract,
+    PagingContract,
+    TurnsContract,
     ErasureContract,
     LinksContract,
     ScopesContract,

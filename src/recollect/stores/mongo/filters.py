@@ -9,6 +9,7 @@ from recollect.model.query import Filter
 from recollect.stores.values import to_micros
 
 Query = dict[str, Any]
+TURNS = "turns"  # the index of the messages of projects' logs
 
 # Every field that matching() asks about, but for those of beyond_search().
 FILTERED = tuple(
@@ -59,6 +60,8 @@ def matching(where: Filter) -> Query:
         conditions.append({"occurred": {"$gte": to_micros(where.since)}})
     if where.until is not None:
         conditions.append({"occurred": {"$lt": to_micros(where.until)}})
+    if where.changed is not None:
+        conditions.append({"updated": {"$gte": to_micros(where.changed)}})
     if where.conversation is not None:
         conditions.append({"conversation": where.conversation})
     if where.positions is not None:
@@ -74,12 +77,24 @@ def matching(where: Filter) -> Query:
         conditions.append({"verified": None})
     if where.unexamined:
         conditions.append({"examined": None})
+    if where.turns:
+        conditions.append({"turn": True})
     return all_of(*conditions)
 
 
 def beyond_search(where: Filter) -> bool:
     """Whether it asks about a field that indexes of vectors don't have: those were made before there was one."""
-    return bool(where.keywords or where.due or where.unverified or where.unexamined)
+    tended = where.changed or where.due or where.unverified or where.unexamined
+    return bool(where.keywords or where.turns or tended)
+
+
+def counted_by_index(where: Filter) -> bool:
+    """Whether the index of messages tells all that is asked, so that none has to be read."""
+    named = where.ids or where.tags or where.keywords or where.topic or where.conversation is not None
+    timed = where.since or where.until or where.changed or where.due
+    others = where.kinds or where.positions or where.anchored or where.tiers
+    waiting = where.unverified or where.unexamined
+    return where.turns and len(where.scopes) == 1 and not (named or timed or others or waiting)
 
 
 def all_of(*conditions: Query) -> Query:

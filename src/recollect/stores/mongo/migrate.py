@@ -16,9 +16,11 @@ from pymongo import ASCENDING, DESCENDING, IndexModel
 from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
 
 from recollect.model.errors import SchemaTooNew, StoreError
+from recollect.model.memory import LOG, PART, Kind
 from recollect.model.scope import GLOBAL, Scope
 from recollect.stores.mongo import keywords
 from recollect.stores.mongo.connection import Database
+from recollect.stores.mongo.filters import TURNS
 from recollect.stores.mongo.rows import Document
 from recollect.stores.mongo.scopes import scope_document, scope_key
 from recollect.stores.mongo.steps import (
@@ -35,7 +37,9 @@ from recollect.stores.mongo.steps import (
 )
 from recollect.stores.values import to_micros
 
-SCHEMA = 2
+SCHEMA = 4
+_LIVES = 2  # from this one on records have a date of review, and keywords their forms
+_TURNS = 4  # and from this one on messages say that they are
 
 _NAMESPACE_EXISTS = 48
 
@@ -71,8 +75,15 @@ INDEXES = {
         _index("importance", "_id", name="anchors", **_where(anchor=True)),
         _index("keyword_forms"),
         _index("review", "_id"),
+        _index("updated", "_id"),
         _index("verified", "occurred", "_id"),
         _index("examined", "occurred", "_id"),
+        # Messages of projects' logs: counted without reading a record.
+        _index(
+            *"turn scope status agent embedded_by trust".split(),
+            name=TURNS,
+            **_where(turn=True),
+        ),
     ],
     METADATA: [
         _index("scope_name", unique=True, **_where(type="scope")),
@@ -209,8 +220,10 @@ async def prepare(database: Database, *, clock: Callable[[], datetime]) -> None:
         if name not in there:
             await _created(database, name, viewOn=MEMORIES, pipeline=pipeline)
     now = clock()
-    if version:
+    if 0 < version < _LIVES:
         await _bring_up_to_date(database, now)
+    if 0 < version < _TURNS:
+        await tell_turns(database)
     scope = scope_document(Scope(GLOBAL, now))
     await _first(database, {"_id": scope_key(GLOBAL)}, scope)
     first = {"type": "stats", "schema": SCHEMA, "revision": 0, "row": 0, "total_memories": 0, "recent": []}
@@ -225,6 +238,14 @@ async def _bring_up_to_date(database: Database, now: datetime) -> None:
     """
     await begin_lives(database, now)
     await keywords.renew(database)
+
+
+async def tell_turns(database: Database) -> None:
+    """Mark the messages of projects' logs that a process of an earlier schema wrote."""
+    untold = {"dialect": LOG, "kind": Kind.EPISODE.value, "turn": {"$exists": False}}
+    await database.memories.update_many(
+        {**untold, f"metadata.{PART}": {"$exists": False}}, {"$set": {"turn": True}}
+    )
 
 
 async def begin_lives(database: Database, now: datetime) -> None:

@@ -12,11 +12,12 @@ from pymongo import UpdateMany
 
 from recollect.model.errors import InvalidInput, MemoryNotFound
 from recollect.model.memory import Memory
-from recollect.model.query import Filter, Order
+from recollect.model.query import Filter, Order, Spot
 from recollect.ports.store import Change
 from recollect.stores.mongo.connection import Database, Part
-from recollect.stores.mongo.filters import Query, all_of, matching, visible
+from recollect.stores.mongo.filters import TURNS, Query, all_of, counted_by_index, matching, visible
 from recollect.stores.mongo.rows import SELECTED, memory_of
+from recollect.stores.mongo.steps import MEMORIES
 from recollect.stores.mongo.together import Together
 from recollect.stores.mongo.writing import LIGHT
 from recollect.stores.values import to_micros
@@ -31,6 +32,7 @@ _ORDERS = {
     Order.IMPORTANT: ("importance", -1),
     Order.USED: ("uses", -1),
     Order.DUE: ("review", 1),
+    Order.CHANGED: ("updated", -1),
 }
 
 _TALLIED: dict[str, Any] = {
@@ -83,7 +85,7 @@ class RecordsPart(Part):
         *,
         order: Order = Order.NEWEST,
         limit: int = 50,
-        after: str | None = None,
+        after: str | Spot | None = None,
     ) -> list[Memory]:
         return await self._database.read(
             lambda: _page(self._database, where, order=order, limit=limit, after=after)
@@ -92,11 +94,15 @@ class RecordsPart(Part):
     async def count(self, where: Filter, *, most: int | None = None) -> int:
         condition = matching(where)
         bound: dict[str, Any] = {} if most is None else {"limit": most}
+        if counted_by_index(where):
+            return await self._database.read(lambda: _counted(self._database, condition, **bound))
         return await self._database.read(lambda: self._database.memories.count_documents(condition, **bound))
 
     async def tally(self, where: Filter, by: str) -> dict[str, int]:
         if by not in _TALLIED:
             raise InvalidInput(f"Can't count by {by!r}.", advice=f"Choose one of {', '.join(_TALLIED)}.")
+        if by == "embedded_by" and counted_by_index(where):
+            return await self._database.read(lambda: _by_model(self._database, matching(where)))
         # The commonest first; tags that differ in case alone count as one.
         named = {"$first": "$tags"} if by == "tag" else {"$first": _TALLIED[by]}
         pipeline: list[Query] = [{"$match": matching(where)}]
@@ -193,20 +199,16 @@ async def _select(database: Database, where: Query, *, limit: int = 0, ordered: 
 
 
 async def _page(
-    database: Database, where: Filter, *, order: Order, limit: int, after: str | None
+    database: Database, where: Filter, *, order: Order, limit: int, after: str | Spot | None
 ) -> list[Memory]:
     field, direction = _ORDERS[order]
     condition = matching(where)
     if order is Order.DUE and where.due is None:  # what is never reviewed has no place among them
         condition = all_of(condition, {"review": {"$type": "number"}})
     if after is not None:
-        # Where the page before ended.
-        mark = await database.memories.find_one(all_of({"_id": after}, visible(where.viewer)), {field: 1})
-        if mark is None:
-            raise MemoryNotFound(after)
+        place, last = await _place(database, where, field, after)
         beyond = "$lt" if direction < 0 else "$gt"
-        place = mark.get(field)
-        following = [{field: {beyond: place}}, {field: place, "_id": {beyond: after}}]
+        following = [{field: {beyond: place}}, {field: place, "_id": {beyond: last}}]
         condition = all_of(condition, {"$or": following})
     if limit <= 0:
         return []
@@ -216,3 +218,36 @@ async def _page(
         .limit(limit)
     )
     return [memory_of(document) for document in await cursor.to_list()]
+
+
+async def _place(database: Database, where: Filter, field: str, after: str | Spot) -> tuple[Any, str]:
+    """Where the page before ended."""
+    if isinstance(after, Spot):
+        return to_micros(after.value) if isinstance(after.value, datetime) else after.value, after.id
+    mark = await database.memories.find_one(all_of({"_id": after}, visible(where.viewer)), {field: 1})
+    if mark is None:
+        raise MemoryNotFound(after)
+    return mark.get(field), after
+
+
+async def _counted(database: Database, condition: Query, **bound: Any) -> int:
+    """Inside the index of messages; the server takes others for as good until it has read every record."""
+    told = await database.database.command("count", MEMORIES, query=condition, hint=TURNS, **bound)
+    return int(told["n"])
+
+
+async def _by_model(database: Database, condition: Query) -> dict[str, int]:
+    """Counted for each model: grouping takes several times as long."""
+    counts: dict[str, int] = {}
+    total, last = await _counted(database, condition), ""
+    while True:
+        following = all_of(condition, {"embedded_by": {"$gt": last}})
+        found = database.memories.find(following, {"_id": 0, "embedded_by": 1}, hint=TURNS)
+        met = await found.sort("embedded_by", 1).limit(1).to_list()
+        if not met:
+            break
+        last = met[0]["embedded_by"]
+        counts[last] = await _counted(database, all_of(condition, {"embedded_by": last}))
+    if total > sum(counts.values()):
+        counts[""] = total - sum(counts.values())
+    return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))

@@ -13,7 +13,7 @@ from bson.int64 import Int64
 
 from recollect.model.errors import InvalidInput
 from recollect.model.keywords import keyword_forms
-from recollect.model.memory import Kind, Memory, Provenance, Status, Tier
+from recollect.model.memory import Kind, Memory, Provenance, Status, Tier, is_turn
 from recollect.ports.store import Put
 from recollect.stores.codes import decode, encode
 from recollect.stores.values import (
@@ -92,6 +92,7 @@ def revised(memory: Memory) -> Document:
         "file": origin.file,
         "line": origin.line,
         "metadata": metadata_document(metadata),
+        "turn": is_turn(memory),
         "refers": references(memory.supersedes, memory.merged_from, metadata),
     }
 

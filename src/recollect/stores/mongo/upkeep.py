@@ -15,9 +15,10 @@ from recollect.ports.store import Finding, Receipt, StoreFacts
 from recollect.stores.codes import decode, encode
 from recollect.stores.mongo import keywords
 from recollect.stores.mongo.connection import PATIENT, Database, Part
-from recollect.stores.mongo.migrate import INDEXES, SCHEMA, VIEWS, begin_lives
+from recollect.stores.mongo.migrate import INDEXES, SCHEMA, VIEWS, begin_lives, tell_turns
 from recollect.stores.mongo.rows import Document, exact_of
 from recollect.stores.mongo.steps import LINKS, MEMORIES, STATE, VERSIONS, Step
+from recollect.stores.mongo.vectors import INDEX, VectorIndexes
 
 REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
 
@@ -48,6 +49,8 @@ class UpkeepPart(Part):
             sizes = await database.database.command("dbStats")
             state = await database.metadata.find_one(STATE) or {}
             build = await database.database.command("buildInfo")
+            indexes = VectorIndexes(database)
+            await indexes.look()
             return StoreFacts(
                 kind="mongodb",
                 location=database.place,
@@ -63,6 +66,8 @@ class UpkeepPart(Part):
                     "total_memories": state["total_memories"],
                     "data_bytes": int(sizes["dataSize"]),
                 },
+                collection=MEMORIES,
+                vector_index=INDEX if indexes.offered else "resident",  # else in the memory of each process
             )
 
         return await database.ask(work)
@@ -82,6 +87,7 @@ class UpkeepPart(Part):
     async def optimise(self) -> int:
         async def work() -> int:
             await begin_lives(self._database, self._clock())
+            await tell_turns(self._database)
             before = await self._database.database.command("dbStats")
             await self._compact([MEMORIES])
             after = await self._database.database.command("dbStats")

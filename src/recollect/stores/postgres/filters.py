@@ -42,7 +42,9 @@ def matching(where: Filter, alias: str = "fragments") -> Condition:
 
     if where.ids:
         add(f"{alias}.id = ANY(%s::text[])", list(where.ids))
-    if where.scopes:
+    if where.turns and len(where.scopes) == 1:  # as one value: their index has them in order then
+        add(f"{alias}.scope = (SELECT row FROM scope WHERE name = %s)", where.scopes[0])
+    elif where.scopes:
         add(
             f"{alias}.scope = ANY(ARRAY(SELECT row FROM scope WHERE name = ANY(%s::text[])))",
             list(where.scopes),
@@ -67,6 +69,8 @@ def matching(where: Filter, alias: str = "fragments") -> Condition:
         add(f"{alias}.occurred_at >= %s", where.since)
     if where.until is not None:
         add(f"{alias}.occurred_at < %s", where.until)
+    if where.changed is not None:
+        add(f"{alias}.updated_at >= %s", where.changed)
     if where.conversation is not None:
         add(f"{alias}.conversation = %s", where.conversation)
     if where.positions is not None:
@@ -84,6 +88,8 @@ def matching(where: Filter, alias: str = "fragments") -> Condition:
     if waiting and where.statuses == (Status.ACTIVE,):
         waiting.append(f"{alias}.status = 'active'")  # said so plainly, it lets the partial index be used
     clauses += waiting
+    if where.turns:
+        clauses.append(_turn(alias))
     return Condition(" AND ".join(clauses), tuple(parameters))
 
 
@@ -100,6 +106,14 @@ def _tagged(alias: str, comparison: str) -> str:
 
 def _named(alias: str, comparison: str) -> str:
     return f"{alias}.row IN (SELECT row FROM fragment_keywords WHERE forms {comparison})"
+
+
+def _turn(alias: str) -> str:
+    """In the very words of the partial index."""
+    return (
+        f"{alias}.dialect = 'project' AND {alias}.type = 'episode' "
+        f"AND NOT agent_memory.is_later_part({alias}.metadata)"
+    )
 
 
 def _standing(alias: str, condition: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from recollect.model.errors import InvalidInput, MemoryNotFound
 from recollect.model.memory import Memory
-from recollect.model.query import Filter, Order
+from recollect.model.query import Filter, Order, Spot
 from recollect.ports.store import Change
 from recollect.stores.postgres import changes as writing
 from recollect.stores.postgres.connection import Connection, Part
@@ -29,6 +29,7 @@ _ORDERS = {
     Order.IMPORTANT: ("importance", "DESC", "<"),
     Order.USED: ("access_count", "DESC", "<"),
     Order.DUE: ("review_at", "ASC", ">"),
+    Order.CHANGED: ("updated_at", "DESC", "<"),
 }
 _BY_STANDING = (Order.IMPORTANT, Order.DUE)
 
@@ -115,7 +116,7 @@ class RecordsPart(Part):
         *,
         order: Order = Order.NEWEST,
         limit: int = 50,
-        after: str | None = None,
+        after: str | Spot | None = None,
     ) -> list[Memory]:
         return await self._database.read(
             lambda connection: _page(connection, where, order=order, limit=limit, after=after),
@@ -218,10 +219,12 @@ def _select(connection: Connection, condition: Condition, source: str = "fragmen
 
 
 def _page(
-    connection: Connection, where: Filter, *, order: Order, limit: int, after: str | None
+    connection: Connection, where: Filter, *, order: Order, limit: int, after: str | Spot | None
 ) -> list[Memory]:
-    mark = None
-    if after is not None:
+    mark: tuple[Any, ...] | None = None
+    if isinstance(after, Spot):
+        mark = (after.value, after.id)
+    elif after is not None:
         seen = visible(where.viewer)
         # Where the page before ended.
         mark = connection.execute(

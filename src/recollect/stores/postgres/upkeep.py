@@ -123,6 +123,8 @@ class UpkeepPart(Part):
                     "max_connections": self._database.limits.max_connections,
                 },
                 without_vectors=f"{why[0].upper()}{why[1:]}. {advice}" if why else "",
+                collection=f"{SCHEMA}.fragments",
+                vector_index="" if why else "fragments_embedding",  # one for each model, whose name begins so
             )
 
         return await self._database.read(work)

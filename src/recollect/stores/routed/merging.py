@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recollect.model.memory import Memory
-from recollect.model.query import Candidates, Neighbour, Order, Search
+from recollect.model.query import Candidates, Neighbour, Order, Search, Spot
 from recollect.ports.store import Receipt
 from recollect.stores.lexical import best_by_text
 
@@ -22,29 +22,16 @@ _NUMBERS = ("lengths", "cosines", "importance", "trust", "uses", "usefulness", "
 Rows = npt.NDArray[np.int64]
 
 
-def place_in(order: Order, memory: Memory) -> tuple[Any, str]:
-    """What a listing is sorted by."""
-    match order:
-        case Order.NEWEST | Order.OLDEST:
-            return memory.occurred, memory.id
-        case Order.IMPORTANT:
-            return memory.importance, memory.id
-        case Order.USED:
-            return memory.uses, memory.id
-        case Order.DUE:
-            return memory.review, memory.id
-
-
-def is_ascending(order: Order) -> bool:
-    """Whether the least comes first."""
-    return order in (Order.OLDEST, Order.DUE)
-
-
 def merged_pages(pages: Iterable[Sequence[Memory]], *, order: Order, limit: int) -> list[Memory]:
     """The beginning of all of them together."""
     together = [memory for page in pages for memory in page]
-    together.sort(key=lambda memory: place_in(order, memory), reverse=not is_ascending(order))
+    together.sort(key=lambda memory: _place(order, memory), reverse=order not in (Order.OLDEST, Order.DUE))
     return together[:limit]
+
+
+def _place(order: Order, memory: Memory) -> tuple[Any, str]:
+    spot = Spot.of(memory, order)
+    return spot.value, spot.id
 
 
 def merged_tallies(tallies: Iterable[dict[str, int]], by: str) -> dict[str, int]:

@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
-from datetime import timedelta
 
 from recollect.model.errors import MemoryNotFound
 from recollect.model.memory import Memory
-from recollect.model.query import Filter, Order
-from recollect.ports.store import Store
-from recollect.stores.routed.merging import (
-    is_ascending,
-    merged_pages,
-    merged_scans,
-    merged_tallies,
-    place_in,
-)
+from recollect.model.query import Filter, Order, Spot
+from recollect.stores.routed.merging import merged_pages, merged_scans, merged_tallies
 from recollect.stores.routed.routing import Routing
 
 MOST_RESOLVED = 10
-_PAGE = 200
-_TICK = timedelta(microseconds=1)
 
 
 class ReadingPart(Routing):
@@ -59,14 +48,15 @@ class ReadingPart(Routing):
         *,
         order: Order = Order.NEWEST,
         limit: int = 50,
-        after: str | None = None,
+        after: str | Spot | None = None,
     ) -> list[Memory]:
         asked = await self._asked(where)
         if len(asked) == 1 and not (await self._routes()).away:
             return await asked[0][0].find(where, order=order, limit=limit, after=after)
-        mark = None if after is None else await self.get(after, viewer=where.viewer)
+        if isinstance(after, str):  # the record needn't be in every store
+            after = Spot.of(await self.get(after, viewer=where.viewer), order)
         pages = [
-            await _page(store, narrowed, order=order, limit=limit, mark=mark) for store, narrowed in asked
+            await store.find(narrowed, order=order, limit=limit, after=after) for store, narrowed in asked
         ]
         return merged_pages(pages, order=order, limit=limit)
 
@@ -98,31 +88,3 @@ class ReadingPart(Routing):
         scans = [store.scan(narrowed, batch=batch) for store, narrowed in await self._asked(where)]
         async for memories in scans[0] if len(scans) == 1 else merged_scans(scans, batch=batch):
             yield memories
-
-
-async def _page(
-    store: Store, where: Filter, *, order: Order, limit: int, mark: Memory | None
-) -> list[Memory]:
-    """What comes after the mark, which needn't be in that store."""
-    if mark is None:
-        return await store.find(where, order=order, limit=limit)
-    if order is Order.NEWEST:
-        where = replace(where, until=min(filter(None, (where.until, mark.occurred + _TICK))))
-    elif order is Order.OLDEST:
-        where = replace(where, since=max(filter(None, (where.since, mark.occurred))))
-    elif order is Order.DUE and mark.review is None:
-        return []  # nothing comes after what has no place among them
-    begin = place_in(order, mark)
-    kept: list[Memory] = []
-    size, after = max(limit, _PAGE), None
-    while len(kept) < limit:
-        page = await store.find(where, order=order, limit=size, after=after)
-        kept += [
-            memory
-            for memory in page
-            if (place_in(order, memory) > begin if is_ascending(order) else place_in(order, memory) < begin)
-        ]
-        if len(page) < size:
-            break
-        after = page[-1].id
-    return kept[:limit]

@@ -52,6 +52,7 @@ _TEXTS = {
 }
 
 _MOST_TERMS = 32
+_FEW = 20  # rows that the full-text index is asked for one by one
 
 
 class ErasePart(Part):
@@ -139,12 +140,25 @@ def _indexed_terms(connection: sqlite3.Connection, numbers: str) -> dict[int, li
 
 def _index_rows(connection: sqlite3.Connection, indexed: dict[int, list[str]]) -> int:
     """How many of the rows the full-text index itself still finds."""
+    if len(indexed) > _FEW:
+        return len(_indexed_among(connection, indexed))
     query = "SELECT count(*) FROM lexeme WHERE lexeme MATCH ? AND rowid = ?"
     return sum(
         connection.execute(query, (" OR ".join(f'"{word}"' for word in words), row)).fetchone()[0]
         for row, words in indexed.items()
         if words
     )
+
+
+def _indexed_among(connection: sqlite3.Connection, indexed: dict[int, list[str]]) -> set[int]:
+    """Those of many rows: word by word, for row by row each would go through what the index has of its words."""
+    query = "SELECT rowid FROM lexeme WHERE lexeme MATCH ? AND rowid BETWEEN ? AND ?"
+    first, last = min(indexed), max(indexed)
+    found: set[int] = set()
+    for word in {word for words in indexed.values() for word in words}:
+        rows = connection.execute(query, (f'"{word}"', first, last))
+        found.update(row for (row,) in rows if row in indexed)
+    return found
 
 
 def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...]) -> tuple[int, int]:

@@ -48,8 +48,11 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
 
     if where.ids:
         add(f"{alias}.id IN (SELECT value FROM json_each(?))", as_list(where.ids))
-    plus = "+" if walked or _narrows(where) else ""
-    if where.scopes:
+    logged = where.turns and walked in ("", "occurred")  # an index has each scope's messages in order of time
+    plus = "+" if _narrows(where) or (walked and not logged) else ""
+    if logged and len(where.scopes) == 1:
+        add(f"{plus}{alias}.scope = (SELECT row FROM scope WHERE name = ?)", where.scopes[0])
+    elif where.scopes:
         add(
             f"{plus}{alias}.scope IN (SELECT row FROM scope WHERE name IN (SELECT value FROM json_each(?)))",
             as_list(where.scopes),
@@ -80,6 +83,8 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
         add(f"{alias}.occurred >= ?", to_micros(where.since))
     if where.until is not None:
         add(f"{alias}.occurred < ?", to_micros(where.until))
+    if where.changed is not None:
+        add(f"{alias}.updated >= ?", to_micros(where.changed))
     if where.conversation is not None:
         add(f"{alias}.conversation = ?", where.conversation)
     if where.positions is not None:
@@ -97,6 +102,9 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condi
     if waiting and where.statuses == (Status.ACTIVE,):
         waiting.append(f"{alias}.status = 'active'")  # said so plainly, it lets the partial index be used
     clauses += waiting
+    if where.turns:  # in the very words of the partial index
+        stated = f"{alias}.dialect = 'project' AND {alias}.kind = 'episode'"
+        add(f"{stated} AND json_extract({alias}.metadata, '$.part') IS NULL")
     return Condition(" AND ".join(clauses), tuple(parameters))
 
 
@@ -141,7 +149,8 @@ def as_list(values: Iterable[str]) -> str:
 def _narrows(where: Filter) -> bool:
     """Whether something picks fewer rows than a scope does."""
     named = where.ids or where.tags or where.keywords or where.topic or where.conversation
-    return bool(named or where.anchored or where.due or where.unverified or where.unexamined)
+    tended = where.due or where.unverified or where.unexamined
+    return bool(named or where.anchored or where.changed or tended)
 
 
 def _marks(values: Iterable[object]) -> str:

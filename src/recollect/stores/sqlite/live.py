@@ -91,7 +91,7 @@ class LiveIndex:
             scopes = [row for (row,) in connection.execute(SCOPE_ROWS, (as_list(where.scopes),))]
         stated = (where.topic, where.conversation, where.positions)
         listed = where.tags or where.keywords or where.ids or where.anchored or where.tiers
-        tended = where.due or where.unverified or where.unexamined
+        tended = where.due or where.changed or where.unverified or where.unexamined or where.turns
         if listed or tended or any(condition is not None for condition in stated):
             admitted = matching(where)
             found = connection.execute(f"SELECT row FROM memory WHERE {admitted.sql}", admitted.parameters)

@@ -10,7 +10,7 @@ from functools import partial
 
 from recollect.model.errors import InvalidInput, MemoryNotFound
 from recollect.model.memory import Memory
-from recollect.model.query import Filter, Order
+from recollect.model.query import Filter, Order, Spot
 from recollect.ports.store import Change
 from recollect.stores.sqlite import changes as writing
 from recollect.stores.sqlite.connection import Part
@@ -36,6 +36,7 @@ _ORDERS = {
     Order.IMPORTANT: ("importance", "DESC", "<"),
     Order.USED: ("uses", "DESC", "<"),
     Order.DUE: ("review", "ASC", ">"),
+    Order.CHANGED: ("updated", "DESC", "<"),
 }
 
 _INDEXED = frozenset({"occurred", "importance"})  # columns whose order an index has
@@ -138,7 +139,7 @@ class RecordsPart(Part):
         *,
         order: Order = Order.NEWEST,
         limit: int = 50,
-        after: str | None = None,
+        after: str | Spot | None = None,
     ) -> list[Memory]:
         return await self._database.read(
             lambda connection: _page(connection, where, order=order, limit=limit, after=after)
@@ -229,7 +230,7 @@ def _select(connection: sqlite3.Connection, condition: Condition) -> list[Memory
 
 
 def _page(
-    connection: sqlite3.Connection, where: Filter, *, order: Order, limit: int, after: str | None
+    connection: sqlite3.Connection, where: Filter, *, order: Order, limit: int, after: str | Spot | None
 ) -> list[Memory]:
     column, direction, comparison = _ORDERS[order]
     sorting = f"memory.{column} {direction}, memory.id {direction}"
@@ -249,15 +250,18 @@ def _page(
 
 
 def _place(
-    connection: sqlite3.Connection, where: Filter, column: str, memory_id: str
+    connection: sqlite3.Connection, where: Filter, column: str, after: str | Spot
 ) -> tuple[Parameter, ...]:
     """Where a page ended."""
+    if isinstance(after, Spot):
+        value = to_micros(after.value) if isinstance(after.value, datetime) else after.value
+        return value, after.id
     seen = visible(where.viewer)
     mark: tuple[Parameter, ...] | None = connection.execute(
-        f"SELECT {column}, id FROM memory WHERE id = ? AND {seen.sql}", (memory_id, *seen.parameters)
+        f"SELECT {column}, id FROM memory WHERE id = ? AND {seen.sql}", (after, *seen.parameters)
     ).fetchone()
     if mark is None:
-        raise MemoryNotFound(memory_id)
+        raise MemoryNotFound(after)
     return mark
 
 

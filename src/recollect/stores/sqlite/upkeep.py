@@ -95,6 +95,8 @@ class UpkeepPart(Part):
                 schema_version=version_of(connection),
                 bytes_used=sum(_size(file) for file in _files(path).values()),
                 details=details,
+                collection="memory",
+                vector_index="vector_code",
             )
 
         return await self._database.read(work)
