@@ -30,7 +30,8 @@ from recollect.model.ids import IdMaker
 from recollect.model.scope import GLOBAL
 from recollect.operations.activity import done_by, finish_notes, note_done
 from recollect.operations.admission import admitted, speaking
-from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, no_progress
+from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, no_progress, nothing
+from recollect.operations.repeating import run_once
 from recollect.policies import capture_of, policy_of
 from recollect.ports.cache import Aside
 from recollect.ports.history import NoHistory
@@ -38,19 +39,14 @@ from recollect.ports.houses import LOCAL, Houses
 from recollect.ports.llm import LanguageModel, OwnModel
 from recollect.ports.store import Finding, Store
 from recollect.providers.embedding.shelf import LocalShelf
-from recollect.providers.transcripts.claude import ClaudeTranscripts
-from recollect.providers.transcripts.codex import CodexTranscripts
-from recollect.providers.transcripts.cursor import CursorTranscripts
-from recollect.providers.transcripts.every import EveryTranscripts, Source
-from recollect.providers.transcripts.gemini import GeminiTranscripts
 from recollect.recursion import rlm_server
 from recollect.settings import LoadedSettings, load_settings
-from recollect.settings.capture import listed
 from recollect.settings.declared import Settings
 from recollect.stores.history.archive import GzipArchive
 from recollect.stores.history.index import SqliteHistory
 from recollect.stores.routed.store import Routed
 from recollect.stores.sqlite.leftover import Leftover, leftover
+from recollect.transcribing import transcripts_of
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
@@ -88,10 +84,13 @@ class App:
         conversation: str | None = None,
         agent: str | None = None,
         tool: str | None = None,
+        key: str | None = None,
+        on_repeat: Callable[[], None] = nothing,
     ) -> O:
         """One operation, as the agent of the settings unless a door says who calls; `agent` is whom the call names.
 
-        `tool` is what the caller knows it by. Raises RecollectError.
+        `tool` is what the caller knows it by. A writing call that has the `key` of an earlier one is answered as that one
+        was, and `on_repeat` is called. Raises RecollectError.
         """
         who = speaking(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted(self.engine, operation, who)
@@ -99,9 +98,14 @@ class App:
             self.written.add(_written_to(operation, given, engine))  # also by one that fails half-way
         if operation.name == LEAFLET_WORK and getattr(given, "others", False):
             self.written.clear()
-        answer = await operation.run(Call(engine, who.agent, progress, model, conversation, who.owner), given)
+        call = Call(engine, who.agent, progress, model, conversation, who.owner)
+        answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
         if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
             self.stirred.set()
+        if operation.effect is not Effect.READS and getattr(
+            answer, "ran", True
+        ):  # the queue, or something else
+            self.engine.pulse.beat()
         if operation.name == QUEUE_WORK and getattr(answer, "ran", False):
             self.written.add(GLOBAL)
         if conversation is not None:
@@ -176,6 +180,17 @@ class App:
             log.warning("conversations are not indexed in the background: %s", error.strerror)
             return False
         return True
+
+    async def await_change(self, seen: int, seconds: float) -> int:
+        """Until this process did more than was `seen`, at most so long. Begins at -1; give back what it answers."""
+        return await self.engine.pulse.wait(seen, seconds=seconds)
+
+    async def await_pressing(self, seconds: float) -> None:
+        """Until somebody waits for a job, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.engine.pressing.wait()
+        self.engine.pressing.clear()
 
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""
@@ -333,7 +348,7 @@ async def _engine(
         zone=lambda: person_zone(settings.time_zone),
         uses=UseCounter(store, utc_now),
         policy=policy_of(loaded),
-        transcripts=_transcripts(settings),
+        transcripts=transcripts_of(settings),
         history=SqliteHistory(settings.history_index)
         if settings.history.enabled
         else NoHistory(withheld=False),
@@ -348,20 +363,6 @@ async def _engine(
     with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
         await follow_model(engine)
     return engine
-
-
-def _transcripts(settings: Settings) -> EveryTranscripts:
-    """Of the programs that are named. Claude Code's form is known in any case: hooks tell of its files."""
-    claude = ClaudeTranscripts(settings.claude_dir)
-    sources: dict[str, Source] = {
-        "claude": claude,
-        "codex": CodexTranscripts(settings.codex_dir),
-        "gemini": GeminiTranscripts(settings.gemini_dir),
-    }
-    if settings.cursor_dir is not None:
-        sources["cursor"] = CursorTranscripts(settings.cursor_dir)
-    named = set(listed(settings.history.agents))
-    return EveryTranscripts([source for name, source in sources.items() if name in named], claude)
 
 
 async def _in_its_project(loaded: LoadedSettings, engine: Engine) -> tuple[LoadedSettings, Engine]:

@@ -1,8 +1,9 @@
 """A call that is made again, with the same key, is answered again and done once.
 
 Of two at the same moment one holds the key, the other waits for its answer. Who dies with it holds it no longer than its
-term; what was stored until then is found again by its content, so nothing is there twice. Notes of who holds what lie
-in a bounded number of places, and whoever comes to one clears away those that are over: nothing is left of the dead.
+term, which who takes long renews; what was stored until then is found again by its content, so nothing is there twice.
+Notes of who holds what lie in a bounded number of places, and whoever comes to one clears away those that are over:
+nothing is left of the dead. An answer that repeats what memories say goes with them; what it answered isn't done again.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from recollect.model.entry import Entry
 from recollect.model.errors import Conflict, InvalidInput, KeyReused
 
 DRAWER = "once"
+ANSWER, WORDS = "answer", "words"  # fields of an entry; of the latter see Records.erase()
 KEPT = timedelta(hours=24)
 TERM = timedelta(seconds=60)  # and as much again for every thousand items
 PATIENCE = 1_300  # looks: a little longer than the term of one that died with a single item
@@ -69,22 +71,36 @@ async def hold(
     )
 
 
-async def settle(engine: Engine, held: Held, answer: Mapping[str, Any]) -> None:
-    """Keep the answer for a day, and let go."""
+async def settle(engine: Engine, held: Held, answer: Mapping[str, Any], *, words: bool = False) -> None:
+    """Keep the answer for a day, and let go. With `words` it repeats what memories say: the erasure of one takes it along."""
     now = engine.clock()
-    value = {"said": held.said, "answer": dict(answer)}
+    value = {"said": held.said, WORDS if words else ANSWER: dict(answer)}
     await engine.store.put_entry(Entry(DRAWER, held.place, value, now, now + KEPT))
     await let_go(engine, held)
 
 
 async def let_go(engine: Engine, held: Held) -> None:
     """Without an answer the next one may try."""
-    taken = await engine.store.cursor(_cursor(held.place))
-    while held.note in (notes := _notes(taken)):
-        left = "\n".join(note for note in notes if note != held.note)
-        if await engine.store.swap_cursor(_cursor(held.place), old=taken, new=left or None):
-            return
+    await _replace(engine, held, [])
+
+
+async def renew(engine: Engine, held: Held) -> bool:
+    """Hold it for another term from now. Whether it was held still."""
+    _, whose = _parts(held.note)
+    return await _replace(engine, held, [f"{(engine.clock() + TERM).isoformat()} {whose}"])
+
+
+async def _replace(engine: Engine, held: Held, instead: list[str]) -> bool:
+    _, whose = _parts(held.note)
+    while True:
         taken = await engine.store.cursor(_cursor(held.place))
+        notes = _notes(taken)
+        left = [note for note in notes if _parts(note)[1] != whose]
+        if len(left) == len(notes):
+            return False
+        new = "\n".join([*left, *instead]) or None
+        if await engine.store.swap_cursor(_cursor(held.place), old=taken, new=new):
+            return True
 
 
 async def _note(engine: Engine, held: Held) -> bool:
@@ -93,7 +109,7 @@ async def _note(engine: Engine, held: Held) -> bool:
         now = engine.clock()
         taken = await engine.store.cursor(_cursor(held.place))
         others = [note for note in _notes(taken) if not _over(note, now)]
-        if any(note.split()[1] == held.place for note in others):
+        if any(_parts(note)[1].startswith(f"{held.place} ") for note in others):
             return False
         if await engine.store.swap_cursor(
             _cursor(held.place), old=taken, new="\n".join((*others, held.note))
@@ -110,7 +126,12 @@ async def _answer(engine: Engine, place: str, fingerprint: str) -> Mapping[str, 
             "This idempotency key was used for something else within the last day.",
             advice="Use a new key for new content; repeat a call unchanged to get its first answer.",
         )
-    found: Mapping[str, Any] = entry.value["answer"]
+    found: Mapping[str, Any] | None = entry.value.get(ANSWER, entry.value.get(WORDS))
+    if found is None:
+        raise Conflict(
+            "This was done before; what it was answered with has been erased since.",
+            advice="Use a new key to have it done anew.",
+        )
     return found
 
 
@@ -135,5 +156,11 @@ def _notes(taken: str | None) -> list[str]:
     return taken.split("\n") if taken else []
 
 
+def _parts(note: str) -> tuple[str, str]:
+    """Until when, and whose it is: the place and an id."""
+    until, _, whose = note.partition(" ")
+    return until, whose
+
+
 def _over(note: str, now: datetime) -> bool:
-    return datetime.fromisoformat(note.partition(" ")[0]) <= now
+    return datetime.fromisoformat(_parts(note)[0]) <= now

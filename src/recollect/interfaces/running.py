@@ -19,8 +19,8 @@ CALLER_KEY = "recollect.caller"  # where the HTTP door leaves the caller in a re
 Told = Callable[[str, int, int | None], None]  # what is being done, how much of it, of how much
 
 
-class Running(Protocol):
-    """An open Recollect."""
+class Answering(Protocol):
+    """Whoever answers operations: a Recollect that is open here, or a server elsewhere."""
 
     @property
     def loaded(self) -> LoadedSettings:
@@ -40,8 +40,14 @@ class Running(Protocol):
         conversation: str | None = None,
         agent: str | None = None,
         tool: str | None = None,
+        key: str | None = None,
+        on_repeat: Callable[[], None] = ...,
     ) -> O:
-        """One operation. Raises RecollectError."""
+        """One operation; with a key, a writing one is done once and answered alike. Raises RecollectError."""
+
+
+class Running(Answering, Protocol):
+    """An open Recollect, and what keeps it in good order."""
 
     async def keep_leaflets(self) -> None:
         """Make anew what hooks hand out, if something was written since. Never raises."""
@@ -61,6 +67,12 @@ class Running(Protocol):
 
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""
+
+    async def await_pressing(self, seconds: float) -> None:
+        """Until somebody waits for a job that was just queued here, at most so long."""
+
+    async def await_change(self, seen: int, seconds: float) -> int:
+        """Until this process wrote more than was `seen`, at most so long. Begins at -1; give back what it answers."""
 
 
 def local_caller(loaded: LoadedSettings) -> Caller:

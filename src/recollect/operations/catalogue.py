@@ -38,6 +38,10 @@ def no_progress(_step: str, _done: int, _total: int | None) -> None:
     """For callers that don't show progress."""
 
 
+def nothing() -> None:
+    """For callers that needn't be told."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """Who calls, on which engine, and whom to tell how far a long operation is."""

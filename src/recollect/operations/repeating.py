@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from recollect.engine.once import Held, earlier_answer, hold, let_go, settle
-from recollect.model.errors import KeyReused, RecollectError
-from recollect.operations.catalogue import Call, Output
+from recollect.engine.core import Engine
+from recollect.engine.once import TERM, Held, earlier_answer, hold, let_go, renew, settle
+from recollect.model.access import EVERYONE
+from recollect.model.errors import InvalidInput, KeyReused, RecollectError, StoreError
+from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 from recollect.operations.views import MemoryView
 
+I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
+OWN = "idempotency_key"  # the field of those operations that keep their answers themselves
+ERASING = frozenset({"consolidate"})  # beside those that are said to destroy
+IDS = frozenset({"ids", "forgotten"})  # lists of an answer
+_ID = re.compile(r"[0-9a-z]{26}")
+GUEST = "guest of"  # what the owner is answered is nothing to others, though the agent be the same
+log = logging.getLogger(__name__)
 
 
 class Repeating:
@@ -106,3 +120,101 @@ async def repeated(call: Call, before: Mapping[str, Any], shape: type[O]) -> lis
         view = MemoryView.of(memory, call.engine.clock()) if memory else None
         row |= {"links": whole, "repeated": True, "memory": view}
     return [shape.model_validate(row) for row in rows]
+
+
+async def run_once(
+    call: Call, operation: Operation[I, O], given: I, *, key: str | None, on_repeat: Callable[[], None]
+) -> O:
+    """Do it, unless a call with that key did it within a day: then the answer is that one's. Errors are not kept.
+
+    Raises KeyReused where the key stands for another call, Conflict where what it was answered with is erased.
+    """
+    if key is None or operation.effect is Effect.READS or getattr(given, "dry_run", False):
+        return await operation.run(call, given)
+    if OWN in operation.takes.model_fields:
+        answer = await operation.run(call, _with_key(given, key))
+        if _repeats(answer):
+            on_repeat()
+        return answer
+    said = json.dumps([operation.name, given.model_dump(mode="json")], sort_keys=True)
+    agent = call.agent if call.owner else f"{GUEST} {call.agent}"
+    found = await hold(call.engine, key, said, agent=agent)
+    if not isinstance(found, Held):
+        on_repeat()
+        return operation.gives.model_validate(found)
+    return await _held(call, operation, given, found)
+
+
+async def _held(call: Call, operation: Operation[I, O], given: I, held: Held) -> O:
+    staying = asyncio.create_task(_stay(call.engine, held))
+    try:
+        answer = await operation.run(call, given)
+        try:
+            await settle(call.engine, held, await _kept(call, operation, answer), words=True)
+        except StoreError as error:  # it is done all the same
+            log.warning("the answer to an idempotency key isn't kept: %s", error.code)
+        return answer
+    except BaseException:
+        await let_go(call.engine, held)
+        raise
+    finally:
+        staying.cancel()
+
+
+async def _kept(call: Call, operation: Operation[Any, Any], answer: Output) -> dict[str, Any]:
+    """The answer, but for what it says of memories that the call itself erased."""
+    said = answer.model_dump(mode="json")
+    if operation.effect is not Effect.DESTROYS and operation.name not in ERASING:
+        return said
+    named = set(_ids(said))
+    there = await call.engine.store.get_many(list(named), viewer=EVERYONE)
+    found: dict[str, Any] = _blotted(said, named - there.keys())
+    return found
+
+
+def _ids(value: Any, *, listed: bool = False) -> Iterator[str]:
+    """What may be an id of a memory: by where it stands, or by how it looks."""
+    if isinstance(value, str) and (listed or _ID.fullmatch(value)):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _ids(item, listed=listed)
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            yield from _ids(item, listed=name in IDS)
+
+
+def _blotted(value: Any, gone: Collection[str]) -> Any:
+    if isinstance(value, str):
+        return "" if value in gone else value
+    if isinstance(value, dict):
+        return {name: _blotted(item, gone) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_blotted(item, gone) for item in value if not _is_about(item, gone)]
+    return value
+
+
+def _is_about(item: Any, gone: Collection[str]) -> bool:
+    return any(
+        isinstance(one, str) and one in gone for one in (item.values() if isinstance(item, dict) else [item])
+    )
+
+
+async def _stay(engine: Engine, held: Held) -> None:
+    """Hold it for as long as it takes."""
+    while True:
+        await asyncio.sleep(TERM.total_seconds() / 3)
+        with suppress(StoreError):
+            await renew(engine, held)
+
+
+def _with_key(given: I, key: str) -> I:
+    own = getattr(given, OWN)
+    if own is not None and own != key:
+        raise InvalidInput("Two idempotency keys were given.", advice="Give one.")
+    return given.model_copy(update={OWN: key})
+
+
+def _repeats(answer: Output) -> bool:
+    parts = getattr(answer, "results", None) or [answer]
+    return all(getattr(part, "repeated", False) for part in parts)

@@ -1,0 +1,112 @@
+"""Cursors: what is handed out comes back as it went, and nothing else is taken."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recollect.model.errors import InvalidInput
+from recollect.model.query import Order, Spot
+from recollect.operations.paging import decoded, encoded, spot_of, started
+
+MOMENT = datetime(2025, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
+SPOTS = {
+    Order.NEWEST: Spot(MOMENT, "a"),
+    Order.OLDEST: Spot(MOMENT, "msg_ä"),
+    Order.IMPORTANT: Spot(0.1 + 0.2, "b"),
+    Order.USED: Spot(7, "c"),
+}
+
+
+def made(value: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize("order", list(Order))
+def test_a_cursor_comes_back_as_it_went(order: Order) -> None:
+    spot = SPOTS.get(order, Spot(MOMENT, "d"))
+    cursor = encoded(order.value, spot)
+    assert spot_of(cursor, order) == spot
+    assert started(order, cursor=cursor) == spot
+    assert started(order, cursor=None, after=cursor) == spot
+    assert cursor.replace("-", "").replace("_", "").isalnum()
+
+
+def test_a_cursor_is_of_one_order() -> None:
+    cursor = encoded("newest", SPOTS[Order.NEWEST])
+    for order in (Order.OLDEST, Order.USED):
+        with pytest.raises(InvalidInput, match="another order"):
+            spot_of(cursor, order)
+        with pytest.raises(InvalidInput, match="another order"):
+            started(order, cursor=None, after=cursor)
+
+
+def test_listings_of_their_own() -> None:
+    assert decoded("versions", encoded("versions", Spot(3, ""))) == (3, "")
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "",
+        "x",
+        "01K2ZJ0Q3W4E5R6T7Y8U9I0O1P",
+        "ä",
+        "====",
+        "A" * 2_000,
+        made(None),
+        made({}),
+        made([1, "newest", None]),
+        made([2, "newest", MOMENT.isoformat(), "a"]),
+        made([True, "newest", MOMENT.isoformat(), "a"]),
+        made([1, "newest", 7, "a"]),
+        made([1, "newest", None, "a"]),
+        made([1, "newest", "2025-01-01", "a"]),
+        made([1, "newest", "2025-01-01T00:00:00", "a"]),
+        made([1, "newest", "0001-01-01T00:00:00+14:00", "a"]),
+        made([1, "newest", MOMENT.isoformat(), 7]),
+        made([1, "newest", MOMENT.isoformat(), "a\x00b"]),
+        made([1, "newest", MOMENT.isoformat(), "\ud800"]),
+        made([1, "newest", MOMENT.isoformat(), "a" * 201]),
+        base64.urlsafe_b64encode(b"[" * 700).decode(),
+    ],
+)
+def test_what_is_no_cursor(cursor: str) -> None:
+    with pytest.raises(InvalidInput, match="cursor"):
+        spot_of(cursor, Order.NEWEST)
+
+
+@pytest.mark.parametrize("value", ["7", True, None, float("nan"), float("inf"), 10**30, [1]])
+def test_numbers_that_are_none(value: Any) -> None:
+    with pytest.raises(InvalidInput):
+        spot_of(made([1, "used", value, "a"]), Order.USED)
+
+
+def test_an_id_is_no_cursor() -> None:
+    assert (
+        started(Order.NEWEST, cursor=None, after="01K2ZJ0Q3W4E5R6T7Y8U9I0O1P") == "01K2ZJ0Q3W4E5R6T7Y8U9I0O1P"
+    )
+    assert started(Order.NEWEST, cursor=None) is None
+    with pytest.raises(InvalidInput):
+        started(Order.NEWEST, cursor=encoded("newest", SPOTS[Order.NEWEST]), after="a")
+
+
+@given(st.text())
+def test_no_text_does_harm(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        spot_of(text, Order.NEWEST)
+
+
+@given(
+    st.datetimes(timezones=st.just(UTC)),
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=60),
+)
+def test_any_place_comes_back(moment: datetime, last: str) -> None:
+    spot = Spot(moment, last)
+    assert spot_of(encoded("newest", spot), Order.NEWEST) == spot
