@@ -31,12 +31,13 @@ from recollect.model.errors import Changed, ContentTooLarge, InvalidInput, Refus
 from recollect.model.lexemes import lexemes
 from recollect.model.life import OURS, OUTDATED
 from recollect.model.link import Link, Relation
-from recollect.model.memory import Kind, Memory, Status, Tier, Version
+from recollect.model.memory import Kind, Memory, Status, Tier, Version, moment_of
 from recollect.model.query import Vector
 from recollect.model.tokens import count_tokens
 from recollect.ports.store import Change, Connect, Enqueue, Keep, Put
 
 TRIES = 3
+WHATEVER = "*"  # stands for any state that a caller may have seen
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,39 +57,57 @@ class Amendment:
 
 
 async def amend(
-    engine: Engine, memory_id: str, amendment: Amendment | Callable[[Memory], Amendment], *, agent: str
+    engine: Engine,
+    memory_id: str,
+    amendment: Amendment | Callable[[Memory], Amendment],
+    *,
+    agent: str,
+    expected: str | None = None,
 ) -> Memory:
     """The amended memory; a function is asked again when somebody else changed it meanwhile.
 
-    Raises MemoryNotFound, InvalidInput, Refused, Conflict when another one says the same.
+    `expected` is the moment_of() the memory that the caller has seen. Raises MemoryNotFound, InvalidInput, Refused, Conflict
+    when another one says the same, Changed when it is not the expected one.
     """
     for _ in range(TRIES):
         try:
-            return await _amend(engine, memory_id, amendment, agent=agent)
+            return await _amend(engine, memory_id, amendment, agent=agent, expected=expected)
         except Changed as error:
             changed = error
     raise changed
 
 
 async def supersede(
-    engine: Engine, memory_id: str, amendment: Amendment, *, agent: str
+    engine: Engine, memory_id: str, amendment: Amendment, *, agent: str, expected: str | None = None
 ) -> tuple[Memory, Memory]:
     """The new memory and the old one, whose place and links it takes; the old one stays readable and counts less.
 
-    Raises MemoryNotFound, InvalidInput when nothing would change, Refused, Conflict when another one says the same.
+    Raises MemoryNotFound, InvalidInput when nothing would change, Refused, Conflict when another one says the same, Changed
+    when it is not the expected one, as amend() has it.
     """
     for _ in range(TRIES):
         try:
-            return await _supersede(engine, memory_id, amendment, agent=agent)
+            return await _supersede(engine, memory_id, amendment, agent=agent, expected=expected)
         except Changed as error:
             changed = error
     raise changed
 
 
+async def _seen(engine: Engine, memory_id: str, *, agent: str, expected: str | None) -> Memory:
+    """Raises MemoryNotFound, and Changed for one that the caller hasn't seen as it is."""
+    memory = await engine.store.get(memory_id, viewer=agent)
+    if expected not in (None, WHATEVER, moment_of(memory)):
+        raise Changed(
+            f"Memory {memory_id} was changed since you have read it.",
+            advice="Look at it again, then try again.",
+        )
+    return memory
+
+
 async def _supersede(
-    engine: Engine, memory_id: str, amendment: Amendment, *, agent: str
+    engine: Engine, memory_id: str, amendment: Amendment, *, agent: str, expected: str | None
 ) -> tuple[Memory, Memory]:
-    before = await engine.store.get(memory_id, viewer=agent)
+    before = await _seen(engine, memory_id, agent=agent, expected=expected)
     if before.status is not Status.ACTIVE:
         raise Refused(
             f"The memory {memory_id} is {before.status}: nothing can take its place.", advice="Remember anew."
@@ -149,9 +168,14 @@ def _moved(link: Link, old: str, new: str) -> Link:
 
 
 async def _amend(
-    engine: Engine, memory_id: str, amendment: Amendment | Callable[[Memory], Amendment], *, agent: str
+    engine: Engine,
+    memory_id: str,
+    amendment: Amendment | Callable[[Memory], Amendment],
+    *,
+    agent: str,
+    expected: str | None,
 ) -> Memory:
-    before = await engine.store.get(memory_id, viewer=agent)
+    before = await _seen(engine, memory_id, agent=agent, expected=expected)
     if before.status is Status.FORGOTTEN:
         raise Refused(
             f"The memory {memory_id} is forgotten.",
@@ -171,12 +195,12 @@ async def _amend(
     after = replace(after, updated=now, review=now, decayed=faded)
     number = kept[-1].number + 1 if kept else 1
     # The record first: it tells when somebody was faster, before the version's number does.
-    changes: list[Change] = [replace(indexed(engine, after, vector=vector), expected=before.updated)]
-    changes.append(Keep(_version(before, number=number, after=after, by=agent)))
+    put = replace(indexed(engine, after, vector=vector), expected=before.updated)
+    changes: list[Change] = [put, Keep(_version(before, number=number, after=after, by=agent))]
     if after.content != before.content:
         changes.append(Enqueue(evaluate_job(engine)))
     await engine.store.apply(changes)
-    return after
+    return put.memory
 
 
 async def _latest(engine: Engine, before: Memory, *, agent: str) -> Memory:

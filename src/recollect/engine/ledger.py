@@ -26,7 +26,7 @@ LONGEST_NAME = 100
 UNDER_WAY, OK, FAILED = "under way", "ok", "failed"
 LANGUAGE, EMBEDDING, ESTIMATE = "language", "embedding", "estimate"  # kinds of lines
 # What a call is made for.
-EXTRACT, CONDENSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, HISTORY, OTHER = (
+EXTRACT, CONDENSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, HISTORY, SUMMARY, OTHER = (
     "extract",
     "condense",
     "ask",
@@ -35,6 +35,7 @@ EXTRACT, CONDENSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, HISTORY, OTHER = 
     "contradictions",
     "check",
     "history",
+    "summary",
     "other",
 )
 

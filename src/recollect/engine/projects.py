@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from recollect.engine.amend import Amendment, amend
+from recollect.engine.amend import Amendment, amend, indexed
 from recollect.engine.checks import safe_text
 from recollect.engine.core import LEAST_TRUST, Engine
-from recollect.engine.draft import QUARANTINE_FROM, Draft, content_hash
-from recollect.engine.insights import SECTIONS, Knowledge, bounded, entries_of, merged, rendered
+from recollect.engine.draft import PART_OF, QUARANTINE_FROM, Draft, content_hash, prepare
+from recollect.engine.insights import Knowledge, rendered
 from recollect.engine.scopes import create_scope
 from recollect.engine.text.suspicion import suspicion
-from recollect.engine.verbatim import keep_verbatim
-from recollect.model.errors import Conflict, ContentTooLarge, InvalidInput, Refused, ScopeNotFound
-from recollect.model.memory import Kind, Memory, Provenance
+from recollect.model.access import DEFAULT_AGENT
+from recollect.model.errors import Changed, Conflict, ContentTooLarge, EmptyContent, Refused, ScopeNotFound
+from recollect.model.memory import Kind, Memory, Provenance, Version
 from recollect.model.query import Filter
 from recollect.model.scope import Scope, checked_name
 
 PROJECT = "project"
 TOPIC = "project summary"
 SUMMARY_OF, VERSION, WRITTEN, LAST_MESSAGE = "summary_of", "version", "written", "last_summarized_message_id"
+MARKED, TRIGGER, MERGED_BY, RESTORED = "last_summarized_at", "trigger", "merged_by", "restored_version"
+BY_HAND = "hand"  # what somebody else than these use cases made of it
+NOTHING = "0-none"  # the tag of a summary that isn't there
+ANY = "*"  # stands for the tag of any that is
 LONGEST_SUMMARY = 12_000
-LONGEST_INSIGHT = 20_000
-LONGEST_MARK = 200
-MOST_INSIGHTS = 100
-DECISION = "important_decision"
+TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +41,18 @@ class Summary:
     knowledge: Knowledge = field(default_factory=Knowledge)
     version: int = 0
     updated: datetime | None = None
-    last_message: str | None = None
+    last_message: str | None = None  # up to which messages were worked in
+    marked: datetime | None = None  # when that was said
+    trigger: str = ""
+    merged_by: str = ""
+    restored: int | None = None  # the version that it was taken from again
     memory: str | None = None  # the record that holds it
+    indexed: bool = False  # whether it is found by meaning
+
+    @property
+    def etag(self) -> str:
+        """Another one for everything else that it may say."""
+        return f"{self.version}-{content_hash(self.text)[:8]}" if self.memory else NOTHING
 
 
 async def open_project(engine: Engine, name: str | None, *, create: bool = False) -> Scope:
@@ -68,93 +80,192 @@ async def open_project(engine: Engine, name: str | None, *, create: bool = False
 async def project_summary(engine: Engine, project: str | None, *, agent: str) -> Summary:
     """What is known. Raises ScopeNotFound."""
     name = (await open_project(engine, project)).name
-    memory = await _held(engine, name, agent=agent)
-    return _summary(memory, name) if memory else Summary(name)
+    return await _stated(engine, await held_summary(engine, name, agent=agent), name)
 
 
-async def update_summary(
+async def write_summary(
     engine: Engine,
-    project: str | None,
-    new_insights: str,
-    *,
-    agent: str,
-    trigger: str,
-    last_message: str | None = None,
-    create_project: bool = True,
-) -> Summary:
-    """Work something new in. Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound."""
-    text = _checked(engine, new_insights, longest=LONGEST_INSIGHT)
-    entries = entries_of(text)
-    if not entries:
-        raise InvalidInput("There is no insight in the text.", advice="Say in words what is new.")
-    if len(entries) > MOST_INSIGHTS:
-        raise InvalidInput(
-            f"{len(entries)} insights are too many at once.", advice=f"Give the {MOST_INSIGHTS} that matter."
-        )
-    if last_message is not None and len(last_message) > LONGEST_MARK:
-        raise InvalidInput(
-            "The id of the last message is too long.", advice="Give the id that saving answered."
-        )
-    into = "key_decisions" if trigger == DECISION else "insights"
-
-    def worked_in(before: Summary) -> Summary:
-        knowledge = merged(before.knowledge, entries, into=into)
-        knowledge = bounded(knowledge, title=_title(before.project), longest=LONGEST_SUMMARY)
-        return replace(before, knowledge=knowledge, last_message=last_message or before.last_message)
-
-    return await _written(engine, project, worked_in, agent=agent, create_project=create_project)
-
-
-async def replace_summary(
-    engine: Engine, project: str | None, knowledge: Knowledge, *, agent: str, create_project: bool = True
-) -> Summary:
-    """Write it anew. Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound."""
-    told = rendered(knowledge, title="")
-    _checked(engine, told, longest=LONGEST_SUMMARY)
-    lists = {
-        name: tuple(dict.fromkeys(filter(None, (_line(engine, entry) for entry in getattr(knowledge, name)))))
-        for name in SECTIONS
-    }
-    safe = Knowledge(narrative=_checked(engine, knowledge.narrative, longest=LONGEST_SUMMARY), **lists)
-
-    def anew(before: Summary) -> Summary:
-        return replace(before, knowledge=safe)
-
-    return await _written(engine, project, anew, agent=agent, create_project=create_project)
-
-
-async def _written(
-    engine: Engine,
-    project: str | None,
+    scope: str,
     change: Callable[[Summary], Summary],
     *,
     agent: str,
-    create_project: bool,
+    expected: str | None = None,
 ) -> Summary:
-    scope = await open_project(engine, project, create=create_project)
-    # A summary is one record, however long other texts may be before they are split.
-    longer = max(engine.policy.part_length, LONGEST_SUMMARY + 2 * len(_title(scope.name)))
-    roomy = replace(engine, policy=replace(engine.policy, part_length=longer))
-    held = await _held(engine, scope.name, agent=agent)
-    if held is None:
-        after = change(Summary(scope.name))
-        kept = await keep_verbatim(roomy, _draft(engine, after, agent=agent))
-        return _summary(kept.memory, scope.name)
+    """Make another summary of the one that is there; `change` is asked again when somebody else changed it meanwhile.
+    It works in a thread.
 
-    def amendment(before: Memory) -> Amendment:
-        after = change(_summary(before, scope.name))
-        return Amendment(
-            content=_text(engine, after),
-            occurred=engine.clock(),
-            metadata=_metadata(engine, after, version=_version(before) + 1),
+    Raises Changed when it isn't the `expected` one at that moment, Refused when it would instruct its reader.
+    """
+    # A summary is one record, however long other texts may be before they are split.
+    longer = max(engine.policy.part_length, LONGEST_SUMMARY + 2 * len(title_of(scope)))
+    roomy = replace(engine, policy=replace(engine.policy, part_length=longer))
+    changed: Conflict | None = None
+    for _ in range(TRIES):
+        held = await held_summary(engine, scope, agent=agent)
+        before = await _stated(engine, held, scope)
+        check_expected(before, expected)
+        after = replace(await asyncio.to_thread(change, before), version=before.version + 1)
+        refuse_instructions(text_of(engine, after))
+        try:
+            if held is None:
+                return summary_of(await _begun(roomy, after, agent=agent), scope)
+            return summary_of(await _amended(roomy, held, after, agent=agent), scope)
+        except Changed as error:
+            changed = error
+        except Conflict as error:
+            if held is not None:
+                raise
+            changed = error  # somebody else was the first
+    assert changed is not None
+    raise changed
+
+
+def check_expected(summary: Summary, expected: str | None) -> None:
+    """Raises Changed when it is another one than the caller had read."""
+    if expected is None or expected == summary.etag or (expected == ANY and summary.memory):
+        return
+    raise Changed(
+        f"The summary of {summary.project!r} is another one by now: {summary.etag}.",
+        advice="Read it again, then try again.",
+    )
+
+
+async def held_summary(engine: Engine, scope: str, *, agent: str) -> Memory | None:
+    """The record that holds it; the agent's own before a shared one."""
+    found = await _records(engine, scope, agent=agent)
+    order = (agent, DEFAULT_AGENT)
+
+    def rank(memory: Memory) -> tuple[int, str]:
+        return order.index(memory.agent) if memory.agent in order else len(order), memory.id
+
+    return min(found, key=rank, default=None)
+
+
+def summary_of(record: Memory | Version, project: str) -> Summary:
+    """As it was written; where somebody amended the text by hand, that text is the narrative."""
+    metadata = record.metadata
+    knowledge = Knowledge.of_metadata(metadata)
+    by = metadata.get(MERGED_BY)
+    if is_by_hand(record):
+        knowledge = Knowledge(narrative=record.content.removeprefix(f"# {title_of(project)}").strip())
+        by = BY_HAND
+    restored = metadata.get(RESTORED)
+    told = Summary(
+        project=project,
+        text=record.content,
+        knowledge=knowledge,
+        version=noted_version(record),
+        last_message=_text_at(metadata.get(LAST_MESSAGE)),
+        marked=_moment(metadata.get(MARKED)),
+        trigger=_text_at(metadata.get(TRIGGER)) or "",
+        merged_by=_text_at(by) or "",
+        restored=restored if isinstance(restored, int) else None,
+    )
+    if isinstance(record, Version):
+        return replace(told, memory=record.memory_id)
+    return replace(told, memory=record.id, updated=record.updated, indexed=record.embedded_by is not None)
+
+
+def numbered(records: Sequence[Memory | Version]) -> list[int]:
+    """The version that each of a summary's records is, oldest first: an amendment by hand is one more, unless the text stayed."""
+    numbers: list[int] = []
+    for place, record in enumerate(records):
+        before = numbers[-1] if numbers else 0
+        same = place and records[place - 1].content == record.content
+        if same and noted_version(record) == noted_version(records[place - 1]):
+            numbers.append(before)
+        else:
+            numbers.append(max(noted_version(record), before + 1))
+    return numbers
+
+
+def is_by_hand(record: Memory | Version) -> bool:
+    """Whether somebody amended its text."""
+    return record.metadata.get(WRITTEN) != content_hash(record.content)
+
+
+def noted_version(record: Memory | Version) -> int:
+    """The one that it was written as."""
+    version = record.metadata.get(VERSION)
+    return version if isinstance(version, int) else 1
+
+
+def checked_words(engine: Engine, text: str, *, longest: int) -> str:
+    """Safe and bounded, and nothing that instructs its reader: a summary is given to every conversation."""
+    if len(text) > longest:
+        raise ContentTooLarge(
+            f"The text has {len(text):,} characters; a summary takes {longest:,}.", advice="Condense it."
+        )
+    refuse_instructions(text)
+    safe = safe_text(engine, text).strip()
+    if not safe:
+        raise EmptyContent("There is nothing in the text.", advice="Give it some words.")
+    return safe
+
+
+def refuse_instructions(text: str) -> None:
+    """Raises Refused for what reads like them."""
+    doubt = suspicion(text)
+    if doubt.score >= QUARANTINE_FROM:
+        raise Refused(
+            f"The text reads like instructions to whoever is given it ({', '.join(doubt.reasons)}).",
+            advice="Say what is known about the project, not what a reader is to do.",
         )
 
-    return _summary(await amend(roomy, held.id, amendment, agent=agent), scope.name)
+
+def line_of(engine: Engine, entry: str) -> str:
+    """An entry of a list: safe, and on one line."""
+    return " ".join(safe_text(engine, entry).split())
+
+
+def text_of(engine: Engine, summary: Summary) -> str:
+    """As it is kept."""
+    return safe_text(engine, rendered(summary.knowledge, title=title_of(summary.project)))
+
+
+def title_of(project: str) -> str:
+    """What stands above it."""
+    return f"Summary of {project}"
+
+
+async def _stated(engine: Engine, held: Memory | None, project: str) -> Summary:
+    if held is None:
+        return Summary(project)
+    stated = summary_of(held, project)
+    if not is_by_hand(held):
+        return stated
+    kept = await engine.store.versions_of(held.id)
+    return replace(stated, version=numbered([*kept, held])[-1])
+
+
+async def _begun(engine: Engine, summary: Summary, *, agent: str) -> Memory:
+    """The first. One hash for all of them: of several at once the store takes one. Raises Conflict."""
+    [one] = prepare(engine, _draft(engine, summary, agent=agent))
+    first = replace(one.memory, content_hash=PART_OF + content_hash(title_of(summary.project)))
+    matrix = await engine.meaning.embed([first.content])
+    put = indexed(engine, first, vector=None if matrix is None else matrix[0])
+    await engine.store.apply([replace(put, gist="")])
+    others = [one for one in await _records(engine, summary.project, agent=agent) if one.agent == agent]
+    if any(one.id != first.id for one in others):  # one that has been amended since has another hash
+        await engine.store.erase([first.id])
+        raise Changed(f"The summary of {summary.project!r} was begun by somebody else.", advice="Try again.")
+    return put.memory
+
+
+async def _amended(engine: Engine, held: Memory, summary: Summary, *, agent: str) -> Memory:
+    def amendment(before: Memory) -> Amendment:
+        if before.updated != held.updated:
+            raise Changed(f"The summary of {summary.project!r} was changed meanwhile.", advice="Try again.")
+        return Amendment(
+            content=text_of(engine, summary), occurred=engine.clock(), metadata=_metadata(engine, summary)
+        )
+
+    return await amend(engine, held.id, amendment, agent=agent)
 
 
 def _draft(engine: Engine, summary: Summary, *, agent: str) -> Draft:
     return Draft(
-        content=_text(engine, summary),
+        content=text_of(engine, summary),
         kind=Kind.CONTEXT,
         scope=summary.project,
         agent=agent,
@@ -162,56 +273,33 @@ def _draft(engine: Engine, summary: Summary, *, agent: str) -> Draft:
         importance=0.9,
         anchor=True,
         provenance=Provenance(dialect=PROJECT),
-        metadata=_metadata(engine, summary, version=1),
+        metadata=_metadata(engine, summary),
         keep_noise=True,
     )
 
 
-def _text(engine: Engine, summary: Summary) -> str:
-    return safe_text(engine, rendered(summary.knowledge, title=_title(summary.project)))
-
-
-def _metadata(engine: Engine, summary: Summary, *, version: int) -> dict[str, Any]:
-    extras = {} if summary.last_message is None else {LAST_MESSAGE: summary.last_message}
+def _metadata(engine: Engine, summary: Summary) -> dict[str, Any]:
+    extras = {
+        LAST_MESSAGE: summary.last_message,
+        MARKED: None if summary.marked is None else summary.marked.isoformat(),
+        TRIGGER: summary.trigger or None,
+        MERGED_BY: summary.merged_by or None,
+        RESTORED: summary.restored,
+    }
     return {
         SUMMARY_OF: summary.project,
-        VERSION: version,
-        WRITTEN: content_hash(_text(engine, summary)),
+        VERSION: summary.version,
+        WRITTEN: content_hash(text_of(engine, summary)),
         **summary.knowledge.as_metadata(),
-        **extras,
+        **{name: value for name, value in extras.items() if value is not None},
     }
 
 
-def _summary(memory: Memory, project: str) -> Summary:
-    """As it was written; where somebody amended the text by hand, that text is the narrative."""
-    metadata = memory.metadata
-    knowledge = Knowledge.of_metadata(metadata)
-    if metadata.get(WRITTEN) != content_hash(memory.content):
-        knowledge = Knowledge(narrative=memory.content.removeprefix(f"# {_title(project)}").strip())
-    last = metadata.get(LAST_MESSAGE)
-    return Summary(
-        project=project,
-        text=memory.content,
-        knowledge=knowledge,
-        version=_version(memory),
-        updated=memory.updated,
-        last_message=last if isinstance(last, str) else None,
-        memory=memory.id,
-    )
-
-
-def _version(memory: Memory) -> int:
-    version = memory.metadata.get(VERSION)
-    return version if isinstance(version, int) else 1
-
-
-async def _held(engine: Engine, scope: str, *, agent: str) -> Memory | None:
-    """The record that holds the summary; the agent's own before a shared one."""
+async def _records(engine: Engine, scope: str, *, agent: str) -> list[Memory]:
     where = Filter(
         viewer=agent, scopes=(scope,), kinds=(Kind.CONTEXT,), topic=TOPIC, minimum_trust=LEAST_TRUST
     )
-    found = [memory for memory in await engine.store.find(where) if SUMMARY_OF in memory.metadata]
-    return min(found, key=lambda memory: (memory.agent != agent, memory.id), default=None)
+    return [memory for memory in await engine.store.find(where) if SUMMARY_OF in memory.metadata]
 
 
 async def _found(engine: Engine, name: str) -> Scope | None:
@@ -220,27 +308,12 @@ async def _found(engine: Engine, name: str) -> Scope | None:
     return next((scope for scope in alike if scope.name == name), alike[0] if alike else None)
 
 
-def _checked(engine: Engine, text: str, *, longest: int) -> str:
-    """Safe and bounded, and nothing that instructs its reader: a summary is given to every conversation."""
-    if len(text) > longest:
-        raise ContentTooLarge(
-            f"The text has {len(text):,} characters; a summary takes {longest:,}.", advice="Condense it."
-        )
-    doubt = suspicion(text)
-    if doubt.score >= QUARANTINE_FROM:
-        raise Refused(
-            f"The text reads like instructions to whoever is given it ({', '.join(doubt.reasons)}).",
-            advice="Say what is known about the project, not what a reader is to do.",
-        )
-    safe = safe_text(engine, text).strip()
-    if not safe:
-        raise InvalidInput("There is nothing in the text.", advice="Give it some words.")
-    return safe
+def _text_at(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
 
 
-def _line(engine: Engine, entry: str) -> str:
-    return " ".join(safe_text(engine, entry).split())
-
-
-def _title(project: str) -> str:
-    return f"Summary of {project}"
+def _moment(value: Any) -> datetime | None:
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,164 @@
+"""What was said in a project since its summary was last brought up to date, and what of it is worth telling."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from recollect.engine.capture.item import Item
+from recollect.engine.capture.rules import by_rules
+from recollect.engine.core import LEAST_TRUST, Engine
+from recollect.engine.draft import QUARANTINE_FROM
+from recollect.engine.insights import INSIGHTS, Entry, Knowledge, section_of, statements
+from recollect.engine.messages import is_message, messages_where, role_of
+from recollect.engine.projects import Summary, line_of
+from recollect.engine.surroundings import shortened
+from recollect.engine.text.overlap import content_words
+from recollect.engine.text.suspicion import suspicion
+from recollect.model.errors import InvalidInput, MemoryNotFound
+from recollect.model.memory import Kind, Memory, Status
+from recollect.model.query import Order, Spot
+from recollect.ports.transcripts import Role, Step
+
+PAGE = 100
+MOST_MESSAGES = 100  # the newest
+LONGEST_MESSAGE = 2_000  # characters
+MOST_CHARACTERS = 40_000
+FEW = 8  # that rules look at in one go
+LONGEST_MARK = 200
+MOST_FOUND = 12  # entries that rules take from messages at once
+LONGEST_FOUND = 400  # characters of one
+OUTRIGHT = 0.9  # how sure a sentence is that says itself what it is
+SAID = 0.7  # of its words are said already: then it is no news
+_ROLES = {"user": Role.USER, "assistant": Role.CLAUDE}
+_SECTIONS = {
+    Kind.DECISION: "key_decisions",
+    Kind.GOTCHA: "gotchas",
+    Kind.ERROR: "gotchas",
+    Kind.PATTERN: "patterns",
+    Kind.PREFERENCE: "patterns",
+    Kind.ARCHITECTURE: INSIGHTS,
+    Kind.CONTEXT: INSIGHTS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """The messages, oldest first, each no longer than there is room for; `left_out` says that there were more."""
+
+    messages: tuple[Memory, ...] = ()
+    mark: str | None = None
+    marked: datetime | None = None
+    left_out: bool = False
+
+
+def checked_mark(mark: str | None) -> str | None:
+    """The id of a message, whether there is one or not. Raises InvalidInput for what can't be one."""
+    if mark is None or not mark.strip():
+        return None
+    mark = mark.strip()
+    if len(mark) > LONGEST_MARK or not mark.isprintable() or any(character.isspace() for character in mark):
+        raise InvalidInput(
+            "That is no id of a message.", advice="Give the id that saving it answered, or leave it out."
+        )
+    if suspicion(mark).score >= QUARANTINE_FROM:
+        raise InvalidInput("That is no id of a message.", advice="It reads like an instruction.")
+    return mark
+
+
+async def material_since(engine: Engine, before: Summary, mark: str | None, *, agent: str) -> Material:
+    """What was said behind the mark of the summary, up to the new mark and with it.
+
+    A message that is gone, or never was in this project, is a mark as well: there is nothing to read then.
+    """
+    if mark is None:
+        return Material()
+    last = await _message(engine, mark, before.project, agent=agent)
+    if last is None:
+        return Material(mark=mark, marked=engine.clock())
+    found: list[Memory] = []
+    room = MOST_CHARACTERS
+    left_out = False
+    where = messages_where(before.project, viewer=agent, since=before.marked)
+    page: Sequence[Memory] = [last] if _is_behind(last, before) else []
+    while page and not left_out:
+        for memory in page:
+            if not _is_behind(memory, before):
+                return Material(tuple(reversed(found)), mark, last.occurred)
+            if not is_message(memory) or suspicion(memory.content).score >= QUARANTINE_FROM:
+                continue
+            short = shortened(memory, LONGEST_MESSAGE)
+            room -= len(short.content)
+            left_out = room < 0 or len(found) == MOST_MESSAGES
+            if left_out:
+                break
+            found.append(short)
+        else:
+            page = await engine.store.find(where, limit=PAGE, after=Spot.of(page[-1], Order.NEWEST))
+    return Material(tuple(reversed(found)), mark, last.occurred, left_out)
+
+
+def _is_behind(memory: Memory, before: Summary) -> bool:
+    """Whether it was said later than what the summary knows."""
+    if memory.id == before.last_message:
+        return False
+    if before.marked is None or memory.occurred > before.marked:
+        return True
+    return memory.occurred == before.marked and memory.id > (before.last_message or "")
+
+
+async def _message(engine: Engine, mark: str, project: str, *, agent: str) -> Memory | None:
+    try:
+        memory = await engine.store.get(mark, viewer=agent)
+    except MemoryNotFound:
+        return None
+    trusted = memory.status is Status.ACTIVE and memory.trust >= LEAST_TRUST
+    return memory if memory.scope == project and is_message(memory) and trusted else None
+
+
+async def found_by_rules(engine: Engine, messages: Sequence[Memory], *, known: Knowledge) -> list[Entry]:
+    """Decisions, traps and the like that stand in the messages, and that nothing known says already."""
+    said = [content_words(statement) for text in known.texts() for statement in statements(text)]
+    fresh: list[tuple[float, Entry]] = []
+    for sureness, section, text in [*_outright(messages), *await _captured(engine, messages)]:
+        words = content_words(text)
+        if len(text) > LONGEST_FOUND or not words:
+            continue
+        if any(len(words & other) >= SAID * len(words) for other in said):
+            continue
+        line = line_of(engine, text)
+        if line and suspicion(line).score < QUARANTINE_FROM:
+            said.append(words)
+            fresh.append((sureness, (section, line)))
+    best = sorted(range(len(fresh)), key=lambda place: -fresh[place][0])[:MOST_FOUND]
+    return [fresh[place][1] for place in sorted(best)]
+
+
+def _outright(messages: Sequence[Memory]) -> Iterator[tuple[float, str, str]]:
+    """What is called a decision or a trap by the words that it begins with."""
+    for message in messages:
+        if role_of(message) in _ROLES:
+            for statement in statements(message.content):
+                section = section_of(statement, "")
+                if section and not statement.endswith("?"):
+                    yield OUTRIGHT, section, statement
+
+
+async def _captured(engine: Engine, messages: Sequence[Memory]) -> list[tuple[float, str, str]]:
+    """What silent capture would pick out of the same conversations."""
+    conversations: dict[str, list[Step]] = {}
+    for number, message in enumerate(messages, 1):
+        if (role := _ROLES.get(role_of(message))) is not None:
+            steps = conversations.setdefault(message.provenance.conversation or "", [])
+            steps.append(Step(role, message.content, line=number, end=number, timestamp=message.occurred))
+    items: list[Item] = []
+    for steps in conversations.values():
+        carried: Mapping[str, Any] = {}
+        for start in range(0, len(steps), FEW):
+            found = await by_rules(engine, steps[start : start + FEW], carried, folder="")
+            items, carried = [*items, *found.items], found.carried
+            await asyncio.sleep(0)  # others have their turn
+    return [(one.confidence, _SECTIONS[one.kind], one.content) for one in items if one.kind in _SECTIONS]
