@@ -17,6 +17,7 @@ class ContextArguments(Arguments):
 
     project_id: ProjectId = None
     query: Annotated[str | None, Field(description="What the work is about now")] = None
+    token_budget: Annotated[int, Field(ge=1, description="Most tokens of the answer")] = 8_000
 
 
 class SaveArguments(Arguments):
@@ -92,6 +93,8 @@ class ContextAnswer(Recalling):
     summary_version: int
     recent_messages: list[Message]
     rag_results: list[Found]
+    tokens: int
+    left_out: Annotated[str, Field(description="What the budget had no room for")]
     storage_backend: str
 
 
@@ -147,8 +150,8 @@ PROJECT = Dialect(
         Tool(
             "get_project_memory_context",
             "Project context",
-            "Gives a project's summary, its last messages and what is related. Use it once at the start of work on a "
-            "project; later use search_project_memories.",
+            "Gives a project's summary, its last 50 messages and the 20 most relevant, within a token budget. Use it once at "
+            "the start of work on a project; later use search_project_memories.",
             "project_context",
             ContextArguments,
             ContextAnswer,

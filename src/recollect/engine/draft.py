@@ -27,7 +27,7 @@ from recollect.engine.text.noise import is_noise
 from recollect.engine.text.redact import Finding, redact
 from recollect.engine.text.split import split
 from recollect.engine.text.suspicion import suspicion
-from recollect.model.errors import ContentTooLarge, InvalidInput, RecollectError
+from recollect.model.errors import ContentTooLarge, EmptyContent, InvalidInput, RecollectError
 from recollect.model.lexemes import lexemes, stop_lexemes
 from recollect.model.link import Link
 from recollect.model.memory import DEFAULT_IMPORTANCE, Kind, Memory, Provenance, Status, Tier
@@ -98,6 +98,7 @@ class Prepared:
     gist: str
     redacted: tuple[Finding, ...]
     suspicious: tuple[str, ...]
+    gap: str = ""  # what stood between it and the part before
 
 
 def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
@@ -123,7 +124,8 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
     redaction = redact(text) if policy.redact else None
     text = redaction.text if redaction else text
     if not text.strip():
-        raise InvalidInput("There is nothing to remember in an empty text.", advice="Give it some words.")
+        empty = EmptyContent if TURN in draft.metadata else InvalidInput  # a log has a code of its own for it
+        raise empty("There is nothing to remember in an empty text.", advice="Give it some words.")
     if policy.noise_gate and not draft.keep_noise and is_noise(text):
         return []
     texts = [text] if len(text) <= policy.part_length else split(text, limit=policy.part_length)
@@ -138,8 +140,9 @@ def prepare(engine: Engine, draft: Draft) -> list[Prepared]:
             gist=gist_of(said),
             redacted=found,
             suspicious=doubt.reasons if record.status is Status.QUARANTINED else (),
+            gap=gap,
         )
-        for record in records
+        for record, gap in zip(records, _gaps(text, texts), strict=True)
     ]
 
 
@@ -233,6 +236,16 @@ def _record(engine: Engine, draft: Draft, *, text: str, quarantined: bool) -> Me
         provenance=checked_provenance(engine, draft.provenance),
         metadata=checked_metadata(engine, draft.metadata),
     )
+
+
+def _gaps(text: str, parts: Sequence[str]) -> list[str]:
+    """What stood before each part and after the one before: with these between, the parts are the text again."""
+    gaps, end = [], 0
+    for part in parts:
+        start = max(text.find(part, end), end)
+        gaps.append(text[end:start])
+        end = start + len(part)
+    return gaps
 
 
 def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:

@@ -15,10 +15,10 @@ from recollect.engine.projects import Summary, open_project, project_summary
 from recollect.engine.recall import MOST_HITS, Hit, Question, Recalled, recall
 from recollect.engine.surroundings import shortened
 from recollect.engine.verbatim import PART, PARTS, Kept, keep_verbatim
-from recollect.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
-from recollect.model.query import Filter
+from recollect.model.memory import ANY_STATUS, LOG, Kind, Memory, Provenance, Status
+from recollect.model.query import Filter, Order, Spot
 
-DIALECT = "project"
+DIALECT = LOG
 TASK = "task_id"
 EXTRAS = "extras"  # all that a caller gave along: no word of theirs can be taken for one of ours
 SESSION = "session_id"
@@ -50,34 +50,66 @@ class Message:
     task: int | None = None
     conversation: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    occurred: datetime | None = None  # else as the metadata says, else now
 
 
 async def save_message(engine: Engine, message: Message, *, agent: str, create_project: bool = True) -> Kept:
-    """The saved message. Raises InvalidInput, ContentTooLarge, ScopeNotFound, Refused and the store's errors."""
+    """The saved message.
+
+    Raises EmptyContent, InvalidInput, ContentTooLarge, ScopeNotFound, Refused and the store's errors.
+    """
     project = (await open_project(engine, message.project, create=create_project)).name
-    conversation = message.conversation or _text(message.metadata.get(SESSION)) or WITHOUT_SESSION + project
+    position = await free_position(engine, _conversation(message, project), scope=project)
+    return await keep_verbatim(
+        engine, message_draft(message, project=project, agent=agent, position=position)
+    )
+
+
+def message_draft(message: Message, *, project: str, agent: str, position: int = 0) -> Draft:
+    """The message as what is to be kept; its position in its conversation may be set later."""
     metadata: dict[str, Any] = {TURN: message.role}
     if message.metadata:
         metadata[EXTRAS] = dict(message.metadata)
     if message.task is not None:
         metadata[TASK] = message.task
-    return await keep_verbatim(
-        engine,
-        Draft(
-            content=message.content,
-            kind=Kind.EPISODE,
-            scope=project,
-            agent=agent,
-            topic=_topic(message.task),
-            occurred=_moment(message.metadata.get(TIMESTAMP)),
-            provenance=Provenance(
-                dialect=DIALECT,
-                conversation=conversation,
-                position=await _free_position(engine, conversation, scope=project),
-            ),
-            metadata=metadata,
-            keep_noise=True,
+    return Draft(
+        content=message.content,
+        kind=Kind.EPISODE,
+        scope=project,
+        agent=agent,
+        topic=_topic(message.task),
+        occurred=message.occurred or _moment(message.metadata.get(TIMESTAMP)),
+        provenance=Provenance(
+            dialect=DIALECT, conversation=_conversation(message, project), position=position
         ),
+        metadata=metadata,
+        keep_noise=True,
+    )
+
+
+def _conversation(message: Message, project: str) -> str:
+    return message.conversation or _text(message.metadata.get(SESSION)) or WITHOUT_SESSION + project
+
+
+def messages_where(
+    project: str,
+    *,
+    viewer: str,
+    conversation: str | None = None,
+    task: int | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Filter:
+    """What picks messages of a project that may be given to anybody who sees them."""
+    return Filter(
+        viewer=viewer,
+        scopes=(project,),
+        turns=True,
+        topic=_topic(task) or None,
+        conversation=conversation,
+        since=since,
+        until=until,
+        minimum_trust=LEAST_TRUST,
     )
 
 
@@ -91,28 +123,35 @@ async def recent_messages(
     task: int | None = None,
 ) -> list[Shown]:
     """The newest messages, oldest of them first; bounded in size, the newest have the room. Raises ScopeNotFound."""
-    where = Filter(
-        viewer=agent,
-        scopes=((await open_project(engine, project)).name,),
-        kinds=(Kind.EPISODE,),
-        topic=_topic(task) or None,
-        conversation=conversation,
-        minimum_trust=LEAST_TRUST,
-    )
+    name = (await open_project(engine, project)).name
+    where = messages_where(name, viewer=agent, conversation=conversation, task=task)
     messages: list[Shown] = []
     room = engine.policy.longest_answer
-    after: str | None = None
-    while page := await engine.store.find(where, limit=PAGE, after=after):
+    after: Spot | None = None
+    while page := await engine.store.find(where, limit=min(limit, PAGE), after=after):
         for memory in filter(is_message, page):
             short = shortened(memory, min(engine.policy.longest_hit, max(room, 1)))
             room -= len(short.content)
             if room < 0 or len(messages) == limit:
                 return messages[::-1]
-            messages.append(Shown(short, truncated=short is not memory or PARTS in memory.metadata))
-        after = page[-1].id
-        if len(page) < PAGE:
+            messages.append(shown(short, of=memory))
+        after = Spot.of(page[-1], Order.NEWEST)
+        if len(messages) == limit or len(page) < min(limit, PAGE):
             break
     return messages[::-1]
+
+
+def shown(memory: Memory, *, of: Memory | None = None) -> Shown:
+    """As an answer gives it, which may be shorter than what it is of."""
+    short = of is not None and memory is not of
+    return Shown(memory, truncated=short or PARTS in memory.metadata)
+
+
+def roomy(engine: Engine, *, answers: int) -> Engine:
+    """The same for programs, which are given so many records as they were saved, not what a reader has room for."""
+    longest = max(engine.policy.longest_hit, engine.policy.part_length)
+    room = max(engine.policy.longest_answer, longest * answers)
+    return replace(engine, policy=replace(engine.policy, longest_hit=longest, longest_answer=room))
 
 
 async def search_project(
@@ -126,7 +165,7 @@ async def search_project(
 ) -> Recalled:
     """What that project remembers, messages and other memories alike. Raises InvalidInput, ScopeNotFound."""
     name = (await open_project(engine, project)).name
-    question = Question(text=query, scope=name, scope_only=True, conversation=conversation, limit=limit)
+    question = Question(text=query, everywhere=True, among=(name,), conversation=conversation, limit=limit)
     return await recall(engine, question, agent=agent)
 
 
@@ -158,11 +197,11 @@ async def brief(
     asked = (query or "").strip() or _question(messages, summary)
     if not asked or not related:
         return Briefing(summary, tuple(messages), ())
-    shown = {summary.memory, *(message.memory.id for message in messages)}
+    told = {summary.memory, *(message.memory.id for message in messages)}
     found = await search_project(
-        half, summary.project, asked, agent=agent, limit=min(related + len(shown), MOST_HITS)
+        half, summary.project, asked, agent=agent, limit=min(related + len(told), MOST_HITS)
     )
-    others = [hit for hit in found.hits if hit.memory.id not in shown]
+    others = [hit for hit in found.hits if hit.memory.id not in told]
     return Briefing(summary, tuple(messages), tuple(others[:related]))
 
 
@@ -199,7 +238,7 @@ def extras_of(memory: Memory) -> dict[str, Any]:
     return dict(extras) if isinstance(extras, dict) else {}
 
 
-async def _free_position(engine: Engine, conversation: str, *, scope: str) -> int:
+async def free_position(engine: Engine, conversation: str, *, scope: str) -> int:
     """The place behind the last message, found in a few reads however long the conversation is.
 
     What was said lately in the project nearly always tells; from there on it gallops to a place that is free.

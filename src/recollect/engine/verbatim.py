@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
 
 from recollect.engine.core import Engine
-from recollect.engine.draft import PART_OF, Draft, Prepared, content_hash, prepare
+from recollect.engine.draft import PART_OF, TURN, Draft, Prepared, content_hash, prepare
+from recollect.engine.embed import EMBED
+from recollect.model.errors import Conflict, KeyReused, RecollectError
+from recollect.model.job import Job
 from recollect.model.link import Link, Relation
+from recollect.model.memory import PART as PART
 from recollect.model.memory import Memory
-from recollect.ports.store import Change, Connect, Put
+from recollect.ports.embedder import Matrix
+from recollect.ports.store import Change, Connect, Enqueue, Put
 
-PART = "part"  # metadata of the later parts of a long text: which one it is
-PARTS = "parts"  # and of the first: how many there are
+PARTS = "parts"  # metadata of the first part of a long text: how many there are
+GAP = "gap"  # and of a later one: what stood between it and the one before, unless that was a PARAGRAPH
+PARAGRAPH = "\n\n"
+BATCH = 128
+AHEAD = 2  # batches under way at once, so that the embedder never waits
+BREATH = 16  # drafts that are prepared before others have their turn
+LATER = timedelta(seconds=30)  # when vectors are made that were not wanted at once: then there is time
+
+Placing = Callable[[Sequence[Memory]], Awaitable[list[int]]]  # positions of memories in their conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +39,21 @@ class Kept:
     parts: int
     embedded: bool
     suspicious: tuple[str, ...]
+    repeated: bool = False  # it was there already
+
+
+@dataclass(frozen=True, slots=True)
+class _Admitted:
+    """A draft that will be written."""
+
+    number: int
+    parts: list[Prepared]
+    digest: str  # that the first part is known by
+    position: int | None = None  # None: where the draft has it
+
+    @property
+    def first(self) -> Memory:
+        return self.parts[0].memory
 
 
 async def keep_verbatim(engine: Engine, draft: Draft) -> Kept:
@@ -29,28 +61,197 @@ async def keep_verbatim(engine: Engine, draft: Draft) -> Kept:
 
     Raises InvalidInput, ContentTooLarge, ScopeNotFound and the store's errors.
     """
-    prepared = prepare(engine, draft)
-    parts = [_standing_alone(part, number, of=len(prepared)) for number, part in enumerate(prepared)]
-    matrix = await engine.meaning.embed([part.memory.content for part in parts])
-    first = parts[0].memory
-    changes: list[Change] = []
-    for number, part in enumerate(parts):
-        memory = part.memory if matrix is None else replace(part.memory, embedded_by=engine.meaning.model)
-        vector = None if matrix is None else matrix[number]
-        changes.append(Put(memory, part.lexemes, labels=part.labels, gist=part.gist, vector=vector))
-    changes.extend(
+    [kept] = await keep_many(engine, [draft])
+    if isinstance(kept, RecollectError):
+        raise kept
+    return kept
+
+
+async def keep_many(
+    engine: Engine,
+    drafts: Sequence[Draft],
+    *,
+    names: Sequence[str] = (),
+    placing: Placing | None = None,
+    embed: bool = True,
+) -> list[Kept | RecollectError]:
+    """One answer a draft, in order; one that can't be stored has its error. What isn't embedded now is so by a job.
+
+    Drafts that have `names`, one each, are stored once under theirs: of one that is there already nothing is written,
+    and another text under the same name is an error. `placing` is asked for the positions of those that are new.
+    While some batches are being embedded or written, the next one is prepared. Raises ScopeNotFound and the store's
+    errors; what was written before one stays.
+    """
+    keeping = _Keeping(engine, drafts, names, placing, embed=embed)
+    under_way: deque[asyncio.Task[None]] = deque()
+    try:
+        for start in range(0, len(drafts), BATCH):
+            admitted = await keeping.admit(range(start, min(start + BATCH, len(drafts))))
+            before = under_way[-1] if under_way else None
+            under_way.append(asyncio.create_task(keeping.store(admitted, before)))
+            await asyncio.sleep(0)  # the embedding begins before this thread turns to other work
+            if len(under_way) > AHEAD:
+                await under_way.popleft()
+        while under_way:
+            await under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+    return [keeping.answers[number] for number in range(len(drafts))]
+
+
+class _Keeping:
+    """One call of keep_many()."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        drafts: Sequence[Draft],
+        names: Sequence[str],
+        placing: Placing | None,
+        *,
+        embed: bool,
+    ) -> None:
+        self.answers: dict[int, Kept | RecollectError] = {}
+        self._engine = engine
+        self._drafts = drafts
+        self._names = names
+        self._placing = placing
+        self._embed = embed
+
+    async def admit(self, numbers: Iterable[int]) -> list[_Admitted]:
+        """Prepare; answer errors and what is there already at once; the rest will be embedded and written."""
+        ready: list[_Admitted] = []
+        for number in numbers:
+            if number % BREATH == BREATH - 1:
+                await asyncio.sleep(0)
+            try:
+                parts = prepare(self._engine, self._drafts[number])
+            except RecollectError as error:
+                self.answers[number] = error
+                continue
+            name = self._names[number] if self._names else parts[0].memory.id
+            ready.append(_Admitted(number, parts, _digest(name)))
+        fresh = await self._unknown(ready) if self._names else ready
+        if self._placing is None:
+            return fresh
+        positions = await self._placing([item.first for item in fresh])
+        return [replace(item, position=place) for item, place in zip(fresh, positions, strict=True)]
+
+    async def store(self, admitted: Sequence[_Admitted], before: asyncio.Task[None] | None) -> None:
+        """Embed, and write when those before are written."""
+        texts = [part.memory.content for item in admitted for part in item.parts]
+        matrix = await self._engine.meaning.embed(texts) if texts and self._embed else None
+        if before is not None:
+            await before
+        if admitted:
+            await self._write(admitted, matrix)
+
+    async def _write(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> None:
+        """Text, index, vectors and links in one transaction; drafts one by one if another process was faster."""
+        vectors = iter(matrix) if matrix is not None else None
+        model = None if matrix is None else self._engine.meaning.model
+        puts: list[list[Put]] = []
+        for item in admitted:
+            memories = _standing_alone(item, model)
+            puts.append(
+                [
+                    Put(memory, part.lexemes, part.labels, vector=next(vectors) if vectors else None)
+                    for memory, part in zip(memories, item.parts, strict=True)
+                ]
+            )
+        links = [link for item in admitted for link in _links(item)]
+        later = [] if matrix is not None else await self._embedding_job()
+        try:
+            await self._engine.store.apply([*(put for some in puts for put in some), *links, *later])
+        except Conflict:
+            for item, own in zip(admitted, puts, strict=True):
+                await self._write_alone(item, [*own, *_links(item), *later])
+        for item, own in zip(admitted, puts, strict=True):
+            kept = Kept(own[0].memory, len(own), matrix is not None, _reasons(item))
+            self.answers.setdefault(item.number, kept)
+
+    async def _write_alone(self, item: _Admitted, changes: Sequence[Change]) -> None:
+        try:
+            await self._engine.store.apply(changes)
+        except Conflict as error:
+            if await self._unknown([item]):
+                self.answers[item.number] = error
+
+    async def _unknown(self, ready: Sequence[_Admitted]) -> list[_Admitted]:
+        """Those that aren't there under their names; the others are answered."""
+        digests: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for item in ready:
+            digests[item.first.scope, item.first.agent].append(item.digest)
+        known: dict[tuple[str, str, str], Memory] = {}
+        for (scope, agent), wanted in digests.items():
+            found = await self._engine.store.by_hash(wanted, scope=scope, agent=agent)
+            known |= {(scope, agent, digest): memory for digest, memory in found.items()}
+        fresh: list[_Admitted] = []
+        for item in ready:
+            there = known.get((item.first.scope, item.first.agent, item.digest))
+            if there is None:
+                fresh.append(item)
+            else:
+                self.answers[item.number] = _repeated(item, there)
+        return fresh
+
+    async def _embedding_job(self) -> list[Change]:
+        """At most one such job waits at a time."""
+        meaning = self._engine.meaning
+        if meaning.model is None or await meaning.refusal() is not None:
+            return []
+        now = self._engine.clock()
+        due = now if self._embed else now + LATER
+        return [Enqueue(Job(id=self._engine.new_id(), name=EMBED, created=now, due=due, key=EMBED))]
+
+
+def _standing_alone(item: _Admitted, model: str | None) -> Iterator[Memory]:
+    """Hashed by name or by id, so that the same words may be there twice; no gist goes with it, so that bulk finds no twin."""
+    for number, part in enumerate(item.parts):
+        memory = part.memory
+        metadata, provenance = memory.metadata, memory.provenance
+        if len(item.parts) > 1:
+            metadata = {**metadata, **(_part(number, part.gap) if number else {PARTS: len(item.parts)})}
+        if item.position is not None:
+            provenance = replace(provenance, position=item.position)
+        yield replace(
+            memory,
+            content_hash=_digest(memory.id) if number else item.digest,
+            metadata=metadata,
+            provenance=provenance,
+            embedded_by=model,
+        )
+
+
+def _part(number: int, gap: str) -> Mapping[str, Any]:
+    """Enough to give the whole text back as it was."""
+    return {PART: number} if gap == PARAGRAPH else {PART: number, GAP: gap}
+
+
+def _digest(name: str) -> str:
+    return PART_OF + content_hash(name)
+
+
+def _repeated(item: _Admitted, there: Memory) -> Kept | RecollectError:
+    """What is there, if it is the same as far as can be told."""
+    told = (item.first.content, item.first.metadata.get(TURN), len(item.parts))
+    if told != (there.content, there.metadata.get(TURN), there.metadata.get(PARTS, 1)):
+        return KeyReused(
+            "Under this idempotency key there is another text in this place.",
+            advice="Use a new key for new content; repeat an import unchanged to go on with it.",
+        )
+    return Kept(there, len(item.parts), there.embedded_by is not None, _reasons(item), repeated=True)
+
+
+def _links(item: _Admitted) -> list[Change]:
+    first = item.first
+    return [
         Connect(Link(part.memory.id, first.id, Relation.PART_OF, first.created, automatic=True))
-        for part in parts[1:]
-    )
-    await engine.store.apply(changes)
-    reasons = dict.fromkeys(reason for part in parts for reason in part.suspicious)
-    return Kept(first, len(parts), matrix is not None, tuple(reasons))
+        for part in item.parts[1:]
+    ]
 
 
-def _standing_alone(part: Prepared, number: int, *, of: int) -> Prepared:
-    """Hashed by its own id, so that the same words may be there twice; no gist, so that bulk finds no twin."""
-    memory = replace(part.memory, content_hash=PART_OF + content_hash(part.memory.id))
-    if of > 1:
-        place = {PART: number} if number else {PARTS: of}
-        memory = replace(memory, metadata={**memory.metadata, **place})
-    return replace(part, memory=memory, gist="")
+def _reasons(item: _Admitted) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(reason for part in item.parts for reason in part.suspicious))

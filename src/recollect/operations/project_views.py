@@ -5,13 +5,27 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from recollect.engine.message_log import Whole
 from recollect.engine.messages import Shown, extras_of, role_of, session_of, task_of
 from recollect.engine.recall import Hit
+from recollect.engine.verbatim import PARTS
+from recollect.model.memory import PART
 from recollect.operations.catalogue import Output
+
+_FORMS = frozenset({"int8", "float", "float32", "fp32"})
+
+
+def plain_model(name: str | None) -> str | None:
+    """The model's own name, without who serves it and in which form: as other programs call it."""
+    if name is None:
+        return None
+    model = name.partition(":")[2] or name
+    own, _, form = model.rpartition("/")
+    return own if own and (form in _FORMS or form.isdecimal()) else model
 
 
 class MessageView(Output):
-    """One message."""
+    """One message. `truncated` says that there is more of it than `content`: one message alone is shown whole."""
 
     id: str
     message_type: str
@@ -36,8 +50,34 @@ class MessageView(Output):
         )
 
 
+class WholeMessageView(MessageView):
+    """One message with all of its text, and what was given along with it."""
+
+    metadata: dict[str, Any] = {}
+    indexed: bool
+
+    @classmethod
+    def of_whole(cls, whole: Whole) -> WholeMessageView:
+        """The message as its view."""
+        message = whole.memory
+        return cls(
+            id=message.id,
+            message_type=role_of(message),
+            content=whole.content,
+            timestamp=message.occurred,
+            task_id=task_of(message),
+            session_id=session_of(message),
+            metadata=extras_of(message),
+            indexed=message.embedded_by is not None,
+        )
+
+
 class FoundView(Output):
-    """One thing that a project remembers: a message, or any other memory (then `message_type` is empty)."""
+    """One thing that a project remembers: a message, or any other memory (then `message_type` is empty).
+
+    Results are in order of `score`, which weighs words and meaning together. `similarity` is the cosine of the question's
+    vector and its own; where no vector was compared, for it has none yet or there is no model, it is the score.
+    """
 
     id: str
     content: str
@@ -45,9 +85,11 @@ class FoundView(Output):
     timestamp: datetime
     task_id: int | None = None
     similarity: float
+    score: float
     metadata: dict[str, Any] = {}
     kind: str
     session_id: str | None = None
+    truncated: bool = False
 
     @classmethod
     def of(cls, hit: Hit) -> FoundView:
@@ -59,8 +101,14 @@ class FoundView(Output):
             message_type=role_of(memory),
             timestamp=memory.occurred,
             task_id=task_of(memory),
-            similarity=round(min(1.0, hit.score), 4),
+            similarity=_share(hit.score if hit.similarity is None else hit.similarity),
+            score=_share(hit.score),
             metadata=extras_of(memory) if role_of(memory) else {},
             kind=memory.kind,
             session_id=session_of(memory),
+            truncated=hit.truncated or PARTS in memory.metadata or PART in memory.metadata,
         )
+
+
+def _share(value: float) -> float:
+    return round(min(1.0, max(0.0, value)), 4)
