@@ -39,6 +39,7 @@ SOON_SECONDS = 5.0  # between two looks while something waits, and never less
 WATCH_SECONDS = 2.0
 CATCH_UP_SECONDS = 60.0  # between two starts of what indexes in the background
 JOBS_AT_ONCE = 50
+JOBS_SECONDS = 10.0  # of them, until everything else of upkeep has its turn
 PRESENCES = 4  # in the time that a silent conversation is taken for a living one
 
 
@@ -162,7 +163,10 @@ async def _make_scope(running: Running, known: Sequence[str]) -> None:
 
 async def _upkeep(opening: Opening, server: McpServer) -> None:
     """Run the jobs that are due, now and then; and say which conversations are still there, less often."""
-    await asyncio.sleep(FIRST_UPKEEP_SECONDS)
+    if opening.opened is None:
+        await asyncio.sleep(FIRST_UPKEEP_SECONDS)
+    else:
+        await opening.opened.await_pressing(FIRST_UPKEEP_SECONDS)
     kept = time.monotonic()
     while True:
         running = opening.opened
@@ -174,17 +178,21 @@ async def _upkeep(opening: Opening, server: McpServer) -> None:
                 ):
                     kept = time.monotonic()
                     await server.keep_conversations()
-                await ask(running, "run_jobs", most=JOBS_AT_ONCE)
+                done = await ask(running, "run_jobs", most=JOBS_AT_ONCE, seconds=JOBS_SECONDS)
                 await running.keep_leaflets()
+                if done.more:
+                    continue
             except RecollectError as error:  # a busy store: there will be another time
                 log.warning("upkeep: %s", error.code)
             except Exception:  # the outermost handler of this task, which must outlive any fault
                 log.exception("upkeep failed")
         looked = time.monotonic()
-        if running is not None:
-            await running.await_job(await _until_due(running))
-        # However often something is queued: a look costs a few reads.
-        await asyncio.sleep(looked + SOON_SECONDS - time.monotonic())
+        if running is None:
+            await asyncio.sleep(SOON_SECONDS)
+            continue
+        await running.await_job(await _until_due(running))
+        # However often something is queued: a look costs a few reads. Only for one who waits it is made at once.
+        await running.await_pressing(looked + SOON_SECONDS - time.monotonic())
 
 
 async def _attend_hooks(opening: Opening, loaded: LoadedSettings) -> None:

@@ -26,8 +26,9 @@ from recollect.engine.history.vectors import (
     unembedded,
 )
 from recollect.engine.history.vectors import PAUSE as EMBED_PAUSE
+from recollect.engine.reindex import REINDEX, TURN, reindex
 from recollect.engine.relate import RELATE, relate
-from recollect.jobs.runner import Handler
+from recollect.jobs.runner import Handler, Unfinished
 from recollect.model.errors import ModelError
 from recollect.model.job import Job
 from recollect.ports.store import Enqueue
@@ -108,6 +109,15 @@ async def _embed_history(engine: Engine, job: Job) -> Mapping[str, Any]:
     return {"embedded": embedded}
 
 
+async def _reindex(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any] | Unfinished:
+    """A turn. Another one follows as soon as nothing else is due."""
+    turned = await reindex(engine, job, seconds=min(TURN, max(SHORTEST, left())))
+    embedded = int((job.result or {}).get("embedded", 0)) + turned.embedded
+    if not turned.finished:
+        return Unfinished({"embedded": embedded})
+    return {"embedded": embedded} | ({"cancelled": True} if turned.cancelled else {})
+
+
 async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
     """Of what is indexed; more than a little that isn't yet is left to the background, which archives it too."""
     chosen = engine.policy.history
@@ -135,6 +145,7 @@ async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
 
 HANDLERS: Mapping[str, Handler] = {
     EMBED: _embed,
+    REINDEX: _reindex,
     RELATE: _relate,
     REFLECT: _reflect,
     EVALUATE: _evaluate,
@@ -145,6 +156,7 @@ HANDLERS: Mapping[str, Handler] = {
 }
 # What one who waits may run when no time is left: each is short.
 SHORT = (EVALUATE, RELATE, TIDY)
+STOPPING = frozenset({REINDEX})  # what looks between its steps whether somebody gave it up
 OF_HISTORY = (EMBED_HISTORY, ARCHIVE_HISTORY)  # what concerns conversations, and no memory
 
 
@@ -158,4 +170,9 @@ def handlers_of(engine: Engine) -> Mapping[str, Handler]:
 
 def handlers_within(left: Left) -> Mapping[str, Handler]:
     """For one who waits: what takes long stops when no time is left, and queues the rest."""
-    return {**HANDLERS, EMBED: partial(_embed, left=left), EVALUATE: partial(_evaluate, left=left)}
+    return {
+        **HANDLERS,
+        EMBED: partial(_embed, left=left),
+        EVALUATE: partial(_evaluate, left=left),
+        REINDEX: partial(_reindex, left=left),
+    }

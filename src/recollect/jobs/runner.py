@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -14,7 +13,15 @@ from recollect.engine.core import Engine
 from recollect.model.errors import RecollectError, StoreError
 from recollect.model.job import Job, JobState, backoff_seconds
 
-Handler = Callable[[Engine, Job], Awaitable[Mapping[str, Any]]]
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A turn of a job that takes several. The next one is due at once, behind everything that is due already."""
+
+    result: Mapping[str, Any]
+
+
+Handler = Callable[[Engine, Job], Awaitable[Mapping[str, Any] | Unfinished]]
 
 LEASE = timedelta(seconds=60)
 RENEW_EVERY = 20.0
@@ -54,8 +61,7 @@ class Runner:
             return Ran(job, kept=False)
         finally:
             renewal.cancel()
-            with suppress(asyncio.CancelledError):
-                await renewal
+            await asyncio.wait({renewal})  # and not itself: that would swallow a cancellation of the caller
         return Ran(outcome, await self._engine.store.finish(outcome, self._owner))
 
     async def run_all(
@@ -85,15 +91,11 @@ class Runner:
         except Exception as error:  # a job may fail in any way; the queue goes on
             log.exception("job %s (%s) failed", job.id, job.name)
             return self._failed(job, f"{type(error).__name__}: {error}")
-        return replace(
-            job,
-            state=JobState.DONE,
-            finished=self._engine.clock(),
-            error=None,
-            result=result,
-            lease_owner=None,
-            lease_until=None,
-        )
+        ended = replace(job, error=None, lease_owner=None, lease_until=None)
+        now = self._engine.clock()
+        if isinstance(result, Unfinished):  # it got further: that was no failed attempt
+            return replace(ended, state=JobState.WAITING, due=now, attempts=0, result=result.result)
+        return replace(ended, state=JobState.DONE, finished=now, result=result)
 
     def _failed(self, job: Job, reason: str) -> Job:
         now = self._engine.clock()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from pydantic import Field
@@ -12,7 +14,8 @@ from recollect.engine.capture.blanking import scrub_leaflets
 from recollect.engine.embed import embed_missing, follow_model, queue_embedding
 from recollect.engine.evaluate import EVALUATE
 from recollect.engine.health import StatusReport, examine, mend, status
-from recollect.jobs.handlers import handlers_of
+from recollect.engine.progress import all_progress, cancel, go_on, progress_of
+from recollect.jobs.handlers import STOPPING, handlers_of
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due, next_runs
 from recollect.model.errors import Refused
@@ -94,17 +97,22 @@ class ListJobsResult(Output):
 
 
 class RunJobsInput(Input):
-    """At most how many. `waiting` takes what failed and waits for its next attempt too, and memories without a vector."""
+    """At most how many, and after how long no further one is begun.
+
+    `waiting` takes what failed and waits for its next attempt too, and memories without a vector.
+    """
 
     most: int = Field(default=1000, ge=1)
+    seconds: float | None = Field(default=None, gt=0)
     scheduled: bool = True
     waiting: bool = False
 
 
 class RunJobsResult(Output):
-    """What was run."""
+    """What was run. `more`: one of them takes several turns, and has not had them all."""
 
     ran: list[JobView]
+    more: bool = False
 
 
 class JobInput(Input):
@@ -137,7 +145,10 @@ def _untold(report: StatusReport) -> dict[str, Any]:
     """What tells how much others keep and do."""
     spent = ("service_calls", "service_tokens", "service_dollars", "language_calls", "language_tokens")
     money = dict.fromkeys((*spent, "language_dollars"), 0)
-    return {"store": {"kind": report.store.kind}, "jobs": {}, "dead_jobs": [], **money}
+    beside = {name: told for name, told in _beside(report).items() if name in ("kind", "state")}
+    storage = {mode: {**one, "detail": ""} for mode, one in _storage(report).items()}  # it may name a server
+    untold = {"store": {"kind": report.store.kind}, "beside": beside, "storage": storage}
+    return {**untold, "jobs": {}, "dead_jobs": [], **money}
 
 
 def _status_of(call: Call, report: StatusReport, *, version: str) -> StatusResult:
@@ -177,16 +188,20 @@ def _status_of(call: Call, report: StatusReport, *, version: str) -> StatusResul
         beside=_beside(report),
         conversations=len(report.activity),
         activity=dict(sum((Counter(one.counts) for one in report.activity), Counter())),
-        storage={
-            one.mode: {
-                "state": one.state,
-                "detail": one.detail,
-                "projects": list(one.projects),
-                "copies": one.copies,
-            }
-            for one in report.storage
-        },
+        storage=_storage(report),
     )
+
+
+def _storage(report: StatusReport) -> dict[str, dict[str, Any]]:
+    return {
+        one.mode: {
+            "state": one.state,
+            "detail": one.detail,
+            "projects": list(one.projects),
+            "copies": one.copies,
+        }
+        for one in report.storage
+    }
 
 
 def _beside(report: StatusReport) -> dict[str, str]:
@@ -214,8 +229,10 @@ async def _doctor(call: Call, given: DoctorInput) -> DoctorResult:
 async def _list_jobs(call: Call, given: ListJobsInput) -> ListJobsResult:
     store = call.engine.store
     runs = await next_runs(call.engine)
+    known = await all_progress(call.engine)
+    found = await store.jobs(states=given.states, limit=given.limit)
     return ListJobsResult(
-        jobs=[JobView.of(job) for job in await store.jobs(states=given.states, limit=given.limit)],
+        jobs=[JobView.of(job, known.get(job.id)) for job in found],
         tally=await store.tally_jobs(),
         schedule={name: when.isoformat() for name, when in runs.items()},
     )
@@ -227,8 +244,17 @@ async def _run_jobs(call: Call, given: RunJobsInput) -> RunJobsResult:
     if given.waiting:
         await _bring_forward(call)
     runner = Runner(call.engine, handlers_of(call.engine), owner=call.engine.new_id())
-    ran = await runner.run_all(most=given.most, told=lambda count: call.progress("jobs", count, None))
-    return RunJobsResult(ran=[JobView.of(one.job) for one in ran])
+    end = inf if given.seconds is None else time.monotonic() + given.seconds
+    ran = await runner.run_all(
+        most=given.most,
+        told=lambda count: call.progress("jobs", count, None),
+        enough=lambda: time.monotonic() >= end,
+    )
+    last = {one.job.id: one.job for one in ran}  # what took several turns is one job
+    return RunJobsResult(
+        ran=[JobView.of(job) for job in last.values()],
+        more=any(job.state is JobState.WAITING and job.error is None for job in last.values()),
+    )
 
 
 async def _bring_forward(call: Call) -> None:
@@ -249,18 +275,21 @@ async def _retry_job(call: Call, given: JobInput) -> JobView:
     again = replace(
         job, state=JobState.WAITING, attempts=0, due=call.engine.clock(), error=None, finished=None
     )
+    await go_on(call.engine, job.id)
     await _replace_job(call, again, expected=job.state, advice=advice)
-    return JobView.of(again)
+    call.engine.pressing.set()
+    return JobView.of(again, await progress_of(call.engine, job.id))
 
 
 async def _cancel_job(call: Call, given: JobInput) -> JobView:
-    advice = "Only waiting jobs can be cancelled."
     job = await call.engine.store.job(given.id)
-    if job.state is not JobState.WAITING:
-        raise Refused(f"The job {job.id} is {job.state}.", advice=advice)
-    ended = replace(job, state=JobState.DONE, finished=call.engine.clock(), result={"cancelled": True})
-    await _replace_job(call, ended, expected=job.state, advice=advice)
-    return JobView.of(ended)
+    ended = await cancel(call.engine, job, stops=job.name in STOPPING)
+    return JobView.of(ended, await progress_of(call.engine, job.id))
+
+
+async def _show_job(call: Call, given: JobInput) -> JobView:
+    job = await call.engine.store.job(given.id)
+    return JobView.of(job, await progress_of(call.engine, job.id))
 
 
 async def _replace_job(call: Call, job: Job, *, expected: JobState, advice: str) -> None:
@@ -291,6 +320,9 @@ DOCTOR = Operation(
 LIST_JOBS = Operation(
     "list_jobs", "Queued work.", ListJobsInput, ListJobsResult, _list_jobs, Effect.READS, owner_only=True
 )
+SHOW_JOB = Operation(
+    "show_job", "One job, and how far it is.", JobInput, JobView, _show_job, Effect.READS, owner_only=True
+)
 RUN_JOBS = Operation(
     "run_jobs", "Run what is due.", RunJobsInput, RunJobsResult, _run_jobs, Effect.WRITES, owner_only=True
 )
@@ -298,7 +330,13 @@ RETRY_JOB = Operation(
     "retry_job", "Try a dead job again.", JobInput, JobView, _retry_job, Effect.WRITES, owner_only=True
 )
 CANCEL_JOB = Operation(
-    "cancel_job", "Give up a waiting job.", JobInput, JobView, _cancel_job, Effect.WRITES, owner_only=True
+    "cancel_job",
+    "Give up a job that waits, or can be stopped.",
+    JobInput,
+    JobView,
+    _cancel_job,
+    Effect.WRITES,
+    owner_only=True,
 )
 EMBED_MISSING = Operation(
     "embed_missing",
