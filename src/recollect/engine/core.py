@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 from recollect.engine.doings import Doings
 from recollect.engine.meaning import Meaning
+from recollect.engine.pulse import Pulse
 from recollect.engine.uses import UseCounter
 from recollect.model.access import DEFAULT_AGENT
 from recollect.model.capture import Capture
@@ -92,6 +93,8 @@ class Engine:
     llm: LanguageModel | None = None  # the one that was configured, for work that nobody waits for
     classifier: Classifier | None = None  # of contradictions; None: none are looked for
     behind: asyncio.Event = field(default_factory=asyncio.Event)  # set: conversations wait for the background
+    pressing: asyncio.Event = field(default_factory=asyncio.Event)  # set: somebody waits for a job
+    pulse: Pulse = field(default_factory=Pulse)  # beats when something was written, or a job got further
     fence: tuple[str, ...] = ()  # the scopes that the caller is bound to, as the store is
     doings: Doings = field(default_factory=Doings)  # what is done in conversations, until it is written down
 

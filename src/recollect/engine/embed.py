@@ -61,29 +61,37 @@ async def _missing(engine: Engine, model: str) -> Sequence[Memory]:
     """The next batch; for a service, of what it may be sent."""
     if engine.meaning.terms is None:
         return await engine.store.unembedded(model, limit=BATCH)
-    noted = await engine.store.cursor(ADOPTED + model)
-    adopted = datetime.fromisoformat(noted) if noted else datetime.min.replace(tzinfo=UTC)
-    born = {scope.name: scope.created for scope in await engine.store.scopes()}
+    may = await sendable(engine, model)
     asked = BATCH
     while True:
         found = await engine.store.unembedded(model, limit=asked)
-        own = [
-            memory
-            for memory in found
-            if memory.scope in born and _sendable(memory, adopted=adopted, born=born[memory.scope])
-        ]
+        own = [memory for memory in found if may(memory)]
         if own or len(found) < asked or asked >= MOST_LOOKED_AT:
             return own[:BATCH]
         asked *= 4
 
 
-def _sendable(memory: Memory, *, adopted: datetime, born: datetime) -> bool:
-    """Whether it was counted by the adoption, or stored since without getting a vector. `born` is its scope, here.
+async def sendable(engine: Engine, model: str) -> Callable[[Memory], bool]:
+    """Which memories the model may be given: a local one all; a service those that it has had, and those that were
+    counted when it was adopted or stored since without getting a vector.
 
-    What others embedded, or wrote before this home joined their project, is neither.
+    What others embedded, or wrote before this home joined their project, is none of these.
     """
-    counted = max(memory.created, born) <= adopted
-    return counted or (memory.embedded_by is None and memory.updated >= max(adopted, born))
+    if engine.meaning.terms is None:
+        return lambda memory: True
+    noted = await engine.store.cursor(ADOPTED + model)
+    adopted = datetime.fromisoformat(noted) if noted else datetime.min.replace(tzinfo=UTC)
+    born = {scope.name: scope.created for scope in await engine.store.scopes()}
+
+    def may(memory: Memory) -> bool:
+        begun = born.get(memory.scope)
+        if begun is None:
+            return False
+        counted = max(memory.created, begun) <= adopted
+        later = memory.embedded_by is None and memory.updated >= max(adopted, begun)
+        return counted or later or memory.embedded_by == model
+
+    return may
 
 
 async def follow_model(engine: Engine) -> bool:

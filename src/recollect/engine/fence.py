@@ -7,20 +7,22 @@ missing here, not open.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from recollect.engine.fence_houses import FencedHouses as FencedHouses
+from recollect.engine.fence_houses import whole_store
 from recollect.engine.keys import fingerprint
 from recollect.model.access import EVERYONE
 from recollect.model.entry import Entry
 from recollect.model.errors import JobNotFound, MemoryNotFound, Refused
-from recollect.model.job import Job, JobState
+from recollect.model.job import SCOPE, Job, JobState
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Version
-from recollect.model.query import Candidates, Filter, Neighbour, Order, Search, Vector
+from recollect.model.query import Candidates, Filter, Neighbour, Order, Search, Spot, Vector
 from recollect.model.scope import Scope
-from recollect.ports.houses import Houses, Places
 from recollect.ports.store import (
     Capability,
     Change,
@@ -42,6 +44,7 @@ from recollect.ports.store import (
 
 NOWHERE = "\n"  # no scope can be called so: a filter that is left with none must not match all
 MOST_RESOLVED = 10
+MOST_JOBS = 1_000  # looked through for those within
 
 _PASSED_OVER = Disconnect | Tend | Rate  # where what they name isn't there; outside is as good as gone
 
@@ -99,9 +102,9 @@ class Fenced:
         *,
         order: Order = Order.NEWEST,
         limit: int = 50,
-        after: str | None = None,
+        after: str | Spot | None = None,
     ) -> list[Memory]:
-        if after is not None:
+        if isinstance(after, str):
             await self.get(after, viewer=where.viewer)
         return await self._store.find(self._narrowed(where), order=order, limit=limit, after=after)
 
@@ -199,7 +202,7 @@ class Fenced:
     async def drop_scope(self, name: str) -> None:
         raise Refused("This key may not delete scopes.", advice="Ask the owner.")
 
-    # Jobs: they are about everything, so none is here
+    # Jobs: most are about everything; those of a scope are here if it is
 
     async def lease(
         self, owner: str, *, now: datetime, duration: timedelta, names: Sequence[str] = ()
@@ -213,13 +216,21 @@ class Fenced:
         return False
 
     async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
-        return []
+        found = await self._store.jobs(states=states, limit=max(limit, MOST_JOBS))
+        return [job for job in found if self._is_inside(job)][:limit]
 
     async def job(self, job_id: str) -> Job:
-        raise JobNotFound(f"There is no job {job_id!r}.", advice="Jobs are the owner's.")
+        with suppress(JobNotFound):  # what isn't there and what is outside are told alike
+            job = await self._store.job(job_id)
+            if self._is_inside(job):
+                return job
+        raise _no_job(job_id)
 
     async def replace_job(self, job: Job, *, expected: JobState) -> bool:
-        raise JobNotFound(f"There is no job {job.id!r}.", advice="Jobs are the owner's.")
+        await self.job(job.id)
+        if not self._is_inside(job):
+            raise _outside("another scope's jobs")
+        return await self._store.replace_job(job, expected=expected)
 
     async def drop_jobs(self, *, before: datetime) -> int:
         return 0
@@ -271,19 +282,21 @@ class Fenced:
             schema_version=facts.schema_version,
             bytes_used=0,
             without_vectors=facts.without_vectors,
+            collection=facts.collection,
+            vector_index=facts.vector_index,
         )
 
     async def check(self) -> list[Finding]:
-        raise _whole_store()
+        raise whole_store()
 
     async def repair(self) -> list[str]:
-        raise _whole_store()
+        raise whole_store()
 
     async def optimise(self) -> int:
-        raise _whole_store()
+        raise whole_store()
 
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
-        raise _whole_store()
+        raise whole_store()
 
     def _narrowed(self, where: Filter) -> Filter:
         wanted = where.scopes or self._scopes
@@ -291,6 +304,9 @@ class Fenced:
 
     def _named(self, name: str) -> str:
         return f"{name}@{self._own}"
+
+    def _is_inside(self, job: Job) -> bool:
+        return job.payload.get(SCOPE) in self._scopes
 
     async def _inside(self, ids: Iterable[str]) -> list[str]:
         """Those that are within the fence, whoever's they are."""
@@ -321,35 +337,6 @@ class Fenced:
             raise _outside(f"the scope {memory.scope!r}")
         if memory.id in outside:
             raise MemoryNotFound(memory.id)
-
-
-class FencedHouses:
-    """The registry as far as a caller's scopes go. The stores themselves are not theirs."""
-
-    def __init__(self, houses: Houses, scopes: Iterable[str]) -> None:
-        self._houses = houses
-        self._scopes = frozenset(scopes)
-
-    @property
-    def home(self) -> str:
-        return self._houses.home
-
-    @property
-    def modes(self) -> tuple[str, ...]:
-        return self._houses.modes
-
-    async def house(self, mode: str) -> Store:
-        raise _whole_store()
-
-    async def places(self, *, fresh: bool = False) -> Places:
-        found = await self._houses.places(fresh=fresh)
-        return {name: place for name, place in found.items() if name in self._scopes}
-
-    async def settle(self, change: Callable[[Places], Places]) -> Places:
-        raise _whole_store()
-
-    async def close(self) -> None:
-        """Others use it still."""
 
 
 def _named_by(change: Change) -> Iterable[str]:
@@ -384,9 +371,9 @@ def _strings(value: object) -> Iterator[str]:
             waiting.extend(current)
 
 
+def _no_job(job_id: str) -> JobNotFound:
+    return JobNotFound(f"There is no job {job_id!r}.", advice="Most jobs are the owner's.")
+
+
 def _outside(what: str) -> Refused:
     return Refused(f"This key doesn't reach {what}.", advice="Name a scope that it is for, or ask the owner.")
-
-
-def _whole_store() -> Refused:
-    return Refused("This concerns the whole store, and this key is for some scopes.", advice="Ask the owner.")

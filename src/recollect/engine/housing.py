@@ -1,7 +1,8 @@
-"""Projects and where they live: made in a store of their own choice, told with their paths."""
+"""Projects and where they live: made in a store of their own choice, told with their paths, changed, deleted."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,16 @@ from pathlib import Path
 from recollect.bare import folders
 from recollect.engine.core import Engine
 from recollect.engine.projects import PROJECT, open_project
-from recollect.engine.scopes import PATHS, create_scope, refuse_clash
+from recollect.engine.scopes import (
+    PATHS,
+    DroppedScope,
+    change_scope,
+    create_scope,
+    delete_scope,
+    refuse_clash,
+)
 from recollect.engine.tenants import move_in
+from recollect.model.access import EVERYONE
 from recollect.model.entry import Entry
 from recollect.model.errors import (
     Conflict,
@@ -51,11 +60,7 @@ async def create_project(
     """
     cleaned = checked_name(name)
     chosen = checked_mode(engine, mode or engine.houses.home)
-    known = await _paths(engine)
-    identity = None if path is None else identity_of(path)
-    for other, value in known.items():
-        if identity is not None and value.get("identity") == identity:
-            raise Conflict(f"{path} is the project {other!r} already.", advice="Use that one.")
+    folder = None if path is None else await _free_folder(engine, path)
     await refuse_clash(engine, cleaned)
     house = await engine.houses.house(chosen)  # which may take a while
     joined = None
@@ -63,10 +68,53 @@ async def create_project(
         joined = {scope.name: scope for scope in await house.scopes()}.get(cleaned)
         await move_in(engine, cleaned, mode=chosen)
     await _place_and_make(engine, cleaned, Place(chosen), description=description, joined=joined)
-    if path is not None:
-        value = {"path": str(Path(path).expanduser().resolve()), "identity": identity}
-        await engine.store.put_entry(Entry(PATHS, cleaned, value, engine.clock()))
-    return await show_project(engine, cleaned, agent="system")
+    if folder is not None:
+        await engine.store.put_entry(Entry(PATHS, cleaned, folder, engine.clock()))
+    return await show_project(engine, cleaned, agent=EVERYONE)
+
+
+async def change_project(
+    engine: Engine,
+    name: str,
+    *,
+    agent: str,
+    description: str | None = None,
+    active: bool | None = None,
+    parent: str | None = None,
+    keywords: Sequence[str] | None = None,
+    path: str | None = None,
+) -> Project:
+    """What isn't given stays. A path says that its folder is there now, whatever it was; an empty one, that it has none.
+
+    Raises InvalidInput, ScopeNotFound, NotFound for no folder, Conflict when that is another project's, Refused of Global.
+    """
+    scope = await open_project(engine, name)
+    if path is not None and scope.name == GLOBAL:
+        raise Refused("Global has no folder.", advice="Choose a project.")
+    folder = await _free_folder(engine, path, besides=scope.name) if path else None
+    await change_scope(
+        engine, scope.name, description=description, active=active, parent=parent, keywords=keywords
+    )
+    if folder is not None:
+        await engine.store.put_entry(Entry(PATHS, scope.name, folder, engine.clock()))
+    elif path is not None:
+        await engine.store.drop_entry(PATHS, scope.name)
+    return await show_project(engine, scope.name, agent=agent)
+
+
+async def delete_project(engine: Engine, project: Project, *, confirm: str) -> DroppedScope:
+    """What became of its memories, whoever's they are: they are exported first.
+
+    Raises InvalidInput unless `confirm` is its name, Refused for Global and for one that others use too,
+    Conflict for one with scopes in it or on its way to another store, and the stores' errors.
+    """
+    name = project.scope.name
+    if name != GLOBAL and confirm != name:
+        raise InvalidInput(
+            f"Deleting the project {name!r} takes its name once more.",
+            advice=f"Give {name!r} as `confirm`: its memories are exported, then removed for good.",
+        )
+    return await delete_scope(engine, name, agent=EVERYONE, always=True)
 
 
 async def _place_and_make(
@@ -148,10 +196,28 @@ async def movable(engine: Engine, name: str) -> Scope:
 
 def identity_of(path: str) -> str:
     """The git common directory, which worktrees share; where there is none, the real path. Raises NotFound."""
-    real = Path(path).expanduser().resolve()
-    if not real.is_dir():
+    real = _real(path)
+    if real is None:
         raise NotFound(f"There is no folder {path}.", advice="Give the project's folder.")
     return folders.identity(str(real))
+
+
+def _real(path: str) -> Path | None:
+    """The folder itself; None for what is none, or can't be the name of one."""
+    try:
+        real = Path(path).expanduser().resolve()
+        return real if real.is_dir() else None
+    except (OSError, ValueError, RuntimeError):  # too long a name, a NUL in it, a user whom nobody knows
+        return None
+
+
+async def _free_folder(engine: Engine, path: str, *, besides: str | None = None) -> dict[str, str]:
+    """What is noted of a folder. Raises NotFound, Conflict when it is another project's."""
+    identity = await asyncio.to_thread(identity_of, path)
+    for other, value in (await _paths(engine)).items():
+        if other != besides and value.get("identity") == identity:
+            raise Conflict(f"{path} is the project {other!r} already.", advice="Use that one.")
+    return {"path": str(Path(path).expanduser().resolve()), "identity": identity}
 
 
 async def _projects(engine: Engine, scopes: Sequence[Scope], places: Places, *, agent: str) -> list[Project]:

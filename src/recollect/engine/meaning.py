@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
@@ -37,6 +39,7 @@ class Meaning:
         self.terms = terms
         self._warming: asyncio.Task[None] | None = None
         self._patient = True
+        self._asked = -math.inf  # when a question came last
 
     @property
     def model(self) -> str | None:
@@ -95,6 +98,14 @@ class Meaning:
             self._reason = self._refused = ""
         return refusal
 
+    async def dimensions(self) -> int | None:
+        """The length of its vectors; None where there is no model, or it can't tell. May load it."""
+        if self._embedder is None:
+            return None
+        with suppress(ModelError):
+            return await asyncio.to_thread(lambda embedder: embedder.dimensions, self._embedder)
+        return None
+
     async def probe(self) -> None:
         """Have one word embedded, whatever the gate says. Raises ModelError."""
         if self._embedder is not None:
@@ -112,8 +123,13 @@ class Meaning:
         self._reason = ""
         return matrix
 
+    def asked_within(self, seconds: float) -> bool:
+        """Whether somebody asked a question lately, who may ask another: then what nobody waits for makes room."""
+        return time.monotonic() - self._asked < seconds
+
     async def embed_query(self, text: str) -> Matrix | None:
         """One row, or None with `reason` set."""
+        self._asked = time.monotonic()
         if self._embedder is None or await self.refusal() is not None:
             return None
         if not self._patient and self._warming is not None and not self._warming.done():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from recollect.engine.capture.blanking import off_the_leaflets
 from recollect.engine.capture.erased import follow_erased, note_erased
 from recollect.engine.capture.item import CAPTURED
 from recollect.engine.capture.pending import drop_pending_of
-from recollect.engine.checks import checked_description, checked_scope, checked_scope_name
+from recollect.engine.checks import checked_description, checked_labels, checked_scope, checked_scope_name
 from recollect.engine.core import Engine
 from recollect.engine.keys import follow_scope
 from recollect.engine.reach import find_scope
@@ -24,6 +25,8 @@ from recollect.model.scope import GLOBAL, Scope, lineage
 from recollect.ports.houses import Watch
 from recollect.ports.store import Receipt
 
+LOT = 2_000  # memories that are erased at once
+LONGEST_FILE = 40  # characters of a scope's name in that of a file, which may have 255 bytes
 PATHS = "projects"  # the drawer with the projects' folders
 CAPTURES = ("capture:state", "capture:condensed")  # those with what is noted of a project's captures
 
@@ -78,8 +81,9 @@ async def change_scope(
     description: str | None = None,
     parent: str | None = None,
     active: bool | None = None,
+    keywords: Sequence[str] | None = None,
 ) -> Scope:
-    """Describe, nest (parent Global lifts it to the top) or switch.
+    """Describe, nest (parent Global lifts it to the top), switch, or name the words that speak of it.
 
     Raises InvalidInput, ScopeNotFound, Conflict for a cycle.
     """
@@ -95,6 +99,7 @@ async def change_scope(
         scope,
         description=scope.description if description is None else checked_description(engine, description),
         active=scope.active if active is None else active,
+        keywords=scope.keywords if keywords is None else checked_labels(engine, keywords, what="keyword"),
     )
     await engine.store.put_scope(scope)
     return scope
@@ -145,8 +150,10 @@ def _report(scope: Scope, scopes: Sequence[Scope], *, memories: int | None) -> S
     )
 
 
-async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | None = None) -> DroppedScope:
-    """Export what is in it, erase that, take it from the keys, drop the scope.
+async def delete_scope(
+    engine: Engine, name: str, *, agent: str, export: Path | None = None, always: bool = False
+) -> DroppedScope:
+    """Export what is in it (`always`: also if that is nothing), erase that, take it from the keys, drop the scope.
 
     Raises ScopeNotFound, Conflict for one with children, Refused for one that holds what the agent doesn't see.
     """
@@ -172,17 +179,34 @@ async def delete_scope(engine: Engine, name: str, *, agent: str, export: Path | 
             advice="Delete it as system: `--agent system`.",
         )
     target = None
-    if ids:
-        stamp = f"{engine.clock():%Y%m%dT%H%M%SZ}"
-        safe = "".join(char if char.isalnum() else "-" for char in name)
-        target = export or engine.policy.export_dir / f"scope-{safe}-{stamp}.jsonl"
+    if ids or always:
+        target = export or _export_file(engine, name)
         await export_to(engine, target, where=where)
+    if ids:
         await note_erased(engine, captured)
-    receipt = await off_the_leaflets(engine, await engine.store.erase(ids)) if ids else None
+    receipt = await off_the_leaflets(engine, await _erased(engine, ids)) if ids else None
     await follow_scope(engine, name, None)
     await engine.store.drop_scope(name)
     await _follow_path(engine, name, None)
     return DroppedScope(name, target, len(ids), receipt)
+
+
+async def _erased(engine: Engine, ids: Sequence[str]) -> Receipt:
+    """In lots, so that others may write in between."""
+    removed, remaining = Counter[str](), Counter[str]()
+    for start in range(0, len(ids), LOT):
+        receipt = await engine.store.erase(ids[start : start + LOT])
+        removed.update(receipt.removed)
+        remaining.update(receipt.remaining)
+    return Receipt(tuple(ids), removed, remaining)
+
+
+def _export_file(engine: Engine, name: str) -> Path:
+    """A new one, also for two whose names are alike in letters."""
+    safe = "".join(char if char.isalnum() else "-" for char in name)[:LONGEST_FILE]
+    return engine.policy.export_dir / (
+        f"scope-{safe}-{engine.clock():%Y%m%dT%H%M%SZ}-{engine.new_id()[-6:]}.jsonl"
+    )
 
 
 async def _refuse_tied(engine: Engine, name: str) -> None:

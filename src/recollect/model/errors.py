@@ -3,12 +3,18 @@
 RecollectError                  code, message, advice, exit status
 ├── InvalidInput                what the caller gave can't be used
 │   ├── ContentTooLarge
+│   ├── EmptyContent            a text without a word
+│   ├── NoCriteria              nothing says which messages are meant
 │   ├── UnknownTime             a phrase of time that nobody understands
 │   ├── MarkersWrong            a document whose markers don't say where memory goes
 │   ├── BrokenJson              a file of another program's that can't be read
 │   └── WrongShape              one that has something else where an object or a list should be
 ├── NotFound
 │   ├── MemoryNotFound
+│   ├── MessageNotFound         in the project
+│   ├── SessionNotFound         in the project
+│   ├── TaskNotFound            in the project
+│   ├── VersionNotFound         of a project's summary
 │   ├── ScopeNotFound
 │   └── JobNotFound
 ├── Conflict                    the thing exists already, or is in use
@@ -24,6 +30,8 @@ RecollectError                  code, message, advice, exit status
 │   ├── StoreReadOnly
 │   ├── StoreDamaged
 │   └── SchemaTooNew            written by a newer Recollect
+├── ServerError                 a Recollect that is asked over HTTP
+│   └── ServerAway              it can't be reached, or takes no calls for now
 ├── RlmError                    a server with the tools of a recursive language model
 │   ├── RlmConnectionFailed
 │   └── RlmToolFailed
@@ -66,6 +74,18 @@ class ContentTooLarge(InvalidInput):
     """The text is beyond what one call may store."""
 
     code = "CONTENT_TOO_LARGE"
+
+
+class EmptyContent(InvalidInput):
+    """There is nothing in the text."""
+
+    code = "EMPTY_CONTENT"
+
+
+class NoCriteria(InvalidInput):
+    """Nothing says which are meant, and all of them is never the answer."""
+
+    code = "NO_CRITERIA"
 
 
 class UnknownTime(InvalidInput):
@@ -117,6 +137,55 @@ class MemoryNotFound(NotFound):
             f"There is no memory {memory_id!r}.", advice="`recollect list` shows the ids that there are."
         )
         self.memory_id = memory_id
+
+
+class MessageNotFound(NotFound):
+    """No message with that id is in the project, as far as the caller sees."""
+
+    code = "MESSAGE_NOT_FOUND"
+
+    def __init__(self, message_id: str, *, project: str) -> None:
+        super().__init__(
+            f"There is no message {message_id!r} in the project {project!r}.",
+            advice="Give an id as saving, listing or searching told it.",
+        )
+
+
+class SessionNotFound(NotFound):
+    """Nothing was said in that session of the project, as far as the caller sees."""
+
+    code = "SESSION_NOT_FOUND"
+
+    def __init__(self, session: str, *, project: str) -> None:
+        super().__init__(
+            f"There is no message of the session {session!r} in the project {project!r}.",
+            advice="Messages tell their session_id.",
+        )
+
+
+class TaskNotFound(NotFound):
+    """Nothing was said about that task of the project, as far as the caller sees."""
+
+    code = "TASK_NOT_FOUND"
+
+    def __init__(self, task: int, *, project: str) -> None:
+        super().__init__(
+            f"There is no message about the task {task} in the project {project!r}.",
+            advice="Messages tell their task_id.",
+        )
+
+
+class VersionNotFound(NotFound):
+    """The project's summary has no such version, as far as the caller sees."""
+
+    code = "VERSION_NOT_FOUND"
+
+    def __init__(self, version: int, project: str) -> None:
+        super().__init__(
+            f"The summary of {project!r} has no version {version}.",
+            advice=f"`recollect projects summary {project!r} --versions` shows the ones that there are.",
+        )
+        self.version = version
 
 
 class ScopeNotFound(NotFound):
@@ -218,6 +287,19 @@ class SchemaTooNew(StoreError):
     """A newer Recollect wrote this file; opening it could lose what it knows."""
 
     code = "SCHEMA_TOO_NEW"
+
+
+class ServerError(RecollectError):
+    """What was asked over HTTP gave no answer that could be understood."""
+
+    code = "SERVER_ERROR"
+    exit_status = 9
+
+
+class ServerAway(ServerError):
+    """The server can't be reached, took too long, or takes no calls for now."""
+
+    code = "SERVER_AWAY"
 
 
 class RlmError(RecollectError):

@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+SCOPE = "scope"  # in the payload of a job that is about one scope, and nothing beyond it
+
 
 class JobState(StrEnum):
     """Waiting jobs are run when due, also again after a failure; dead ones wait for a person."""

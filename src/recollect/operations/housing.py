@@ -1,22 +1,49 @@
-"""Operations on where projects live: making them in a store, listing them, moving them."""
+"""Operations on projects as such: making them in a store, listing, changing, moving and deleting them.
+
+Those that write are the owner's: a project is everybody's, and its folder is one on this machine.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from recollect.engine.capture.place import open_folder
-from recollect.engine.housing import Project, create_project, list_projects, show_project
+from recollect.engine.capture.rewriting import off_deleted_documents, shown_in
+from recollect.engine.housing import (
+    Project,
+    change_project,
+    create_project,
+    delete_project,
+    list_projects,
+    show_project,
+)
 from recollect.engine.migrate import Migrated, migrate
+from recollect.model.errors import InvalidInput
 from recollect.model.storage import StorageMode
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 
 MOST_SHOWN = 20
 
 
-class ProjectView(Output):
-    """One project."""
+class ProjectSettings(Output):
+    """What can be changed of a project."""
 
+    description: str
+    active: bool
+    parent: str | None
+    keywords: list[str]
+    path: str | None
+
+
+class ProjectView(Output):
+    """One project. Where its folder is, is told to the owner alone."""
+
+    id: str  # its name, by which it is asked for
     name: str
     storage_mode: str
     memories: int | None  # None where its store doesn't answer
+    created: datetime
+    settings: ProjectSettings
     description: str = ""
     active: bool = True
     path: str | None = None
@@ -25,16 +52,26 @@ class ProjectView(Output):
     moving_to: str | None = None
 
     @classmethod
-    def of(cls, project: Project) -> ProjectView:
+    def of(cls, project: Project, *, owner: bool = True) -> ProjectView:
         """The project as its view."""
+        scope, path = project.scope, project.path if owner else None
         return cls(
-            name=project.scope.name,
+            id=scope.name,
+            name=scope.name,
             storage_mode=project.mode,
             memories=project.memories,
-            description=project.scope.description,
-            active=project.scope.active,
-            path=project.path,
-            identity=project.identity,
+            created=scope.created,
+            settings=ProjectSettings(
+                description=scope.description,
+                active=scope.active,
+                parent=scope.parent,
+                keywords=list(scope.keywords),
+                path=path,
+            ),
+            description=scope.description,
+            active=scope.active,
+            path=path,
+            identity=project.identity if owner else None,
             copies=list(project.copies),
             moving_to=project.moving,
         )
@@ -72,6 +109,43 @@ class ShowProjectInput(Input):
     """Which project."""
 
     name: str
+
+
+class ChangeProjectInput(Input):
+    """What to change of a project; what isn't given stays. Its store is changed by migrating it.
+
+    A path says where its folder is now, an empty one that it has none; parent Global lifts it to the top.
+    """
+
+    name: str
+    description: str | None = None
+    active: bool | None = None
+    parent: str | None = None
+    keywords: list[str] | None = None
+    path: str | None = None
+
+
+class DeleteProjectInput(Input):
+    """Which project, and its name once more."""
+
+    name: str
+    confirm: str = ""
+
+
+class DeleteProjectResult(Output):
+    """What became of it. `export` is the file with its memories, in the export folder of the home.
+
+    `removed` is how much went from each place, `remaining` what a second look found there.
+    """
+
+    id: str
+    name: str
+    storage_mode: str
+    memories: int
+    export: str
+    removed: dict[str, int] = {}
+    remaining: dict[str, int] = {}
+    notice: str = ""  # of documents that couldn't be written
 
 
 class MigrateProjectInput(Input):
@@ -129,14 +203,39 @@ async def _list(call: Call, _given: ListProjectsInput) -> ListProjectsResult:
     found = await list_projects(call.engine, agent=call.agent)
     houses = call.engine.houses
     return ListProjectsResult(
-        projects=[ProjectView.of(project) for project in found],
+        projects=[ProjectView.of(project, owner=call.owner) for project in found],
         home=houses.home,
         storage_modes=list(houses.modes),
     )
 
 
 async def _show(call: Call, given: ShowProjectInput) -> ProjectView:
-    return ProjectView.of(await show_project(call.engine, given.name, agent=call.agent))
+    found = await show_project(call.engine, given.name, agent=call.agent)
+    return ProjectView.of(found, owner=call.owner)
+
+
+async def _change(call: Call, given: ChangeProjectInput) -> ProjectView:
+    changes = given.model_dump(exclude={"name"}, exclude_none=True)
+    if not changes:
+        raise InvalidInput("Nothing was given to change.", advice="Give its description, or another setting.")
+    return ProjectView.of(await change_project(call.engine, given.name, agent=call.agent, **changes))
+
+
+async def _delete(call: Call, given: DeleteProjectInput) -> DeleteProjectResult:
+    project = await show_project(call.engine, given.name, agent=call.agent)
+    places = await shown_in(call.engine, [project.scope.name])
+    dropped = await delete_project(call.engine, project, confirm=given.confirm)
+    receipt, notice = await off_deleted_documents(call.engine, dropped.receipt, places)
+    return DeleteProjectResult(
+        id=dropped.name,
+        name=dropped.name,
+        storage_mode=project.mode,
+        memories=dropped.memories,
+        export=str(dropped.export),
+        removed=dict(receipt.removed) if receipt else {},
+        remaining=dict(receipt.remaining) if receipt else {},
+        notice=notice,
+    )
 
 
 async def _migrate(call: Call, given: MigrateProjectInput) -> MigrateProjectResult:
@@ -206,6 +305,24 @@ LIST_PROJECTS = Operation(
 )
 SHOW_PROJECT = Operation(
     "show_project", "One project, and where it lives.", ShowProjectInput, ProjectView, _show, Effect.READS
+)
+CHANGE_PROJECT = Operation(
+    "change_project",
+    "Change a project's description, folder and other settings.",
+    ChangeProjectInput,
+    ProjectView,
+    _change,
+    Effect.WRITES,
+    owner_only=True,
+)
+DELETE_PROJECT = Operation(
+    "delete_project",
+    "Export a project's memories, then remove it and them for good.",
+    DeleteProjectInput,
+    DeleteProjectResult,
+    _delete,
+    Effect.DESTROYS,
+    owner_only=True,
 )
 MIGRATE_PROJECT = Operation(
     "migrate_project",

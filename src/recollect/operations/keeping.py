@@ -93,6 +93,7 @@ class ChangeScopeInput(Input):
     description: str | None = None
     parent: str | None = None
     active: bool | None = None
+    keywords: list[str] | None = None
 
 
 class RenameScopeInput(Input):
@@ -190,7 +191,12 @@ async def _create(call: Call, given: CreateScopeInput) -> ScopeView:
 
 async def _change(call: Call, given: ChangeScopeInput) -> ScopeView:
     scope = await change_scope(
-        call.engine, given.name, description=given.description, parent=given.parent, active=given.active
+        call.engine,
+        given.name,
+        description=given.description,
+        parent=given.parent,
+        active=given.active,
+        keywords=given.keywords,
     )
     return await _show(call, ScopeInput(name=scope.name))
 
@@ -288,7 +294,13 @@ CHANGE_SCOPE = Operation(
     "change_scope", "Describe, nest or switch a scope.", ChangeScopeInput, ScopeView, _change, Effect.WRITES
 )
 RENAME_SCOPE = Operation(
-    "rename_scope", "Give a scope another name.", RenameScopeInput, ScopeView, _rename, Effect.WRITES
+    "rename_scope",
+    "Give a scope another name.",
+    RenameScopeInput,
+    ScopeView,
+    _rename,
+    Effect.WRITES,
+    owner_only=True,
 )
 DELETE_SCOPE = Operation(
     "delete_scope",
@@ -297,6 +309,7 @@ DELETE_SCOPE = Operation(
     DeleteScopeResult,
     _delete,
     Effect.DESTROYS,
+    owner_only=True,
 )
 EXPORT = Operation(
     "export",

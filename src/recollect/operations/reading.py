@@ -20,6 +20,8 @@ from recollect.model.link import DEFAULT_FOLLOWED, Relation
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Filter, Order
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
+from recollect.operations.paging import next_cursor, started
+from recollect.operations.tagging import etag_of
 from recollect.operations.views import HitView, LinkedView, MemoryView, VersionView
 
 T = TypeVar("T")
@@ -98,10 +100,11 @@ class ShowResult(Output):
     memory: MemoryView
     links: list[LinkedView]
     versions: list[VersionView]
+    etag: str = ""  # what an amendment of it as it is here may expect
 
 
 class ListInput(Input):
-    """Which memories, in which order; `after` is the id that the page before ended with."""
+    """Which memories, in which order; `cursor` is the `next` of the page before, `after` the id that it ended with."""
 
     scope: str | None = None
     everywhere: bool = True
@@ -116,11 +119,12 @@ class ListInput(Input):
     minimum_trust: float = Field(default=0.0, ge=0, le=1)
     order: Order = Order.NEWEST
     limit: int = Field(default=20, ge=1, le=1000)
-    after: str | None = None
+    after: str | None = None  # or a cursor
+    cursor: str | None = None
 
 
 class ListResult(Output):
-    """A page, and how many match in all."""
+    """A page, and how many match in all. `next` stays where it is, whatever is written meanwhile."""
 
     memories: list[MemoryView]
     total: int
@@ -227,23 +231,24 @@ async def _show(call: Call, given: ShowInput) -> ShowResult:
         if (far := link.target if link.origin == memory_id else link.origin) in others
     ]
     versions = [VersionView.of(version) for version in await store.versions_of(memory_id)]
-    return ShowResult(memory=MemoryView.of(memory, call.engine.clock()), links=shown, versions=versions)
+    result = ShowResult(memory=MemoryView.of(memory, call.engine.clock()), links=shown, versions=versions)
+    return result.model_copy(update={"etag": etag_of(memory, result)})
 
 
 async def _list(call: Call, given: ListInput) -> ListResult:
     where = await _filter(call, given, everywhere=given.everywhere)
-    store = call.engine.store
+    store, begin = call.engine.store, started(given.order, cursor=given.cursor, after=given.after)
 
     async def page(scopes: tuple[str, ...]) -> tuple[list[Memory], int]:
         own = replace(where, scopes=where.scopes or scopes)
-        memories = await store.find(own, order=given.order, limit=given.limit, after=given.after)
+        memories = await store.find(own, order=given.order, limit=given.limit, after=begin)
         return memories, await store.count(own)
 
     (memories, total), left = await _asked(call, page, everywhere=not where.scopes)
     return ListResult(
         memories=[MemoryView.of(memory, call.engine.clock()) for memory in memories],
         total=total,
-        next=memories[-1].id if len(memories) == given.limit else None,
+        next=next_cursor(memories, given.order, limit=given.limit),
         notice=left,
     )
 

@@ -14,6 +14,7 @@ from recollect.operations.catalogue import Output
 from recollect.ports.store import Finding, Receipt
 
 if TYPE_CHECKING:
+    from recollect.engine.progress import Progress
     from recollect.engine.recall import Hit
 
 LONGEST_METADATA = 1_000
@@ -307,10 +308,13 @@ class JobView(Output):
     finished: datetime | None = None
     error: str | None = None
     result: dict[str, Any] | None = None
+    progress: float | None = None  # from 0 to 1, of those that tell
+    done: int | None = None
+    total: int | None = None
 
     @classmethod
-    def of(cls, job: Job) -> JobView:
-        """The job as its view."""
+    def of(cls, job: Job, progress: Progress | None = None) -> JobView:
+        """The job as its view, with how far it is."""
         return cls(
             id=job.id,
             name=job.name,
@@ -322,4 +326,7 @@ class JobView(Output):
             finished=job.finished,
             error=job.error,
             result=dict(job.result) if job.result is not None else None,
+            progress=None if progress is None else round(progress.share, 4),
+            done=None if progress is None else progress.done,
+            total=None if progress is None else progress.total,
         )

@@ -21,6 +21,7 @@ from recollect.model.memory import Kind, Tier
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
 from recollect.operations.drafting import LONG, Drafting, callers, is_long, note_stored, notice_of
 from recollect.operations.repeating import Repeating, kept_answer, repeated
+from recollect.operations.tagging import etag_of
 from recollect.operations.views import LinkView, MemoryView
 
 MOST_AT_ONCE = 10_000
@@ -133,7 +134,10 @@ class RememberManyResult(Output):
 
 
 class AmendInput(Input):
-    """What to change; what isn't given stays. With `supersedes` a new memory takes the old one's place."""
+    """What to change; what isn't given stays. With `supersedes` a new memory takes the old one's place.
+
+    `expected` is the `etag` of the memory as the caller has seen it: one that was changed since is left as it is.
+    """
 
     id: str
     content: str | None = None
@@ -147,6 +151,7 @@ class AmendInput(Input):
     occurred: datetime | None = None
     metadata: dict[str, Any] | None = None
     supersedes: bool = False
+    expected: str | None = None
 
 
 class AmendResult(Output):
@@ -156,6 +161,7 @@ class AmendResult(Output):
     previous_id: str | None = None
     memory: MemoryView
     notice: str = ""
+    etag: str = ""
 
 
 class LinkInput(Input):
@@ -312,19 +318,21 @@ async def _amend(call: Call, given: AmendInput) -> AmendResult:
     memory_id = await full_id(call, given.id)
     if amendment == Amendment():
         raise InvalidInput("Nothing was given to change.", advice="Give the content, or another field.")
-    previous = None
+    previous, seen = None, None if given.expected is None else given.expected.partition("-")[0]
     if given.supersedes:
-        memory, old = await supersede(call.engine, memory_id, amendment, agent=call.agent)
+        memory, old = await supersede(call.engine, memory_id, amendment, agent=call.agent, expected=seen)
         previous = old.id
     else:
-        memory = await amend(call.engine, memory_id, amendment, agent=call.agent)
+        memory = await amend(call.engine, memory_id, amendment, agent=call.agent, expected=seen)
     told = (
         LONG if given.content is not None and is_long(memory) else "",
         await rewrite_documents(call.engine, [memory]),
     )
     notice = " ".join(filter(None, told))
     view = MemoryView.of(memory, call.engine.clock())
-    return AmendResult(id=memory.id, previous_id=previous, memory=view, notice=notice)
+    return AmendResult(
+        id=memory.id, previous_id=previous, memory=view, notice=notice, etag=etag_of(memory, view)
+    )
 
 
 async def _link(call: Call, given: LinkInput) -> LinkResult:
