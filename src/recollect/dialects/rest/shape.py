@@ -70,11 +70,13 @@ class Resource:
     fixed: Mapping[str, Any] = field(default_factory=dict)  # what the door sets, and nobody can say
     hidden: frozenset[str] = frozenset()  # fields that can't be said here, and keep their defaults
     status: int = 200
+    location: str = ""  # where what was made is found, with fields of the answer in braces
     wrong: Mapping[str, Wrong] = field(default_factory=dict)  # by word
     example: Mapping[str, Any] | None = None  # words of a request
     answer: Mapping[str, Any] | None = None  # what it is answered with
     versioned: bool = False  # has an ETag, and heeds If-Match and If-None-Match
     stream: Stream | None = None
+    codes: tuple[str, ...] = ()  # of errors, beside those that its words and its effect imply
 
     @property
     def name(self) -> str:
@@ -133,7 +135,7 @@ class Resource:
                 said[word] = value
         for word in body or {}:
             _refuse_unknown(word, self.in_body())
-        said |= {**(body or {}), **path}
+        said |= {**(body or {}), **self._placed(path)}
         values = {fields[word]: value for word, value in said.items()}
         own = {name: value for name, value in headers.items() if name in self.serves.takes.model_fields}
         try:
@@ -141,6 +143,10 @@ class Resource:
         except ValidationError as error:
             raise self._told(error) from error
         return made
+
+    def _placed(self, path: Mapping[str, str]) -> dict[str, Any]:
+        """What a path names, of which there is one, goes alone into a field that takes several."""
+        return {word: [value] if is_list(self.info(word)) else value for word, value in path.items()}
 
     def sent(self, given: Input) -> Sent:
         """The request for that input; what wasn't said isn't sent. Raises InvalidInput for what can't be said here."""
@@ -150,7 +156,7 @@ class Resource:
             if name not in words and name not in BY_HEADER and value != self._default(name):
                 raise InvalidInput(f"{name} can't be asked of a server.", advice="Leave it out.")
         known = {words[name]: value for name, value in said.items() if name in words and value is not None}
-        path = _IN_PATH.sub(lambda found: quote(str(known[found[1]]), safe=""), self.path)
+        path = _IN_PATH.sub(lambda found: quote(_alone(known.get(found[1])), safe=""), self.path)
         query = [pair for word in self.in_query() if word in known for pair in _pairs(word, known[word])]
         inside = {word: known[word] for word in self.in_body() if word in known}
         body = None if self.method in BODILESS or not (inside or self.in_body()) else inside
@@ -192,6 +198,14 @@ def is_list(info: FieldInfo) -> bool:
     """Whether a field takes several values."""
     annotation: Any = info.annotation
     return _listed(annotation)
+
+
+def _alone(value: Any) -> str:
+    """Raises InvalidInput for several, or none."""
+    named = value if isinstance(value, list) else [value]
+    if len(named) != 1 or named[0] in (None, ""):
+        raise InvalidInput(f"{len(named)} can't be named by one path.", advice="Name one.")
+    return str(named[0])
 
 
 def _pairs(word: str, value: Any) -> list[tuple[str, str]]:

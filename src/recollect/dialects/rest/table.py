@@ -8,7 +8,16 @@ from importlib import import_module
 
 from recollect.dialects.rest.shape import Resource
 
-PARTS: tuple[str, ...] = ("memories",)
+PARTS: tuple[str, ...] = (
+    "project_memory",
+    "summaries",
+    "bulk",
+    "projects",
+    "memories",
+    "knowledge",
+    "upkeep",
+    "jobs",
+)
 
 
 @cache
