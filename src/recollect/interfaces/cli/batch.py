@@ -69,7 +69,7 @@ async def remember_lines(desk: Desk, path: str | None, *, defaults: Mapping[str,
             while chunk := list(islice(numbered, CHUNK)):
                 await _take(desk, chunk, tally=tally, defaults=defaults)
                 _tell(told, tally)
-        if run_jobs and tally.counts["stored"]:
+        if run_jobs and tally.counts["stored"] and not desk.server:  # a server does its jobs itself
             ran = len((await desk.run("run_jobs", scheduled=False)).ran)
     except RecollectError as error:
         if not tally.lines:

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec
 
 import click
 
+from recollect.interfaces.cli.elsewhere import REMOTE_URL, check_place
 from recollect.interfaces.cli.output import ReaderGone
 from recollect.interfaces.cli.session import Desk, Session
 
@@ -27,6 +28,8 @@ class Command(click.Command):
         self.examples = tuple(examples)
 
     def invoke(self, ctx: click.Context) -> Any:
+        if session := ctx.find_object(Session):
+            check_place(session, ctx.command_path.split()[1])
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:  # before click makes an exit status 1 of it
@@ -181,6 +184,14 @@ def global_options(*, shown: bool) -> list[click.Option]:
             expose_value=False,
             callback=_setting("agent"),
             help="Whose memories these are.",
+            hidden=hidden,
+        ),
+        click.Option(
+            ["--server"],
+            metavar="URL",
+            expose_value=False,
+            callback=_setting(REMOTE_URL),
+            help="Ask this `recollect serve` instead of the store on this machine.",
             hidden=hidden,
         ),
         click.Option(

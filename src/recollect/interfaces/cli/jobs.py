@@ -52,7 +52,7 @@ async def list_jobs(desk: Desk, /, *, states: tuple[str, ...], limit: int | None
 async def run_jobs(desk: Desk, /, *, most: int | None) -> int:
     """Run what is due now, and what failed and waits for its next attempt. Exit status 1 when one failed."""
     result: RunJobsResult = await desk.run("run_jobs", most=most, waiting=True)
-    failed = [job for job in result.ran if job.state != JobState.DONE]
+    failed = [job for job in result.ran if job.error or job.state == JobState.RUNNING]
     if desk.console.json:
         desk.console.document(result)
     else:

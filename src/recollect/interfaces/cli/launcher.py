@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from recollect.interfaces.running import Running
+from recollect.interfaces.running import Answering, Running
 from recollect.model.errors import RecollectError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Leftover(Protocol):
 class Launcher(Protocol):
     """Opens Recollect, or looks at a database that can't be opened."""
 
-    def open(self, loaded: LoadedSettings) -> AbstractAsyncContextManager[Running]:
+    def open(self, loaded: LoadedSettings) -> AbstractAsyncContextManager[Answering]:
         """Open for the time of the context. Raises StoreError, SettingsError."""
 
     def leftover(self, loaded: LoadedSettings) -> Leftover:

@@ -99,7 +99,9 @@ async def list_memories(desk: Desk, /, *, everywhere: bool, **given: Any) -> Non
         ],
     )
     if result.next and len(result.memories) < result.total:
-        console.note(f"{len(result.memories)} of {result.total:,}; --after {result.next} shows the next.")
+        console.note(
+            f"{len(result.memories)} of {result.total:,}; --after {result.memories[-1].id} shows the next."
+        )
 
 
 @command("tags", examples=["recollect tags", "recollect tags --scope work --json"])

@@ -90,6 +90,7 @@ Exit status:
   6    a setting is wrong
   7    the database failed (busy, full, read-only, damaged)
   8    an embedding model failed
+  9    the server of --server can't be reached, or isn't one
   70   a fault of Recollect itself
   130  interrupted
 

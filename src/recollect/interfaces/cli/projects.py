@@ -1,19 +1,35 @@
-"""`recollect projects` and `migrate`: which store a project lives in, and moving it to another."""
+"""`recollect projects` and `migrate`: which store a project lives in, its settings and summary, and moving it to another."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from recollect.interfaces.cli.command import Group, command, with_desk
+from recollect.interfaces.cli.command import Group, command, with_desk, words
 from recollect.interfaces.cli.forgetting import confirm
-from recollect.interfaces.cli.output import Console, neutral, plural
+from recollect.interfaces.cli.output import Console, local_time, neutral, plural
 from recollect.interfaces.cli.session import Desk
 from recollect.model.storage import MODES
 
 if TYPE_CHECKING:
-    from recollect.operations.housing import ListProjectsResult, MigrateProjectResult, ProjectView
+    from typing import TextIO
+
+    from recollect.operations.housing import (
+        DeleteProjectResult,
+        ListProjectsResult,
+        MigrateProjectResult,
+        ProjectView,
+    )
+    from recollect.operations.summaries import ProjectSummaryResult, ReplaceSummaryResult
+    from recollect.operations.summary_history import (
+        RestoreSummaryResult,
+        SummaryDiffResult,
+        SummaryVersionResult,
+        SummaryVersionsResult,
+    )
+
+MOST_VERSIONS = 50
 
 
 @click.group(
@@ -97,6 +113,182 @@ async def show_project(desk: Desk, /, *, name: str) -> None:
     ):
         if value:
             console.line(f"{console.style(f'{label:<12}', bold=True)} {neutral(value)}")
+
+
+@projects.command(
+    "change",
+    examples=[
+        "recollect projects change shop --path ~/work/shop",
+        "recollect projects change shop --description 'Lamps' --inactive",
+    ],
+)
+@click.argument("name")
+@click.option("--description", metavar="WORDS", help="What it is about.")
+@click.option("--path", metavar="DIR", help="Its folder is there now; '' for none.")
+@click.option("--active/--inactive", default=None, help="Take it up again, or put it away.")
+@click.option("--parent", metavar="NAME", help="The scope that it is within; Global for none.")
+@words("--keyword", "keywords", metavar="WORD", help="Words that speak of it, in place of those it has.")
+@with_desk
+async def change_project(desk: Desk, /, *, name: str, **given: Any) -> None:
+    """Change a project's settings; what isn't given stays.
+
+    Its store is changed by `recollect migrate`, its name by `recollect scopes rename`.
+    """
+    changes = {field: value for field, value in given.items() if value not in (None, ())}
+    if not changes:
+        raise click.UsageError("Give --description, --path, --active, --inactive, --parent or --keyword.")
+    changed: ProjectView = await desk.run("change_project", name=name, **changes)
+    if desk.console.json:
+        desk.console.document(changed)
+    else:
+        desk.console.line(f"Changed {neutral(changed.name)}.")
+
+
+@projects.command("delete", examples=["recollect projects delete shop --yes"])
+@click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@with_desk
+async def delete_project(desk: Desk, /, *, name: str, yes: bool) -> None:
+    """Export a project's memories into the export folder, then remove it and them for good.
+
+    In whichever store it lives, its hidden copies too, and whoever's the memories are.
+    """
+    console = desk.console
+    found: ProjectView = await desk.run("show_project", name=name)
+    if not yes:
+        confirm(console, f"Remove the project {found.name!r} in {found.storage_mode} for good?")
+    gone: DeleteProjectResult = await desk.run("delete_project", name=found.name, confirm=found.name)
+    if console.json:
+        console.document(gone)
+        return
+    console.line(f"Deleted {neutral(gone.name)} with {plural(gone.memories, 'memory')}.")
+    console.line(f"Exported first to {neutral(gone.export)}")
+    left = sum(gone.remaining.values())
+    if gone.memories:
+        console.line(f"A second look found {left or 'nothing'} of it.")
+    console.note(gone.notice)
+
+
+@projects.command(
+    "summary",
+    examples=[
+        "recollect projects summary shop",
+        "recollect projects summary shop --versions",
+        "recollect projects summary shop --diff 3 5",
+        "recollect projects summary shop --restore 3",
+        "recollect projects summary shop --write summary.json",
+    ],
+)
+@click.argument("name", required=False)
+@click.option("--versions", is_flag=True, help=f"Its versions, the latest {MOST_VERSIONS}.")
+@click.option("--version", "number", type=int, metavar="N", help="What version N said.")
+@click.option("--diff", nargs=2, type=int, metavar="A B", help="What differs between two versions.")
+@click.option("--restore", type=int, metavar="N", help="Say again what version N said, as a new version.")
+@click.option(
+    "--write",
+    type=click.File("r", encoding="utf-8-sig"),
+    metavar="FILE",
+    help="Write it anew: JSON with summary, key_decisions, tech_stack, patterns, gotchas; - for standard input.",
+)
+@with_desk
+async def project_summary(desk: Desk, /, *, name: str | None, **wish: Any) -> None:
+    """What is known about a project, and what was said of it before.
+
+    Without a name it is the project of this folder. Every version is kept; none is lost by restoring an older one.
+    """
+    asked = {option: value for option, value in wish.items() if value is not None and value is not False}
+    if len(asked) > 1:
+        raise click.UsageError("Give one of --versions, --version, --diff, --restore and --write.")
+    project = name or desk.running.loaded.settings.scope
+    match asked:
+        case {"versions": True}:
+            await _show_versions(desk, project)
+        case {"diff": (earlier, later)}:
+            await _show_difference(desk, project, from_version=earlier, to_version=later)
+        case {"restore": version}:
+            back: RestoreSummaryResult = await desk.run("restore_summary", project=project, version=version)
+            _written(desk, back, f"It says what version {back.restored_version} said")
+        case {"write": stream}:
+            anew: ReplaceSummaryResult = await desk.run(
+                "replace_summary", project=project, create_project=False, **_read(stream)
+            )
+            _written(desk, anew, "Written anew")
+        case _:
+            await _show_summary(desk, project, wish["number"])
+
+
+async def _show_summary(desk: Desk, project: str, version: int | None) -> None:
+    told: ProjectSummaryResult | SummaryVersionResult
+    if version is None:
+        told = await desk.run("project_summary", project=project)
+    else:
+        told = await desk.run("summary_version", project=project, version=version)
+    if desk.console.json:
+        desk.console.document(told)
+        return
+    if not told.summary:
+        desk.console.line("There is no summary yet.")
+        return
+    desk.console.line("\n".join(desk.console.paragraphs(told.summary, indent=0)))
+    when = "" if told.last_updated is None else f" of {local_time(told.last_updated, desk.zone)}"
+    desk.console.note(f"Version {told.version}{when}.")
+
+
+async def _show_versions(desk: Desk, project: str) -> None:
+    found: SummaryVersionsResult = await desk.run("summary_versions", project=project, limit=MOST_VERSIONS)
+    if desk.console.json:
+        desk.console.document(found)
+        return
+    if not found.versions:
+        desk.console.line("There is no summary yet.")
+        return
+    desk.console.table(
+        ["version", "written", "by", "length", "how"],
+        [
+            [
+                one.version,
+                local_time(one.last_updated, desk.zone),
+                one.by,
+                one.summary_length,
+                " ".join(filter(None, (one.merged_by, one.trigger.replace("_", " ")))),
+            ]
+            for one in found.versions
+        ],
+    )
+    if found.next:
+        desk.console.note(f"There are {found.count} in all.")
+
+
+async def _show_difference(desk: Desk, project: str, **versions: int) -> None:
+    found: SummaryDiffResult = await desk.run("summary_diff", project=project, **versions)
+    if desk.console.json:
+        desk.console.document(found)
+        return
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    for line in found.diff.splitlines() or ["They say the same."]:
+        colour = colours.get(line[:1])
+        desk.console.line(desk.console.style(neutral(line), fg=colour) if colour else neutral(line))
+
+
+def _written(desk: Desk, done: ReplaceSummaryResult, how: str) -> None:
+    if desk.console.json:
+        desk.console.document(done)
+    else:
+        desk.console.line(f"{how}: version {done.version} of the summary of {neutral(done.project)}.")
+
+
+def _read(stream: TextIO) -> dict[str, Any]:
+    import json
+
+    try:
+        told = json.load(stream)
+    except ValueError as error:
+        raise click.UsageError(f"--write wants JSON: {error}.") from error
+    if not isinstance(told, dict) or {"project", "expected", "create_project"} & told.keys():
+        raise click.UsageError(
+            "--write wants an object with summary, key_decisions, tech_stack, patterns, gotchas."
+        )
+    return told
 
 
 @command(

@@ -14,7 +14,7 @@ import click
 
 from recollect.interfaces.cli.launcher import Launcher
 from recollect.interfaces.cli.output import Console
-from recollect.interfaces.running import Running
+from recollect.interfaces.running import Answering
 from recollect.model.errors import UnknownTime
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class Session:
 class Desk:
     """An open Recollect, and where to print."""
 
-    running: Running
+    running: Answering
     session: Session
 
     @property
@@ -72,6 +72,11 @@ class Desk:
 
         name = self.running.loaded.settings.time_zone
         return ZoneInfo(name) if name else None
+
+    @property
+    def server(self) -> str:
+        """The address of the server that is asked; empty where it is the store on this machine."""
+        return self.running.loaded.settings.remote.url
 
     async def run(self, name: str, /, **given: Any) -> Any:
         """An operation of the catalogue, by its name; what wasn't given keeps the operation's default."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -35,36 +36,58 @@ UNHEALTHY = 1
 async def status(desk: Desk) -> None:
     """How things are, at a glance."""
     result: StatusResult = await desk.run("status")
-    captured: CaptureStatusResult = await desk.run("capture_status")
-    past: HistoryStatusResult = await desk.run("history_status")
-    left = await _left_in_the_file(desk)
+    here = None if desk.server else await _of_this_machine(desk)
     if desk.console.json:
-        told = {
-            "capture": captured.model_dump(mode="json"),
-            "history": past.model_dump(mode="json"),
-            "left_in_the_file": left,
-        }
-        desk.console.document({**result.model_dump(mode="json"), **told})
+        desk.console.document({**result.model_dump(mode="json"), **(here.document() if here else {})})
         return
     console = desk.console
-    hooks, wrong = hook_facts(desk.running.loaded)
-    facts = (*_facts(desk, result), *hooks, *capture_facts(desk, captured), ("history", _history(past)))
-    for name, value in facts:
+    for name, value in (*_facts(desk, result), *(here.facts if here else ())):
         if value:
             console.line(f"{console.style(f'{name:<10}', bold=True)} {neutral(value)}")
     for job in result.dead_jobs:
         console.warn(f"dead job: {one_line(job, most=200)}")
-    for problem in (*wrong, *capture_problems(captured)):
+    for problem in here.problems if here else ():
         console.warn(one_line(problem, most=400))
     for mode, one in result.storage.items():
         if one["detail"]:
             console.warn(f"{mode}: {one['detail']}")
-    if left:
-        kept = f"The local file has {plural(left, 'memory')}, and not all of them are in this store"
+    if here and here.left:
+        kept = f"The local file has {plural(here.left, 'memory')}, and not all of them are in this store"
         console.warn(f"{kept}: {CARRY_OVER}")
     for missing in result.unready_models:
         console.warn(missing)
     console.note(result.notice)
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """What is to be told of this machine, besides the store."""
+
+    captured: CaptureStatusResult
+    past: HistoryStatusResult
+    left: int
+    facts: Sequence[tuple[str, str]]
+    problems: Sequence[str]
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "capture": self.captured.model_dump(mode="json"),
+            "history": self.past.model_dump(mode="json"),
+            "left_in_the_file": self.left,
+        }
+
+
+async def _of_this_machine(desk: Desk) -> _Here:
+    captured: CaptureStatusResult = await desk.run("capture_status")
+    past: HistoryStatusResult = await desk.run("history_status")
+    hooks, wrong = hook_facts(desk.running.loaded)
+    return _Here(
+        captured,
+        past,
+        left=await _left_in_the_file(desk),
+        facts=(*hooks, *capture_facts(desk, captured), ("history", _history(past))),
+        problems=(*wrong, *capture_problems(captured)),
+    )
 
 
 async def _left_in_the_file(desk: Desk) -> int:
@@ -189,7 +212,7 @@ def _facts(desk: Desk, result: StatusResult) -> list[tuple[str, str]]:
     size = result.store.get("bytes") or 0
     return [
         ("version", result.version),
-        ("home", str(desk.running.loaded.settings.home)),
+        ("server", desk.server) if desk.server else ("home", str(desk.running.loaded.settings.home)),
         ("store", f"{_kind(result)}, {result.store.get('location')}, {size / 1e6:.1f} MB"),
         ("storage", _storage(result)),
         ("memories", f"{result.memories:,} active, {result.embedded:,} of them with a vector"),

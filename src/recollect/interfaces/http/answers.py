@@ -9,7 +9,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from recollect.model.errors import Conflict, InvalidInput, NotFound, RecollectError, Refused, StoreError
+from recollect.model.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    RecollectError,
+    Refused,
+    SettingsError,
+    StoreError,
+)
 
 _CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 _WORDS = {404: "There is nothing here.", 405: "This can't be done here."}
@@ -18,6 +26,7 @@ _STATUSES: tuple[tuple[type[RecollectError], int], ...] = (
     (NotFound, 404),
     (Conflict, 409),
     (Refused, 403),
+    (SettingsError, 503),  # a store that the server isn't set up for
     (StoreError, 503),
 )
 

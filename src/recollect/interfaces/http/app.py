@@ -23,8 +23,10 @@ from recollect.interfaces.http.metrics import Metrics
 from recollect.interfaces.http.oauth import OAuth
 from recollect.interfaces.http.observing import Observer
 from recollect.interfaces.http.place import Place
+from recollect.interfaces.http.rest import documents
+from recollect.interfaces.http.rest.importing import is_import
+from recollect.interfaces.http.rest.routes import Rest
 from recollect.interfaces.http.stopping import EndStreams, Stopping
-from recollect.interfaces.rest.routes import Rest
 from recollect.model.errors import RecollectError
 from recollect.settings import LoadedSettings
 
@@ -51,6 +53,7 @@ def http_app(
         *OAuth(door).routes(),
         *ConsentPage(door, keys).routes(),
         *Rest(door).routes(),
+        *documents.routes(),
     ]
 
     @asynccontextmanager
@@ -67,7 +70,7 @@ def http_app(
             Middleware(Observer, metrics, lambda: routes),
             Middleware(Guard, door.place),
             Middleware(Cors, door.place),
-            Middleware(Bodies, serve.largest_body, serve.slow_client_seconds),
+            Middleware(Bodies, serve.largest_body, serve.slow_client_seconds, streamed=is_import),
             Middleware(Identity, door, keys),
             Middleware(RateLimit, serve.requests_per_minute),
             Middleware(AuthContextMiddleware),

@@ -14,6 +14,10 @@ from recollect.interfaces.http.place import Place
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 EXPOSED = (
+    "ETag",
+    "Link",
+    "Location",
+    "Idempotent-Replayed",
     "Mcp-Session-Id",
     "MCP-Protocol-Version",
     "WWW-Authenticate",

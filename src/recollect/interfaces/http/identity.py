@@ -31,7 +31,9 @@ REFUSALS_PER_MINUTE = 300  # of one address; then what isn't known to hold isn't
 LENGTH_OF_OURS = 46  # three signs and 32 bytes in base64
 LOOKUPS_PER_MINUTE = 600  # of keys and tokens that may hold, from an address that sends many that don't
 MOST_KNOWN = 1_000
-PUBLIC = frozenset({"/health", "/authorize", "/token", "/register", "/revoke", "/consent"})
+PUBLIC = frozenset(
+    {"/", "/docs", "/openapi.json", "/health", "/authorize", "/token", "/register", "/revoke", "/consent"}
+)
 WELL_KNOWN = "/.well-known/"
 FOR_PROXIES = "Without an access key only this machine may come in, and by no proxy: set RECOLLECT_ACCESS_KEY on the server."
 _SESSION = re.compile(rb"[?&]session_?id=([0-9a-f-]{32,36})", re.IGNORECASE)

@@ -131,21 +131,32 @@ class RateLimit:
         return await self._app(scope, receive, telling)
 
 
-class Bodies:
-    """Bodies have a largest size, and a longest time to arrive."""
+def _none(_scope: Scope) -> bool:
+    return False
 
-    def __init__(self, app: ASGIApp, largest: int, seconds: float) -> None:
+
+class Bodies:
+    """Bodies have a largest size, and a longest time to arrive.
+
+    Those that are `streamed`, which no route holds as a whole, may have any size, and that time for each piece.
+    """
+
+    def __init__(
+        self, app: ASGIApp, largest: int, seconds: float, *, streamed: Callable[[Scope], bool] = _none
+    ) -> None:
         self._app = app
         self._largest = largest
         self._seconds = seconds
+        self._streamed = streamed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
+        largest = None if self._streamed(scope) else self._largest
         declared = Headers(scope=scope).get("content-length", "")
-        if declared.isdecimal() and int(declared) > self._largest:
-            return await _too_large(self._largest)(scope, receive, send)
-        body = _Body(scope, receive, send, largest=self._largest, seconds=self._seconds)
+        if largest is not None and declared.isdecimal() and int(declared) > largest:
+            return await _too_large(largest)(scope, receive, send)
+        body = _Body(scope, receive, send, largest=largest, seconds=self._seconds)
         with suppress(ClientDisconnect):  # it left, or was sent away
             await self._app(scope, body.receive, body.send)
         return None
@@ -154,12 +165,15 @@ class Bodies:
 class _Body:
     """One as it is read. When it is refused the route is told that the client left, and speaks no more."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, largest: int, seconds: float) -> None:
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, *, largest: int | None, seconds: float
+    ) -> None:
         self._scope = scope
         self._receive = receive
         self._send = send
         self._largest = largest
-        self._deadline = asyncio.get_running_loop().time() + seconds
+        self._seconds = seconds
+        self._deadline = _now() + seconds
         self._size = 0
         self._complete = False
         self._started = False
@@ -170,14 +184,15 @@ class _Body:
             return {"type": "http.disconnect"}
         if self._complete:  # from here on the route only waits for the client to leave
             return await self._receive()
+        deadline = self._deadline if self._largest is not None else _now() + self._seconds
         try:
-            async with asyncio.timeout_at(self._deadline):
+            async with asyncio.timeout_at(deadline):
                 message = await self._receive()
         except TimeoutError:
             return await self._refuse(_too_slow())
         self._size += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
-        if self._size > self._largest:
+        if self._largest is not None and self._size > self._largest:
             return await self._refuse(_too_large(self._largest))
         return message
 
@@ -191,6 +206,10 @@ class _Body:
         if not self._started:
             await answer(self._scope, self._receive, self._send)
         return {"type": "http.disconnect"}
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _too_large(largest: int) -> Response:

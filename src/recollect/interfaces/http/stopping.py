@@ -8,6 +8,8 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+EVENTS = frozenset({"/api/events"})  # streams whatever the client says that it takes
+
 
 def nothing() -> None:
     """For servers that have nothing more to do at their end."""
@@ -49,8 +51,7 @@ class EndStreams:
         self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        listens = scope["type"] == "http" and scope["method"] == "GET"
-        if not listens or "text/event-stream" not in Headers(scope=scope).get("accept", ""):
+        if not _only_listens(scope):
             return await self._app(scope, receive, send)
         unfinished = False
 
@@ -63,3 +64,9 @@ class EndStreams:
         if unfinished and self._stopping.begun:  # the route thinks that nobody listens any more
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         return None
+
+
+def _only_listens(scope: Scope) -> bool:
+    if scope["type"] != "http" or scope["method"] != "GET":
+        return False
+    return scope["path"] in EVENTS or "text/event-stream" in Headers(scope=scope).get("accept", "")

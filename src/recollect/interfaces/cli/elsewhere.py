@@ -1,0 +1,37 @@
+"""Which commands can be asked of a server, and what those are told that can't."""
+
+from __future__ import annotations
+
+from recollect.interfaces.cli.session import Session
+from recollect.model.errors import InvalidInput, SettingsError
+
+SERVED = frozenset(
+    "remember recall search ask list show amend link forget tags timeline versions reconstruct context reflect explore "
+    "feedback scopes projects status stats spend consolidate contradictions jobs export".split()
+)
+# They are about this machine by their nature: a server that the settings name is no reason not to do them here.
+OF_THIS_MACHINE = frozenset(
+    "config completion setup init uninstall connect mcp serve hook statusline models demo".split()
+)
+REMOTE_URL = "remote.url"
+
+
+def check_place(session: Session, name: str) -> None:
+    """Raises InvalidInput for a command that was asked of a server and needs this machine."""
+    if name in SERVED:
+        return
+    said: str | None = session.arguments.get(REMOTE_URL)
+    if said is None and name not in OF_THIS_MACHINE:
+        said = _from_settings(session)
+    if said:
+        raise InvalidInput(
+            f"`recollect {name}` needs the machine that it is run on, and can't be asked of the server at {said}.",
+            advice="Run it there; `-o remote.url=` has it done on this machine.",
+        )
+
+
+def _from_settings(session: Session) -> str:
+    try:
+        return session.loaded().settings.remote.url
+    except SettingsError:  # the command tells, in its own way
+        return ""

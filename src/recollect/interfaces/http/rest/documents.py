@@ -1,0 +1,72 @@
+"""What says how to call: the OpenAPI document, the page for people, and the way there from the front."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from functools import cache
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from recollect.dialects.rest.document import document
+from recollect.interfaces.http.rest.page import page
+
+FRONT, DOCUMENT, PAGE = "/", "/openapi.json", "/docs"
+LEADS_TO = {
+    "name": "Recollect",
+    "docs": PAGE,
+    "openapi": DOCUMENT,
+    "api": "/api",
+    "mcp": "/mcp",
+    "health": "/health",
+}
+
+
+def routes() -> list[Route]:
+    """For everybody: nothing remembered is in them."""
+    return [
+        Route(FRONT, _front, methods=["GET"]),
+        Route(DOCUMENT, _document, methods=["GET"]),
+        Route(PAGE, _page, methods=["GET"]),
+    ]
+
+
+async def _front(request: Request) -> Response:
+    """Programs are told what there is; browsers are led to the page."""
+    if "text/html" in request.headers.get("accept", ""):
+        return RedirectResponse(PAGE, status_code=307, headers={"Vary": "Accept"})
+    return JSONResponse(LEADS_TO, headers={"Vary": "Accept"})
+
+
+async def _document(request: Request) -> Response:
+    # The first time it takes a moment, in which others are served.
+    return _kept(request, await asyncio.to_thread(_text), "application/json", {})
+
+
+async def _page(request: Request) -> Response:
+    made = await asyncio.to_thread(page)
+    headers = {
+        "Content-Security-Policy": made.policy,
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "same-origin",
+    }
+    return _kept(request, made.html, "text/html", headers)
+
+
+@cache
+def _text() -> str:
+    return json.dumps(document(), ensure_ascii=False)
+
+
+def _kept(request: Request, text: str, media: str, headers: dict[str, str]) -> Response:
+    """Clients keep it, and ask whether it is still the same."""
+    content = text.encode()
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    told = {**headers, "ETag": tag, "Cache-Control": "no-cache"}
+    given = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
+    if tag in given or "*" in given:
+        return Response(status_code=304, headers=told)
+    return Response(content, media_type=media, headers=told)
