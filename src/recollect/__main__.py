@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from recollect.interfaces.cli.launcher import Finding, Leftover, Start
-    from recollect.interfaces.running import Running
+    from recollect.interfaces.running import Answering
     from recollect.settings import LoadedSettings
 
 HELP = frozenset(("-h", "--help"))
@@ -22,8 +22,12 @@ HELP = frozenset(("-h", "--help"))
 class AppLauncher:
     """Imports the engine only when a command needs it."""
 
-    def open(self, loaded: LoadedSettings) -> AbstractAsyncContextManager[Running]:
-        """The engine on the store of the settings."""
+    def open(self, loaded: LoadedSettings) -> AbstractAsyncContextManager[Answering]:
+        """The engine on the store of the settings, or the server that they name."""
+        if loaded.settings.remote.url:
+            from recollect.remote import open_remote
+
+            return open_remote(loaded)
         from recollect.app import open_app
 
         return open_app(loaded)

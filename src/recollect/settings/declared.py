@@ -11,6 +11,7 @@ from recollect.settings.capture import CaptureSettings
 from recollect.settings.history import HistorySettings, RlmSettings
 from recollect.settings.llm import LlmSettings
 from recollect.settings.nli import NliSettings
+from recollect.settings.remote import RemoteSettings
 from recollect.settings.setting import setting as _setting
 
 CONFIG_FILE = "config.toml"
@@ -319,6 +320,7 @@ class Settings:
     log: LogSettings = field(default_factory=LogSettings)
     llm: LlmSettings = field(default_factory=LlmSettings)
     nli: NliSettings = field(default_factory=NliSettings)
+    remote: RemoteSettings = field(default_factory=RemoteSettings)
 
     @property
     def database(self) -> Path:

@@ -1,0 +1,154 @@
+"""The client that is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from recollect.client.address import place_of
+from recollect.client.events import Event, Listening
+from recollect.client.memories import MemoryMethods
+from recollect.client.methods import Turn
+from recollect.client.projects import ProjectMethods
+from recollect.client.wire import Ask, Heard, Pause, Reply, Step, Talk, Wire, line_of
+
+if TYPE_CHECKING:
+    from recollect.operations.catalogue import Input, Operation, Output
+
+T = TypeVar("T")
+I = TypeVar("I", bound="Input")  # noqa: E741
+O = TypeVar("O", bound="Output")  # noqa: E741
+
+
+class AsyncRecollect(MemoryMethods, ProjectMethods):
+    """A Recollect server, asked from an event loop. Arguments and methods are those of Recollect."""
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:3333",
+        *,
+        key: str = "",
+        agent: str = "",
+        timeout: float = 60.0,
+        tries: int = 4,
+        pause: float = 0.25,
+        insecure: bool = False,
+    ) -> None:
+        place = place_of(url, key=key, insecure=insecure)
+        self.wire = Wire(place, agent=agent, tries=tries, pause=pause)
+        import httpx2
+
+        from recollect.client.connection import opened
+
+        self._client = opened(httpx2.AsyncClient, place, timeout=timeout)
+
+    async def close(self) -> None:
+        """Idempotent."""
+        await self._client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.wire.place.url!r})"
+
+    async def operate(
+        self, operation: Operation[I, O], given: I, *, agent: str | None = None, key: str | None = None
+    ) -> O:
+        """An operation of the catalogue, for that agent; a write with the same key is done once. Raises RecollectError."""
+        return await self.talk(self.wire.operate(operation, given, agent=agent, key=key))
+
+    async def talk(self, talk: Talk[T], /) -> T:
+        """Do as it says, until it has its answer. Raises RecollectError."""
+        heard: Heard = None
+        try:
+            while True:
+                heard = await self._done(talk.send(heard))
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        finally:
+            talk.close()
+
+    async def turn(self, turn: Turn[T], /) -> AsyncIterator[T]:
+        """Page after page, each when it is needed."""
+        cursor: str | None = None
+        while True:
+            page = await self.talk(turn(cursor))
+            for item in page.items:
+                yield item
+            if page.next is None:
+                return
+            cursor = page.next
+
+    async def events(
+        self, *, project: str | None = None, topics: tuple[str, ...] = (), after: str | None = None
+    ) -> AsyncGenerator[Event]:
+        """What happens, as it happens, until you close it: see Recollect.events."""
+        import httpx2
+
+        from recollect.client.connection import NO_LIMIT, lost
+
+        listening = Listening(self.wire, project=project, topics=topics, last=after)
+        while True:
+            try:
+                async with self._client.stream(
+                    "GET", listening.target, headers=listening.headers(), timeout=NO_LIMIT
+                ) as response:
+                    if response.status_code == 200:
+                        async for told in httpx2.EventSource(response):
+                            if event := listening.heard(told.event, told.data, told.id):
+                                yield event
+                        pause = listening.ended()
+                    else:
+                        pause = listening.failed(
+                            Reply(response.status_code, response.headers, await response.aread())
+                        )
+            except httpx2.TransportError as error:
+                pause = listening.failed(lost(error))
+            await asyncio.sleep(pause)
+
+    async def _done(self, step: Step) -> Heard:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            return None
+        import httpx2
+
+        from recollect.client.connection import NO_LIMIT, lost
+
+        long: Any = {"timeout": NO_LIMIT} if step.lines is not None or step.sink is not None else {}
+        try:
+            async with self._client.stream(
+                step.method, step.target, headers=dict(step.headers), content=_content(step), **long
+            ) as response:
+                if step.sink is not None and response.status_code == 200:
+                    async for piece in response.aiter_bytes():
+                        step.sink.write(piece)
+                    return Reply(response.status_code, response.headers)
+                return Reply(response.status_code, response.headers, await response.aread())
+        except httpx2.TransportError as error:
+            return lost(error)
+
+
+def _content(ask: Ask) -> bytes | AsyncIterator[bytes] | None:
+    return ask.body if ask.lines is None else _lines(ask)
+
+
+async def _lines(ask: Ask) -> AsyncIterator[bytes]:
+    assert ask.lines is not None
+    if isinstance(ask.lines, AsyncIterable):
+        async for message in ask.lines:
+            yield line_of(message)
+        return
+    for message in ask.lines:
+        yield line_of(message)

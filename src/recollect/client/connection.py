@@ -1,0 +1,47 @@
+"""The connections to one server: what both clients say to the library that makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import httpx2
+
+from recollect.client.address import Place
+from recollect.client.wire import Lost
+from recollect.model.errors import SettingsError
+
+C = TypeVar("C")
+CONNECT_SECONDS = 5.0
+QUIET_SECONDS = 60.0  # of a stream that says at least every quarter of a minute that it is there
+NO_LIMIT = httpx2.Timeout(QUIET_SECONDS, connect=CONNECT_SECONDS)  # in all; between two pieces there is one
+
+
+def opened(kind: Callable[..., C], place: Place, *, timeout: float) -> C:
+    """A client for one server, not connected yet. Raises SettingsError.
+
+    Redirects are not followed: the key is for this server. Certificates are read only where they are needed.
+    """
+    try:
+        return kind(
+            base_url=place.url,
+            timeout=httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
+            follow_redirects=False,
+            verify=place.is_private,
+            # A proxy that the environment names is for other machines than this one.
+            trust_env=not place.is_here,
+        )
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+        # Its words are left out: the address of a proxy may hold a password.
+        raise SettingsError(
+            "The server can't be asked with the proxy or the certificates that the environment names.",
+            advice="Correct ALL_PROXY, HTTPS_PROXY, SSL_CERT_FILE or SSL_CERT_DIR, or unset them.",
+        ) from error
+
+
+def lost(error: httpx2.TransportError) -> Lost:
+    """What became of a request that got no answer."""
+    if isinstance(error, httpx2.TimeoutException):
+        return Lost("", slow=True)
+    told = " ".join(str(error).split())
+    return Lost(told[:200].rstrip("."))

@@ -1,0 +1,147 @@
+"""The client that waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterable, Generator, Iterator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from recollect.client.address import place_of
+from recollect.client.events import Event, Listening
+from recollect.client.memories import MemoryMethods
+from recollect.client.methods import Turn
+from recollect.client.projects import ProjectMethods
+from recollect.client.wire import Ask, Heard, Pause, Reply, Step, Talk, Wire, line_of
+
+T = TypeVar("T")
+
+
+class Recollect(MemoryMethods, ProjectMethods):
+    """A Recollect server. Safe to use from several threads.
+
+    `key` opens it, where it wants one; `agent` is for whom calls are made. `timeout` is in seconds, of one request; one that
+    fails for a passing reason is made again, up to `tries` times, `pause` seconds and then longer apart: writes carry a
+    key of their own, so that none is done twice. Raises SettingsError for an address that can't be, or over which others
+    could read the key, unless `insecure`.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://127.0.0.1:3333",
+        *,
+        key: str = "",
+        agent: str = "",
+        timeout: float = 60.0,
+        tries: int = 4,
+        pause: float = 0.25,
+        insecure: bool = False,
+    ) -> None:
+        place = place_of(url, key=key, insecure=insecure)
+        self.wire = Wire(place, agent=agent, tries=tries, pause=pause)
+        import httpx2
+
+        from recollect.client.connection import opened
+
+        self._client = opened(httpx2.Client, place, timeout=timeout)
+
+    def close(self) -> None:
+        """Idempotent."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.wire.place.url!r})"
+
+    def talk(self, talk: Talk[T], /) -> T:
+        """Do as it says, until it has its answer. Raises RecollectError."""
+        heard: Heard = None
+        try:
+            while True:
+                heard = self._done(talk.send(heard))
+        except StopIteration as end:
+            answer: T = end.value
+            return answer
+        finally:
+            talk.close()
+
+    def turn(self, turn: Turn[T], /) -> Iterator[T]:
+        """Page after page, each when it is needed."""
+        cursor: str | None = None
+        while True:
+            page = self.talk(turn(cursor))
+            yield from page.items
+            if page.next is None:
+                return
+            cursor = page.next
+
+    def events(
+        self, *, project: str | None = None, topics: tuple[str, ...] = (), after: str | None = None
+    ) -> Generator[Event]:
+        """What happens, as it happens, until you close it: `ready` first, then `memory` for one that is new or changed, and
+        `job` for one that got further. `topics` are memories, jobs, or both.
+
+        A connection that breaks is made anew, and nothing is missed that the server still knows. `after` is the id of
+        an event that was heard before.
+        """
+        import httpx2
+
+        from recollect.client.connection import NO_LIMIT, lost
+
+        listening = Listening(self.wire, project=project, topics=topics, last=after)
+        while True:
+            try:
+                with self._client.stream(
+                    "GET", listening.target, headers=listening.headers(), timeout=NO_LIMIT
+                ) as response:
+                    if response.status_code == 200:
+                        for told in httpx2.EventSource(response):
+                            if event := listening.heard(told.event, told.data, told.id):
+                                yield event
+                        pause = listening.ended()
+                    else:
+                        pause = listening.failed(
+                            Reply(response.status_code, response.headers, response.read())
+                        )
+            except httpx2.TransportError as error:
+                pause = listening.failed(lost(error))
+            time.sleep(pause)
+
+    def _done(self, step: Step) -> Heard:
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+            return None
+        import httpx2
+
+        from recollect.client.connection import NO_LIMIT, lost
+
+        long: Any = {"timeout": NO_LIMIT} if step.lines is not None or step.sink is not None else {}
+        try:
+            with self._client.stream(
+                step.method, step.target, headers=dict(step.headers), content=_content(step), **long
+            ) as response:
+                if step.sink is not None and response.status_code == 200:
+                    for piece in response.iter_bytes():
+                        step.sink.write(piece)
+                    return Reply(response.status_code, response.headers)
+                return Reply(response.status_code, response.headers, response.read())
+        except httpx2.TransportError as error:
+            return lost(error)
+
+
+def _content(ask: Ask) -> bytes | Iterator[bytes] | None:
+    if ask.lines is None:
+        return ask.body
+    if isinstance(ask.lines, AsyncIterable):
+        raise TypeError("messages that come asynchronously need AsyncRecollect")
+    return (line_of(message) for message in ask.lines)
