@@ -24,7 +24,7 @@ from recollect.model.errors import InvalidInput
 from recollect.operations.history import HISTORY_PROJECTS, HISTORY_TIMELINE, SEARCH_HISTORY
 from recollect.operations.indexing import INDEX_HISTORY
 from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.projects import SAVE_MESSAGE
+from recollect.operations.messages import SAVE_MESSAGE
 from recollect.ports.history import Conversation, Passage, Told
 from recollect.ports.transcripts import Check
 from recollect.settings import load_settings

@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 from dwellings import Addresses, houses_at, opened_at, store_at
-from front_door import Open, everything, found, recall, run, stored
+from front_door import Open, acting, everything, found, recall, run, stored
 
 from recollect.app import App, open_app
+from recollect.engine.hold import Hold
 from recollect.model.access import Caller
-from recollect.model.errors import Conflict, NotFound, RecollectError, Refused, SettingsError, StoreAway
+from recollect.model.errors import (
+    Conflict,
+    InvalidInput,
+    NotFound,
+    RecollectError,
+    Refused,
+    SettingsError,
+    StoreAway,
+)
 from recollect.model.query import Filter
 from recollect.operations.forgetting import FORGET
-from recollect.operations.housing import CREATE_PROJECT, LIST_PROJECTS, MIGRATE_PROJECT, SHOW_PROJECT
-from recollect.operations.keeping import DELETE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, RENAME_SCOPE
-from recollect.operations.projects import (
-    PROJECT_CONTEXT,
-    RECENT_MESSAGES,
-    REPLACE_SUMMARY,
-    SAVE_MESSAGE,
-    SEARCH_MESSAGES,
+from recollect.operations.housing import (
+    CHANGE_PROJECT,
+    CREATE_PROJECT,
+    DELETE_PROJECT,
+    LIST_PROJECTS,
+    MIGRATE_PROJECT,
+    SHOW_PROJECT,
 )
+from recollect.operations.keeping import DELETE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, RENAME_SCOPE
+from recollect.operations.messages import RECENT_MESSAGES, SAVE_MESSAGE, SEARCH_MESSAGES
+from recollect.operations.projects import PROJECT_CONTEXT
 from recollect.operations.reading import RECALL
 from recollect.operations.safekeeping import BACKUP
+from recollect.operations.summaries import REPLACE_SUMMARY
 from recollect.operations.upkeep import DOCTOR, STATUS
 from recollect.operations.writing import LINK
 from recollect.ports.store import Store
@@ -154,6 +167,66 @@ async def test_a_project_elsewhere_is_renamed_and_deleted_like_any_other(app: Ap
     postgres = await app.engine.houses.house("postgres")
     assert await postgres.count(Filter(viewer="system", statuses=())) == 0
     assert await app.engine.houses.places(fresh=True) == {}
+
+
+async def test_what_is_not_given_stays_when_a_project_is_changed(app: App, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("old", "new", "other")]
+    for folder in folders:
+        folder.mkdir()
+    await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres", path=str(folders[0]))
+    await run(app, CREATE_PROJECT, name="zoo", path=str(folders[2]))
+    changed = await run(app, CHANGE_PROJECT, name="SHOP", description="Lamps", keywords=["lamp"])
+    assert (changed.id, changed.settings.keywords, changed.path) == ("shop", ["lamp"], str(folders[0]))
+    moved = await run(app, CHANGE_PROJECT, name="shop", path=str(folders[1]))
+    assert (moved.path, moved.identity, moved.description) == (str(folders[1]), str(folders[1]), "Lamps")
+    again = await run(app, CHANGE_PROJECT, name="shop", path=str(folders[1]))
+    assert again.path == str(folders[1]), "its own folder is no other's"
+    with pytest.raises(Conflict, match="zoo"):
+        await run(app, CHANGE_PROJECT, name="shop", path=str(folders[2]), description="Lost")
+    with pytest.raises(NotFound):
+        await run(app, CHANGE_PROJECT, name="shop", path=str(tmp_path / "gone"))
+    with pytest.raises(InvalidInput):
+        await run(app, CHANGE_PROJECT, name="shop")
+    assert (await run(app, SHOW_PROJECT, name="shop")).description == "Lamps"
+    await run(app, CREATE_PROJECT, name="free", path=str(folders[0]))
+    homeless = await run(app, CHANGE_PROJECT, name="shop", path="", active=False)
+    assert (homeless.path, homeless.active) == (None, False)
+    with pytest.raises(Refused, match="deactivated"):
+        await run(app, SAVE_MESSAGE, project="shop", message_type="user", content="Hello")
+
+
+async def test_a_project_is_exported_and_deleted_where_it_lives(app: App) -> None:
+    await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres", description="Lamps")
+    await stored(app, "The lamp supplier is Lumen.", scope="shop")
+    await stored(acting(app, "ada"), "The lamps are green.", scope="shop")
+    for confirm in ("", "SHOP", "Global"):
+        with pytest.raises(InvalidInput, match="once more"):
+            await run(app, DELETE_PROJECT, name="shop", confirm=confirm)
+    with pytest.raises(Refused):
+        await run(app, DELETE_PROJECT, name="Global", confirm="Global")
+    gone = await run(app, DELETE_PROJECT, name="Shop", confirm="shop")
+    assert (gone.storage_mode, gone.memories, gone.remaining["memories"]) == ("postgres", 2, 0)
+    export = Path(gone.export)
+    assert export.parent == app.loaded.settings.home / "export"
+    assert {"Lumen", "green", "Lamps"} <= set(re.findall(r"\w+", export.read_text(encoding="utf-8")))
+    postgres = await app.engine.houses.house("postgres")
+    assert await postgres.count(Filter(viewer="system", statuses=())) == 0
+    assert "shop" not in {scope.name for scope in await postgres.scopes()}
+    assert await app.engine.houses.places(fresh=True) == {}
+    assert (await run(app, LIST_PROJECTS)).projects == []
+    assert (await run(acting(app, "system"), IMPORT, path=gone.export)).memories == 2
+
+
+async def test_a_project_on_its_way_is_not_deleted(app: App) -> None:
+    await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
+    lamp = await stored(app, "The lamp supplier is Lumen.", scope="shop")
+    hold = Hold(app.engine, "shop", "mongodb")
+    await hold.take()
+    with pytest.raises(Conflict, match="being moved"):
+        await run(app, DELETE_PROJECT, name="shop", confirm="shop")
+    assert await found(app, "lamp", scope="shop") == [lamp]
+    await hold.let_go()
+    assert (await run(app, DELETE_PROJECT, name="shop", confirm="shop")).memories == 1
 
 
 async def test_who_is_bound_to_scopes_is_told_of_those_only(app: App) -> None:

@@ -101,7 +101,23 @@ OPERATIONS: Mapping[str, list[dict[str, Any]]] = {
     "remember_many": [{"items": [{"content": KNOWN}]}],
     "end_conversation": [{"conversation": f"{SECRET}-talk"}],
     "recent_messages": [{}],
+    "list_messages": [{}, {"conversation": f"{SECRET}-talk"}, {"order": "oldest"}],
+    "show_message": [{"message_id": "ID"}],
+    "delete_messages": [
+        {"message_id": "ID"},
+        {"conversation": f"{SECRET}-talk"},
+        {"task_id": 7},
+        {"before": "2100-01-01T00:00:00Z"},
+    ],
+    "project_stats": [{}],
+    "save_messages": [
+        {"messages": [{"message_type": "user", "content": KNOWN}], "idempotency_key": f"{SECRET}-import"},
+    ],
     "project_summary": [{}],
+    "summary_versions": [{}],
+    "summary_version": [{"version": 1}],
+    "summary_diff": [{}, {"from_version": 0, "to_version": 1}],
+    "restore_summary": [{"version": 1}],
     "show_scope": [{"name": "Global"}],
     "list_projects": [{}],
     "show_project": [{"name": "Global"}],
@@ -113,13 +129,21 @@ OPERATIONS: Mapping[str, list[dict[str, Any]]] = {
     "confirm_contradiction": [{"id": "ID"}],
     "dismiss_contradiction": [{"id": "ID"}],
     "go_on": [{"conversation": f"{SECRET}-talk"}],
+    "reindex_project": [{"project": "Global"}, {"project": "Global", "force": True}],
+    "reindex_status": [{"project": "Global", "job_id": "ID"}],
+    "cancel_reindex": [{"project": "Global", "job_id": "ID"}],
+    "recent_changes": [
+        {"since": "2020-01-01T00:00:00Z", "topics": ["memories"]},
+        {"since": "2020-01-01T00:00:00Z", "project": "Global"},
+        {"topics": ["jobs"], "known": ["ID"]},
+    ],
 }
 # They say nothing of memories, or concern a scope as a whole, which no agent's name fences.
-ELSEWHERE = frozenset({"interpret_time", "change_scope", "rename_scope", "delete_scope"})
+ELSEWHERE = frozenset({"interpret_time", "change_scope"})
 
-ID_FORM = re.compile(r"\b[0-9a-hjkmnp-tv-z]{26}\b")
+ID_FORM = re.compile(r"(?:\b|reindex_)[0-9a-hjkmnp-tv-z]{26}\b")
 TIME_FORM = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?")
-OF_THE_CLOCK = frozenset({"seconds", "processing_time_ms"})
+OF_THE_CLOCK = frozenset({"seconds", "processing_time_ms", "estimated_time_seconds"})
 
 
 class World:
@@ -217,10 +241,12 @@ async def _hidden(app: App) -> list[str]:
         await _by(
             app, ADA, "remember", content=f"The {SECRET} gate {claim} these days.", kind="fact", topic="gate"
         )
+    for insight in (f"The {SECRET} affair began.", f"The {SECRET} affair is over."):
+        known = await _by(app, ADA, "update_summary", trigger="manual", new_insights=insight)
     await app.run(operation("consolidate"), operation("consolidate").takes())
     denied = await _by(app, ADA, "list_contradictions")
     assert denied.found or denied.pending
-    return [first, error, fix, working, gone, *reflected.ids]
+    return [first, error, fix, working, gone, known.memory_id, *reflected.ids]
 
 
 @pytest.fixture

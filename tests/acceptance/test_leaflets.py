@@ -25,7 +25,7 @@ from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.handing import BRING_TO_MIND, MAKE_LEAFLET
 from recollect.operations.housing import CREATE_PROJECT
 from recollect.operations.keeping import CHANGE_SCOPE, DELETE_SCOPE, RENAME_SCOPE
-from recollect.operations.projects import SAVE_MESSAGE
+from recollect.operations.messages import SAVE_MESSAGE
 from recollect.operations.upkeep import DOCTOR
 from recollect.operations.writing import AMEND, LINK
 from recollect.settings import load_settings

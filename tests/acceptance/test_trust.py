@@ -14,7 +14,8 @@ from recollect.model.access import Caller
 from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import EXPORT, IMPORT
 from recollect.operations.knowing import ASK, CONTEXT
-from recollect.operations.projects import PROJECT_CONTEXT, SAVE_MESSAGE, SEARCH_MESSAGES
+from recollect.operations.messages import SAVE_MESSAGE, SEARCH_MESSAGES
+from recollect.operations.projects import PROJECT_CONTEXT
 from recollect.operations.reading import LIST, RECALL, TIMELINE
 from recollect.operations.writing import LINK
 

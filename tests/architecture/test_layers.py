@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "operations": {"engine", "jobs", "model", "ports"},
     "dialects": {"operations", "model"},
     "interfaces": {"bare", "clients", "dialects", "operations", "model", "settings"},
+    "client": {"dialects", "model", "operations"},
     "testing": {"model", "ports"},
     "settings": {"model"},
     "service_meaning": {"engine", "model", "ports", "providers", "settings"},
@@ -31,6 +32,7 @@ MAY_IMPORT = {
     "languages": {"model", "ports", "providers", "settings"},
     "policies": {"engine", "model", "settings"},
     "recursion": {"ports", "providers", "settings"},
+    "transcribing": {"providers", "settings"},
     "housing": {"model", "ports", "settings", "stores"},
     "housing_redis": {"model", "ports", "settings", "stores"},
     "app": {
@@ -50,12 +52,15 @@ MAY_IMPORT = {
         "recursion",
         "settings",
         "stores",
+        "transcribing",
     },
+    # The command line's Recollect that is a server elsewhere: put together like the app, out of the client.
+    "remote": {"client", "interfaces", "model", "operations", "settings"},
     "doors": {"app", "bare", "interfaces", "model", "settings", "watching"},
     "worker": {"app", "bare", "interfaces", "model", "settings"},
     "watching": {"interfaces", "model"},
     "indexer": {"app", "bare", "interfaces", "model", "settings"},
-    "__main__": {"app", "bare", "doors", "indexer", "interfaces", "settings", "worker"},
+    "__main__": {"app", "bare", "doors", "indexer", "interfaces", "remote", "settings", "worker"},
     "migrate": {"__main__", "interfaces"},
     "__init__": set(),
 }

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import api_page
 import mcp_clients
 import pytest
 from cli_shell import Shell
 
 from everywhere import as_environment
+from left_out import leave_out
 
 if TYPE_CHECKING:
     from everywhere import House
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "api_page: runs the examples of the page that the API was written against."
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without the page, or without curl, they are told as not run: nobody is to take them for passed."""
+    there = {"shared/specs beside the project": api_page.page(), "curl": shutil.which("curl")}
+    missing = [name for name, found in there.items() if found is None]
+    if missing:
+        leave_out(
+            config,
+            items,
+            lambda item: item.get_closest_marker("api_page") is not None,
+            why=f"tests of the page's own examples, which need {' and '.join(missing)}",
+        )
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from cli_shell import Shell
@@ -37,6 +38,28 @@ def test_a_project_is_made_listed_moved_and_found(shop: Shell) -> None:
     dropped = shop.fine("migrate", "shop", "--drop-source", "--yes")
     assert "Erased the copy that was left behind: 2 memories." in dropped.out
     assert shop.found("when does the shop open", "--scope", "shop")[0] == "The shop opens at nine"
+
+
+def test_a_project_is_changed_and_deleted(shop: Shell, tmp_path: Path) -> None:
+    changed = shop.fine(
+        "projects", "change", "shop", "--description", "Tea", "--path", str(tmp_path), "--inactive"
+    )
+    assert changed.out == "Changed shop.\n"
+    shown = shop.fine("projects", "show", "shop", "--json").json
+    assert (shown["description"], shown["path"], shown["active"]) == ("Tea", str(tmp_path), False)
+    told = shop.fine(
+        "projects", "change", "shop", "--active", "--keyword", "tea,pot", "--path", "", "--json"
+    ).json
+    assert (told["active"], told["path"], told["settings"]["keywords"]) == (True, None, ["tea", "pot"])
+    assert shop("projects", "change", "shop").status == 2
+    assert shop("projects", "delete", "shop").status == 5, "asked, and nobody answers"
+    gone = shop.fine("projects", "delete", "SHOP", "--yes").out
+    assert "Deleted shop with 2 memories." in gone
+    assert "A second look found nothing of it." in gone
+    export = Path(gone.split("Exported first to ")[1].splitlines()[0])
+    assert "Parcels leave on Mondays" in export.read_text(encoding="utf-8")
+    assert shop("projects", "show", "shop").status == 3
+    assert shop("projects", "delete", "Global", "--yes").status == 5
 
 
 def test_the_module_is_the_same_command(shop: Shell) -> None:

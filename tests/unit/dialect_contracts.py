@@ -183,8 +183,11 @@ PROJECT = {
             *_each("recent_messages", "id message_type content timestamp task_id session_id"),
             *_each("rag_results", _RAG),
         ),
-        extra_arguments=("query",),
-        extra_answers=("notice", "project", "summary_version", "storage_backend", "rag_results.kind"),
+        extra_arguments=("query", "token_budget"),
+        extra_answers=(
+            *("notice", "project", "summary_version", "storage_backend", "rag_results.kind"),
+            *("tokens", "left_out"),
+        ),
     ),
     "save_conversation_message": Contract(
         required=("message_type", "content"),
