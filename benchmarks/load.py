@@ -57,14 +57,16 @@ class Line:
     async def open(self) -> None:
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
 
-    async def post(self, body: dict[str, Any], headers: dict[str, str]) -> tuple[int, dict[str, str], bytes]:
+    async def post(
+        self, body: dict[str, Any], headers: dict[str, str], *, path: str = "/mcp"
+    ) -> tuple[int, dict[str, str], bytes]:
         """Status, headers and the whole body."""
         sent = json.dumps(body).encode()
         own = "".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode()
         self._writer.write(
-            b"POST /mcp HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n"
+            b"POST %b HTTP/1.1\r\nhost: %b\r\ncontent-type: application/json\r\n"
             b"accept: application/json, text/event-stream\r\ncontent-length: %d\r\n%b\r\n%b"
-            % (self._host, len(sent), own, sent)
+            % (path.encode(), self._host, len(sent), own, sent)
         )
         await self._writer.drain()
         head = (await self._reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
