@@ -14,6 +14,19 @@ from recollect.testing.needs import needs
 class ErasureContract:
     """Erase, and prove it."""
 
+    async def test_many_here_and_there(self, store: Store, build: Builder) -> None:
+        puts = [build.put(f"the same words, and number{number}") for number in range(60)]
+        naming = build.put("made of two", merged_from=(puts[0].memory.id, puts[1].memory.id))
+        await store.apply([*puts, naming])
+        gone = [put.memory.id for put in puts[::2]]
+        receipt = await store.erase(gone)
+        assert sorted(receipt.ids) == sorted(gone)
+        assert receipt.removed["memories"] == 30
+        assert not any(receipt.remaining.values())
+        left = await store.get_many([put.memory.id for put in (*puts, naming)], viewer="system")
+        assert set(left) == {put.memory.id for put in (*puts[1::2], naming)}
+        assert left[naming.memory.id].merged_from == (puts[1].memory.id,)
+
     @needs(Capability.VECTORS)
     async def test_nothing_of_it_is_left(self, store: Store, build: Builder) -> None:
         gone = build.put("a secret word", tags=("t",), vector=unit(1), status=Status.FORGOTTEN)

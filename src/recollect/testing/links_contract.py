@@ -69,7 +69,9 @@ class LinksContract:
         versions = [build.version(put.memory, number, f"words {number}") for number in (1, 2, 3)]
         await store.apply([put, *(Keep(version) for version in reversed(versions))])
         assert await store.versions_of(put.memory.id) == versions
-        assert await store.versions_of("missing") == []
+        assert await store.versions_of(put.memory.id, latest=1) == versions[-1:]
+        assert await store.versions_of(put.memory.id, latest=2) == versions[-2:]
+        assert await store.versions_of("missing") == await store.versions_of("missing", latest=1) == []
         other, plain = build.put(), build.put()
         kept = build.version(other.memory, 1, "other words")
         await store.apply([other, plain, Keep(kept)])

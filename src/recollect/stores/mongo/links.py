@@ -51,8 +51,12 @@ class LinksPart(Part):
 
         return await self._database.read(work)
 
-    async def versions_of(self, memory_id: str) -> list[Version]:
-        return (await self.versions_among([memory_id])).get(memory_id, [])
+    async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
+        async def work() -> list[Version]:
+            kept = self._database.versions.find({"memory": memory_id}).sort("number", -1).limit(latest or 0)
+            return [_version(document) for document in await kept.to_list()][::-1]
+
+        return await self._database.read(work)
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
         async def work() -> dict[str, list[Version]]:

@@ -13,11 +13,13 @@ from recollect.stores.postgres.connection import Part
 from recollect.stores.postgres.filters import matching, visible
 
 # The earlier versions of some records, oldest first.
-VERSIONS = """
+_VERSIONS = """
     SELECT fragment_id, number, content, type, topic, tags, keywords, importance, is_anchor, occurred_at, ttl_tier,
         metadata, amended_at, amended_by
-    FROM fragment_versions WHERE fragment_id = ANY(%s::text[]) ORDER BY fragment_id, number
+    FROM fragment_versions
 """
+VERSIONS = f"{_VERSIONS} WHERE fragment_id = ANY(%s::text[]) ORDER BY fragment_id, number"
+LATEST_VERSIONS = f"{_VERSIONS} WHERE fragment_id = %s ORDER BY number DESC LIMIT %s"  # NULL: all of them
 
 
 class LinksPart(Part):
@@ -64,8 +66,12 @@ class LinksPart(Part):
         )
         return int(found[0][0])
 
-    async def versions_of(self, memory_id: str) -> list[Version]:
-        return (await self.versions_among([memory_id])).get(memory_id, [])
+    async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
+        return await self._database.read(
+            lambda connection: [
+                _version(row) for row in connection.execute(LATEST_VERSIONS, (memory_id, latest)).fetchall()
+            ][::-1]
+        )
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
         found = await self._database.read(

@@ -75,8 +75,13 @@ class IndexPart(Routing):
     async def count_links(self, where: Filter) -> int:
         return sum(await self._of_each(where, lambda store, own: store.count_links(own)))
 
-    async def versions_of(self, memory_id: str) -> list[Version]:
-        return (await self.versions_among([memory_id])).get(memory_id, [])
+    async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
+        routes = await self._routes()
+        if not routes.away:
+            return await (await self._home()).versions_of(memory_id, latest=latest)
+        for mode in await self._by_mode([memory_id], routes):
+            return await (await self._houses.house(mode)).versions_of(memory_id, latest=latest)
+        return []
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
         routes = await self._routes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from recollect.stores.references import beginning, entry_left, job_left, mention
 from recollect.stores.sqlite.changes import ROWS_OF, next_revision
 from recollect.stores.sqlite.connection import Part
 from recollect.stores.sqlite.filters import as_list
+from recollect.stores.sqlite.live import REVISION
 
 _ROWS = "(SELECT value FROM json_each(?))"
 
@@ -29,10 +31,16 @@ PLACES = {
 # Say to other processes' indexes in memory that rows are gone.
 BURY = "INSERT OR REPLACE INTO tombstone (row, revision) SELECT value, ? FROM json_each(?)"
 
-# Records whose JSON may name others; a partial index holds them.
+# Records whose JSON may name others; a partial index holds them. All are looked at, so before the store is held.
 REFERRING = """
-    SELECT row, merged_from, metadata FROM memory
+    SELECT row FROM memory
     WHERE (merged_from <> '[]' OR metadata <> '{}') AND (instr(merged_from, ?1) OR instr(metadata, ?1))
+"""
+
+# Of those, and of what was written since.
+REFERRED = f"""
+    SELECT row, merged_from, metadata FROM memory
+    WHERE row IN {_ROWS} OR revision > ?
 """
 
 # Jobs whose JSON may name a record.
@@ -51,7 +59,7 @@ _TEXTS = {
     "entry": "key value".split(),
 }
 
-_MOST_TERMS = 32
+_MOST_TERMS = 3  # of a record; a word that many have is a long way through the index
 _FEW = 20  # rows that the full-text index is asked for one by one
 
 
@@ -60,12 +68,24 @@ class ErasePart(Part):
 
     async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
         wanted = tuple(dict.fromkeys(ids))
+        known = await self._database.read(
+            lambda connection: _known(connection, wanted, references=references)
+        )
         erased = await self._database.write(
-            lambda connection: _erase(connection, wanted, references=references)
+            lambda connection: _erase(connection, wanted, known, references=references)
         )
         remaining = await self._database.read(lambda connection: _remaining(connection, erased))
         found = tuple(memory_id for memory_id in wanted if memory_id in erased.rows)
         return Receipt(ids=found, removed=erased.removed, remaining=remaining)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What takes long to find out, and so is before the one writer is held: others write meanwhile."""
+
+    revision: int  # what was written later has a higher one
+    indexed: frozenset[int]  # rows that the full-text index finds
+    referring: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +101,21 @@ class _Erased:
         return json.dumps(list(self.rows.values()))
 
 
-def _erase(connection: sqlite3.Connection, ids: tuple[str, ...], *, references: bool) -> _Erased:
+def _known(connection: sqlite3.Connection, ids: tuple[str, ...], *, references: bool) -> _Known:
+    revision = int(connection.execute(REVISION).fetchone()[0])
+    rows = dict(connection.execute(ROWS_OF, (as_list(ids),)).fetchall())
+    terms = _indexed_terms(connection, json.dumps(list(rows.values())))
+    found = connection.execute(REFERRING, (beginning(ids),)) if references else ()
+    return _Known(revision, frozenset(_indexed(connection, terms)), [row for (row,) in found])
+
+
+def _erase(
+    connection: sqlite3.Connection, ids: tuple[str, ...], known: _Known, *, references: bool
+) -> _Erased:
     rows: dict[str, int] = dict(connection.execute(ROWS_OF, (as_list(ids),)).fetchall())
     numbers = json.dumps(list(rows.values()))
     terms = _indexed_terms(connection, numbers)
-    removed = {"text": _index_rows(connection, terms)}
+    removed = {"text": len(known.indexed.intersection(rows.values()))}
     removed["links"] = connection.execute(
         f"DELETE FROM link WHERE origin IN {_ROWS} OR target IN {_ROWS}", (numbers, numbers)
     ).rowcount
@@ -94,7 +124,7 @@ def _erase(connection: sqlite3.Connection, ids: tuple[str, ...], *, references: 
             f"DELETE FROM {table} WHERE {column} IN {_ROWS}", (numbers,)
         ).rowcount
     if references:
-        removed["jobs"], removed["references"] = _drop_references(connection, ids)
+        removed["jobs"], removed["references"] = _drop_references(connection, ids, known)
     if rows:
         connection.execute(BURY, (next_revision(connection), numbers))
     return _Erased(ids, rows, terms, removed, references)
@@ -107,7 +137,7 @@ def _remaining(connection: sqlite3.Connection, erased: _Erased) -> dict[str, int
     def count(query: str, *values: str) -> int:
         return int(connection.execute(query, values).fetchone()[0])
 
-    found = {"text": _index_rows(connection, erased.terms)}
+    found = {"text": len(_indexed(connection, erased.terms))}
     found["links"] = count(
         f"SELECT count(*) FROM link WHERE origin IN {_ROWS} OR target IN {_ROWS}", numbers, numbers
     )
@@ -132,22 +162,27 @@ def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) 
 
 
 def _indexed_terms(connection: sqlite3.Connection, numbers: str) -> dict[int, list[str]]:
-    """Some words of each record that the full-text index knows it by, the longest first."""
+    """Some words of each record that the full-text index knows it by: those that few of them have, the longest first."""
     found = connection.execute(f"SELECT row, lexemes FROM memory WHERE row IN {_ROWS}", (numbers,))
     terms = {row: {word for word in lexemes.split() if word.isalnum()} for row, lexemes in found}
-    return {row: sorted(words, key=len, reverse=True)[:_MOST_TERMS] for row, words in terms.items()}
+    shared = Counter(word for words in terms.values() for word in words)
+    return {
+        row: sorted(words, key=lambda word: (shared[word], -len(word), word))[:_MOST_TERMS]
+        for row, words in terms.items()
+    }
 
 
-def _index_rows(connection: sqlite3.Connection, indexed: dict[int, list[str]]) -> int:
-    """How many of the rows the full-text index itself still finds."""
-    if len(indexed) > _FEW:
-        return len(_indexed_among(connection, indexed))
+def _indexed(connection: sqlite3.Connection, terms: dict[int, list[str]]) -> set[int]:
+    """Which of the rows the full-text index itself still finds."""
+    if len(terms) > _FEW:
+        return _indexed_among(connection, terms)
     query = "SELECT count(*) FROM lexeme WHERE lexeme MATCH ? AND rowid = ?"
-    return sum(
-        connection.execute(query, (" OR ".join(f'"{word}"' for word in words), row)).fetchone()[0]
-        for row, words in indexed.items()
+    return {
+        row
+        for row, words in terms.items()
         if words
-    )
+        and connection.execute(query, (" OR ".join(f'"{word}"' for word in words), row)).fetchone()[0]
+    }
 
 
 def _indexed_among(connection: sqlite3.Connection, indexed: dict[int, list[str]]) -> set[int]:
@@ -161,14 +196,14 @@ def _indexed_among(connection: sqlite3.Connection, indexed: dict[int, list[str]]
     return found
 
 
-def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...]) -> tuple[int, int]:
+def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...], known: _Known) -> tuple[int, int]:
     """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
     gone, start = frozenset(ids), beginning(ids)
     jobs = 0
     references = connection.execute(
         f"UPDATE memory SET supersedes = NULL WHERE supersedes IN {_ROWS}", (as_list(ids),)
     ).rowcount
-    for row, *texts in connection.execute(REFERRING, (start,)).fetchall():
+    for row, *texts in connection.execute(REFERRED, (json.dumps(known.referring), known.revision)).fetchall():
         (merged_from, one), (metadata, other) = (without(json.loads(text), gone) for text in texts)
         if one or other:
             values = (_text(merged_from or []), _text(metadata or {}), row)

@@ -14,12 +14,13 @@ from recollect.stores.sqlite.filters import as_list, matching, visible
 from recollect.stores.values import from_list_json, from_mapping_json, from_micros
 
 # The earlier versions of some records, oldest first.
-VERSIONS = """
+_VERSIONS = """
     SELECT memory.id, number, version.content, version.kind, version.topic, version.tags, version.keywords,
         version.importance, version.anchor, version.occurred, version.tier, version.metadata, amended, amended_by
     FROM version JOIN memory ON memory.row = version.memory
-    WHERE memory.id IN (SELECT value FROM json_each(?)) ORDER BY memory.id, number
 """
+VERSIONS = f"{_VERSIONS} WHERE memory.id IN (SELECT value FROM json_each(?)) ORDER BY memory.id, number"
+LATEST_VERSIONS = f"{_VERSIONS} WHERE memory.id = ? ORDER BY number DESC LIMIT ?"
 
 
 class LinksPart(Part):
@@ -39,7 +40,8 @@ class LinksPart(Part):
                 UNION SELECT * FROM link WHERE target IN (SELECT row FROM asked) {related}
             )
             SELECT origin.id, target.id, relation, found.created, weight, automatic FROM found
-            JOIN memory AS origin ON origin.row = found.origin JOIN memory AS target ON target.row = found.target
+            CROSS JOIN memory AS origin ON origin.row = found.origin
+            CROSS JOIN memory AS target ON target.row = found.target
             WHERE {origin.sql} AND {target.sql}
             ORDER BY found.created, origin.id, target.id, relation
         """
@@ -52,16 +54,21 @@ class LinksPart(Part):
         origin, target = matching(where, "origin"), matching(where, "target")
         # The links between records that match.
         query = f"""
-            SELECT count(*) FROM link JOIN memory AS origin ON origin.row = link.origin
-            JOIN memory AS target ON target.row = link.target WHERE {origin.sql} AND {target.sql}
+            SELECT count(*) FROM link CROSS JOIN memory AS origin ON origin.row = link.origin
+            CROSS JOIN memory AS target ON target.row = link.target WHERE {origin.sql} AND {target.sql}
         """
         values = (*origin.parameters, *target.parameters)
         return await self._database.read(
             lambda connection: int(connection.execute(query, values).fetchone()[0])
         )
 
-    async def versions_of(self, memory_id: str) -> list[Version]:
-        return (await self.versions_among([memory_id])).get(memory_id, [])
+    async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
+        most = -1 if latest is None else latest
+        return await self._database.read(
+            lambda connection: [
+                _version(row) for row in connection.execute(LATEST_VERSIONS, (memory_id, most))
+            ][::-1]
+        )
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
         found = await self._database.read(

@@ -52,6 +52,9 @@ CHECK_TEXT = "INSERT INTO lexeme (lexeme, rank) VALUES ('integrity-check', 1)"
 # Make the full-text index anew from the records.
 REBUILD_TEXT = "INSERT INTO lexeme (lexeme) VALUES ('rebuild')"
 
+# What SQLite keeps its statistics in, where it has some.
+STATISTICS = "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"
+
 # Merge the full-text index, so that words of erased records are no longer in it.
 MERGE_TEXT = "INSERT INTO lexeme (lexeme) VALUES ('optimize')"
 
@@ -118,7 +121,7 @@ class UpkeepPart(Part):
         def work(connection: sqlite3.Connection) -> int:
             before = sum(_size(file) for file in _files(path).values())
             connection.execute(MERGE_SOME)
-            connection.execute("PRAGMA optimize")
+            _drop_statistics(connection)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             return max(0, before - sum(_size(file) for file in _files(path).values()))
 
@@ -147,6 +150,12 @@ class UpkeepPart(Part):
             )
 
         return await self._database.alone(work)
+
+
+def _drop_statistics(connection: sqlite3.Connection) -> None:
+    """Statistics of when a table was small make plans that join it with itself when it is large: without any, plans stay the same."""
+    for (name,) in connection.execute(STATISTICS).fetchall():
+        connection.execute(f'DELETE FROM "{name}"')
 
 
 def _findings(connection: sqlite3.Connection) -> list[Finding]:
