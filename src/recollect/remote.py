@@ -9,11 +9,12 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any, TypeVar, cast
 
 from recollect.client import AsyncRecollect
+from recollect.client.address import place_of
 from recollect.interfaces.running import Told
 from recollect.model.access import Caller
-from recollect.model.errors import InvalidInput, RecollectError
+from recollect.model.errors import InvalidInput, MemoryNotFound, RecollectError, ScopeNotFound, SettingsError
 from recollect.operations.catalogue import Input, Operation, Output, no_progress
-from recollect.settings import LoadedSettings
+from recollect.settings import LoadedSettings, said_by_file
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
@@ -21,6 +22,7 @@ O = TypeVar("O", bound=Output)  # noqa: E741
 IN_SCOPE = frozenset({"remember", "remember_many", "recall", "context", "ask", "reflect"})
 EXPORT = "export"
 UNKNOWN_KEY = "UNAUTHORIZED"
+NO_PROJECT = "PROJECT_NOT_FOUND"
 
 
 def _nothing() -> None:
@@ -33,6 +35,7 @@ class Elsewhere:
 
     client: AsyncRecollect
     loaded: LoadedSettings
+    withheld: bool = False  # the key: it is another server's
 
     def warm(self, *, patient: bool = True) -> None:
         """Nothing: the server has its models."""
@@ -59,8 +62,21 @@ class Elsewhere:
             return await self.client.operate(operation, placed, agent=agent, key=key)
         except RecollectError as error:
             if error.code == UNKNOWN_KEY:
-                error.advice = "Give it as RECOLLECT_REMOTE_KEY, or by `recollect config set remote.key`."
-            raise
+                error.advice = self._advice(error.advice)
+            raise _as_here(error, given) from None
+
+    def _advice(self, told: str) -> str:
+        """In words for who gives the key here; of one that was sent, as the server told."""
+        if self.loaded.settings.remote.key and not self.withheld:
+            return f"It is remote.key, as {self.loaded.sources['remote.key']} has it. {told}".strip()
+        if not self.withheld:
+            return (
+                "Give it as RECOLLECT_REMOTE_KEY, or by `recollect config set`, remote.url beside remote.key."
+            )
+        return (
+            "The key of the settings file is for the address that stands there as remote.url, and wasn't sent to this one. "
+            "Give this server's as RECOLLECT_REMOTE_KEY."
+        )
 
     def _placed(self, operation: Operation[I, O], given: I) -> I:
         """In the scope that the settings name, where the call names none and is made in one. Raises InvalidInput."""
@@ -88,12 +104,40 @@ async def open_remote(loaded: LoadedSettings) -> AsyncIterator[Elsewhere]:
     """The server of the settings. Nothing is asked yet. Raises SettingsError."""
     chosen = loaded.settings.remote
     named = "agent" in loaded.sources
+    withheld = _withheld(loaded)
     client = AsyncRecollect(
         chosen.url,
-        key=chosen.key,
+        key="" if withheld else chosen.key,
         agent=loaded.settings.agent if named else "",
         timeout=chosen.wait_seconds,
         insecure=chosen.insecure,
     )
     async with client:
-        yield Elsewhere(client, loaded)
+        yield Elsewhere(client, loaded, withheld)
+
+
+def _as_here(error: RecollectError, given: Input) -> RecollectError:
+    """In the command line's own words, where the server has others for who calls it over HTTP."""
+    if isinstance(error, MemoryNotFound):
+        error.advice = MemoryNotFound("").advice
+    if isinstance(error, ScopeNotFound):
+        names = (error.name, getattr(given, "scope", None), getattr(given, "name", None))
+        for own in (ScopeNotFound(name) for name in names if name):
+            if own.message == error.message or error.code == NO_PROJECT:
+                return own
+    return error
+
+
+def _withheld(loaded: LoadedSettings) -> bool:
+    """Whether the key is for another server than the one that is asked: the settings file's is for the address beside it.
+
+    One that the call or the environment gives is for whichever server is asked.
+    """
+    chosen, file = loaded.settings.remote, str(loaded.settings.config_file)
+    if not chosen.key or loaded.sources["remote.key"] != file or loaded.sources["remote.url"] == file:
+        return False
+    asked = place_of(chosen.url)
+    try:
+        return place_of(said_by_file(loaded, "remote.url")) != asked
+    except SettingsError:  # it names none
+        return True

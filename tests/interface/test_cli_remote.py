@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cli_shell import Answer, Shell
 from mcp_clients import HttpServer
+from scripted_server import ScriptedServer, Told
 
 from everywhere import as_environment
-from recollect.interfaces.cli.elsewhere import OF_THIS_MACHINE, SERVED
+from recollect.interfaces.cli.elsewhere import OF_THIS_MACHINE, SERVED, SERVED_PARTS
 from recollect.interfaces.cli.main import COMMANDS
 
 if TYPE_CHECKING:
@@ -121,6 +122,7 @@ READS = [
     ["contradictions", "list"],
     ["show", "zzzz"],
     ["recall", "x", "--scope", "nowhere"],
+    ["projects", "show", "nosuch"],
     ["recall", "x", "--limit", "0"],
     ["recall", "x", "--when", "flurbsday"],
     ["scopes", "create", "Global"],
@@ -219,14 +221,25 @@ def test_what_needs_this_machine_says_so(both: Both, name: str) -> None:
     }.get(name, [])
     told = both.there(name, *words)
     assert (told.status, told.out) == (2, "")
-    assert f"`recollect {name}`" in told.err
+    assert f"`recollect {name}" in told.err
     assert both.url in told.err
     assert not both.away.exists()
 
 
 def test_every_command_is_sorted() -> None:
-    assert set(COMMANDS) >= SERVED | OF_THIS_MACHINE
-    assert not SERVED & OF_THIS_MACHINE
+    parts = {name.split()[0] for name in SERVED_PARTS}
+    assert set(COMMANDS) >= SERVED | OF_THIS_MACHINE | parts
+    assert not SERVED & (OF_THIS_MACHINE | parts)
+
+
+def test_past_conversations_are_asked_of_the_server(both: Both, filled: str) -> None:
+    for words in (["search", "harbour"], ["timeline"], ["projects"]):
+        here, there = (asked("history", *words, "--json") for asked in (both.here, both.fine))
+        assert there.json == here.json
+    assert "harbour" in both.fine("history", "search", "harbour").out
+    refused = both.there("history", "search", "harbour", "--project", ".")
+    assert (refused.status, "of this machine" in refused.err) == (2, True)
+    assert not both.away.exists()
 
 
 def test_the_server_may_be_set(both: Both, filled: str) -> None:
@@ -265,6 +278,33 @@ def test_a_key_is_needed_kept_secret_and_not_shown_around(shell: Shell, locked: 
     plain = shell("--server", "http://memory.example.org", "list")
     assert (plain.status, "plain http" in plain.err) == (6, True)
     assert "wrong-and-secret" not in plain.err
+
+
+def test_a_key_of_the_settings_goes_to_their_server_alone(shell: Shell, locked: HttpServer) -> None:
+    shell.fine("config", "set", "remote.key", KEY)
+    told = shell("--server", locked.url, "list")  # beside no address it is for none
+    assert (told.status, "wasn't sent" in told.err) == (5, True)
+    shell.fine("config", "set", "remote.url", locked.url)
+    assert shell.fine("list").out == "No memory matches.\n"
+    assert shell.fine("--server", f"{locked.url}/", "list").out == "No memory matches.\n"
+    refusal = Told(401, {"error": "Who?", "code": "UNAUTHORIZED"})
+    with ScriptedServer(refusal) as other:
+        for argv in (["--server", other.url, "list"], ["list", "-o", f"remote.url={other.url}"]):
+            told = shell(*argv)
+            assert (told.status, "RECOLLECT_REMOTE_KEY" in told.err) == (5, True)
+        shell.patch.setenv("RECOLLECT_REMOTE_URL", other.url)
+        assert "wasn't sent" in shell("list").err
+        assert [one.headers.get("authorization") for one in other.heard] == [None] * 3
+        shell.patch.setenv("RECOLLECT_REMOTE_KEY", "the-key-of-the-other")
+        assert "wasn't sent" not in shell("list").err
+        assert other.heard[-1].headers["authorization"] == "Bearer the-key-of-the-other"
+
+
+def test_an_agent_may_have_any_name_that_a_line_can_hold(both: Both, filled: str) -> None:
+    made = both.fine("--agent", "zoë", "remember", "Zoë likes the aisle seat", "--json").json
+    assert made["memory"]["agent"] == "zoë"
+    told = both.there("--agent", "a\nb", "list")
+    assert (told.status, "agent" in told.err) == (2, True)
 
 
 def test_options_stand_anywhere(both: Both, filled: str) -> None:

@@ -18,6 +18,7 @@ from mcp_clients import HttpServer
 from scripted_server import ScriptedServer, Told
 
 from recollect.client import AsyncRecollect, Recollect
+from recollect.client.connection import Body
 from recollect.client.errors import by_code
 from recollect.client.wire import Ask, Pause, Reply, Wire
 from recollect.dialects.rest.table import resources
@@ -420,8 +421,53 @@ def test_a_server_that_takes_too_long_is_not_asked_again(talk: Talk) -> None:
     assert "recollect serve" in gone.value.advice
 
 
+def test_an_answer_has_so_long_in_all_and_such_a_size(talk: Talk) -> None:
+    with ScriptedServer(Told(200, b"{", drips=True)) as dripping:
+        with pytest.raises(ServerAway, match="didn't answer in time"):
+            talk(dripping.url, lambda client: client.status(), timeout=0.3)
+        assert len(dripping.heard) == 1
+    body = Body(seconds=None, most=10)
+    body.take(b"123456")
+    with pytest.raises(ServerError, match="more than"):
+        body.take(b"123456")
+
+
+def test_what_a_header_says_is_unicode_on_one_line(server: HttpServer, talk: Talk) -> None:
+    made = talk(server.url, lambda client: client.remember("The gull is Zoë's", key="ключ"), agent="zoë")
+    assert made.memory.agent == "zoë"
+    again = talk(server.url, lambda client: client.remember("The gull is Zoë's", key="ключ"), agent="zoë")
+    assert again.id == made.id
+    with ScriptedServer(Told(200, {})) as scripted:
+        for agent, work in (
+            ("a\nb", lambda client: client.status()),
+            ("a", lambda client: client.remember("x", key="a\rb")),
+            ("a", lambda client: client.remember("x", key=" a")),
+            ("a", lambda client: client.update_summary("p", "manual", "x", expected="a\nb")),
+            ("a", lambda client: client.import_messages("p", [], key="a\nb")),
+            ("a", lambda client: client.events(after="a\nb")),
+            ("\ud800", lambda client: client.status()),
+        ):
+            with pytest.raises(InvalidInput, match="can't be sent"):
+                talk(scripted.url, work, agent=agent)
+        assert scripted.heard == []
+
+
+def test_an_import_has_a_key_and_a_list_is_sent_again(talk: Talk) -> None:
+    busy = Told(503, {"error": "It is busy.", "code": "STORE_BUSY", "advice": "Wait."})
+    with ScriptedServer(busy) as scripted:
+        with pytest.raises(StoreBusy) as failed:
+            quick(scripted.url, talk, lambda client: client.import_messages("p", lines(2)), tries=3)
+        assert len(scripted.heard) == 1
+        assert scripted.heard[0].headers["idempotency-key"] in failed.value.advice
+        with pytest.raises(StoreBusy):
+            quick(scripted.url, talk, lambda client: client.import_messages("p", [*lines(2)]), tries=3)
+        assert len(scripted.heard) == 4
+        assert len({(one.headers["idempotency-key"], one.body) for one in scripted.heard[1:]}) == 1
+        assert scripted.heard[-1].body.count(b"\n") == 2
+
+
 def test_a_key_goes_to_its_server_alone(talk: Talk) -> None:
-    for url in ("http://memory.example.org", "http://10.0.0.9:3333/"):
+    for url in ("http://memory.example.org", "http://10.0.0.9:3333/", "http://memory.localhost"):
         with pytest.raises(SettingsError, match="plain http") as refused:
             talk(url, lambda client: client.status(), key=KEY)
         assert KEY not in str(refused.value)

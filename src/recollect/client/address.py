@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from recollect.model.errors import SettingsError
+from recollect.model.loopback import is_loopback
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +47,7 @@ def place_of(url: str, *, key: str = "", insecure: bool = False) -> Place:
             f"The key would go to {host} by plain http, where others can read it.",
             advice="Use https://; for a network that you trust say `insecure` (`-o remote.insecure=true`).",
         )
-    return Place(f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}", host, key)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether it is this machine by name or by number."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return Place(f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}", host, key)
 
 
 def _wrong(what: str, *, advice: str = "Give one such as http://localhost:3333.") -> SettingsError:

@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from recollect.client.address import place_of
+from recollect.client.connected import Connected
 from recollect.client.events import Event, Listening
-from recollect.client.memories import MemoryMethods
 from recollect.client.methods import Turn
-from recollect.client.projects import ProjectMethods
-from recollect.client.wire import Ask, Heard, Pause, Reply, Step, Talk, Wire, line_of
+from recollect.client.wire import Ask, Heard, Lost, Pause, Reply, Step, Talk, line_of
 
 if TYPE_CHECKING:
+    import httpx2
+
     from recollect.operations.catalogue import Input, Operation, Output
 
 T = TypeVar("T")
@@ -22,27 +22,14 @@ I = TypeVar("I", bound="Input")  # noqa: E741
 O = TypeVar("O", bound="Output")  # noqa: E741
 
 
-class AsyncRecollect(MemoryMethods, ProjectMethods):
+class AsyncRecollect(Connected["httpx2.AsyncClient"]):
     """A Recollect server, asked from an event loop. Arguments and methods are those of Recollect."""
 
-    def __init__(
-        self,
-        url: str = "http://127.0.0.1:3333",
-        *,
-        key: str = "",
-        agent: str = "",
-        timeout: float = 60.0,
-        tries: int = 4,
-        pause: float = 0.25,
-        insecure: bool = False,
-    ) -> None:
-        place = place_of(url, key=key, insecure=insecure)
-        self.wire = Wire(place, agent=agent, tries=tries, pause=pause)
+    @staticmethod
+    def _kind() -> type[httpx2.AsyncClient]:
         import httpx2
 
-        from recollect.client.connection import opened
-
-        self._client = opened(httpx2.AsyncClient, place, timeout=timeout)
+        return httpx2.AsyncClient
 
     async def close(self) -> None:
         """Idempotent."""
@@ -58,9 +45,6 @@ class AsyncRecollect(MemoryMethods, ProjectMethods):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.wire.place.url!r})"
 
     async def operate(
         self, operation: Operation[I, O], given: I, *, agent: str | None = None, key: str | None = None
@@ -124,18 +108,29 @@ class AsyncRecollect(MemoryMethods, ProjectMethods):
             return None
         import httpx2
 
-        from recollect.client.connection import NO_LIMIT, lost
+        from recollect.client.connection import NO_LIMIT, Body, lost
 
-        long: Any = {"timeout": NO_LIMIT} if step.lines is not None or step.sink is not None else {}
+        long: Any = {"timeout": NO_LIMIT} if step.is_long else {}
+        body = Body(seconds=None)
+        limit = asyncio.timeout(None if long else self._timeout)
         try:
-            async with self._client.stream(
-                step.method, step.target, headers=dict(step.headers), content=_content(step), **long
-            ) as response:
+            async with (
+                limit,
+                self._client.stream(
+                    step.method, step.target, headers=dict(step.headers), content=_content(step), **long
+                ) as response,
+            ):
                 if step.sink is not None and response.status_code == 200:
                     async for piece in response.aiter_bytes():
                         step.sink.write(piece)
                     return Reply(response.status_code, response.headers)
-                return Reply(response.status_code, response.headers, await response.aread())
+                async for piece in response.aiter_bytes():
+                    body.take(piece)
+                return Reply(response.status_code, response.headers, body.whole())
+        except TimeoutError:
+            if not limit.expired():  # it is that of who gives the messages
+                raise
+            return Lost("", slow=True)
         except httpx2.TransportError as error:
             return lost(error)
 

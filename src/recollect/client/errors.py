@@ -44,7 +44,10 @@ _DETAILS: Mapping[type[RecollectError], Mapping[str, str]] = {
     errors.BrokenJson: {"line": "line", "column": "column"},
     errors.WrongShape: {"line": "line", "column": "column"},
 }
-_SAME_PLACE = "Check that the address is Recollect's own."
+_NOTHING = "There is nothing here."  # of a path that no Recollect serves
+_SAME_PLACE = (
+    "Give the address that `recollect serve` tells, such as http://localhost:3333, without /mcp or /api behind it."
+)
 HIDDEN = "(hidden)"
 _LONGEST_WORDS = 2_000
 
@@ -68,6 +71,8 @@ def told_by(status: int, content: bytes, *, where: str, key: str = "") -> Recoll
     if not isinstance(code, str) or not isinstance(words, str):
         unclear = ServerAway if _BY_STATUS.get(status) is ServerAway else ServerError
         return unclear(f"{where} answers with HTTP {status}, and not as Recollect does.", advice=_SAME_PLACE)
+    if code == errors.NotFound.code and words == _NOTHING:
+        return ServerError(f"{where} has nothing where this was asked.", advice=_SAME_PLACE)
     details, advice = document.get("details"), document.get("advice")
     told = f"{words}: {details}" if isinstance(details, str) else words
     kind = by_code().get(code) or _BY_STATUS.get(status) or ServerError

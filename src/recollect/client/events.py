@@ -30,10 +30,10 @@ class Listening:
         self._last = last
         self._failures = 0
 
-    def headers(self) -> dict[str, str]:
-        """Of the next connection."""
+    def headers(self) -> dict[bytes, bytes]:
+        """Of the next connection. Raises InvalidInput."""
         resumed = {"Last-Event-ID": self._last} if self._last else {}
-        return self._wire.headers(**resumed) | {"Accept": "text/event-stream"}
+        return self._wire.headers(Accept="text/event-stream", **resumed)
 
     def heard(self, kind: str, data: str, event_id: str) -> Event | None:
         """What was said; nothing where it can't be understood. Connections are as good as new from here."""

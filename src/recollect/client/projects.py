@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Iterable, Mapping
+import secrets
+from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from recollect.client.methods import Method, Page, Pages, Talking, Turn
 from recollect.client.wire import LINES, Ask, Message, Pause, Talk
+from recollect.model.errors import ServerError, StoreError
 
 if TYPE_CHECKING:
     from recollect.operations.housing import DeleteProjectResult, ListProjectsResult, ProjectView
@@ -174,7 +176,8 @@ class ProjectMethods(Talking):
         """Keep as many messages as there are, sent as they come: each with `message_type`, `content`, and as wanted
         `task_id`, `session_id`, `timestamp` and `metadata`.
 
-        An import that broke off can be made again from the beginning with the same `key`: what is there is passed over.
+        An import that broke off can be made again from the beginning with the same `key`: what is there is passed over. One
+        that has none gets one, which its error names. It is tried again by itself where the messages are in a list.
         """
         return self._imported(project, messages, embed=embed, key=key)
 
@@ -292,13 +295,17 @@ class ProjectMethods(Talking):
     ) -> Talk[SaveMessagesResult]:
         from recollect.operations.message_import import SaveMessagesResult
 
+        once = key or secrets.token_urlsafe(18)
         target = self.wire.target("import_messages", {"project": project, "messages": [], "embed": embed})
         # Its count from time to time says that the server is at it; the last line is the answer.
-        headers = (
-            self.wire.headers(Accept=LINES)
-            | {"Content-Type": LINES}
-            | ({"Idempotency-Key": key} if key else {})
-        )
-        reply = yield from self.wire.exchange(Ask("POST", target, headers, lines=messages), again=False)
-        last = replace(reply, content=reply.content.rstrip().rpartition(b"\n")[2])
-        return self.wire.understood(SaveMessagesResult, last, ended=True)
+        headers = self.wire.headers(**{"Accept": LINES, "Content-Type": LINES, "Idempotency-Key": once})
+        ask = Ask("POST", target, headers, lines=messages)
+        try:
+            # What comes from an iterator is gone when it was sent.
+            reply = yield from self.wire.exchange(ask, again=isinstance(messages, Sequence))
+            last = replace(reply, content=reply.content.rstrip().rpartition(b"\n")[2])
+            return self.wire.understood(SaveMessagesResult, last, ended=True)
+        except (ServerError, StoreError) as error:
+            told = f"Made again with key={once!r}, the import passes over what is there."
+            error.advice = f"{error.advice} {told}".strip()
+            raise

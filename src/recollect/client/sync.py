@@ -5,45 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterable, Generator, Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from recollect.client.address import place_of
+from recollect.client.connected import Connected
 from recollect.client.events import Event, Listening
-from recollect.client.memories import MemoryMethods
 from recollect.client.methods import Turn
-from recollect.client.projects import ProjectMethods
-from recollect.client.wire import Ask, Heard, Pause, Reply, Step, Talk, Wire, line_of
+from recollect.client.wire import Ask, Heard, Pause, Reply, Step, Talk, line_of
+
+if TYPE_CHECKING:
+    import httpx2
 
 T = TypeVar("T")
 
 
-class Recollect(MemoryMethods, ProjectMethods):
+class Recollect(Connected["httpx2.Client"]):
     """A Recollect server. Safe to use from several threads.
 
-    `key` opens it, where it wants one; `agent` is for whom calls are made. `timeout` is in seconds, of one request; one that
-    fails for a passing reason is made again, up to `tries` times, `pause` seconds and then longer apart: writes carry a
-    key of their own, so that none is done twice. Raises SettingsError for an address that can't be, or over which others
+    `key` opens it, where it wants one; `agent` is for whom calls are made. `timeout` is in seconds, of one request and its
+    answer, but for imports, exports and events, which may take as long as they go on; up to twice as long where the answer
+    only begins in time. One that fails for a passing reason is made again, up to `tries` times, `pause` seconds and then longer
+    apart: writes carry a key of their own, so that none is done twice. Raises SettingsError for an address that can't be, or over which others
     could read the key, unless `insecure`.
     """
 
-    def __init__(
-        self,
-        url: str = "http://127.0.0.1:3333",
-        *,
-        key: str = "",
-        agent: str = "",
-        timeout: float = 60.0,
-        tries: int = 4,
-        pause: float = 0.25,
-        insecure: bool = False,
-    ) -> None:
-        place = place_of(url, key=key, insecure=insecure)
-        self.wire = Wire(place, agent=agent, tries=tries, pause=pause)
+    @staticmethod
+    def _kind() -> type[httpx2.Client]:
         import httpx2
 
-        from recollect.client.connection import opened
-
-        self._client = opened(httpx2.Client, place, timeout=timeout)
+        return httpx2.Client
 
     def close(self) -> None:
         """Idempotent."""
@@ -59,9 +48,6 @@ class Recollect(MemoryMethods, ProjectMethods):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.wire.place.url!r})"
 
     def talk(self, talk: Talk[T], /) -> T:
         """Do as it says, until it has its answer. Raises RecollectError."""
@@ -123,9 +109,10 @@ class Recollect(MemoryMethods, ProjectMethods):
             return None
         import httpx2
 
-        from recollect.client.connection import NO_LIMIT, lost
+        from recollect.client.connection import NO_LIMIT, Body, lost
 
-        long: Any = {"timeout": NO_LIMIT} if step.lines is not None or step.sink is not None else {}
+        long: Any = {"timeout": NO_LIMIT} if step.is_long else {}
+        body = Body(seconds=None if long else self._timeout)
         try:
             with self._client.stream(
                 step.method, step.target, headers=dict(step.headers), content=_content(step), **long
@@ -134,7 +121,9 @@ class Recollect(MemoryMethods, ProjectMethods):
                     for piece in response.iter_bytes():
                         step.sink.write(piece)
                     return Reply(response.status_code, response.headers)
-                return Reply(response.status_code, response.headers, response.read())
+                for piece in response.iter_bytes():
+                    body.take(piece)
+                return Reply(response.status_code, response.headers, body.whole())
         except httpx2.TransportError as error:
             return lost(error)
 

@@ -35,6 +35,15 @@ _LASTING = frozenset(
 )
 
 
+# What a header says, in the words of who called.
+_SAYS = {
+    "X-Recollect-Agent": "The agent's name",
+    "Idempotency-Key": "The key that it is done once under",
+    "If-Match": "`expected`",
+    "Last-Event-ID": "`after`",
+}
+
+
 class Sink(Protocol):
     """Where a long answer goes."""
 
@@ -47,10 +56,15 @@ class Ask:
 
     method: str
     target: str  # path and query
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
     body: bytes | None = None
     lines: Iterable[Message] | AsyncIterable[Message] | None = None
     sink: Sink | None = None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it takes as long as it takes."""
+        return self.lines is not None or self.sink is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,15 +182,16 @@ class Wire:
         seconds = max(own, asked)
         return seconds if passing and seconds <= LONGEST_PAUSE else None
 
-    def headers(self, *, agent: str | None = None, **more: str) -> dict[str, str]:
-        """Of every request; the key among them."""
+    def headers(self, *, agent: str | None = None, **more: str) -> dict[bytes, bytes]:
+        """Of every request; the key among them. Raises InvalidInput for what no header can say."""
         whom = self.agent if agent is None else agent
-        return {
+        said = {
             "Accept": JSON,
             **({"Authorization": f"Bearer {self.place.key}"} if self.place.key else {}),
             **({"X-Recollect-Agent": whom} if whom else {}),
             **more,
         }
+        return {name.encode(): _header(name, value) for name, value in said.items()}
 
     def _said(
         self, rows: tuple[Resource, ...], given: Input, *, agent: str | None = None, key: str | None = None
@@ -220,6 +235,20 @@ def target_of(sent: Sent) -> str:
     if any(part in ("", ".", "..") for part in sent.path.split("/")[1:]):
         raise InvalidInput("A name is empty, or nothing but dots.", advice="Give another.")
     return f"{sent.path}?{urlencode(sent.query)}" if sent.query else sent.path
+
+
+def _header(name: str, value: str) -> bytes:
+    """As the server reads it: UTF-8, on one line. Raises InvalidInput."""
+    what = _SAYS.get(name, name)
+    if value != value.strip(" ") or any(ord(letter) < 32 or ord(letter) == 127 for letter in value):
+        raise InvalidInput(
+            f"{what} can't be sent: it has blanks at an end, or a line break or the like.",
+            advice="Leave them out.",
+        )
+    try:
+        return value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{what} can't be sent: it is no Unicode text.") from error
 
 
 def line_of(message: Message) -> bytes:

@@ -119,8 +119,12 @@ def home_agent(loaded: LoadedSettings) -> str:
     """Whose the home is, as its file or the default says; the call may be another's. Raises SettingsError."""
     if loaded.sources.get("agent") in (None, str(loaded.settings.config_file)):
         return loaded.settings.agent
-    said = _from_file(loaded.settings.config_file).get("agent")
-    return str(said) if said else Settings().agent
+    return said_by_file(loaded, "agent") or Settings().agent
+
+
+def said_by_file(loaded: LoadedSettings, key: str) -> str:
+    """What the home's file says of a text, whatever the call says; empty for nothing. Raises SettingsError."""
+    return str(_from_file(loaded.settings.config_file).get(key) or "")
 
 
 def _check_together(settings: Settings) -> None:

@@ -29,6 +29,12 @@ class RemoteSettings:
         "MCP server and the hooks of this machine keep to its own store.",
         doubt=_no_address,
     )
-    key: str = setting("", "Key to it: the owner's, or one of `recollect keys create`.", secret=True)
+    key: str = setting(
+        "",
+        "Key to it: the owner's, or one of `recollect keys create`. In the settings file it is for the remote.url there alone.",
+        secret=True,
+    )
     insecure: bool = setting(False, "Whether the key may go to another machine by http, readable on the way.")
-    wait_seconds: int = setting(60, "How long one request to it may take.", least=1, most=3_600)
+    wait_seconds: int = setting(
+        60, "How long one request to it and its answer may take.", least=1, most=3_600
+    )

@@ -29,7 +29,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         if session := ctx.find_object(Session):
-            check_place(session, ctx.command_path.split()[1])
+            check_place(session, *ctx.command_path.split()[1:])
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:  # before click makes an exit status 1 of it

@@ -9,6 +9,8 @@ SERVED = frozenset(
     "remember recall search ask list show amend link forget tags timeline versions reconstruct context reflect explore "
     "feedback scopes projects status stats spend consolidate contradictions jobs export".split()
 )
+# Of those that need this machine for the rest.
+SERVED_PARTS = frozenset({"history search", "history timeline", "history projects"})
 # They are about this machine by their nature: a server that the settings name is no reason not to do them here.
 OF_THIS_MACHINE = frozenset(
     "config completion setup init uninstall connect mcp serve hook statusline models demo".split()
@@ -16,17 +18,19 @@ OF_THIS_MACHINE = frozenset(
 REMOTE_URL = "remote.url"
 
 
-def check_place(session: Session, name: str) -> None:
+def check_place(session: Session, name: str, *parts: str) -> None:
     """Raises InvalidInput for a command that was asked of a server and needs this machine."""
-    if name in SERVED:
+    words = " ".join((name, *parts))
+    if name in SERVED or words in SERVED_PARTS:
         return
     said: str | None = session.arguments.get(REMOTE_URL)
+    here = "leave --server out to have it done on this machine"
     if said is None and name not in OF_THIS_MACHINE:
-        said = _from_settings(session)
+        said, here = _from_settings(session), "`-o remote.url=` has it done on this machine"
     if said:
         raise InvalidInput(
-            f"`recollect {name}` needs the machine that it is run on, and can't be asked of the server at {said}.",
-            advice="Run it there; `-o remote.url=` has it done on this machine.",
+            f"`recollect {words}` needs the machine that it is run on, and can't be asked of the server at {said}.",
+            advice=f"Run it there; {here}.",
         )
 
 

@@ -185,7 +185,10 @@ async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, 
     """Find what was said in past conversations: the words, and the file and line where they stand."""
     desk.running.warm()
     result: SearchHistoryResult = await desk.run(
-        "search_history", query=" ".join(query), project=project_named(project), limit=limit
+        "search_history",
+        query=" ".join(query),
+        project=project_named(project, server=desk.server),
+        limit=limit,
     )
     console = desk.console
     if console.json:
@@ -216,7 +219,11 @@ async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, 
     searched = (
         f"{plural(result.total_sessions_searched, 'conversation')} searched with {result.searched_with}"
     )
-    shows = "; `recollect history show SESSION --around LINE` shows one" if result.results else ""
+    shows = (
+        "; `recollect history show SESSION --around LINE` shows one"
+        if not desk.server and result.results
+        else ""
+    )
     console.note(f"{searched}{shows}.")
 
 
@@ -237,7 +244,10 @@ async def timeline(desk: Desk, /, *, time: tuple[str, ...], days: int | None, pr
     if time and days is not None:
         raise click.UsageError("Give a TIME or --days, not both.")
     result: HistoryTimelineResult = await desk.run(
-        "history_timeline", days=days, when=" ".join(time) or None, project=project_named(project)
+        "history_timeline",
+        days=days,
+        when=" ".join(time) or None,
+        project=project_named(project, server=desk.server),
     )
     if desk.console.json:
         desk.console.document(result)
@@ -256,7 +266,7 @@ async def timeline(desk: Desk, /, *, time: tuple[str, ...], days: int | None, pr
         desk.console.note(result.suggestion or "")
     else:
         desk.console.line(result.suggestion or "No conversation.")
-    more = "; `recollect history show SESSION` shows one" if result.sessions else ""
+    more = "; `recollect history show SESSION` shows one" if not desk.server and result.sessions else ""
     desk.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}{more}.")
 
 

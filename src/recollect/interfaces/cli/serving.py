@@ -68,7 +68,9 @@ def mcp(session: Session, toolsets: str | None, scope: str | None) -> None:
 @click.option("--toolsets", metavar="NAMES", help=TOOLSETS)
 @click.pass_obj
 def serve(session: Session, host: str | None, port: int | None, toolsets: str | None) -> None:
-    """Serve MCP over HTTP: /mcp, the older /sse, /health, /metrics and OAuth, on one port.
+    """Serve agents by MCP (/mcp, the older /sse) and programs by REST (/api, explained at /docs), on one port.
+
+    There are /health, /metrics and OAuth as well.
 
     Without RECOLLECT_ACCESS_KEY it is open to everything on this machine, and to nobody else. With it, whoever comes
     in needs that key, one of `recollect keys create`, or your consent. Keys alone restrict nobody on this machine.
@@ -98,5 +100,6 @@ class _Start:
                 self._session.console.warn(OPEN)  # who made keys means to restrict somebody
 
     def ready(self, address: str) -> None:
-        told = f"MCP at {address}/mcp, from {self._store}. Ctrl-C stops it."
+        told = f"MCP at {address}/mcp, REST at {address}/api, its pages at {address}/docs."
         self._session.console.warn(told, label="Recollect serves:")
+        self._session.console.warn(f"It keeps everything in {self._store}. Ctrl-C stops it.")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from recollect.interfaces.cli.output import Console, display_width, local_time, neutral, one_line
+from recollect.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from recollect.operations.history_forms import ConversationView, StretchView, UtteranceView
@@ -90,14 +91,23 @@ def folder_names(paths: Iterable[str], *, longest: int) -> dict[str, str]:
     return {path: _short(name, longest) for path, name in names.items()}
 
 
-def project_named(given: str | None) -> str | None:
-    """A path that is meant from here, such as `.`, as a whole one; everything else is a name."""
+def project_named(given: str | None, *, server: str) -> str | None:
+    """A path that is meant from here, such as `.`, as a whole one; everything else is a name.
+
+    Raises InvalidInput for such a path where a server is asked.
+    """
     if given is None or not given.startswith((".", "~")):
         return given
     from recollect.interfaces.cli.placing import whole_path
 
-    steps = given.replace("\\", "/").split("/")
-    return str(whole_path(Path(given))) if steps[0] in (".", "..", "~") else given
+    if given.replace("\\", "/").split("/")[0] not in (".", "..", "~"):
+        return given
+    if server:
+        raise InvalidInput(
+            f"The folder {given!r} is one of this machine.",
+            advice="Name the project as `recollect history projects` does.",
+        )
+    return str(whole_path(Path(given)))
 
 
 def _tail(path: str, parts: int) -> str:
