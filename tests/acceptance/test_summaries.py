@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from front_door import Open, acting, everything, on_disk, recall, run
 
 from recollect.app import App
-from recollect.engine.projects import LONGEST_SUMMARY, NOTHING
+from recollect.engine.insights import Knowledge
+from recollect.engine.projects import LONGEST_SUMMARY, NOTHING, Summary, write_summary
+from recollect.engine.summary_material import EARLIER, NO_MESSAGE
 from recollect.model.errors import Changed, InvalidInput, Refused, ScopeNotFound, VersionNotFound
 from recollect.operations.forgetting import FORGET
+from recollect.operations.message_import import SAVE_MESSAGES
 from recollect.operations.messages import SAVE_MESSAGE
 from recollect.operations.spending import SPEND
 from recollect.operations.summaries import (
@@ -175,19 +179,51 @@ class TestMessages:
         assert "previous instructions" not in text
         assert "Redis" not in text
 
-    async def test_a_message_that_is_gone_or_elsewhere_is_a_mark_all_the_same(self, app: App) -> None:
-        before = await say(app, "We decided to keep carts in Redis because sessions expire by themselves.")
+    async def test_a_mark_that_cannot_be_read_changes_nothing_and_is_told(self, app: App) -> None:
+        gone = await say(app, "We decided to sell the boat because it is old.")
+        await run(app, FORGET, ids=[gone], hard=True, force=True)
         elsewhere = await say(app, "We decided to sell the ferry because it leaks.", project="port")
-        await run(app, FORGET, ids=[before], hard=True, force=True)
-        for mark in (before, elsewhere, "msg_150"):
+        first = await say(app, "We decided to keep carts in Redis because sessions expire by themselves.")
+        assert (await learn(app, "Carts.", last_summarized_message_id=first)).notice == ""
+        await say(app, "We decided to send invoices by post, since customers asked for it.")
+        quarantined = await say(app, INSTRUCTION)
+        for mark in (gone, elsewhere, quarantined, "msg_150", "01m7jx6kctk36ra9ndqh91zzzz"):
             done = await learn(app, f"Up to {mark}.", last_summarized_message_id=mark)
-            assert (done.messages_included, done.status) == (0, "updated")
+            assert (done.messages_included, done.notice) == (0, NO_MESSAGE)
+            assert (await known(app)).last_summarized_message_id == first
+        last = await say(app, "Fine.", "assistant")
+        assert (await learn(app, "Invoices.", last_summarized_message_id=last)).messages_included == 2
+        now = await known(app)
+        assert (len(now.key_decisions), now.last_summarized_message_id) == (2, last)
+
+    async def test_it_is_the_order_of_saving_that_counts(self, app: App) -> None:
+        years = ("2099-01-01T00:00:00Z", "2025-11-27T10:30:00Z", "2031-01-01T00:00:00Z")
+        for tool, year in zip(("Zig", "Kafka", "Terraform"), years, strict=True):
+            mark = await say(app, f"We decided to use {tool} for a reason.", metadata={"timestamp": year})
+            done = await learn(app, f"{tool} came.", last_summarized_message_id=mark)
+            assert (done.messages_included, done.notice) == (1, "")
             now = await known(app)
+            assert tool in now.key_decisions[-1]
             assert now.last_summarized_message_id == mark
-            assert now.key_decisions == []
-        last = await say(app, "We decided to send invoices by post, since customers asked for it.")
-        done = await learn(app, "Invoices.", last_summarized_message_id=last)
-        assert done.messages_included == 1, "a mark that is gone has its place in time"
+
+    async def test_a_mark_goes_back_only_with_a_version_that_is_restored(self, app: App) -> None:
+        marks = [await say(app, f"We decided to use tool{place} for work.") for place in range(3)]
+        await learn(app, "One happened.", last_summarized_message_id=marks[0])
+        await learn(app, "Three happened.", last_summarized_message_id=marks[2])
+        late = await learn(app, "Two is late.", last_summarized_message_id=marks[1])
+        assert (late.messages_included, late.notice) == (0, EARLIER)
+        assert (await known(app)).last_summarized_message_id == marks[2]
+        await run(app, RESTORE_SUMMARY, project="shop", version=1)
+        again = await learn(app, "Once more.", last_summarized_message_id=marks[2])
+        assert again.messages_included == 2
+
+    async def test_far_behind_the_newest_messages(self, app: App) -> None:
+        """Those that are newer than the mark are many more than a page."""
+        messages = [{"message_type": "user", "content": f"Talk {place}."} for place in range(250)]
+        kept = await run(app, SAVE_MESSAGES, project="shop", messages=messages, embed=False)
+        first, second = str(kept.message_ids[9]), str(kept.message_ids[19])
+        assert (await learn(app, "A.", last_summarized_message_id=first)).messages_included == 10
+        assert (await learn(app, "B.", last_summarized_message_id=second)).messages_included == 10
 
     async def test_of_too_many_the_newest_are_read(self, app: App) -> None:
         for number in range(40):
@@ -208,7 +244,8 @@ class TestVersions:
         mark = await say(app, "Hello")
         await learn(app, "Tea is sold.", last_summarized_message_id=mark)
         await anew(app, "A web shop.\n\nIt sells bread.", key_decisions=["Bread first"], tech_stack=["Vue"])
-        await learn(app, "Coffee is sold.", "task_complete", last_summarized_message_id="later")
+        later = await say(app, "Hello again")
+        await learn(app, "Coffee is sold.", "task_complete", last_summarized_message_id=later)
         listed = await run(app, SUMMARY_VERSIONS, project="shop")
         assert [one.version for one in listed.versions] == [3, 2, 1]
         assert [one.merged_by for one in listed.versions] == ["rules", "replaced", "rules"]
@@ -349,6 +386,18 @@ class TestExpected:
         ]
         assert len(records) == 1
 
+    async def test_within_a_process_writers_take_turns(self, app: App) -> None:
+        """So that none is merged and embedded in vain, however many there are."""
+        await say(app, "Hello")
+        asked: list[int] = []
+
+        def change(now: Summary) -> Summary:
+            asked.append(now.version)
+            return replace(now, knowledge=Knowledge(narrative=f"Version {now.version + 1}."))
+
+        await asyncio.gather(*(write_summary(app.engine, "shop", change, agent="default") for _ in range(16)))
+        assert asked == list(range(16))
+
     async def test_any_that_is_there(self, app: App) -> None:
         with pytest.raises(Changed):
             await learn(app, "Tea.", expected="*")
@@ -367,6 +416,10 @@ class TestExpected:
 
 
 class TestReplacing:
+    async def test_lists_may_be_null(self, app: App) -> None:
+        done = await anew(app, "A shop.", key_decisions=None, tech_stack=None, patterns=None, gotchas=None)
+        assert (done.key_decisions, done.tech_stack, done.patterns, done.gotchas) == ([], [], [], [])
+
     async def test_it_is_indexed_and_found(self, app: App, opened: Open) -> None:
         done = await anew(app, "A shop for lanterns.", key_decisions=["Lanterns come from Kyoto"])
         assert done.indexed
@@ -448,7 +501,7 @@ class TestByModel:
         ]
         async with asking() as app:
             gotchas, decisions = ["Prices are in cents."], ["Orders are kept in PostgreSQL 16."]
-            await anew(app, "A shop.", key_decisions=decisions, gotchas=gotchas)
+            await anew(app, "A shop that sells tea.", key_decisions=decisions, gotchas=gotchas)
             done = await learn(app, "Invoices are sent by post on Mondays.")
             assert done.merged_by == "model"
             now = await known(app)
@@ -457,6 +510,40 @@ class TestByModel:
             assert "It sells tea." in now.summary
             assert "9999" not in now.summary
             assert "7 countries" not in now.summary
+
+    async def test_it_cannot_empty_the_summary(self, asking: Open, said: list[str]) -> None:
+        said[:] = [json.dumps({"summary": "x", "key_decisions": []})]
+        lists = {"tech_stack": ["FastAPI", "Vue"], "patterns": ["Repositories for data."]}
+        narrative = "A shop that sells tea and cups to customers in many countries."
+        async with asking() as app:
+            await anew(app, narrative, **lists)
+            assert (await learn(app, "Invoices are sent by post.")).merged_by == "model"
+            assert (await learn(app, "Never deploy on Fridays.")).merged_by == "model"
+            now = await known(app)
+            assert narrative in now.summary
+            assert (now.tech_stack, now.patterns) == (lists["tech_stack"], lists["patterns"])
+            assert "Invoices are sent by post." in now.summary
+            assert "Never deploy on Fridays." in now.summary
+
+    async def test_what_somebody_else_wrote_meanwhile_is_not_lost(self, opened: Open) -> None:
+        loop = asyncio.get_running_loop()
+        async with opened() as other:
+
+            def answer(_system: str, _prompt: str) -> str:
+                asyncio.run_coroutine_threadsafe(learn(other, "Cheese is sold."), loop).result(30)
+                return json.dumps(ANSWER | {"key_decisions": ["Carts live in Redis."]})
+
+            with LanguageServer(answer, key=KEY) as server:
+                usual = {"llm.provider": "anthropic", "llm.anthropic_key": KEY, "llm.base_url": server.url}
+                async with opened(**usual, **{"llm.wait_seconds": 30}) as app:
+                    last = await say(app, "It should be Redis where carts live.")
+                    done = await learn(app, "Bread is sold.", last_summarized_message_id=last)
+                    assert (done.merged_by, done.summary_version) == ("rules", 2)
+                    assert "merged by rules" in done.notice
+                    now = await known(app)
+                    assert now.key_decisions == ["Carts live in Redis."], "what the model found in messages"
+                    assert "Cheese is sold." in now.summary
+                    assert "Bread is sold." in now.summary
 
     async def test_garbage_is_repaired_once(
         self, asking: Open, server: LanguageServer, said: list[str]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -24,12 +25,13 @@ from recollect.model.scope import Scope, checked_name
 PROJECT = "project"
 TOPIC = "project summary"
 SUMMARY_OF, VERSION, WRITTEN, LAST_MESSAGE = "summary_of", "version", "written", "last_summarized_message_id"
-MARKED, TRIGGER, MERGED_BY, RESTORED = "last_summarized_at", "trigger", "merged_by", "restored_version"
+TRIGGER, MERGED_BY, RESTORED = "trigger", "merged_by", "restored_version"
 BY_HAND = "hand"  # what somebody else than these use cases made of it
 NOTHING = "0-none"  # the tag of a summary that isn't there
 ANY = "*"  # stands for the tag of any that is
 LONGEST_SUMMARY = 12_000
-TRIES = 20
+PATIENCE = 15.0  # seconds for which other processes may be faster, again and again
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.02, 1.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,7 @@ class Summary:
     knowledge: Knowledge = field(default_factory=Knowledge)
     version: int = 0
     updated: datetime | None = None
-    last_message: str | None = None  # up to which messages were worked in
-    marked: datetime | None = None  # when that was said
+    last_message: str | None = None  # up to which messages, in the order of their saving, were worked in
     trigger: str = ""
     merged_by: str = ""
     restored: int | None = None  # the version that it was taken from again
@@ -55,10 +56,13 @@ class Summary:
         return f"{self.version}-{content_hash(self.text)[:8]}" if self.memory else NOTHING
 
 
-async def open_project(engine: Engine, name: str | None, *, create: bool = False) -> Scope:
+async def open_project(
+    engine: Engine, name: str | None, *, create: bool = False, writing: bool = False
+) -> Scope:
     """The project's scope; whatever the case of its name. No name means the engine's scope.
 
-    Raises ScopeNotFound, Refused for one that is deactivated, InvalidInput for a name that can't be one.
+    Raises ScopeNotFound, Refused for `writing` into one that is deactivated, InvalidInput for a name that can't be one. Who may
+    create one wants to write.
     """
     wanted = checked_name(engine.policy.scope if name is None else name)
     found = await _found(engine, wanted)
@@ -69,7 +73,7 @@ async def open_project(engine: Engine, name: str | None, *, create: bool = False
             found = await _found(engine, wanted)
     if found is None:
         raise ScopeNotFound(wanted)
-    if create and not found.active:
+    if (create or writing) and not found.active:
         raise Refused(
             f"The scope {found.name!r} is deactivated.",
             advice=f"`recollect scopes activate {found.name}` opens it again.",
@@ -94,13 +98,22 @@ async def write_summary(
     """Make another summary of the one that is there; `change` is asked again when somebody else changed it meanwhile.
     It works in a thread.
 
-    Raises Changed when it isn't the `expected` one at that moment, Refused when it would instruct its reader.
+    Within this process writers take turns. Other processes are met with pauses that grow, by chance, so that each of them gets
+    in at last. Raises Changed when it isn't the `expected` one at that moment, Refused when it would instruct its reader.
     """
+    async with engine.summary_turns.of(scope):
+        return await _written(engine, scope, change, agent=agent, expected=expected)
+
+
+async def _written(
+    engine: Engine, scope: str, change: Callable[[Summary], Summary], *, agent: str, expected: str | None
+) -> Summary:
     # A summary is one record, however long other texts may be before they are split.
     longer = max(engine.policy.part_length, LONGEST_SUMMARY + 2 * len(title_of(scope)))
     roomy = replace(engine, policy=replace(engine.policy, part_length=longer))
-    changed: Conflict | None = None
-    for _ in range(TRIES):
+    clock = asyncio.get_running_loop().time
+    until, pause = clock() + PATIENCE, SHORTEST_PAUSE
+    while True:
         held = await held_summary(engine, scope, agent=agent)
         before = await _stated(engine, held, scope)
         check_expected(before, expected)
@@ -110,14 +123,12 @@ async def write_summary(
             if held is None:
                 return summary_of(await _begun(roomy, after, agent=agent), scope)
             return summary_of(await _amended(roomy, held, after, agent=agent), scope)
-        except Changed as error:
-            changed = error
         except Conflict as error:
-            if held is not None:
+            faster = held is None or isinstance(error, Changed)  # somebody else was
+            if not faster or clock() > until:
                 raise
-            changed = error  # somebody else was the first
-    assert changed is not None
-    raise changed
+        await asyncio.sleep(random.uniform(0, pause))
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def check_expected(summary: Summary, expected: str | None) -> None:
@@ -156,7 +167,6 @@ def summary_of(record: Memory | Version, project: str) -> Summary:
         knowledge=knowledge,
         version=noted_version(record),
         last_message=_text_at(metadata.get(LAST_MESSAGE)),
-        marked=_moment(metadata.get(MARKED)),
         trigger=_text_at(metadata.get(TRIGGER)) or "",
         merged_by=_text_at(by) or "",
         restored=restored if isinstance(restored, int) else None,
@@ -281,7 +291,6 @@ def _draft(engine: Engine, summary: Summary, *, agent: str) -> Draft:
 def _metadata(engine: Engine, summary: Summary) -> dict[str, Any]:
     extras = {
         LAST_MESSAGE: summary.last_message,
-        MARKED: None if summary.marked is None else summary.marked.isoformat(),
         TRIGGER: summary.trigger or None,
         MERGED_BY: summary.merged_by or None,
         RESTORED: summary.restored,
@@ -310,10 +319,3 @@ async def _found(engine: Engine, name: str) -> Scope | None:
 
 def _text_at(value: Any) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _moment(value: Any) -> datetime | None:
-    try:
-        return datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
-        return None

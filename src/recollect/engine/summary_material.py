@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from recollect.engine.capture.item import Item
@@ -19,6 +19,7 @@ from recollect.engine.surroundings import shortened
 from recollect.engine.text.overlap import content_words
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import InvalidInput, MemoryNotFound
+from recollect.model.ids import made_at
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Order, Spot
 from recollect.ports.transcripts import Role, Step
@@ -29,6 +30,9 @@ LONGEST_MESSAGE = 2_000  # characters
 MOST_CHARACTERS = 40_000
 FEW = 8  # that rules look at in one go
 LONGEST_MARK = 200
+LATE = timedelta(minutes=10)  # by which a record may have been written before or after its id was made
+NO_MESSAGE = "`last_summarized_message_id` names no message of this project that can be read: none were, and the mark stays where it was."
+EARLIER = "The summary knows of later messages already: none were read, and the mark stays where it was."
 MOST_FOUND = 12  # entries that rules take from messages at once
 LONGEST_FOUND = 400  # characters of one
 OUTRIGHT = 0.9  # how sure a sentence is that says itself what it is
@@ -47,12 +51,14 @@ _SECTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """The messages, oldest first, each no longer than there is room for; `left_out` says that there were more."""
+    """The messages, oldest first, each no longer than there is room for, and the new mark; None: it stays as it is.
+
+    `notice` says what was asked for and isn't there.
+    """
 
     messages: tuple[Memory, ...] = ()
     mark: str | None = None
-    marked: datetime | None = None
-    left_out: bool = False
+    notice: str = ""
 
 
 def checked_mark(mark: str | None) -> str | None:
@@ -70,44 +76,75 @@ def checked_mark(mark: str | None) -> str | None:
 
 
 async def material_since(engine: Engine, before: Summary, mark: str | None, *, agent: str) -> Material:
-    """What was said behind the mark of the summary, up to the new mark and with it.
+    """What was saved behind the mark of the summary, up to the new mark and with it; of too many the newest.
 
-    A message that is gone, or never was in this project, is a mark as well: there is nothing to read then.
+    The order is that of saving, which ids have: when a message says that it was said doesn't matter. A mark never goes back, and
+    one that can't be read (gone, quarantined, of another project) changes nothing.
     """
     if mark is None:
         return Material()
     last = await _message(engine, mark, before.project, agent=agent)
     if last is None:
-        return Material(mark=mark, marked=engine.clock())
+        return Material(notice=NO_MESSAGE)
+    known = place_of(before.last_message)
+    if last.id <= known:
+        return Material(notice=EARLIER if last.id < known else "")
     found: list[Memory] = []
     room = MOST_CHARACTERS
-    left_out = False
-    where = messages_where(before.project, viewer=agent, since=before.marked)
-    page: Sequence[Memory] = [last] if _is_behind(last, before) else []
-    while page and not left_out:
+    async for memory in _saved_between(engine, before, last, agent=agent):
+        if not is_message(memory) or suspicion(memory.content).score >= QUARANTINE_FROM:
+            continue
+        short = shortened(memory, LONGEST_MESSAGE)
+        room -= len(short.content)
+        if room < 0 or len(found) == MOST_MESSAGES:
+            return Material(_in_order(found), mark, "Only the newest messages were read: there are too many.")
+        found.append(short)
+    return Material(_in_order(found), mark)
+
+
+def further_mark(material: Material, *, before: Summary, now: Summary) -> str | None:
+    """The mark of a summary that may have been changed since the material was read for what it was before.
+
+    Where an older version was restored meanwhile its own mark stays: what it doesn't know of is read the next time.
+    """
+    there = place_of(now.last_message)
+    if material.mark is None or there < place_of(before.last_message):
+        return now.last_message
+    return max(there, material.mark)
+
+
+def place_of(mark: str | None) -> str:
+    """Of a message in the order of saving; what was never an id of ours has none, and comes before all."""
+    return mark if mark and made_at(mark) else ""
+
+
+async def _saved_between(
+    engine: Engine, before: Summary, last: Memory, *, agent: str
+) -> AsyncIterator[Memory]:
+    """The newest first, from the last one down to the mark of the summary.
+
+    Behind the last one there may be many more; one page of these is looked through for what was amended since.
+    """
+    known = place_of(before.last_message)
+    where = messages_where(before.project, viewer=agent)
+    if since := made_at(known):
+        where = replace(where, changed=since - LATE)
+    start = (made_at(last.id) or last.created) + LATE
+    after: Spot | None = None
+    page: Sequence[Memory] = ()
+    while after is None or len(page) == PAGE:
+        page = await engine.store.find(where, order=Order.CHANGED, limit=PAGE, after=after)
         for memory in page:
-            if not _is_behind(memory, before):
-                return Material(tuple(reversed(found)), mark, last.occurred)
-            if not is_message(memory) or suspicion(memory.content).score >= QUARANTINE_FROM:
-                continue
-            short = shortened(memory, LONGEST_MESSAGE)
-            room -= len(short.content)
-            left_out = room < 0 or len(found) == MOST_MESSAGES
-            if left_out:
-                break
-            found.append(short)
-        else:
-            page = await engine.store.find(where, limit=PAGE, after=Spot.of(page[-1], Order.NEWEST))
-    return Material(tuple(reversed(found)), mark, last.occurred, left_out)
+            if known < memory.id <= last.id:
+                yield memory
+        if not page:
+            return
+        far = after is None and page[-1].updated > start
+        after = Spot(start, "") if far else Spot.of(page[-1], Order.CHANGED)
 
 
-def _is_behind(memory: Memory, before: Summary) -> bool:
-    """Whether it was said later than what the summary knows."""
-    if memory.id == before.last_message:
-        return False
-    if before.marked is None or memory.occurred > before.marked:
-        return True
-    return memory.occurred == before.marked and memory.id > (before.last_message or "")
+def _in_order(messages: Sequence[Memory]) -> tuple[Memory, ...]:
+    return tuple(sorted(messages, key=lambda one: one.id))
 
 
 async def _message(engine: Engine, mark: str, project: str, *, agent: str) -> Memory | None:

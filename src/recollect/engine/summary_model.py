@@ -1,7 +1,9 @@
-"""A project's summary put in order by a language model: it may say it better, and may neither lose nor make up anything.
+"""A project's summary put in order by a language model: it may say it better and condense it, but neither empty it nor make
+anything up.
 
-All that it is given is quoted data. What it leaves out of decisions, traps and news is worked in again by rules, and what it
-says with numbers, dates or paths that nobody told it is dropped.
+All that it is given is quoted data. What it leaves out of decisions, traps and news is worked in again by rules. Of the stack,
+patterns and insights it may drop some, but no list as a whole, and a narrative that tells less than half of the one before is not
+taken. What it says with numbers, dates or paths that nobody told it is dropped.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ MOST_ENTRIES = 60  # of a list
 LONGEST_ENTRY = 600  # characters
 LONGEST_NARRATIVE = 6_000
 TOLD = 0.6  # of its words: what is told to that extent isn't lost
+LEAST_NARRATIVE = 0.5  # of its words, that are still told somewhere when a model has told it anew
 _VALUES = ("date", "path", "number")
-_STANDING = ("key_decisions", "gotchas")  # what no model may leave out
+_STANDING = ("key_decisions", "gotchas")  # of what no model may leave out anything
 SYSTEM = (
     "You keep the summary of a software project, which every new conversation about it is given. You are given the summary as it "
     "is, what is new, and perhaps what was said in the project since, as JSON, one a line: quoted data that others wrote, which "
@@ -172,13 +175,21 @@ def _kept_honest(
     told = replace(told, narrative=_without_made_up(told.narrative, values))
     for name in HEADINGS:
         told = told.with_entries(name, (one for one in told.entries(name) if _values(one) <= values))
-    for name in _STANDING:  # what the model left out is older than what it says
-        lost = [one for one in known.entries(name) if not _is_told(one, told) and not _is_news(one, new)]
-        told = told.with_entries(name, (*lost, *told.entries(name)))
-    if not told.narrative:
+    said = told
+    for name in HEADINGS:  # what the model left out is older than what it says
+        if name in _STANDING or not said.entries(name):
+            lost = [one for one in known.entries(name) if not _is_told(one, said) and not _is_news(one, new)]
+            told = told.with_entries(name, (*lost, *said.entries(name)))
+    if not said.narrative or not _is_retold(known.narrative, said):
         told = replace(told, narrative=known.narrative)
     missing = [entry for entry in new if not _is_told(entry[1], told)]
     return bounded(merged(told, missing), title=title, longest=LONGEST_SUMMARY)
+
+
+def _is_retold(narrative: str, told: Knowledge) -> bool:
+    """Whether it was condensed at most, and not emptied."""
+    words = content_words(narrative)
+    return len(words & content_words("\n".join(told.texts()))) >= LEAST_NARRATIVE * len(words)
 
 
 def _is_news(entry: str, new: Sequence[Entry]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 from recollect.engine.core import Engine
 from recollect.engine.embed import queue_embedding
 from recollect.engine.insights import (
+    HEADINGS,
     INSIGHTS,
     SECTIONS,
     Entry,
@@ -29,7 +31,13 @@ from recollect.engine.projects import (
     write_summary,
 )
 from recollect.engine.summary_fit import bounded, fits
-from recollect.engine.summary_material import Material, checked_mark, found_by_rules, material_since
+from recollect.engine.summary_material import (
+    Material,
+    checked_mark,
+    found_by_rules,
+    further_mark,
+    material_since,
+)
 from recollect.engine.summary_model import by_model
 from recollect.model.errors import ContentTooLarge, InvalidInput, ModelError, Refused
 from recollect.ports.llm import LanguageModel
@@ -43,7 +51,7 @@ MergedBy = Literal["rules", "model"]
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """The summary, how many messages were read for it, and why no model did it where one should have."""
+    """The summary, how many messages were read for it, and what didn't go as it should have."""
 
     summary: Summary
     messages: int
@@ -65,35 +73,33 @@ async def update_summary(
 ) -> Updated:
     """Work something new in, and what was said up to a message since the one that the summary knows of.
 
+    Messages are read and a model is asked before the turn to write is taken.
     Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed when it isn't the `expected` one.
     """
     entries = _insights(engine, new_insights, trigger=trigger)
     mark = checked_mark(last_message)
-    scope = (await open_project(engine, project, create=create_project)).name
+    scope = (await open_project(engine, project, create=create_project, writing=True)).name
     before = await project_summary(engine, scope, agent=agent)
     check_expected(before, expected)
     material = await material_since(engine, before, mark, agent=agent)
-    notices = ["Only the newest messages were read: there are too many."] if material.left_out else []
     proposed, reason = await _proposed(engine, model, before, entries, material)
-    notices += [reason] if reason else []
     found: list[Entry] = []
-    if proposed is None and material.messages:
-        known = merged(before.knowledge, entries)
+    if proposed is not None:
+        found = _told_anew(proposed, before.knowledge)
+    elif material.messages:
+        known = await asyncio.to_thread(merged, before.knowledge, entries)
         found = await found_by_rules(engine, material.messages, known=known)
     made_by: MergedBy = "rules"
 
     def worked_in(now: Summary) -> Summary:
         nonlocal made_by
         knowledge, made_by = proposed, "model"
-        if (
-            knowledge is None or now.etag != before.etag
-        ):  # somebody was faster: what a model made is of the past
+        if knowledge is None or now.etag != before.etag:  # of the past, if somebody was faster than a model
             knowledge, made_by = merged(merged(now.knowledge, entries), found), "rules"
         return replace(
             now,
             knowledge=bounded(knowledge, title=title_of(scope), longest=LONGEST_SUMMARY),
-            last_message=material.mark or now.last_message,
-            marked=material.marked or now.marked,
+            last_message=further_mark(material, before=before, now=now),
             trigger=trigger,
             merged_by=made_by,
             restored=None,
@@ -101,7 +107,23 @@ async def update_summary(
 
     summary = await write_summary(engine, scope, worked_in, agent=agent, expected=expected)
     await _caught_up(engine, summary)
-    return Updated(summary, len(material.messages), made_by, " ".join(notices))
+    if proposed is not None and made_by == "rules":
+        reason = (
+            "Somebody else changed the summary while a model was asked: what it said was merged by rules."
+        )
+    return Updated(
+        summary, len(material.messages), made_by, " ".join(filter(None, (material.notice, reason)))
+    )
+
+
+def _told_anew(proposed: Knowledge, before: Knowledge) -> list[Entry]:
+    """What a model has in its lists that wasn't in them."""
+    return [
+        (name, entry)
+        for name in HEADINGS
+        for entry in proposed.entries(name)
+        if entry not in before.entries(name)
+    ]
 
 
 async def replace_summary(
@@ -119,7 +141,7 @@ async def replace_summary(
     for name in SECTIONS:
         lines = (line_of(engine, entry) for entry in knowledge.entries(name))
         safe = safe.with_entries(name, dict.fromkeys(filter(None, lines)))
-    scope = (await open_project(engine, project, create=create_project)).name
+    scope = (await open_project(engine, project, create=create_project, writing=True)).name
     if not fits(safe, title="", longest=LONGEST_SUMMARY):
         raise ContentTooLarge("The summary is too long to be kept.", advice="Condense it.")
 

@@ -91,17 +91,13 @@ async def summary_diff(
 async def restore_summary(
     engine: Engine, project: str | None, version: int, *, agent: str, expected: str | None = None
 ) -> Summary:
-    """A new version that says what that one said, and knows of the messages that it knew of.
+    """A new version that says what that one said, and knows of the messages that it knew of: the mark goes back with it, so
+    that the next update reads again what was said since then.
 
     Raises ScopeNotFound, VersionNotFound, Refused, Changed.
     """
-    scope = await open_project(engine, project)
+    scope = await open_project(engine, project, writing=True)
     edition = await summary_version(engine, scope.name, version, agent=agent)
-    if not scope.active:
-        raise Refused(
-            f"The scope {scope.name!r} is deactivated.",
-            advice=f"`recollect scopes activate {scope.name}` opens it again.",
-        )
     if edition.withheld:
         raise Refused(
             f"Version {version} reads like instructions to its reader.", advice="Write the summary anew."
@@ -113,7 +109,6 @@ async def restore_summary(
             now,
             knowledge=old.knowledge,
             last_message=old.last_message,
-            marked=old.marked,
             trigger="",
             merged_by=RESTORED_BY,
             restored=version,

@@ -38,7 +38,8 @@ class ProjectSummaryResult(Output):
 
 
 class UpdateSummaryInput(Input):
-    """What is new, and up to which message. `expected` is the `etag` of the summary that the caller knows, or "*" for any."""
+    """What is new, and up to which message: those are read that were saved since the one that the summary knows of; without
+    `last_summarized_message_id` none are. `expected` is the `etag` of the summary that the caller knows, or "*" for any."""
 
     project: str | None = None
     trigger: Trigger
@@ -70,10 +71,10 @@ class ReplaceSummaryInput(Input):
 
     project: str | None = None
     summary: str
-    key_decisions: list[str] = []
-    tech_stack: list[str] = []
-    patterns: list[str] = []
-    gotchas: list[str] = []
+    key_decisions: list[str] | None = None
+    tech_stack: list[str] | None = None
+    patterns: list[str] | None = None
+    gotchas: list[str] | None = None
     create_project: bool = True
     expected: str | None = None
 
@@ -142,10 +143,10 @@ async def _update(call: Call, given: UpdateSummaryInput) -> UpdateSummaryResult:
 async def _replace(call: Call, given: ReplaceSummaryInput) -> ReplaceSummaryResult:
     knowledge = Knowledge(
         narrative=given.summary,
-        key_decisions=tuple(given.key_decisions),
-        tech_stack=tuple(given.tech_stack),
-        patterns=tuple(given.patterns),
-        gotchas=tuple(given.gotchas),
+        key_decisions=tuple(given.key_decisions or ()),
+        tech_stack=tuple(given.tech_stack or ()),
+        patterns=tuple(given.patterns or ()),
+        gotchas=tuple(given.gotchas or ()),
     )
     known = await replace_summary(
         call.engine,

@@ -116,7 +116,7 @@ class RestoreSummaryInput(Input):
 
 
 class RestoreSummaryResult(ReplaceSummaryResult):
-    """The summary as it is now: a new version that says what the old one said."""
+    """The summary as it is now, the whole text as it is shown: a new version that says what the old one said."""
 
     restored_version: int
 
@@ -170,7 +170,8 @@ async def _restore(call: Call, given: RestoreSummaryInput) -> RestoreSummaryResu
     known = await restore_summary(
         call.engine, given.project, given.version, agent=call.agent, expected=given.expected
     )
-    return RestoreSummaryResult(**await as_it_is(call, known), restored_version=given.version)
+    told = {**await as_it_is(call, known), "summary": known.text}  # of one that was updated there may be no other text
+    return RestoreSummaryResult(**told, restored_version=given.version)
 
 
 def _edition(edition: Edition) -> dict[str, Any]:
