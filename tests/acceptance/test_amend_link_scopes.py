@@ -40,6 +40,15 @@ NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8
 
 
+async def test_an_amended_memory_has_the_tag_that_it_is_shown_with(app: App) -> None:
+    other = await stored(app, "The harbour has two cranes.")
+    memory = await stored(app, "The crane lifts two tons.")
+    await run(app, LINK, origin=memory, target=other)
+    for change in ({"importance": 0.8}, {"content": "The crane lifts three tons."}):
+        told = await run(app, AMEND, id=memory, **change)
+        assert told.etag == (await show(app, memory)).etag
+
+
 async def test_a_version_keeps_all_that_an_amendment_changed(app: App) -> None:
     then = datetime(2020, 5, 6, 7, 8, 9, tzinfo=UTC)
     memory_id = await stored(app, "The pump is loud.", metadata={"by": "ear"}, occurred=then, permanent=True)
@@ -416,14 +425,17 @@ async def test_nothing_about_a_scope_holds_a_secret_or_control_characters(app: A
     made = await run(
         app,
         CREATE_SCOPE,
-        name=f"work {KEY}",
+        name="work",
         description=f"The key\x1b[31m is {KEY}.",
         kind=f"kind {KEY}",
         keywords=[KEY, "a\x00b"],
     )
     assert made.description == "The key is [redacted:anthropic-key]."
     await run(app, CHANGE_SCOPE, name=made.name, description=f"It was {KEY}.")
-    await run(app, RENAME_SCOPE, name=made.name, new_name=f"home {KEY}")
+    with pytest.raises(InvalidInput, match="secret"):
+        await run(app, RENAME_SCOPE, name=made.name, new_name=f"home {KEY}")
+    with pytest.raises(InvalidInput, match="secret"):
+        await run(app, CREATE_SCOPE, name=f"home {KEY}")
     assert on_disk(app, KEY) == []
 
 

@@ -32,6 +32,7 @@ from recollect.operations.housing import (
     DELETE_PROJECT,
     LIST_PROJECTS,
     MIGRATE_PROJECT,
+    OPEN_FOLDER,
     SHOW_PROJECT,
 )
 from recollect.operations.keeping import DELETE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, RENAME_SCOPE
@@ -113,6 +114,14 @@ async def test_exports_and_backups_have_all_of_them(app: App, tmp_path: Path, op
     assert (await run(app, BACKUP)).memories == 2
     async with opened() as other:
         assert (await run(other, IMPORT, path=str(tmp_path / "all.jsonl"))).memories == 2
+
+
+async def test_a_folder_named_like_a_secret_is_a_project_all_the_same(app: App, tmp_path: Path) -> None:
+    folder = tmp_path / ("ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789")
+    folder.mkdir()
+    made = await run(app, OPEN_FOLDER, folder=str(folder))
+    assert made.name.startswith("[redacted")
+    assert (await run(app, OPEN_FOLDER, folder=str(folder))).name == made.name
 
 
 async def test_a_name_or_a_folder_is_one_project(app: App, tmp_path: Path) -> None:

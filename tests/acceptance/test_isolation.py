@@ -184,7 +184,8 @@ class World:
         """Without what no two homes share: ids, times, the folder's name."""
         match value:
             case dict():
-                kept = {key: one for key, one in value.items() if key not in OF_THE_CLOCK}
+                counted = {"tokens"} if "rag_results" in value else set()  # with those of its ids and times
+                kept = {key: one for key, one in value.items() if key not in OF_THE_CLOCK | counted}
                 return {key: self.plain(one) for key, one in kept.items()}
             case list() | tuple():
                 return [self.plain(one) for one in value]

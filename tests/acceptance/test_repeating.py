@@ -10,8 +10,10 @@ import pytest
 from front_door import Open, acting, at, everything, recall, remember, run, show, stored
 
 from recollect.app import App
-from recollect.engine.once import TERM, hold
+from recollect.engine.once import PATIENCE, PAUSE, RENEWED, TERM, hold
 from recollect.model.errors import Conflict, InvalidInput, KeyReused
+from recollect.operations import repeating
+from recollect.operations.catalogue import Call
 from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import EXPORT, LIST_SCOPES
 from recollect.operations.upkeep import LIST_JOBS
@@ -106,6 +108,24 @@ async def test_who_died_with_a_key_blocks_it_for_a_while_only(app: App) -> None:
     first = await remember(later, TEXT, idempotency_key="k1")
     assert first.created
     assert (await remember(later, TEXT, idempotency_key="k1")).id == first.id
+
+
+def test_who_waits_for_the_dead_is_answered_before_callers_give_up() -> None:
+    assert RENEWED * 3 < TERM.total_seconds() < PATIENCE * PAUSE < 60
+
+
+async def test_many_that_take_long_hold_their_key(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeating, "RENEWED", 0)
+    cursors, call = [f"once:{number:02x}" for number in range(256)], Call(app.engine, "default")
+
+    async def notes() -> list[str]:
+        return [note for name in cursors if (note := await app.engine.store.cursor(name))]
+
+    async with repeating.Repeating(call, {0: ("k1", "said")}), asyncio.timeout(10):
+        before = await notes()
+        while await notes() == before:
+            pass
+    assert await notes() == []
 
 
 async def test_a_crash_between_storing_and_answering_stores_nothing_twice(app: App) -> None:

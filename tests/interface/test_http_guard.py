@@ -77,6 +77,10 @@ async def test_pages_of_others_can_not_embed_what_is_ours(served: Served) -> Non
         ):
             headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode}
             assert (await client.get("/echo", headers=headers)).status_code == status, (site, mode)
+        form = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+        for method in ("POST", "DELETE"):
+            answer = await client.request(method, "/api/memories/x/restore", headers=form)
+            assert (answer.status_code, answer.json()["code"]) == (403, "WRONG_ORIGIN"), method
 
 
 async def test_browsers_are_told_what_an_allowed_page_may_do(served: Served) -> None:

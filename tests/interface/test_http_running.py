@@ -135,6 +135,8 @@ async def _visit_everything(served: Served) -> None:
         async with client.stream("GET", "/sse", params={"accessKey": KEY}, headers=accepts) as stream:
             assert stream.status_code == 200
         await client.get("/echo", params={"accessKey": KEY, "q": TEXT})
+        for path in ("/api/projects/otter%20lodge/memory/stats", "/api/willow/x", "/heron"):
+            await client.get(path, headers={"Authorization": f"Bearer {KEY}"})
         await client.get("/broken", headers={"Authorization": f"Bearer {KEY}"})
         await client.post("/consent", data={"ticket": "rt_x", "token": "x", "key": KEY})
         await client.post("/mcp", content=TEXT, headers={"Authorization": f"Bearer {KEY}"})
@@ -165,7 +167,8 @@ async def test_logs_tell_what_was_asked_and_never_what_was_said(load: Load, home
             "credential",
         }
         assert datetime.fromisoformat(line["time"]).utcoffset() == UTC.utcoffset(None)
-    assert {"/mcp", "/sse", "/echo", "/broken"} <= {line["path"] for line in asked}
+    pattern = "/api/projects/{project_id}/memory/stats"
+    assert {"/mcp", "/sse", "/echo", "/broken", pattern} <= {line["path"] for line in asked}
     assert {"owner", ""} == {line["credential"] for line in asked}
     assert any(line["level"] == "error" and line["error"] == "ZeroDivisionError" for line in lines)
     [file] = (home / "logs").iterdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ from rest_api import Api, Json, keys_of, served
 from recollect.dialects.rest import knowledge, memories, upkeep
 
 NOBODY = "01m7gv42a3fzcy3gb19vmek4q7"
+MANY = [f"tag-{number}" for number in range(600)]
+LARGE = base64.urlsafe_b64encode(b'[1,"important",1' + b"0" * 400 + b',"x"]').decode().rstrip("=")
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +187,11 @@ def _backed_up(api: Api) -> None:
         ("list", {"query": {"limit": "many"}}, 400, "INVALID_INPUT"),
         ("list", {"query": {"cursor": "nonsense"}}, 400, "INVALID_INPUT"),
         ("list", {"query": {"scop": "x"}}, 400, "INVALID_INPUT"),
+        ("list", {"query": {"order": "important", "cursor": LARGE}}, 400, "INVALID_INPUT"),
+        ("list", {"query": {"tags": MANY}}, 400, "INVALID_INPUT"),
+        ("timeline", {"query": {"tags": MANY}}, 400, "INVALID_INPUT"),
+        ("recall", {"body": {"query": "x", "tags": MANY}}, 400, "INVALID_INPUT"),
+        ("forget", {"body": {"tags": MANY}}, 400, "INVALID_INPUT"),
         ("list", {"query": {"when": "flurbsday"}}, 400, "UNKNOWN_TIME"),
         ("show", {"id": NOBODY}, 404, "MEMORY_NOT_FOUND"),
         ("show", {"id": " "}, 400, "INVALID_INPUT"),
@@ -210,7 +218,7 @@ def _backed_up(api: Api) -> None:
         ("ask", {"body": {"question": " "}}, 400, "INVALID_INPUT"),
         ("feedback", {"body": {"tool_name": "recall"}}, 400, "INVALID_INPUT"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_what_is_wrong_is_told(api: Api, name: str, given: Json, status: int, code: str) -> None:
     path = {word: value for word, value in given.items() if word not in ("body", "query")}
@@ -255,6 +263,17 @@ def test_who_has_seen_an_older_state_changes_nothing(api: Api) -> None:
     fresh = {"If-Match": changed.headers["etag"]}
     assert api.get("amend", {"importance": 0.9}, headers=fresh, id=known)["memory"]["importance"] == 0.9
     assert api.get("amend", {"importance": 0.2}, headers={"If-Match": "*"}, id=known)["id"] == known
+
+
+def test_what_is_not_there_is_told_in_words_of_this_door(api: Api) -> None:
+    answers = (
+        api.ask("show", id=NOBODY),
+        api.ask("show_scope", name="none"),
+        api.ask("recall", {"query": "x", "scope": "none"}),
+    )
+    for answer in answers:
+        assert answer.json()["advice"]
+        assert "`recollect" not in answer.json()["advice"]
 
 
 def test_words_come_back_as_they_were_saved(api: Api) -> None:

@@ -332,13 +332,30 @@ def test_limits_and_filters(fresh: Page) -> None:
     assert fresh.ask("GET", f"{MEMORY}/stats")[1]["total_messages"] == 60
 
 
+@pytest.mark.parametrize(
+    "metadata",
+    [{"session_id": 77}, {"session_id": "log:x"}, {"timestamp": "yesterday"}, {"timestamp": 1732703400}],
+)
+def test_metadata_that_nobody_can_read(fresh: Page, metadata: Json) -> None:
+    sent = {"message_type": "user", "content": "Hello there.", "metadata": metadata}
+    status, told = fresh.ask("POST", f"{MEMORY}/messages", sent)
+    assert (status, told["code"]) == (400, "INVALID_INPUT")
+    assert next(iter(metadata)) in told["error"]
+
+
 def test_a_message_from_beginning_to_end(fresh: Page) -> None:
     long = "\n\n".join(f"Paragraph {place} about lamps, which is long." for place in range(500))
     message = fresh.saved(long, metadata={"session_id": "s1", "more": {"a": [1, None]}})
     status, told = fresh.ask("GET", f"{MEMORY}/messages/{message}")
     assert (status, told["content"], told["metadata"]["more"]) == (200, long, {"a": [1, None]})
     assert fresh.ask("GET", f"{MEMORY}/stats")[1]["total_messages"] == 1
+    for listing in ("messages", "messages/recent?session_id=s1"):
+        [told] = fresh.ask("GET", f"{MEMORY}/{listing}")[1]["messages"]
+        assert (told["id"], told["content"], told["truncated"]) == (message, long, False)
+    [told] = fresh.ask("POST", f"{MEMORY}/search", {"query": "paragraph about lamps"})[1]["results"]
+    assert (told["id"], told["message_type"], told["truncated"]) == (message, "user", True)
     assert fresh.ask("GET", f"{MEMORY}/context?token_budget=500")[1]["tokens"] <= 500
+    assert fresh.ask("GET", f"{MEMORY}/context?token_budget=1")[0] == 400
     status, told = fresh.ask("DELETE", f"{MEMORY}/messages?message_id={message}")
     assert (status, told["deleted_count"]) == (200, 1)
     assert fresh.ask("GET", f"{MEMORY}/messages/{message}")[1]["code"] == "MESSAGE_NOT_FOUND"

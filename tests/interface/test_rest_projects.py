@@ -15,6 +15,7 @@ from recollect.operations.index import operation
 from recollect.testing.servers.mongo import MongoServer
 from recollect.testing.servers.postgres import PostgresServer
 
+TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
 KEYS = {"ada": Key(agent="ada"), "guest": Key(scopes=("garden",)), "reader": Key(access="read")}
 
 
@@ -147,6 +148,9 @@ def test_a_project_with_others_in_it_stays(api: Api) -> None:
         ("create_project", {"body": {"name": ""}}, 400, "INVALID_INPUT"),
         ("create_project", {"body": {"name": "a\nb"}}, 400, "INVALID_INPUT"),
         ("create_project", {"body": {"name": "x" * 201}}, 400, "INVALID_INPUT"),
+        ("create_project", {"body": {"name": TOKEN}}, 400, "INVALID_INPUT"),
+        ("create_scope", {"body": {"name": f"about {TOKEN}"}}, 400, "INVALID_INPUT"),
+        ("rename_scope", {"name": "garden", "body": {"new_name": TOKEN}}, 400, "INVALID_INPUT"),
         ("create_project", {"body": {"name": "x", "storage_mode": "attic"}}, 400, "INVALID_INPUT"),
         ("create_project", {"body": {"name": "Global"}}, 409, "CONFLICT"),
         ("create_project", {"body": {"name": "x", "path": "/no/such/folder"}}, 404, "NOT_FOUND"),
@@ -179,6 +183,13 @@ def test_a_project_with_others_in_it_stays(api: Api) -> None:
 def test_what_is_wrong_is_told(api: Api, name: str, given: Json, status: int, code: str) -> None:
     path = {word: value for word, value in given.items() if word not in ("body", "query")}
     assert api.refused(name, given.get("body"), query=given.get("query"), **path) == (status, code)
+
+
+def test_a_name_is_found_however_its_letters_are_written(api: Api) -> None:
+    made = api.get("create_project", {"name": "Cafe\u0301"})
+    for written in ("Caf\u00e9", "Cafe\u0301"):
+        assert api.get("show_project", project_id=written)["id"] == made["id"]
+    assert not [one for one in api.get("list_projects")["projects"] if "redacted" in one["name"]]
 
 
 def test_a_store_that_is_not_configured_is_told(api: Api) -> None:

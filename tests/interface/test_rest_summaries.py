@@ -87,6 +87,7 @@ def test_what_cannot_be(api: Api, project: str) -> None:
         "error": "Project not found",
         "code": "PROJECT_NOT_FOUND",
         "project_id": "nowhere",
+        "advice": "POST /api/projects makes one.",
     }
     assert missing.status_code == 404
     for name in ("update_summary", "replace_summary"):
@@ -143,6 +144,40 @@ def test_of_many_with_one_etag_one_writes(api: Api, project: str) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(write, range(8))) == [200] + [412] * 7
     assert api.get("project_summary", project_id=project)["version"] == 2
+
+
+def test_many_at_once_all_get_in(api: Api, project: str) -> None:
+    def write(number: int) -> int:
+        answer = api.ask("update_summary", insight(f"Writer{number} was here."), project_id=project)
+        return int(answer.status_code)
+
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(write, range(16))) == {200}
+    told = api.get("project_summary", project_id=project)
+    assert told["version"] == 16
+    assert all(f"Writer{number} was here." in told["summary"] for number in range(16))
+
+
+def test_a_project_that_is_put_away_is_read_alone(api: Api, project: str) -> None:
+    said = {"message_type": "user", "content": "Hello"}
+    api.get("save_message", said, project_id=project)
+    api.get("replace_summary", {"summary": "A shop.", "gotchas": None}, project_id=project)
+    api.get("change_project", {"active": False}, project_id=project)
+    for name, body in (
+        ("save_message", said),
+        ("update_summary", insight("Tea.")),
+        ("replace_summary", {"summary": "Tea."}),
+    ):
+        assert api.refused(name, body, project_id=project) == (403, "REFUSED")
+    assert api.refused("restore_summary", project_id=project, version="1") == (403, "REFUSED")
+    imported = api.client.post(
+        f"/api/projects/{project}/memory/messages/import",
+        content='{"message_type": "user", "content": "Hello"}\n',
+        headers={"Authorization": f"Bearer {api.key}", "Content-Type": "application/x-ndjson"},
+    )
+    assert (imported.status_code, imported.json()["code"]) == (403, "REFUSED")
+    assert api.get("project_summary", project_id=project)["version"] == 1
+    assert api.get("recent_messages", project_id=project)["count"] == 1
 
 
 def test_who_may(api: Api, keys: dict[str, Any], project: str) -> None:

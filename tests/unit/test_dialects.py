@@ -75,7 +75,9 @@ def fitting(schema: dict[str, Any]) -> Any:
         return [fitting(schema["items"])]
     if schema.get("format") == "date-time":
         return "2026-03-01T09:00:00Z"
-    return {"string": "some text", "integer": 3, "number": 0.5, "boolean": True}[schema["type"]]
+    if schema["type"] == "integer":
+        return max(3, schema.get("minimum", 3))
+    return {"string": "some text", "number": 0.5, "boolean": True}[schema["type"]]
 
 
 def all_names(schema: dict[str, Any]) -> dict[str, Any]:

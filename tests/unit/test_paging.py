@@ -48,6 +48,8 @@ def test_a_cursor_is_of_one_order() -> None:
 
 
 def test_listings_of_their_own() -> None:
+    with pytest.raises(InvalidInput, match="cursor"):
+        decoded("versions", made([1, "versions", 10**400, ""]))
     assert decoded("versions", encoded("versions", Spot(3, ""))) == (3, "")
 
 
@@ -82,7 +84,7 @@ def test_what_is_no_cursor(cursor: str) -> None:
         spot_of(cursor, Order.NEWEST)
 
 
-@pytest.mark.parametrize("value", ["7", True, None, float("nan"), float("inf"), 10**30, [1]])
+@pytest.mark.parametrize("value", ["7", True, None, float("nan"), float("inf"), 10**30, 10**400, [1]])
 def test_numbers_that_are_none(value: Any) -> None:
     with pytest.raises(InvalidInput):
         spot_of(made([1, "used", value, "a"]), Order.USED)

@@ -17,7 +17,7 @@ class ContextArguments(Arguments):
 
     project_id: ProjectId = None
     query: Annotated[str | None, Field(description="What the work is about now")] = None
-    token_budget: Annotated[int, Field(ge=1, description="Most tokens of the answer")] = 8_000
+    token_budget: Annotated[int, Field(ge=300, description="Most tokens of the answer")] = 8_000
 
 
 class SaveArguments(Arguments):

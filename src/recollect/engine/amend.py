@@ -186,7 +186,7 @@ async def _amend(
     if after == before:
         return before
     vector = await _vector(engine, before, after)
-    kept = await engine.store.versions_of(memory_id)
+    kept = await engine.store.versions_of(memory_id, latest=1)
     before = await _latest(engine, before, agent=agent)
     after = _amended(engine, before, wanted)
     now = engine.clock()

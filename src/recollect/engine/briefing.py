@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -14,17 +14,36 @@ class Fit:
     related: tuple[int, ...]
 
 
-def fitted(room: int, *, recent: Sequence[int], related: Sequence[int]) -> Fit:
+def fitted(
+    room: int,
+    *,
+    recent: Sequence[int],
+    related: Sequence[int],
+    same: Mapping[int, int] | None = None,
+    most: int | None = None,
+) -> Fit:
     """Both by their costs in tokens: of the newest an unbroken run, of the related each that still fits, best first.
 
-    Either has half of the room, and what the other leaves of its own.
+    The newest have half of the room, the related what is left, and the newest what these leave. `same` says which of the
+    related are among the newest, and where: they come once. Of the related there are `most` at most.
     """
-    wanted, half = sum(related), max(room, 0) // 2
-    run = _run(recent, max(half, room - wanted))
-    left = room - sum(recent[:run])
-    chosen = _each(related, left)
-    spare = left - sum(related[place] for place in chosen)
-    return Fit(run + _run(recent[run:], spare), chosen)
+    places = same or {}
+    run = _run(recent, max(room, 0) // 2)
+    spare = room - sum(recent[:run])
+    chosen: list[int] = []
+    for place, cost in enumerate(related):
+        if cost <= spare and len(chosen) != most and places.get(place, run) >= run:
+            chosen.append(place)
+            spare -= cost
+    twice = {where: place for place, where in places.items()}
+    for cost in recent[run:]:
+        freed = related[twice[run]] if twice.get(run) in chosen else 0
+        if cost > spare + freed:
+            break
+        spare += freed - cost
+        chosen = [place for place in chosen if place != twice.get(run)]
+        run += 1
+    return Fit(run, tuple(chosen))
 
 
 def _run(costs: Sequence[int], room: int) -> int:
@@ -33,12 +52,3 @@ def _run(costs: Sequence[int], room: int) -> int:
         if room < 0:
             return number
     return len(costs)
-
-
-def _each(costs: Sequence[int], room: int) -> tuple[int, ...]:
-    chosen: list[int] = []
-    for place, cost in enumerate(costs):
-        if cost <= room:
-            chosen.append(place)
-            room -= cost
-    return tuple(chosen)

@@ -15,7 +15,7 @@ from recollect.engine.storage import as_far_as_it_goes
 from recollect.model.errors import JobNotFound
 from recollect.model.job import SCOPE, Job, JobState
 from recollect.model.memory import Memory
-from recollect.model.query import Filter, Order
+from recollect.model.query import Filter, Order, Spot
 
 MOST_JOBS = 100
 NEWEST = 50  # among which those are looked for that have ended
@@ -38,9 +38,15 @@ class JobNow:
 
 
 async def changed_memories(
-    engine: Engine, project: str | None, *, agent: str, since: datetime, limit: int
+    engine: Engine,
+    project: str | None,
+    *,
+    agent: str,
+    since: datetime,
+    limit: int,
+    before: Spot | None = None,
 ) -> list[Memory]:
-    """Those that were written or updated since then and are recalled, the oldest change first; the latest `limit` of them.
+    """Those that were written or updated since then and are recalled, the latest `limit` of them first; or of those before.
 
     Those of all scopes unless a project is named. Raises ScopeNotFound, and the store's errors.
     """
@@ -48,10 +54,9 @@ async def changed_memories(
 
     async def ask(scopes: tuple[str, ...]) -> list[Memory]:
         where = Filter(viewer=agent, scopes=named or scopes, changed=since, minimum_trust=LEAST_TRUST)
-        return await engine.store.find(where, order=Order.CHANGED, limit=limit)
+        return await engine.store.find(where, order=Order.CHANGED, limit=limit, after=before)
 
-    found = await ask(named) if named else (await as_far_as_it_goes(engine, ask))[0]
-    return found[::-1]
+    return await ask(named) if named else (await as_far_as_it_goes(engine, ask))[0]
 
 
 async def jobs_now(

@@ -135,8 +135,18 @@ def checked_scope(engine: Engine, scope: Scope) -> Scope:
 
 
 def checked_scope_name(engine: Engine, name: str) -> str:
-    """Printable, safe and bounded. Raises InvalidInput."""
-    return checked_name(safe_text(engine, checked_name(name)))
+    """Printable and bounded. Raises InvalidInput, also for one with a secret in it: under another name nobody would find it."""
+    cleaned = checked_name(name)
+    if safe_text(engine, cleaned) != cleaned:
+        raise InvalidInput(
+            "The name of a scope or project can't hold a secret or personal data.",
+            advice="Choose another name.",
+        )
+    if cleaned in (".", ".."):  # in a path they mean another place
+        raise InvalidInput(
+            f"{cleaned!r} can't be a scope's name.", advice="Give it a word or two, such as 'work'."
+        )
+    return cleaned
 
 
 def checked_description(engine: Engine, text: str) -> str:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 from recollect.engine.doings import Doings
 from recollect.engine.meaning import Meaning
 from recollect.engine.pulse import Pulse
+from recollect.engine.turns import Turns
 from recollect.engine.uses import UseCounter
 from recollect.model.access import DEFAULT_AGENT
 from recollect.model.capture import Capture
@@ -96,6 +97,7 @@ class Engine:
     pressing: asyncio.Event = field(default_factory=asyncio.Event)  # set: somebody waits for a job
     pulse: Pulse = field(default_factory=Pulse)  # beats when something was written, or a job got further
     fence: tuple[str, ...] = ()  # the scopes that the caller is bound to, as the store is
+    summary_turns: Turns = field(default_factory=Turns)  # who writes a project's summary, by its name
     doings: Doings = field(default_factory=Doings)  # what is done in conversations, until it is written down
 
 

@@ -171,8 +171,9 @@ class Fenced:
     async def count_links(self, where: Filter) -> int:
         return await self._store.count_links(self._narrowed(where))
 
-    async def versions_of(self, memory_id: str) -> list[Version]:
-        return await self._store.versions_of(memory_id) if await self._inside([memory_id]) else []
+    async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
+        inside = await self._inside([memory_id])
+        return await self._store.versions_of(memory_id, latest=latest) if inside else []
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
         return await self._store.versions_among(await self._inside(ids))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recollect.bare import folders
+from recollect.engine.checks import checked_scope_name
 from recollect.engine.core import Engine
 from recollect.engine.projects import PROJECT, open_project
 from recollect.engine.scopes import (
@@ -32,7 +33,7 @@ from recollect.model.errors import (
 )
 from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
-from recollect.model.scope import GLOBAL, Scope, checked_name
+from recollect.model.scope import GLOBAL, Scope
 from recollect.ports.houses import MODES, Place, Places
 
 MOST_PROJECTS = 10_000
@@ -58,7 +59,7 @@ async def create_project(
 
     Raises InvalidInput, Conflict when the name or the path is taken, SettingsError, and the store's errors.
     """
-    cleaned = checked_name(name)
+    cleaned = checked_scope_name(engine, name)
     chosen = checked_mode(engine, mode or engine.houses.home)
     folder = None if path is None else await _free_folder(engine, path)
     await refuse_clash(engine, cleaned)
@@ -245,7 +246,7 @@ async def _projects(engine: Engine, scopes: Sequence[Scope], places: Places, *, 
 
 
 async def _counts(engine: Engine, names: Sequence[str], *, agent: str) -> dict[str, int | None]:
-    where = Filter(viewer=agent, scopes=tuple(names), statuses=ANY_STATUS)
+    where = Filter(viewer=agent, scopes=tuple(names))  # as scopes are counted: not what was forgotten
     try:
         counts = await engine.store.tally(where, "scope")
     except (StoreError, SettingsError):

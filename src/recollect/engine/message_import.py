@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from recollect.engine.checks import LARGEST_NUMBER
 from recollect.engine.core import Engine
+from recollect.engine.draft import Draft
 from recollect.engine.messages import Message, free_position, message_draft
 from recollect.engine.once import LONGEST_KEY
 from recollect.engine.verbatim import Kept, keep_many
@@ -33,8 +34,22 @@ async def save_messages(
     and the store's errors.
     """
     names = [] if key is None else _names(key, [number for number, _ in numbered])
-    drafts = [message_draft(message, project=project, agent=agent) for _, message in numbered]
-    return await keep_many(engine, drafts, names=names, placing=_Places(engine, project), embed=embed)
+    drafts: dict[int, Draft] = {}
+    answers: dict[int, Kept | RecollectError] = {}
+    for place, (_, message) in enumerate(numbered):
+        try:
+            drafts[place] = message_draft(engine, message, project=project, agent=agent)
+        except InvalidInput as error:
+            answers[place] = error
+    kept = await keep_many(
+        engine,
+        list(drafts.values()),
+        names=[names[place] for place in drafts] if names else (),
+        placing=_Places(engine, project),
+        embed=embed,
+    )
+    answers |= dict(zip(drafts, kept, strict=True))
+    return [answers[place] for place in range(len(numbered))]
 
 
 class _Places:

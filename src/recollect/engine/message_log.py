@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from recollect.engine.capture.rewriting import rewrite_documents
-from recollect.engine.core import LEAST_TRUST, Engine
+from recollect.engine.core import Engine
 from recollect.engine.forget import erase
-from recollect.engine.messages import is_message, messages_where, role_of
+from recollect.engine.message_session import asked_session
+from recollect.engine.message_text import firsts_of, is_part, whole_texts
+from recollect.engine.messages import is_message, messages_where
 from recollect.engine.projects import open_project
-from recollect.engine.surroundings import HIDDEN
-from recollect.engine.verbatim import GAP, PARAGRAPH, PART, PARTS
 from recollect.model.errors import (
     MemoryNotFound,
     MessageNotFound,
@@ -21,11 +21,10 @@ from recollect.model.errors import (
     TaskNotFound,
 )
 from recollect.model.life import is_kept_for_good
-from recollect.model.link import Relation
-from recollect.model.memory import ANY_STATUS, Memory
+from recollect.model.memory import ANY_STATUS, Memory, Status
 from recollect.model.query import Filter, Order, Spot
 
-BATCH = 200
+BATCH = 500  # so that others write in between
 TRIES = 5  # of a batch of which others take something away meanwhile
 
 
@@ -65,12 +64,15 @@ async def message_page(
 
 
 async def show_message(engine: Engine, project: str | None, message_id: str, *, agent: str) -> Whole:
-    """The whole of it, also by the id of one of its parts. Raises ScopeNotFound, MessageNotFound."""
+    """The whole of it, also by the id of one of its parts, and of what is quarantined: nobody comes upon it by its id.
+
+    Raises ScopeNotFound, MessageNotFound.
+    """
     name = (await open_project(engine, project)).name
     memory = await _message(engine, message_id, project=name, agent=agent)
-    if memory is None or memory.status in HIDDEN or memory.trust < LEAST_TRUST:
+    if memory is None or memory.status is Status.FORGOTTEN:
         raise MessageNotFound(message_id, project=name)
-    return Whole(memory, await _text(engine, memory, agent=agent))
+    return Whole(memory, (await whole_texts(engine, [memory], agent=agent))[memory.id])
 
 
 async def delete_messages(
@@ -79,8 +81,9 @@ async def delete_messages(
     """Remove them for good, parts, links, vectors and what was made of them too.
 
     One that is kept for good goes only with `force`: named by its id it is refused, else passed over. Raises NoCriteria,
-    ScopeNotFound, MessageNotFound, SessionNotFound, TaskNotFound, Refused.
+    ScopeNotFound, MessageNotFound, SessionNotFound, TaskNotFound, Refused, InvalidInput for what can't be a session's name.
     """
+    criteria = replace(criteria, conversation=asked_session(engine, criteria.conversation))
     if criteria == Criteria():
         raise NoCriteria(
             "Nothing says which messages are to be deleted.",
@@ -161,22 +164,6 @@ def _everywhere(where: Filter) -> Filter:
 
 async def _message(engine: Engine, message_id: str, *, project: str, agent: str) -> Memory | None:
     found = (await engine.store.get_many([message_id], viewer=agent)).get(message_id)
-    if found is not None and role_of(found) and PART in found.metadata:
-        found = await _first(engine, found, agent=agent)
+    if found is not None and is_part(found):
+        found = (await firsts_of(engine, [found], agent=agent)).get(found.id)
     return found if found is not None and found.scope == project and is_message(found) else None
-
-
-async def _first(engine: Engine, part: Memory, *, agent: str) -> Memory | None:
-    links = await engine.store.links_of([part.id], relations=(Relation.PART_OF,), viewer=agent)
-    ids = [link.target for link in links if link.automatic and link.origin == part.id]
-    return next(iter((await engine.store.get_many(ids, viewer=agent)).values()), None)
-
-
-async def _text(engine: Engine, memory: Memory, *, agent: str) -> str:
-    if PARTS not in memory.metadata:
-        return memory.content
-    links = await engine.store.links_of([memory.id], relations=(Relation.PART_OF,), viewer=agent)
-    ids = [link.origin for link in links if link.automatic and link.target == memory.id]
-    found = await engine.store.get_many(ids, viewer=agent)
-    parts = sorted(found.values(), key=lambda part: int(part.metadata.get(PART, 0)))
-    return memory.content + "".join(f"{part.metadata.get(GAP, PARAGRAPH)}{part.content}" for part in parts)

@@ -1,8 +1,8 @@
-"""The log of a project: what was said in it, in order, word for word."""
+"""The log of a project: what was said in it, in order, and what of it answers a question."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,10 +11,14 @@ from recollect.engine.checks import LARGEST_NUMBER
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.draft import Draft
 from recollect.engine.kinship import TURN
-from recollect.engine.projects import Summary, open_project, project_summary
+from recollect.engine.message_session import WITHOUT_SESSION, asked_session, session_name
+from recollect.engine.message_session import session_of as session_of
+from recollect.engine.message_text import MOST_WHOLE, folded, whole_texts
+from recollect.engine.projects import SUMMARY_OF, TOPIC, Summary, open_project, project_summary
 from recollect.engine.recall import MOST_HITS, Hit, Question, Recalled, recall
 from recollect.engine.surroundings import shortened
 from recollect.engine.verbatim import PART, PARTS, Kept, keep_verbatim
+from recollect.model.errors import InvalidInput
 from recollect.model.memory import ANY_STATUS, LOG, Kind, Memory, Provenance, Status
 from recollect.model.query import Filter, Order, Spot
 
@@ -23,13 +27,12 @@ TASK = "task_id"
 EXTRAS = "extras"  # all that a caller gave along: no word of theirs can be taken for one of ours
 SESSION = "session_id"
 TIMESTAMP = "timestamp"
-WITHOUT_SESSION = "log:"  # before a project's name: the conversation of messages that name none
-NO_SESSION = (WITHOUT_SESSION, "document:")
 PAGE = 200
 LATELY = timedelta(hours=1)
 LOOKED_AT = 8
 ASKED_BY = 3  # the newest messages of a person that stand in for a question
 LONGEST_QUESTION = 1_000
+BESIDES = 2  # hits asked for beyond the limit, for the summary is none
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +61,20 @@ async def save_message(engine: Engine, message: Message, *, agent: str, create_p
 
     Raises EmptyContent, InvalidInput, ContentTooLarge, ScopeNotFound, Refused and the store's errors.
     """
-    project = (await open_project(engine, message.project, create=create_project)).name
-    position = await free_position(engine, _conversation(message, project), scope=project)
+    project = (await open_project(engine, message.project, create=create_project, writing=True)).name
+    draft = message_draft(engine, message, project=project, agent=agent)
+    position = await free_position(engine, draft.provenance.conversation or "", scope=project)
     return await keep_verbatim(
-        engine, message_draft(message, project=project, agent=agent, position=position)
+        engine, replace(draft, provenance=replace(draft.provenance, position=position))
     )
 
 
-def message_draft(message: Message, *, project: str, agent: str, position: int = 0) -> Draft:
-    """The message as what is to be kept; its position in its conversation may be set later."""
+def message_draft(engine: Engine, message: Message, *, project: str, agent: str) -> Draft:
+    """The message as what is to be kept, at the beginning of its conversation: its position is for who knows it.
+
+    Raises InvalidInput for a session or a moment that can't be one.
+    """
+    named = session_name(engine, message.conversation) or session_name(engine, message.metadata.get(SESSION))
     metadata: dict[str, Any] = {TURN: message.role}
     if message.metadata:
         metadata[EXTRAS] = dict(message.metadata)
@@ -79,16 +87,10 @@ def message_draft(message: Message, *, project: str, agent: str, position: int =
         agent=agent,
         topic=_topic(message.task),
         occurred=message.occurred or _moment(message.metadata.get(TIMESTAMP)),
-        provenance=Provenance(
-            dialect=DIALECT, conversation=_conversation(message, project), position=position
-        ),
+        provenance=Provenance(dialect=DIALECT, conversation=named or WITHOUT_SESSION + project, position=0),
         metadata=metadata,
         keep_noise=True,
     )
-
-
-def _conversation(message: Message, project: str) -> str:
-    return message.conversation or _text(message.metadata.get(SESSION)) or WITHOUT_SESSION + project
 
 
 def messages_where(
@@ -122,9 +124,13 @@ async def recent_messages(
     conversation: str | None = None,
     task: int | None = None,
 ) -> list[Shown]:
-    """The newest messages, oldest of them first; bounded in size, the newest have the room. Raises ScopeNotFound."""
+    """The newest messages, oldest of them first; bounded in size, the newest have the room.
+
+    Raises ScopeNotFound, InvalidInput for what can't be a conversation's name.
+    """
     name = (await open_project(engine, project)).name
-    where = messages_where(name, viewer=agent, conversation=conversation, task=task)
+    said_in = asked_session(engine, conversation)
+    where = messages_where(name, viewer=agent, conversation=said_in, task=task)
     messages: list[Shown] = []
     room = engine.policy.longest_answer
     after: Spot | None = None
@@ -147,6 +153,18 @@ def shown(memory: Memory, *, of: Memory | None = None) -> Shown:
     return Shown(memory, truncated=short or PARTS in memory.metadata)
 
 
+async def in_full(engine: Engine, messages: Sequence[Memory], *, agent: str) -> list[Shown]:
+    """Each whole, however long it is: all of them together have so much room, and the first of them come first.
+
+    Of a long one that has none left there is the first part.
+    """
+    texts = await whole_texts(engine, messages, agent=agent, most=MOST_WHOLE)
+    return [
+        Shown(replace(message, content=texts.get(message.id, message.content)), message.id not in texts)
+        for message in messages
+    ]
+
+
 def roomy(engine: Engine, *, answers: int) -> Engine:
     """The same for programs, which are given so many records as they were saved, not what a reader has room for."""
     longest = max(engine.policy.longest_hit, engine.policy.part_length)
@@ -162,16 +180,53 @@ async def search_project(
     agent: str,
     limit: int = 20,
     conversation: str | None = None,
+    summary: bool = False,
 ) -> Recalled:
-    """What that project remembers, messages and other memories alike. Raises InvalidInput, ScopeNotFound."""
+    """What that project remembers, messages and other memories alike; its summary only if that is wanted too.
+
+    Of a long message that is found by several of its parts there is one hit, with the words that answer best and the id that
+    it was saved under. Raises InvalidInput, ScopeNotFound.
+    """
     name = (await open_project(engine, project)).name
-    question = Question(text=query, everywhere=True, among=(name,), conversation=conversation, limit=limit)
-    return await recall(engine, question, agent=agent)
+    question = Question(
+        text=query, everywhere=True, among=(name,), conversation=asked_session(engine, conversation)
+    )
+    asked = limit + BESIDES
+    while True:
+        asked = min(asked, MOST_HITS)
+        room = max(engine.policy.longest_answer, engine.policy.longest_hit * asked)
+        wide = replace(engine, policy=replace(engine.policy, longest_answer=room))
+        found = await recall(wide, replace(question, limit=asked), agent=agent)
+        hits = await folded(
+            engine, [hit for hit in found.hits if summary or not _is_summary(hit.memory)], agent=agent
+        )
+        if len(hits) >= limit or len(found.hits) < asked or asked == MOST_HITS:
+            return replace(found, hits=_bounded(engine, hits[:limit]))
+        asked *= 4
+
+
+def _bounded(engine: Engine, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """As many as an answer has room for."""
+    room = engine.policy.longest_answer
+    kept: list[Hit] = []
+    for hit in hits:
+        if len(hit.content) > room and kept:
+            break
+        room -= len(hit.content)
+        kept.append(hit)
+    return tuple(kept)
+
+
+def _is_summary(memory: Memory) -> bool:
+    return memory.kind is Kind.CONTEXT and memory.topic == TOPIC and SUMMARY_OF in memory.metadata
 
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """All that a new conversation in a project should know."""
+    """All that a new conversation in a project should know.
+
+    What is related may be among the newest too: who has room for a part of these alone still knows of it.
+    """
 
     summary: Summary
     recent: tuple[Shown, ...]
@@ -197,12 +252,12 @@ async def brief(
     asked = (query or "").strip() or _question(messages, summary)
     if not asked or not related:
         return Briefing(summary, tuple(messages), ())
-    told = {summary.memory, *(message.memory.id for message in messages)}
-    found = await search_project(
-        half, summary.project, asked, agent=agent, limit=min(related + len(told), MOST_HITS)
+    wanted = min(related + len(messages), MOST_HITS - BESIDES)
+    wide = replace(
+        engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_hit * (wanted + BESIDES))
     )
-    others = [hit for hit in found.hits if hit.memory.id not in told]
-    return Briefing(summary, tuple(messages), tuple(others[:related]))
+    found = await search_project(wide, summary.project, asked, agent=agent, limit=wanted)
+    return Briefing(summary, tuple(messages), found.hits)
 
 
 def _question(messages: list[Shown], summary: Summary) -> str:
@@ -224,12 +279,6 @@ def task_of(memory: Memory) -> int | None:
     """The task that it was said about."""
     task = memory.metadata.get(TASK) if role_of(memory) else None
     return task if isinstance(task, int) else None
-
-
-def session_of(memory: Memory) -> str | None:
-    """The conversation that it was said in, unless the name is only ours."""
-    conversation = memory.provenance.conversation
-    return None if conversation is None or conversation.startswith(NO_SESSION) else conversation
 
 
 def extras_of(memory: Memory) -> dict[str, Any]:
@@ -273,13 +322,14 @@ def _topic(task: int | None) -> str:
     return "" if task is None else f"task {task}"
 
 
-def _text(value: Any) -> str | None:
-    return value.strip() or None if isinstance(value, str) else None
-
-
 def _moment(value: Any) -> datetime | None:
-    """When it was said, if the caller told in a form that can be read."""
-    try:
-        return datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
+    """When it was said, if the caller told. Raises InvalidInput for what can't be read."""
+    if value is None:
         return None
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"The timestamp {str(value)[:40]!r} can't be read.",
+            advice="Give it as 2025-11-27T10:30:00Z, or leave it out: then it is now.",
+        ) from error

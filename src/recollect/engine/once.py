@@ -22,8 +22,11 @@ from recollect.model.errors import Conflict, InvalidInput, KeyReused
 DRAWER = "once"
 ANSWER, WORDS = "answer", "words"  # fields of an entry; of the latter see Records.erase()
 KEPT = timedelta(hours=24)
-TERM = timedelta(seconds=60)  # and as much again for every thousand items
-PATIENCE = 1_300  # looks: a little longer than the term of one that died with a single item
+TERM = timedelta(seconds=20)  # and as much again for every thousand keys that are held together
+RENEWED = 5.0  # seconds after which who is still at it says so
+PATIENCE = (
+    1_000  # looks: longer than the term of one that died, shorter than callers usually wait for an answer
+)
 PAUSE = 0.05  # seconds between two
 LONGEST_KEY = 200
 
@@ -35,6 +38,7 @@ class Held:
     place: str  # of the answer, and of the note that somebody is at it
     note: str
     said: str
+    term: timedelta
 
 
 async def earlier_answer(engine: Engine, key: str, said: str, *, agent: str) -> Mapping[str, Any] | None:
@@ -43,16 +47,17 @@ async def earlier_answer(engine: Engine, key: str, said: str, *, agent: str) -> 
 
 
 async def hold(
-    engine: Engine, key: str, said: str, *, agent: str, items: int = 1
+    engine: Engine, key: str, said: str, *, agent: str, together: int = 1
 ) -> Held | Mapping[str, Any]:
-    """The right to go on, or what was answered before; waits for one that is at it.
+    """The right to go on, or what was answered before; waits for one that is at it. Whoever goes on renews it.
 
     Raises InvalidInput, KeyReused, Conflict for one that takes too long.
     """
     place, fingerprint = _place(key, agent), _fingerprint(key, said)
+    term = TERM * (1 + together // 1000)
     for _ in range(PATIENCE):
-        until = engine.clock() + TERM * (1 + items / 1000)
-        held = Held(place, f"{until.isoformat()} {place} {engine.new_id()}", fingerprint)
+        until = engine.clock() + term
+        held = Held(place, f"{until.isoformat()} {place} {engine.new_id()}", fingerprint, term)
         if await _note(engine, held):
             try:
                 answer = await _answer(engine, place, fingerprint)
@@ -87,7 +92,7 @@ async def let_go(engine: Engine, held: Held) -> None:
 async def renew(engine: Engine, held: Held) -> bool:
     """Hold it for another term from now. Whether it was held still."""
     _, whose = _parts(held.note)
-    return await _replace(engine, held, [f"{(engine.clock() + TERM).isoformat()} {whose}"])
+    return await _replace(engine, held, [f"{(engine.clock() + held.term).isoformat()} {whose}"])
 
 
 async def _replace(engine: Engine, held: Held, instead: list[str]) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.engine.core import Engine
 from recollect.model.entry import Entry
-from recollect.model.errors import Refused
+from recollect.model.errors import Conflict
 from recollect.model.job import Job, JobState
 
 PROGRESS = "job:progress"
@@ -55,7 +55,7 @@ async def all_progress(engine: Engine) -> dict[str, Progress]:
 async def cancel(engine: Engine, job: Job, *, stops: bool) -> Job:
     """Give a job up. One that runs, in whatever process, is told to stop if it is of those that heed it.
 
-    Raises Refused for one that has ended, or runs and doesn't stop.
+    Raises Conflict for one that has ended, or runs and doesn't stop.
     """
     for _ in range(3):  # it may begin or end meanwhile
         if job.state is JobState.WAITING:
@@ -69,12 +69,25 @@ async def cancel(engine: Engine, job: Job, *, stops: bool) -> Job:
         else:
             break
         job = await engine.store.job(job.id)
-    raise Refused(f"The job {job.id} is {job.state}.", advice="Only waiting jobs can be cancelled.")
+    if job.state in (JobState.WAITING, JobState.RUNNING):
+        raise Conflict(
+            f"The job {job.id} is {job.state}.",
+            advice="One of this kind can't be stopped while it runs: wait until it has ended.",
+        )
+    raise Conflict(
+        f"The job {job.id} has ended: it is {job.state}.", advice="There is nothing left to cancel."
+    )
 
 
 async def is_to_stop(engine: Engine, job_id: str) -> bool:
     """Whether somebody gave it up while it ran."""
-    return await engine.ledger.entry(STOP, job_id, now=engine.clock()) is not None
+    return await stopped_at(engine, job_id) is not None
+
+
+async def stopped_at(engine: Engine, job_id: str) -> datetime | None:
+    """When somebody gave it up while it ran; None if nobody did."""
+    entry = await engine.ledger.entry(STOP, job_id, now=engine.clock())
+    return None if entry is None else entry.created
 
 
 async def go_on(engine: Engine, job_id: str) -> None:

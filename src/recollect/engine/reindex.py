@@ -19,12 +19,19 @@ from recollect.engine.core import Engine
 from recollect.engine.embed import sendable
 from recollect.engine.housing import mode_of
 from recollect.engine.keys import fingerprint
-from recollect.engine.progress import Progress, cancel, is_to_stop, note_progress, progress_of
+from recollect.engine.progress import Progress, cancel, is_to_stop, note_progress, progress_of, stopped_at
 from recollect.engine.projects import open_project
 from recollect.engine.storage import without_vectors
 from recollect.model.access import EVERYONE
 from recollect.model.entry import Entry
-from recollect.model.errors import JobNotFound, ModelError, ModelMismatch, ModelMissing, ScopeNotFound
+from recollect.model.errors import (
+    Conflict,
+    JobNotFound,
+    ModelError,
+    ModelMismatch,
+    ModelMissing,
+    ScopeNotFound,
+)
 from recollect.model.job import SCOPE, Job, JobState
 from recollect.model.memory import ANY_STATUS, Memory, Status
 from recollect.model.query import Filter, Order, Spot
@@ -105,21 +112,28 @@ class _Work:
 async def begin_reindex(
     engine: Engine, project: str | None, *, agent: str, owner: bool, force: bool = False
 ) -> Begun:
-    """Queue it, or answer the one that is under way. Raises ScopeNotFound, ModelError, and the store's errors."""
+    """Queue it, or answer the one that is under way.
+
+    Raises ScopeNotFound, ModelError, Conflict for one that doesn't do what this one would, and the store's errors.
+    """
     scope = (await open_project(engine, project)).name
     work = _Work(scope, EVERYONE if owner else agent, force)
     model = await _usable_model(engine, scope)
-    messages, wanted = await _messages(engine, work, model)
     current = await _current(engine, work)
-    if current is not None:
-        standing = await _standing(engine, current)
-        return Begun(current, messages, wanted, standing.seconds)
-    count = await _count(engine, work, model)
-    if not count:
-        return Begun(None, messages, 0, 0)
-    job = await _queued(engine, work, Progress(0, count, {"model": model}))
-    engine.pressing.set()
-    return Begun(job, messages, wanted, await _seconds(engine, model, count))
+    if current is None:
+        count = await _count(engine, work, model)
+        if not count:
+            return Begun(None, (await _messages(engine, work, model))[0], 0, 0)
+        current = await _queued(engine, work, Progress(0, count, {"model": model}))
+        engine.pressing.set()
+    its = _Work.of(current)
+    if work.force and not its.force:
+        raise Conflict(
+            f"The job {current.id} is under way, which makes only the vectors that are missing.",
+            advice="Wait for it or cancel it, then ask for `force` again.",
+        )
+    messages, wanted = await _messages(engine, its, model)
+    return Begun(current, messages, wanted, (await _standing(engine, current)).seconds)
 
 
 async def look_at_reindex(
@@ -132,7 +146,7 @@ async def look_at_reindex(
 async def cancel_reindex(
     engine: Engine, project: str | None, job_id: str, *, agent: str, owner: bool
 ) -> Standing:
-    """What has a vector by then keeps it. Raises ScopeNotFound, JobNotFound, Refused for one that has ended."""
+    """What has a vector by then keeps it. Raises ScopeNotFound, JobNotFound, Conflict for one that has ended."""
     job = await _job(engine, project, job_id, agent=agent, owner=owner)
     standing = await _standing(engine, job)
     if standing.stage == "cancelled":
@@ -332,6 +346,8 @@ def may_see(job: Job, *, scope: str | None, agent: str, owner: bool) -> bool:
 async def _standing(engine: Engine, job: Job) -> Standing:
     progress = await progress_of(engine, job.id) or Progress(0, 0)
     stage = await stage_of(engine, job, progress)
+    if stage == "cancelled" and job.finished is None:  # its turn may still be under way
+        job = replace(job, finished=await stopped_at(engine, job.id))
     share = 1.0 if stage == "done" else progress.share
     left = 0
     if stage in ("waiting", "running"):

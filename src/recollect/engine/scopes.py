@@ -235,6 +235,7 @@ async def refuse_clash(engine: Engine, name: str, *, besides: str | None = None)
     """Two names that differ in case only would be mistaken for each other. Raises Conflict."""
     for known in await engine.store.scopes():
         if known.name != besides and known.name.casefold() == name.casefold():
+            what = "project" if known.kind == "project" else "scope"
             raise Conflict(
-                f"The scope {known.name!r} exists already.", advice="Use it, or choose another name."
+                f"The {what} {known.name!r} exists already.", advice="Use it, or choose another name."
             )

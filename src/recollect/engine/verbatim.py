@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
+import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +13,7 @@ from datetime import timedelta
 from typing import Any
 
 from recollect.engine.core import Engine
-from recollect.engine.draft import PART_OF, TURN, Draft, Prepared, content_hash, prepare
+from recollect.engine.draft import PART_OF, Draft, Prepared, content_hash, prepare
 from recollect.engine.embed import EMBED
 from recollect.model.errors import Conflict, KeyReused, RecollectError
 from recollect.model.job import Job
@@ -23,9 +26,12 @@ from recollect.ports.store import Change, Connect, Enqueue, Put
 PARTS = "parts"  # metadata of the first part of a long text: how many there are
 GAP = "gap"  # and of a later one: what stood between it and the one before, unless that was a PARAGRAPH
 PARAGRAPH = "\n\n"
+TOLD = "told"  # and of what has a name: a fingerprint of all that was told with it
 BATCH = 128
 AHEAD = 2  # batches under way at once, so that the embedder never waits
-BREATH = 16  # drafts that are prepared before others have their turn
+BREATH = 4  # drafts that are prepared before others have their turn
+FEW = 16  # of a batch while questions are asked, and then a pause as long: those come first
+LATELY = 1.0  # seconds
 LATER = timedelta(seconds=30)  # when vectors are made that were not wanted at once: then there is time
 
 Placing = Callable[[Sequence[Memory]], Awaitable[list[int]]]  # positions of memories in their conversations
@@ -49,6 +55,7 @@ class _Admitted:
     number: int
     parts: list[Prepared]
     digest: str  # that the first part is known by
+    told: str = ""  # the fingerprint of what has a name
     position: int | None = None  # None: where the draft has it
 
     @property
@@ -79,19 +86,25 @@ async def keep_many(
 
     Drafts that have `names`, one each, are stored once under theirs: of one that is there already nothing is written,
     and another text under the same name is an error. `placing` is asked for the positions of those that are new.
-    While some batches are being embedded or written, the next one is prepared. Raises ScopeNotFound and the store's
-    errors; what was written before one stays.
+    While some batches are being embedded or written, the next one is prepared; while questions are asked there is room for
+    those instead. Raises ScopeNotFound and the store's errors; what was written before one stays.
     """
     keeping = _Keeping(engine, drafts, names, placing, embed=embed)
     under_way: deque[asyncio.Task[None]] = deque()
     try:
-        for start in range(0, len(drafts), BATCH):
-            admitted = await keeping.admit(range(start, min(start + BATCH, len(drafts))))
+        start = 0
+        while start < len(drafts):
+            begun, yields = time.monotonic(), engine.meaning.asked_within(LATELY)
+            end = min(start + (FEW if yields else BATCH), len(drafts))
+            admitted = await keeping.admit(range(start, end))
             before = under_way[-1] if under_way else None
             under_way.append(asyncio.create_task(keeping.store(admitted, before)))
             await asyncio.sleep(0)  # the embedding begins before this thread turns to other work
-            if len(under_way) > AHEAD:
+            while len(under_way) > (0 if yields else AHEAD):
                 await under_way.popleft()
+            if yields and len(drafts) > FEW:
+                await asyncio.sleep(time.monotonic() - begun)
+            start = end
         while under_way:
             await under_way.popleft()
     finally:
@@ -132,7 +145,8 @@ class _Keeping:
                 self.answers[number] = error
                 continue
             name = self._names[number] if self._names else parts[0].memory.id
-            ready.append(_Admitted(number, parts, _digest(name)))
+            told = _fingerprint(self._drafts[number], parts) if self._names else ""
+            ready.append(_Admitted(number, parts, _digest(name), told))
         fresh = await self._unknown(ready) if self._names else ready
         if self._placing is None:
             return fresh
@@ -214,6 +228,8 @@ def _standing_alone(item: _Admitted, model: str | None) -> Iterator[Memory]:
         metadata, provenance = memory.metadata, memory.provenance
         if len(item.parts) > 1:
             metadata = {**metadata, **(_part(number, part.gap) if number else {PARTS: len(item.parts)})}
+        if item.told and not number:
+            metadata = {**metadata, TOLD: item.told}
         if item.position is not None:
             provenance = replace(provenance, position=item.position)
         yield replace(
@@ -235,14 +251,26 @@ def _digest(name: str) -> str:
 
 
 def _repeated(item: _Admitted, there: Memory) -> Kept | RecollectError:
-    """What is there, if it is the same as far as can be told."""
-    told = (item.first.content, item.first.metadata.get(TURN), len(item.parts))
-    if told != (there.content, there.metadata.get(TURN), there.metadata.get(PARTS, 1)):
+    """What is there, if all that was told with it is the same."""
+    if item.told != there.metadata.get(TOLD):
         return KeyReused(
-            "Under this idempotency key there is another text in this place.",
+            "Under this idempotency key something else was stored in this place.",
             advice="Use a new key for new content; repeat an import unchanged to go on with it.",
         )
     return Kept(there, len(item.parts), there.embedded_by is not None, _reasons(item), repeated=True)
+
+
+def _fingerprint(draft: Draft, parts: Sequence[Prepared]) -> str:
+    """Of all that is stored of a draft, as it is stored: nothing that was taken out can be guessed from it."""
+    first = parts[0].memory
+    stored = (
+        [(part.gap, part.memory.content) for part in parts],
+        (first.kind, first.topic, first.tags, first.keywords, first.importance, first.metadata),
+        (first.provenance.dialect, first.provenance.conversation, first.provenance.source),
+        None if draft.occurred is None else first.occurred.isoformat(),  # else it is now
+    )
+    written = json.dumps(stored, sort_keys=True, default=str)
+    return hashlib.blake2b(written.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _links(item: _Admitted) -> list[Change]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, datetime
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: nothing to misread
 CHANCE_BITS = 80
+LENGTH = 26
 
 
 class IdMaker:
@@ -33,3 +34,16 @@ _PAIRS = tuple(one + two for one in ALPHABET for two in ALPHABET)
 def encoded(number: int) -> str:
     """26 characters whose order is the numbers' order."""
     return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
+
+
+def made_at(one: str) -> datetime | None:
+    """When an id was made; None for what is none of ours."""
+    if len(one) != LENGTH or not frozenset(one) <= frozenset(ALPHABET):
+        return None
+    number = 0
+    for character in one:
+        number = number << 5 | ALPHABET.index(character)
+    try:
+        return datetime.fromtimestamp((number >> CHANCE_BITS) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # beyond all years
+        return None

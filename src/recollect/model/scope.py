@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from unicodedata import normalize
 
 from recollect.model.errors import InvalidInput
 
@@ -26,8 +27,8 @@ class Scope:
 
 
 def checked_name(name: str) -> str:
-    """The name without blanks around it. Raises InvalidInput."""
-    cleaned = name.strip()
+    """The name without blanks around it, in one of the ways to write its letters. Raises InvalidInput."""
+    cleaned = normalize("NFC", name.strip())
     if not cleaned:
         raise InvalidInput("A scope needs a name.", advice="Give it a word or two, such as 'work'.")
     if len(cleaned) > LONGEST_NAME or not cleaned.isprintable():

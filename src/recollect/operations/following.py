@@ -12,7 +12,9 @@ from recollect.engine.changes import JobNow, changed_memories, jobs_now
 from recollect.engine.checks import checked_moment
 from recollect.engine.reindex import Stage
 from recollect.model.memory import Memory
+from recollect.model.query import Order
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
+from recollect.operations.paging import next_cursor, spot_of
 
 LONGEST = 500  # characters of a memory that are told
 MOST = 500
@@ -34,11 +36,15 @@ def _split(value: Any) -> Any:
 
 
 class RecentChangesInput(Input):
-    """Since when, of which project and what. `known` are jobs that are told of though they have ended."""
+    """Since when, of which project and what. `known` are jobs that are told of though they have ended.
+
+    `before` is `next` of the page of later changes.
+    """
 
     project: str | None = None
     topics: Annotated[list[Topic], BeforeValidator(_split)] = Field(default=list(Topic), min_length=1)
     since: datetime | None = None
+    before: str | None = None
     known: list[str] = Field(default=[], max_length=200)
     limit: int = Field(default=200, ge=1, le=MOST)
 
@@ -97,12 +103,12 @@ class JobChangeView(Output):
 
 
 class RecentChangesResult(Output):
-    """The oldest change first. `full`: there may be more than these, which are the latest."""
+    """The latest changes, the oldest of them first. `next` is where those begin that were made before them."""
 
     now: datetime
     memories: list[ChangeView]
     jobs: list[JobChangeView]
-    full: bool = False
+    next: str | None = None
 
 
 async def _recent(call: Call, given: RecentChangesInput) -> RecentChangesResult:
@@ -112,7 +118,12 @@ async def _recent(call: Call, given: RecentChangesInput) -> RecentChangesResult:
     jobs: list[JobNow] = []
     if Topic.MEMORIES in given.topics:
         memories = await changed_memories(
-            call.engine, given.project, agent=call.agent, since=since, limit=given.limit
+            call.engine,
+            given.project,
+            agent=call.agent,
+            since=since,
+            limit=given.limit,
+            before=None if given.before is None else spot_of(given.before, Order.CHANGED),
         )
     if Topic.JOBS in given.topics:
         jobs = await jobs_now(
@@ -125,9 +136,9 @@ async def _recent(call: Call, given: RecentChangesInput) -> RecentChangesResult:
         )
     return RecentChangesResult(
         now=now,
-        memories=[ChangeView.of(memory) for memory in memories],
+        memories=[ChangeView.of(memory) for memory in reversed(memories)],
         jobs=[JobChangeView.of(job) for job in jobs],
-        full=len(memories) >= given.limit,
+        next=next_cursor(memories, Order.CHANGED, limit=given.limit),
     )
 
 

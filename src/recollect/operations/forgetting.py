@@ -8,6 +8,7 @@ from pydantic import Field
 
 from recollect.engine.backup import back_up_scope, backups
 from recollect.engine.capture.rewriting import off_the_documents, rewrite_documents
+from recollect.engine.checks import MOST_LABELS
 from recollect.engine.choice import Choice, candidates, chosen
 from recollect.engine.core import LEAST_TRUST
 from recollect.engine.forget import erase, forget, forgettable, kept_for_good, unforget
@@ -32,7 +33,7 @@ class ForgetInput(Input):
 
     ids: list[str] = []
     query: str | None = None
-    tags: list[str] = []
+    tags: list[str] = Field(default=[], max_length=MOST_LABELS)
     topic: str | None = None
     scope: str | None = None
     everywhere: bool = True  # without a scope: in all of them, or in those that the call sees

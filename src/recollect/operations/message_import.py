@@ -14,6 +14,7 @@ from recollect.engine.housing import mode_of
 from recollect.engine.message_import import save_messages
 from recollect.engine.messages import Message
 from recollect.engine.projects import open_project
+from recollect.engine.text.redact import redact
 from recollect.engine.verbatim import Kept
 from recollect.model.errors import RecollectError
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
@@ -84,7 +85,7 @@ class SaveMessagesResult(Output):
 
 async def _save(call: Call, given: SaveMessagesInput) -> SaveMessagesResult:
     began = time.monotonic()
-    project = (await open_project(call.engine, given.project, create=given.create_project)).name
+    project = (await open_project(call.engine, given.project, create=given.create_project, writing=True)).name
     numbered = [
         (number, _message(line))
         for number, line in enumerate(given.messages, given.first)
@@ -136,9 +137,14 @@ def _message(line: MessageLine) -> Message:
 def _errors(answers: Iterable[tuple[int, Kept | RecollectError]]) -> list[LineError]:
     wrong = [(number, error) for number, error in answers if isinstance(error, RecollectError)]
     return [
-        LineError(line=number, error=error.message, code=error.code, advice=error.advice)
+        line_error(number, error.message, error.code, advice=error.advice)
         for number, error in wrong[:MOST_TOLD]
     ]
+
+
+def line_error(number: int, error: str, code: str, *, advice: str = "") -> LineError:
+    """Errors repeat what was sent, and are kept by those who read them: secrets are taken out."""
+    return LineError(line=number, error=redact(error).text, code=code, advice=advice)
 
 
 SAVE_MESSAGES = Operation(

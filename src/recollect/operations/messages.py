@@ -10,9 +10,11 @@ from pydantic import Field
 from recollect.engine.checks import LARGEST_NUMBER, checked_moment
 from recollect.engine.housing import mode_of
 from recollect.engine.message_log import Criteria, delete_messages, message_page, show_message
+from recollect.engine.message_session import asked_session, session_name
 from recollect.engine.messages import (
     SESSION,
     Message,
+    in_full,
     is_message,
     messages_where,
     recent_messages,
@@ -36,7 +38,9 @@ class SaveMessageInput(Input):
 
     project: str | None = None
     message_type: MessageType = Field(description="Who speaks.")
-    content: str = Field(description="What was said, word for word.")
+    content: str = Field(
+        description="What was said. Its words stay; secrets, invisible characters and blanks at the ends of lines don't."
+    )
     task_id: int | None = Field(
         default=None, ge=0, le=LARGEST_NUMBER, description="The task that it is about."
     )
@@ -57,7 +61,7 @@ class SaveMessageResult(Output):
     embedding_model: str | None = None
     storage_backend: str
     project: str
-    quarantined: bool = False  # kept, but never given to anybody: it reads like instructions to its reader
+    quarantined: bool = False  # it reads like instructions to its reader: kept, and shown by its id alone
 
 
 class RecentMessagesInput(Input):
@@ -67,9 +71,7 @@ class RecentMessagesInput(Input):
     limit: int = Field(default=50, ge=1, le=200, description="How many at most.")
     conversation: str | None = Field(default=None, description="Only of this session.")
     task_id: int | None = Field(default=None, description="Only about this task.")
-    whole: bool = (
-        False  # as they were saved, not what a reader has room for; the first part of very long ones
-    )
+    whole: bool = False  # as they were saved, not what a reader has room for
 
 
 class RecentMessagesResult(Output):
@@ -93,6 +95,7 @@ class ListMessagesInput(Input):
     since: datetime | None = Field(default=None, description="Said at or after.")
     until: datetime | None = Field(default=None, description="Said before.")
     order: Literal["newest", "oldest"] = Field(default="newest", description="Which come first.")
+    whole: bool = False  # as they were saved; else of long ones the first part
 
 
 class ListMessagesResult(Output):
@@ -118,6 +121,7 @@ class SearchMessagesInput(Input):
     limit: int = Field(default=20, ge=1, le=100, description="How many at most.")
     conversation: str | None = Field(default=None, description="Only of this session.")
     whole: bool = False  # as they were saved, not what a reader has room for
+    summary: bool = True  # whether the project's summary is among what may be found
 
 
 class SearchMessagesResult(Output):
@@ -152,15 +156,15 @@ class DeleteMessagesResult(Output):
 
 async def _save(call: Call, given: SaveMessageInput) -> SaveMessageResult:
     metadata = given.metadata or {}
-    said_in = metadata.get(SESSION)
+    said_in = session_name(call.engine, given.conversation) or session_name(
+        call.engine, metadata.get(SESSION)
+    )
     message = Message(
         role=given.message_type,
         content=given.content,
         project=given.project,
         task=given.task_id,
-        conversation=given.conversation
-        or (said_in if isinstance(said_in, str) else None)
-        or call.conversation,
+        conversation=said_in or call.conversation,
         metadata=metadata,
     )
     kept = await save_message(call.engine, message, agent=call.agent, create_project=given.create_project)
@@ -183,6 +187,9 @@ async def _recent(call: Call, given: RecentMessagesInput) -> RecentMessagesResul
         conversation=given.conversation,
         task=given.task_id,
     )
+    if given.whole:  # the newest have the room
+        messages = await in_full(call.engine, [one.memory for one in reversed(messages)], agent=call.agent)
+        messages.reverse()
     return RecentMessagesResult(
         messages=[MessageView.of(one) for one in messages],
         count=len(messages),
@@ -196,15 +203,17 @@ async def _list(call: Call, given: ListMessagesInput) -> ListMessagesResult:
     where = messages_where(
         name,
         viewer=call.agent,
-        conversation=given.conversation,
+        conversation=asked_session(call.engine, given.conversation),
         task=given.task_id,
         since=_moment(call, given.since),
         until=_moment(call, given.until),
     )
     after = started(order, cursor=given.cursor)
     page = await message_page(call.engine, where, order=order, limit=given.limit, after=after)
+    messages = [one for one in page if is_message(one)]
+    told = await in_full(call.engine, messages, agent=call.agent) if given.whole else map(shown, messages)
     return ListMessagesResult(
-        messages=[MessageView.of(shown(one)) for one in page if is_message(one)],
+        messages=[MessageView.of(one) for one in told],
         next=next_cursor(page, order, limit=given.limit),
         storage_backend=await mode_of(call.engine, name),
     )
@@ -223,6 +232,7 @@ async def _search(call: Call, given: SearchMessagesInput) -> SearchMessagesResul
         agent=call.agent,
         limit=given.limit,
         conversation=given.conversation,
+        summary=given.summary,
     )
     meaning = call.engine.meaning
     by_meaning = meaning.model is not None and not meaning.reason

@@ -90,6 +90,8 @@ def _read(cursor: str) -> tuple[int, str, Any, str] | None:
     version, listing, value, last = read
     if type(version) is not int or not isinstance(listing, str) or not isinstance(last, str):
         return None
+    if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+        return None
     if len(last) > LONGEST_ID or "\x00" in last or any("\ud800" <= sign <= "\udfff" for sign in last):
         return None
     return version, listing, value, last

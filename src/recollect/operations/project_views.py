@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from recollect.engine.core import LEAST_TRUST
 from recollect.engine.message_log import Whole
 from recollect.engine.messages import Shown, extras_of, role_of, session_of, task_of
 from recollect.engine.recall import Hit
 from recollect.engine.verbatim import PARTS
-from recollect.model.memory import PART
+from recollect.model.memory import PART, Status
 from recollect.operations.catalogue import Output
 
+NOBODY = "system"  # who says what is no message
 _FORMS = frozenset({"int8", "float", "float32", "fp32"})
 
 
@@ -55,6 +57,7 @@ class WholeMessageView(MessageView):
 
     metadata: dict[str, Any] = {}
     indexed: bool
+    quarantined: bool = False  # it reads like instructions to its reader: shown by its id alone
 
     @classmethod
     def of_whole(cls, whole: Whole) -> WholeMessageView:
@@ -69,12 +72,14 @@ class WholeMessageView(MessageView):
             session_id=session_of(message),
             metadata=extras_of(message),
             indexed=message.embedded_by is not None,
+            quarantined=message.status is Status.QUARANTINED or message.trust < LEAST_TRUST,
         )
 
 
 class FoundView(Output):
-    """One thing that a project remembers: a message, or any other memory (then `message_type` is empty).
+    """One thing that a project remembers: a message, or any other memory, told by `kind` (its `message_type` is `system`).
 
+    Of a long message `content` is what answers best; `truncated` says that there is more of it, which its `id` gives whole.
     Results are in order of `score`, which weighs words and meaning together. `similarity` is the cosine of the question's
     vector and its own; where no vector was compared, for it has none yet or there is no model, it is the score.
     """
@@ -98,7 +103,7 @@ class FoundView(Output):
         return cls(
             id=memory.id,
             content=hit.content,
-            message_type=role_of(memory),
+            message_type=role_of(memory) or NOBODY,
             timestamp=memory.occurred,
             task_id=task_of(memory),
             similarity=_share(hit.score if hit.similarity is None else hit.similarity),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
 from datetime import datetime
 from typing import Literal
 
@@ -18,8 +18,8 @@ from recollect.operations.catalogue import Call, Effect, Input, Operation, Outpu
 from recollect.operations.project_views import FoundView, MessageView, plain_model
 
 USUAL_BUDGET = 8_000
-ID_AND_TIME = 60  # tokens of both at most
-AROUND = 60  # tokens of what an answer says beside its three parts
+LEAST_BUDGET = 300  # an answer with nothing in it costs up to that, with a long name
+NOTICES = 40  # tokens of what a door adds: that this is remembered, and what was left out in large numbers
 
 
 class ProjectContextInput(Input):
@@ -29,13 +29,13 @@ class ProjectContextInput(Input):
     query: str | None = None
     recent: int = Field(default=50, ge=0, le=200)
     related: int = Field(default=20, ge=0, le=100)
-    token_budget: int = Field(default=USUAL_BUDGET, ge=1)
+    token_budget: int = Field(default=USUAL_BUDGET, ge=LEAST_BUDGET)
 
 
 class ProjectContextResult(Output):
     """All that a new conversation should know: summary, what was said last, what is related.
 
-    `tokens` is what these cost, within the budget; `left_out` says what it had no room for.
+    `tokens` is what this answer costs as JSON, within the budget; `left_out` says what it had no room for.
     """
 
     project: str
@@ -87,29 +87,44 @@ async def _context(call: Call, given: ProjectContextInput) -> ProjectContextResu
         recent=given.recent,
         related=given.related,
     )
-    summary = truncate_to_tokens(known.summary.text, given.token_budget - AROUND)
     recent = [MessageView.of(one) for one in reversed(known.recent)]  # the newest first
     related = [FoundView.of(hit) for hit in known.related]
-    spent = AROUND + count_tokens(summary)
-    costs, others = _costs(recent), _costs(related)
-    fit = fitted(given.token_budget - spent, recent=costs, related=others)
-    spent += sum(costs[: fit.recent]) + sum(others[place] for place in fit.related)
-    return ProjectContextResult(
+    empty = ProjectContextResult(
         project=known.summary.project,
-        summary=summary or None,
         summary_version=known.summary.version,
-        recent_messages=recent[: fit.recent][::-1],
-        rag_results=[related[place] for place in fit.related],
-        tokens=spent,
+        recent_messages=[],
+        rag_results=[],
+        tokens=given.token_budget,
         token_budget=given.token_budget,
-        left_out=_cut(
-            given.token_budget,
-            shortened=summary != known.summary.text,
-            messages=len(recent) - fit.recent,
-            related=len(related) - len(fit.related),
-        ),
+        left_out=_cut(given.token_budget, shortened=True, messages=len(recent), related=len(related)),
         storage_backend=await mode_of(call.engine, known.summary.project),
     )
+    room = given.token_budget - _cost(empty) - NOTICES
+    summary = _shortened(known.summary.text, room)
+    costs, others = [_cost(view) for view in recent], [_cost(view) for view in related]
+    among = {view.id: place for place, view in enumerate(recent)}
+    fit = fitted(
+        room - _json_cost(summary),
+        recent=costs,
+        related=others,
+        same={place: among[view.id] for place, view in enumerate(related) if view.id in among},
+        most=given.related,
+    )
+    apart = [view for view in related if among.get(view.id, fit.recent) >= fit.recent]
+    answer = empty.model_copy(
+        update={
+            "summary": summary or None,
+            "recent_messages": recent[: fit.recent][::-1],
+            "rag_results": [related[place] for place in fit.related],
+            "left_out": _cut(
+                given.token_budget,
+                shortened=summary != known.summary.text,
+                messages=len(recent) - fit.recent,
+                related=min(len(apart), given.related) - len(fit.related),
+            ),
+        }
+    )
+    return answer.model_copy(update={"tokens": _cost(answer)})
 
 
 async def _stats(call: Call, given: ProjectStatsInput) -> ProjectStatsResult:
@@ -136,10 +151,21 @@ async def _stats(call: Call, given: ProjectStatsInput) -> ProjectStatsResult:
     )
 
 
-def _costs(views: Sequence[Output]) -> list[int]:
-    """In tokens, of what a reader is given of each; at most, for ids and times are as long as they get."""
-    told = (view.model_dump_json(exclude={"id", "timestamp"}) for view in views)
-    return [count_tokens(text) + ID_AND_TIME for text in told]
+def _cost(view: Output) -> int:
+    """In tokens, as it is sent; with the comma before the next one."""
+    return count_tokens(view.model_dump_json()) + 1
+
+
+def _json_cost(text: str) -> int:
+    return count_tokens(json.dumps(text, ensure_ascii=False))
+
+
+def _shortened(text: str, room: int) -> str:
+    """So much of it that it fits where line ends and quotes are escaped."""
+    limit = room
+    while (told := truncate_to_tokens(text, limit)) and (over := _json_cost(told) - room) > 0:
+        limit -= over
+    return told
 
 
 def _cut(budget: int, *, shortened: bool, messages: int, related: int) -> str:

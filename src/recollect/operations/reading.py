@@ -9,8 +9,9 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from recollect.engine.checks import checked_moment
+from recollect.engine.checks import MOST_LABELS, checked_moment
 from recollect.engine.core import LEAST_TRUST as LEAST_TRUST  # doors name it as well
+from recollect.engine.question import MOST_KEYWORDS
 from recollect.engine.reach import reach
 from recollect.engine.recall import Question, Recalled, recall
 from recollect.engine.storage import as_far_as_it_goes
@@ -34,11 +35,11 @@ class RecallInput(Input):
     """
 
     query: str = ""
-    keywords: list[str] = []  # 500 at most, and 8,000 characters with the question
+    keywords: list[str] = Field(default=[], max_length=MOST_KEYWORDS)  # 8,000 characters with the question
     scope: str | None = None
     everywhere: bool = False
     scope_only: bool = False  # nothing of the scopes above it
-    tags: list[str] = []
+    tags: list[str] = Field(default=[], max_length=MOST_LABELS)
     tags_any: bool = False  # any of them, instead of each
     kinds: list[Kind] = []
     topic: str | None = None
@@ -108,7 +109,7 @@ class ListInput(Input):
 
     scope: str | None = None
     everywhere: bool = True
-    tags: list[str] = []
+    tags: list[str] = Field(default=[], max_length=MOST_LABELS)
     tags_any: bool = False  # any of them, instead of each
     kinds: list[Kind] = []
     topic: str | None = None
@@ -153,7 +154,7 @@ class TimelineInput(Input):
     until: datetime | None = None
     scope: str | None = None
     everywhere: bool = True
-    tags: list[str] = []
+    tags: list[str] = Field(default=[], max_length=MOST_LABELS)
     kinds: list[Kind] = []
     minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1)
     limit: int = Field(default=50, ge=1, le=1000)
@@ -219,9 +220,13 @@ async def _recall(call: Call, given: RecallInput) -> RecallResult:
 
 
 async def _show(call: Call, given: ShowInput) -> ShowResult:
-    store = call.engine.store
     memory_id = await full_id(call, given.id)
-    memory = await store.get(memory_id, viewer=call.agent)
+    return await shown_memory(call, await call.engine.store.get(memory_id, viewer=call.agent))
+
+
+async def shown_memory(call: Call, memory: Memory) -> ShowResult:
+    """All that is shown of it, and the tag that it has as that."""
+    store, memory_id = call.engine.store, memory.id
     links = await store.links_of([memory_id], viewer=call.agent)
     ends = {end for link in links for end in (link.origin, link.target)} - {memory_id}
     others = await store.get_many(list(ends), viewer=call.agent)

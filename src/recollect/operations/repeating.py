@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from recollect.engine.core import Engine
-from recollect.engine.once import TERM, Held, earlier_answer, hold, let_go, renew, settle
+from recollect.engine.once import RENEWED, Held, earlier_answer, hold, let_go, renew, settle
 from recollect.model.access import EVERYONE
 from recollect.model.errors import InvalidInput, KeyReused, RecollectError, StoreError
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
@@ -36,7 +36,6 @@ class Repeating:
         call: Call,
         keyed: Mapping[int, tuple[str, str]],
         *,
-        items: int,
         dry: Collection[int] = (),
     ) -> None:
         self.held: dict[int, Held] = {}
@@ -45,8 +44,8 @@ class Repeating:
         self.errors: dict[int, RecollectError] = {}
         self._call = call
         self._keyed = keyed
-        self._items = items
         self._dry = dry
+        self._staying: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         firsts: dict[str, int] = {}
@@ -60,6 +59,8 @@ class Repeating:
                     "Two items of this call have the same idempotency key and say different things.",
                     advice="Give each its own.",
                 )
+        if self._keyed:
+            self._staying = asyncio.create_task(_stay(self._call.engine, self.held.values()))
         try:
             # In one order for all callers: two with the same keys don't wait for each other.
             for key in sorted(firsts):
@@ -70,14 +71,14 @@ class Repeating:
         return self
 
     async def _enter(self, number: int) -> None:
-        (key, said), engine, agent = self._keyed[number], self._call.engine, self._call.agent
+        (key, said), engine, agent = self._keyed[number], self._call.engine, _whose(self._call)
         try:
             if number in self._dry:
                 before = await earlier_answer(engine, key, said, agent=agent)
                 if before is not None:
                     self.known[number] = before
                 return
-            found = await hold(engine, key, said, agent=agent, items=self._items)
+            found = await hold(engine, key, said, agent=agent, together=len(self._keyed))
         except RecollectError as error:
             self.errors[number] = error
             return
@@ -92,6 +93,8 @@ class Repeating:
             await settle(self._call.engine, self.held.pop(number), answer)
 
     async def _leave(self) -> None:
+        if self._staying is not None:
+            self._staying.cancel()
         while self.held:
             await let_go(self._call.engine, self.held.popitem()[1])
 
@@ -137,8 +140,7 @@ async def run_once(
             on_repeat()
         return answer
     said = json.dumps([operation.name, given.model_dump(mode="json")], sort_keys=True)
-    agent = call.agent if call.owner else f"{GUEST} {call.agent}"
-    found = await hold(call.engine, key, said, agent=agent)
+    found = await hold(call.engine, key, said, agent=_whose(call))
     if not isinstance(found, Held):
         on_repeat()
         return operation.gives.model_validate(found)
@@ -146,7 +148,7 @@ async def run_once(
 
 
 async def _held(call: Call, operation: Operation[I, O], given: I, held: Held) -> O:
-    staying = asyncio.create_task(_stay(call.engine, held))
+    staying = asyncio.create_task(_stay(call.engine, [held]))
     try:
         answer = await operation.run(call, given)
         try:
@@ -200,12 +202,18 @@ def _is_about(item: Any, gone: Collection[str]) -> bool:
     )
 
 
-async def _stay(engine: Engine, held: Held) -> None:
-    """Hold it for as long as it takes."""
+def _whose(call: Call) -> str:
+    """Whose key it is."""
+    return call.agent if call.owner else f"{GUEST} {call.agent}"
+
+
+async def _stay(engine: Engine, held: Collection[Held]) -> None:
+    """Hold them for as long as it takes."""
     while True:
-        await asyncio.sleep(TERM.total_seconds() / 3)
-        with suppress(StoreError):
-            await renew(engine, held)
+        await asyncio.sleep(RENEWED)
+        for one in list(held):
+            with suppress(StoreError):
+                await renew(engine, one)
 
 
 def _with_key(given: I, key: str) -> I:

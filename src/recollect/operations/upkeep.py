@@ -18,7 +18,7 @@ from recollect.engine.progress import all_progress, cancel, go_on, progress_of
 from recollect.jobs.handlers import STOPPING, handlers_of
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due, next_runs
-from recollect.model.errors import Refused
+from recollect.model.errors import Conflict
 from recollect.model.job import Job, JobState
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 from recollect.operations.views import FindingView, JobView, ReceiptView
@@ -271,7 +271,7 @@ async def _retry_job(call: Call, given: JobInput) -> JobView:
     advice = "Only dead and waiting jobs can be tried again."
     job = await call.engine.store.job(given.id)
     if job.state in (JobState.RUNNING, JobState.DONE):
-        raise Refused(f"The job {job.id} is {job.state}.", advice=advice)
+        raise Conflict(f"The job {job.id} is {job.state}.", advice=advice)
     again = replace(
         job, state=JobState.WAITING, attempts=0, due=call.engine.clock(), error=None, finished=None
     )
@@ -293,10 +293,10 @@ async def _show_job(call: Call, given: JobInput) -> JobView:
 
 
 async def _replace_job(call: Call, job: Job, *, expected: JobState, advice: str) -> None:
-    """Raises Refused if a runner took it meanwhile."""
+    """Raises Conflict if a runner took it meanwhile."""
     if not await call.engine.store.replace_job(job, expected=expected):
         now = await call.engine.store.job(job.id)
-        raise Refused(f"The job {job.id} is {now.state} by now.", advice=advice)
+        raise Conflict(f"The job {job.id} is {now.state} by now.", advice=advice)
 
 
 async def _embed(call: Call, _given: EmbedInput) -> EmbedResult:

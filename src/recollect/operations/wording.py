@@ -70,4 +70,7 @@ def invalid(
 
 def _quoted(given: Any) -> str:
     text = repr(given) if not isinstance(given, list | dict) else f"a {type(given).__name__}"
+    from recollect.engine.text.redact import redact  # its patterns are for those who need them
+
+    text = redact(text).text  # while it is whole
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…"

@@ -20,8 +20,8 @@ from recollect.model.link import Relation
 from recollect.model.memory import Kind, Tier
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
 from recollect.operations.drafting import LONG, Drafting, callers, is_long, note_stored, notice_of
+from recollect.operations.reading import shown_memory
 from recollect.operations.repeating import Repeating, kept_answer, repeated
-from recollect.operations.tagging import etag_of
 from recollect.operations.views import LinkView, MemoryView
 
 MOST_AT_ONCE = 10_000
@@ -120,7 +120,7 @@ class RememberManyInput(Input):
     create_scope: bool = False
     conversation: str | None = None
     dialect: str = ""
-    idempotency_key: str | None = None  # of all of them together
+    idempotency_key: str | None = None  # of all of them together: one that failed is sent with another
     dry_run: bool = False
 
 
@@ -203,7 +203,7 @@ async def _remember(call: Call, given: RememberInput) -> RememberResult:
 async def _remember_many(call: Call, given: RememberManyInput) -> RememberManyResult:
     items = [_with_defaults(item, given) for item in given.items]
     key = None if given.dry_run else given.idempotency_key
-    whole = Repeating(call, {0: (key, _said(given))} if key else {}, items=len(items))
+    whole = Repeating(call, {0: (key, _said(given))} if key else {})
     async with whole:
         if 0 in whole.errors:
             raise whole.errors[0]
@@ -211,7 +211,9 @@ async def _remember_many(call: Call, given: RememberManyInput) -> RememberManyRe
             results = await repeated(call, whole.known[0], RememberResult)
         else:
             results, errors = await _several(call, items)
-            if not any(errors):
+            if not all(
+                errors
+            ):  # what is stored isn't stored again; where nothing was, all of it may be tried anew
                 await whole.settle(0, kept_answer(results))
     return RememberManyResult(
         results=results,
@@ -252,7 +254,7 @@ async def _several(
     dry = frozenset(number for number, item in enumerate(items) if item.dry_run)
     done: dict[int, RememberResult] = {}
     errors: dict[int, RecollectError] = {}
-    async with Repeating(call, keyed, dry=dry, items=len(items)) as repeating:
+    async with Repeating(call, keyed, dry=dry) as repeating:
         errors |= repeating.errors
         for number, before in repeating.known.items():
             [done[number]] = await repeated(call, before, RememberResult)
@@ -329,9 +331,9 @@ async def _amend(call: Call, given: AmendInput) -> AmendResult:
         await rewrite_documents(call.engine, [memory]),
     )
     notice = " ".join(filter(None, told))
-    view = MemoryView.of(memory, call.engine.clock())
+    shown = await shown_memory(call, memory)
     return AmendResult(
-        id=memory.id, previous_id=previous, memory=view, notice=notice, etag=etag_of(memory, view)
+        id=memory.id, previous_id=previous, memory=shown.memory, notice=notice, etag=shown.etag
     )
 
 

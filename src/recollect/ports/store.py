@@ -279,8 +279,8 @@ class Links(Protocol):
     async def count_links(self, where: Filter) -> int:
         """How many have both ends among the records that match."""
 
-    async def versions_of(self, memory_id: str) -> list[Version]:
-        """Earlier versions, oldest first."""
+    async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
+        """Earlier versions, oldest first; with `latest` no more than so many of the last ones."""
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
         """Of many records at once; those without earlier versions are absent."""

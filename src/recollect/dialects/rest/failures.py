@@ -70,16 +70,39 @@ FAILURES: tuple[Failure, ...] = (
         "Name the origin in serve.allowed_origins if it may.",
     ),
     Failure(404, "NOT_FOUND", "There is nothing here."),
-    Failure(404, "PROJECT_NOT_FOUND", "Project not found", more={"project_id": "proj_123"}),
+    Failure(
+        404,
+        "PROJECT_NOT_FOUND",
+        "Project not found",
+        "POST /api/projects makes one.",
+        more={"project_id": "proj_123"},
+    ),
     Failure(
         404, "MEMORY_NOT_FOUND", "There is no memory '01k2'.", "List them to see the ids that there are."
     ),
     Failure(404, "SCOPE_NOT_FOUND", "There is no scope 'work'.", "Make it first."),
-    Failure(404, "JOB_NOT_FOUND", "There is no job '01k2'."),
-    Failure(404, "MESSAGE_NOT_FOUND", "There is no message 'msg_042' in this project."),
-    Failure(404, "SESSION_NOT_FOUND", "There is no session 'abc-123' in this project."),
-    Failure(404, "TASK_NOT_FOUND", "There is no task 42 in this project."),
-    Failure(404, "VERSION_NOT_FOUND", "There is no version 7 of this summary."),
+    Failure(
+        404, "JOB_NOT_FOUND", "There is no job '01k2'.", "Give its id as the answer that began it told it."
+    ),
+    Failure(
+        404,
+        "MESSAGE_NOT_FOUND",
+        "There is no message 'msg_042' in this project.",
+        "Give an id as saving, listing or searching told it.",
+    ),
+    Failure(
+        404,
+        "SESSION_NOT_FOUND",
+        "There is no session 'abc-123' in this project.",
+        "Messages tell their session_id.",
+    ),
+    Failure(404, "TASK_NOT_FOUND", "There is no task 42 in this project.", "Messages tell their task_id."),
+    Failure(
+        404,
+        "VERSION_NOT_FOUND",
+        "There is no version 7 of this summary.",
+        "List them to see the versions that there are.",
+    ),
     Failure(405, "METHOD_NOT_ALLOWED", "This can't be done here."),
     Failure(408, "TOO_SLOW", "The request took too long to arrive.", "Send it at once."),
     Failure(409, "CONFLICT", "It exists already.", "Choose another name."),
@@ -126,6 +149,7 @@ OF_BODIES = (
 OF_WRITES = ("CONFLICT", "CHANGED", "IDEMPOTENCY_KEY_REUSED")
 OF_WORDS: Mapping[str, tuple[str, ...]] = {
     "project_id": ("PROJECT_NOT_FOUND",),
+    "project": ("PROJECT_NOT_FOUND",),
     "id": ("MEMORY_NOT_FOUND",),
     "ids": ("MEMORY_NOT_FOUND",),
     "origin": ("MEMORY_NOT_FOUND",),

@@ -43,7 +43,8 @@ _REINDEX = (
         section=MEMORY,
         summary="Reindex messages.",
         description="Begins a job that gives every message a vector that has none, or with `force` all of them anew. The "
-        "project's other memories come along. A project has one such job at a time: while it is under way, it is the answer.",
+        "project's other memories come along. A project has one such job at a time: while it is under way, it is the answer; "
+        "but to `force` only one that is forced, else 409 says so.",
         names=PROJECT,
         query=("force",),
         codes=("EMBEDDING_SERVICE_ERROR",),
@@ -153,9 +154,10 @@ _EVENTS = (
         section=EVENTS,
         summary="Listen to what happens.",
         description="Server-sent events: `ready` when you are heard; `memory` for one that was written or changed, cut to "
-        "500 characters; `job` for one that got further; `behind` when more has changed than is told, so that you had better "
-        "look yourself. `Last-Event-ID` goes on from there. One that comes again after that has the same `id` and `updated`.",
-        hidden=frozenset({"since", "known", "limit"}),
+        "500 characters; `job` for one that got further; `behind` each time that changes are passed over because there are "
+        "more than 50,000 to tell: those before its `since`, which you had better look for yourself. `Last-Event-ID` goes on "
+        "from there. One that comes again after that has the same `id` and `updated`.",
+        hidden=frozenset({"since", "before", "known", "limit"}),
         codes=("SCOPE_NOT_FOUND",),
         example={"project": "proj_123", "topics": ["memories", "jobs"]},
         stream="events",

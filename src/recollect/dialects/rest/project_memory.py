@@ -13,6 +13,10 @@ MESSAGES = f"{MEMORY}/messages"
 IN_PROJECT: Mapping[str, str] = {"project_id": "project"}
 IN_SESSION: Mapping[str, str] = {**IN_PROJECT, "session_id": "conversation"}
 PROJECT: Mapping[str, Any] = {"project_id": "proj_123"}
+WHOLE = (
+    "Messages come whole, however long they are; where those over 4,000 characters have 4,000,000 together, the first "
+    "part of the others comes, and `truncated` says so."
+)
 
 _ASKED: Mapping[str, Any] = {
     "id": "01k2v9c3m4q8r7t6w5x1y0z2ab",
@@ -52,7 +56,8 @@ RESOURCES = (
         section=SECTION,
         summary="Save a message.",
         description=(
-            "It is saved even where its meaning can't be worked out at once: then `indexed` is false, and a job catches up."
+            "It is saved even where its meaning can't be worked out at once: then `indexed` is false, and a job catches up. "
+            "`metadata.session_id` names its session, a text; `metadata.timestamp` says when it was said, as ISO 8601."
         ),
         names=IN_PROJECT,
         fixed={"create_project": False},
@@ -92,7 +97,9 @@ RESOURCES = (
         operation="list_messages",
         section=SECTION,
         summary="All messages, page by page.",
+        description=WHOLE,
         names=IN_SESSION,
+        fixed={"whole": True},
         example={**PROJECT, "limit": 2, "session_id": "abc-123"},
         answer={"messages": [_TOLD, _ASKED], "next": None, "storage_backend": "local"},
     ),
@@ -102,6 +109,7 @@ RESOURCES = (
         operation="recent_messages",
         section=SECTION,
         summary="The newest messages, oldest of them first.",
+        description=WHOLE,
         names=IN_SESSION,
         fixed={"whole": True},
         example={**PROJECT, "limit": 50},
@@ -115,7 +123,7 @@ RESOURCES = (
         summary="One message, whole however long it is.",
         names=IN_PROJECT,
         example={**PROJECT, "message_id": "01k2v9c3m4q8r7t6w5x1y0z2ab"},
-        answer={**_ASKED, "metadata": {"session_id": "abc-123"}, "indexed": True},
+        answer={**_ASKED, "metadata": {"session_id": "abc-123"}, "indexed": True, "quarantined": False},
     ),
     Resource(
         method="DELETE",
@@ -139,11 +147,13 @@ RESOURCES = (
         section=SECTION,
         summary="Find what a project remembers.",
         description=(
-            "Messages and other memories, by words and meaning, the most relevant first. `similarity` is the cosine of the "
-            "vectors; where none was compared, it is the score that results are ordered by."
+            "Messages and other memories, by words and meaning, the most relevant first. Each comes once: of a long message "
+            "`content` is what answers best, `truncated` is true, and its `id` gives it whole. Another memory has the "
+            "`message_type` system, and its own `kind`. `similarity` is the cosine of the vectors; where none was compared, "
+            "it is the score that results are ordered by."
         ),
         names=IN_SESSION,
-        fixed={"whole": True},
+        fixed={"whole": True, "summary": False},
         example={**PROJECT, "query": "authentication implementation patterns", "limit": 20},
         answer={
             "results": [_FOUND],

@@ -86,9 +86,10 @@ RESOURCES = (
         summary="Work new insights into the summary.",
         description=(
             "What it says already is passed over, what has changed is replaced, and it never grows beyond its bounds: what matters "
-            "least is condensed first, and is still in the versions before. With `last_summarized_message_id` the messages since "
-            "the last one that it knows of are read too, up to that one; an id that is no longer there is taken as a mark. What was "
-            "taken from messages stays in the summary when they are deleted."
+            "least is condensed first, and is still in the versions before. With `last_summarized_message_id` the messages that were "
+            "saved since the last one that it knows of are read too, up to that one; without it none are. An id of no message that "
+            "can be read here, or of one before the last, leaves the mark where it is, and `notice` says so. What was taken from "
+            "messages stays in the summary when they are deleted."
         ),
         names=IN_PROJECT,
         fixed={"create_project": False},
@@ -190,11 +191,14 @@ RESOURCES = (
         operation="restore_summary",
         section=SECTION,
         summary="Make a new version that says what an old one said.",
-        description="None is lost by it: those in between stay what they are.",
+        description=(
+            "None is lost by it: those in between stay what they are. It knows of the messages that the old one knew of: the next "
+            "update that names a message reads again those that were saved since."
+        ),
         names=IN_PROJECT,
         versioned=True,
         codes=("VERSION_NOT_FOUND",),
         example={**PROJECT, "version": 14},
-        answer={**_ANEW, "restored_version": 14},
+        answer={**_ANEW, "summary": _TEXT, "restored_version": 14},
     ),
 )

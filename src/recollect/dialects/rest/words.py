@@ -126,7 +126,7 @@ MEANINGS: Mapping[str, str] = {
     "project": "The project's name.",
     "project_id": "The project's id, which is its name.",
     "provenance": "Where it came from.",
-    "quarantined": "Whether it is kept but never handed out, for it reads like instructions to its reader.",
+    "quarantined": "Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
     "query": "What to look for, in your own words.",
     "query_embedding_model": "The model that worked out what the question means; null where words alone were compared.",
     "question": "What you want to know.",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from recollect.bare.folders import identity as identity_at
 from recollect.engine.capture.alone import alone
+from recollect.engine.checks import safe_text
 from recollect.engine.core import Engine
 from recollect.engine.housing import create_project
 from recollect.engine.projects import PROJECT
@@ -191,7 +192,7 @@ async def _make(engine: Engine, place: _Place) -> str:
     printable = "".join(char if char.isprintable() else "-" for char in place.name).strip()
     name = printable[: LONGEST_NAME - 8] or PROJECT
     for number in range(1, MOST_NAMESAKES):
-        named = name if number == 1 else f"{name}-{number}"
+        named = safe_text(engine, name if number == 1 else f"{name}-{number}")
         if named.casefold() == GLOBAL.casefold():
             continue
         try:

@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from recollect.interfaces.http.stopping import Stopped
 from recollect.model.errors import (
     Conflict,
     InvalidInput,
@@ -28,6 +29,7 @@ _STATUSES: tuple[tuple[type[RecollectError], int], ...] = (
     (Refused, 403),
     (SettingsError, 503),  # a store that the server isn't set up for
     (StoreError, 503),
+    (Stopped, 503),
 )
 
 

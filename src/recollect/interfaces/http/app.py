@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
@@ -24,6 +25,7 @@ from recollect.interfaces.http.oauth import OAuth
 from recollect.interfaces.http.observing import Observer
 from recollect.interfaces.http.place import Place
 from recollect.interfaces.http.rest import documents
+from recollect.interfaces.http.rest.exporting import sweep_always
 from recollect.interfaces.http.rest.importing import is_import
 from recollect.interfaces.http.rest.routes import Rest
 from recollect.interfaces.http.stopping import EndStreams, Stopping
@@ -60,8 +62,12 @@ def http_app(
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         with suppress(RecollectError):  # requests are told, and try again
             await opening.running()
-        async with mcp_lifespan():
-            yield
+        sweeping = asyncio.create_task(sweep_always(loaded.settings.export_dir))
+        try:
+            async with mcp_lifespan():
+                yield
+        finally:
+            sweeping.cancel()
 
     return Starlette(
         routes=routes,

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from recollect.interfaces.http.answers import refusal
 from recollect.interfaces.http.place import Place
 
+READING = ("GET", "HEAD")
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 EXPOSED = (
     "ETag",
@@ -51,7 +52,10 @@ class Guard:
                 advice="Name the host in serve.allowed_hosts if it is one of this server's.",
             )
             return await answer(scope, receive, send)
-        foreign = _is_embedded(headers) if origin is None else not self._place.welcomes(origin, host=host)
+        if origin is None:
+            foreign = _is_foreign(headers, reads=scope["method"] in READING)
+        else:
+            foreign = not self._place.welcomes(origin, host=host)
         if foreign:
             answer = refusal(
                 403,
@@ -63,10 +67,10 @@ class Guard:
         return await self._app(scope, receive, send)
 
 
-def _is_embedded(headers: Headers) -> bool:
-    """Whether another site's page fetches this without saying whose it is, as for an image."""
+def _is_foreign(headers: Headers, *, reads: bool) -> bool:
+    """Whether another site's page asks without saying whose it is, as for an image or by a form; a link may lead here."""
     elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
-    return elsewhere and headers.get("sec-fetch-mode") != "navigate"
+    return elsewhere and not (reads and headers.get("sec-fetch-mode") == "navigate")
 
 
 class Cors:

@@ -180,14 +180,23 @@ class Identity:
             resource = "/sse" if scope["path"] in ("/sse", "/message") else "/mcp"
             base = self._door.place.base_of(scope)
             told.append(f'resource_metadata="{base}{WELL_KNOWN}oauth-protected-resource{resource}"')
-        proxied = not self._door.settings.access_key and comes_by_proxy(scope)
         return refusal(
             401,
-            "This needs a valid key.",
+            "This key does not hold." if error else "This needs a valid key.",
             "UNAUTHORIZED",
-            advice=FOR_PROXIES if proxied else "Send it as `Authorization: Bearer <key>`.",
+            advice=self._advice(scope, wrong=bool(error)),
             headers={"WWW-Authenticate": f"Bearer {', '.join(told)}"},
         )
+
+    def _advice(self, scope: Scope, *, wrong: bool) -> str:
+        if not self._door.settings.access_key:
+            if comes_by_proxy(scope):
+                return FOR_PROXIES
+            if wrong and comes_from_here(scope):
+                return "Leave it out: from this machine none is needed."
+        if wrong:
+            return "It is mistyped, revoked or has expired: send one that holds; `recollect keys create` makes one."
+        return "Send it as `Authorization: Bearer <key>`."
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send, *, secret: str) -> None:
         """Messages of a stream come without the key that opened it: its session's id stands in, while it is open."""

@@ -20,6 +20,7 @@ from recollect.interfaces.http.answers import refusal
 from recollect.interfaces.http.door import VISITOR_KEY
 
 MOST_REMEMBERED = 10_000
+LINGER_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +155,9 @@ class Bodies:
             return await self._app(scope, receive, send)
         largest = None if self._streamed(scope) else self._largest
         declared = Headers(scope=scope).get("content-length", "")
-        if largest is not None and declared.isdecimal() and int(declared) > largest:
-            return await _too_large(largest)(scope, receive, send)
         body = _Body(scope, receive, send, largest=largest, seconds=self._seconds)
+        if largest is not None and declared.isdecimal() and int(declared) > largest:
+            return await _too_large(largest)(scope, receive, body.send)
         with suppress(ClientDisconnect):  # it left, or was sent away
             await self._app(scope, body.receive, body.send)
         return None
@@ -199,13 +200,31 @@ class _Body:
     async def send(self, message: Message) -> None:
         if not self._refused:
             self._started = True
-            await self._send(message)
+            await self._told(message)
 
     async def _refuse(self, answer: Response) -> Message:
         self._refused = True
         if not self._started:
-            await answer(self._scope, self._receive, self._send)
+            await answer(self._scope, self._receive, self._told)
         return {"type": "http.disconnect"}
+
+    async def _told(self, message: Message) -> None:
+        """Whoever is answered before all was sent is listened to for a while: else they may be cut off, and never read it."""
+        ends = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if not ends or self._complete or not self._is_coming():
+            return await self._send(message)
+        await self._send({**message, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while (await self._receive()).get("more_body", False):
+                    pass
+        return await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _is_coming(self) -> bool:
+        headers = Headers(scope=self._scope)
+        if "expect" in headers:  # it waits to be told, and now it is
+            return False
+        return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
 def _now() -> float:

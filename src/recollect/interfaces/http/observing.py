@@ -14,7 +14,6 @@ from recollect.interfaces.http.door import VISITOR_KEY
 from recollect.interfaces.http.metrics import OTHER, Metrics
 
 log = logging.getLogger("recollect.http")
-LONGEST_PATH = 200
 LEFT = 499  # the client went before it was answered
 
 
@@ -52,21 +51,21 @@ class Observer:
             self._note(scope, status, time.perf_counter() - began, streams=streams)
 
     def _note(self, scope: Scope, status: int, seconds: float, *, streams: bool) -> None:
+        route = self._route(scope)
         self._metrics.observe_request(
-            route=self._route(scope),
+            route=route,
             method=scope["method"],
             status=status,
             seconds=None if streams else seconds,
         )
-        path = scope["path"][:LONGEST_PATH]
         log.info(
             "%s %s %d",
             scope["method"],
-            path,
+            route,
             status,
             extra={
                 "method": scope["method"],
-                "path": path,
+                "path": route,
                 "status": status,
                 "ms": round(seconds * 1000, 1),
                 "credential": scope.get(VISITOR_KEY, ""),
@@ -74,7 +73,7 @@ class Observer:
         )
 
     def _route(self, scope: Scope) -> str:
-        """The route's own pattern: what clients made up is all one."""
+        """The route's own pattern: names and ids in a path are callers' words, and what they made up is all one."""
         found = scope.get("route") or next(
             (route for route in self._routes() if route.matches(scope)[0] is not Match.NONE), None
         )

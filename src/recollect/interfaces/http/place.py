@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from recollect.model.errors import SettingsError
+from recollect.model.loopback import is_loopback
 from recollect.settings.declared import Settings
 
 WILDCARDS = frozenset({"0.0.0.0", "::", ""})
@@ -135,18 +136,6 @@ class Place:
         if is_loopback(host) or host == self.bound:
             return True
         return self.bound in WILDCARDS and host == server[0].lower()
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine is meant."""
-    if host == "localhost":
-        return True
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def comes_from_here(scope: Scope) -> bool:

@@ -20,12 +20,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import HANDLED_SIGNALS
 
 from recollect.interfaces.http.limits import counted_as
-from recollect.interfaces.http.place import is_loopback, trusted_proxies
+from recollect.interfaces.http.place import trusted_proxies
 from recollect.interfaces.http.stopping import Stopping
 from recollect.model.errors import SettingsError
+from recollect.model.loopback import is_loopback
 from recollect.settings.declared import ServeSettings
 
 KEEP_ALIVE_SECONDS = 30
+PATIENCE_AT_THE_END = 2.0  # seconds, with one who doesn't read when the server stops
 MOST_CONNECTIONS = 1_000
 MOST_FROM_HERE = 512
 MOST_FROM_ELSEWHERE = 64  # of one address
@@ -217,6 +219,7 @@ def _patient(seconds: float, crowd: Crowd) -> type[H11Protocol]:
     class Patient(H11Protocol):
         _late: asyncio.TimerHandle | None = None
         _unread: asyncio.TimerHandle | None = None
+        _patience = seconds  # for a reader
         _entered: str | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -249,7 +252,14 @@ def _patient(seconds: float, crowd: Crowd) -> type[H11Protocol]:
 
         def pause_writing(self) -> None:
             super().pause_writing()
-            self._unread = self._unread or self.loop.call_later(seconds, self.transport.abort)
+            self._unread = self._unread or self.loop.call_later(self._patience, self.transport.abort)
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            self._patience = min(seconds, PATIENCE_AT_THE_END)
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = self.loop.call_later(self._patience, self.transport.abort)
 
         def resume_writing(self) -> None:
             super().resume_writing()

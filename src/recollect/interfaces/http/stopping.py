@@ -8,11 +8,21 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-EVENTS = frozenset({"/api/events"})  # streams whatever the client says that it takes
+from recollect.interfaces.http.rest.paths import segments
+from recollect.model.errors import InvalidInput, RecollectError
+
+STOPPING_KEY = "recollect.stopping"  # where a request's scope has it
+EVENTS = ("api", "events")  # a stream whatever the client says that it takes
 
 
 def nothing() -> None:
     """For servers that have nothing more to do at their end."""
+
+
+class Stopped(RecollectError):
+    """What was asked for was given up half-way, because the server stops."""
+
+    code = "STOPPING"
 
 
 class Stopping:
@@ -31,6 +41,10 @@ class Stopping:
         self._told.set()
         self._also()
 
+    async def wait(self) -> None:
+        """Until then."""
+        await self._told.wait()
+
     async def receive(self, receive: Receive) -> Message:
         """The next message, or the client's leaving if the server stops first."""
         message = asyncio.ensure_future(receive())
@@ -44,13 +58,14 @@ class Stopping:
 
 
 class EndStreams:
-    """Streams that only listen end when the server stops; answers under way are not cut."""
+    """Streams that only listen end when the server stops; answers under way are not cut. Routes are told of it."""
 
     def __init__(self, app: ASGIApp, stopping: Stopping) -> None:
         self._app = app
         self._stopping = stopping
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[STOPPING_KEY] = self._stopping  # who is long at it ends by itself
         if not _only_listens(scope):
             return await self._app(scope, receive, send)
         unfinished = False
@@ -69,4 +84,9 @@ class EndStreams:
 def _only_listens(scope: Scope) -> bool:
     if scope["type"] != "http" or scope["method"] != "GET":
         return False
-    return scope["path"] in EVENTS or "text/event-stream" in Headers(scope=scope).get("accept", "")
+    if "text/event-stream" in Headers(scope=scope).get("accept", ""):
+        return True
+    try:
+        return segments(scope) == EVENTS
+    except InvalidInput:  # it is told where paths are read
+        return False

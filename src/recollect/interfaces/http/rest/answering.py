@@ -19,6 +19,7 @@ from recollect.model.errors import (
     Changed,
     ModelError,
     ModelSpent,
+    NotFound,
     RecollectError,
     ScopeNotFound,
     StoreError,
@@ -63,7 +64,8 @@ def answered(
 def failed(error: RecollectError, *, project: str | None, expected: bool) -> Response:
     """What went wrong, in the words of the contract; nothing of this machine's files and servers is in them."""
     if isinstance(error, ScopeNotFound) and project is not None and error.name == project.strip():
-        return refusal(404, "Project not found", "PROJECT_NOT_FOUND", project_id=project)
+        told = BY_CODE["PROJECT_NOT_FOUND"]
+        return refusal(404, told.error, told.code, advice=told.advice, project_id=project)
     if isinstance(error, WrongMedia):
         return refusal(415, error.message, error.code, advice=error.advice)
     if isinstance(error, Changed) and expected:
@@ -75,6 +77,9 @@ def failed(error: RecollectError, *, project: str | None, expected: bool) -> Res
         log.warning("the store failed: %s", error)
         told = BY_CODE[error.code]
         return refusal(told.status, told.error, told.code, advice=told.advice)
+    if isinstance(error, NotFound) and error.code in BY_CODE:  # its own advice may be for the command line
+        advice = BY_CODE[error.code].advice or error.advice
+        return refusal(404, error.message, error.code, advice=advice)
     return failure(error)
 
 

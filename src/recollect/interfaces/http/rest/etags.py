@@ -13,7 +13,7 @@ from recollect.model.errors import InvalidInput
 from recollect.operations.catalogue import Output
 
 ETAG, EXPECTED = "etag", "expected"  # fields of an answer, and of what is asked
-ANY = "*"
+ANY, WEAK = "*", "W/"
 _TAGS = re.compile(r'(?:W/)?"([^"]*)"')
 
 
@@ -30,6 +30,10 @@ def conditions(resource: Resource, request: Request) -> dict[str, Any]:
         raise InvalidInput("If-Match is not heeded here.", advice="Leave it out.")
     if match.strip() == ANY:
         return {EXPECTED: ANY}
+    if match.lstrip().startswith(WEAK):
+        raise InvalidInput(
+            "If-Match takes no weak ETag.", advice="Send it as it was told; what made it weak was on the way."
+        )
     found = _TAGS.findall(match)
     if len(found) != 1 or _TAGS.sub("", match, count=1).strip():
         raise InvalidInput(

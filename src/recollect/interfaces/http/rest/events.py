@@ -27,7 +27,7 @@ MEDIA = "text/event-stream"
 LAST = "last-event-id"
 LOOK_SECONDS = 2.0  # between two looks for what other processes wrote
 LEAST_SECONDS = 0.05  # between two looks, however much is written here
-SECONDS_EACH = 0.004  # and for each memory that the last one read, whoever is far behind looks less often
+SECONDS_EACH = 0.0005  # and for each memory that the last one read: who is far behind leaves room for others
 SECONDS_OF_MANY = 0.01  # and for each who listens
 ALIVE_SECONDS = 15.0
 MOST_EACH = 16  # streams of one credential
@@ -69,6 +69,8 @@ async def serve(door: Door, resource: Resource, request: Request) -> Response:
             advice=f"One key may have {MOST_EACH} streams open: close one.",
             headers={"Retry-After": "30"},
         )
+    while not listener.is_ready:
+        first = list(listener.news(await look(listener.next_look(datetime.now(UTC)))))
     telling = _Telling(running, listener, look=look, may_stay=may_stay, first=first, crowd=crowd)
     return _Stream(telling, crowd, name)
 
@@ -108,7 +110,8 @@ class _Telling:
         checked, pause = time.monotonic(), LEAST_SECONDS
         while True:
             await asyncio.sleep(pause)
-            self._seen = await self._running.await_change(self._seen, LOOK_SECONDS)
+            if not self._listener.under_way:
+                self._seen = await self._running.await_change(self._seen, LOOK_SECONDS)
             if time.monotonic() - checked >= ALIVE_SECONDS:
                 checked = time.monotonic()
                 if not await self._stays():

@@ -1,10 +1,16 @@
-"""An export as a download: written to a file of its own first, so that it is whole, and gone afterwards."""
+"""An export as a download: written to a file of its own first, so that it is whole, and gone afterwards.
+
+What a server that was killed left of one is removed by those after it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import time
+from collections.abc import Awaitable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import BinaryIO
@@ -16,38 +22,101 @@ from starlette.types import Receive, Scope, Send
 from recollect.dialects.rest.shape import Resource
 from recollect.interfaces.http.door import Door
 from recollect.interfaces.http.rest.reading import AGENT, header, query_of
-from recollect.interfaces.running import CALLER_KEY
+from recollect.interfaces.http.stopping import STOPPING_KEY, Stopped, Stopping
+from recollect.interfaces.running import CALLER_KEY, Running, ask
+from recollect.operations.catalogue import Call, Output
+from recollect.operations.keeping import ExportInput, ExportResult
 
 NDJSON = "application/x-ndjson"
 PIECE = 262_144
+FILE = ".download-{}.jsonl"
+LEFT = (FILE.format("*"), f".{FILE.format('*')}.*.partial")
+LEFT_AFTER = 600.0  # seconds that nothing was written to a file: nobody is at it any more
+SWEEP_EVERY = 60.0  # seconds
 
 
 async def serve(door: Door, resource: Resource, request: Request) -> Response:
     """Lines of JSON, which `recollect import` reads again. Raises RecollectError."""
-    path = door.settings.export_dir / f".download-{secrets.token_hex(16)}.jsonl"
     given = resource.given(request.path_params, query_of(request))
-    agent = header(request, AGENT)
+    assert isinstance(given, ExportInput)
     running = await door.opening.running()
+    if request.method == "HEAD":
+        return await _looked_at(running, resource, request, given)
+    path = door.settings.export_dir / FILE.format(secrets.token_hex(16))
+    writing = running.run(
+        resource.serves,
+        given.model_copy(update={"path": str(path)}),
+        caller=request.scope[CALLER_KEY],
+        agent=header(request, AGENT),
+    )
     try:
-        await running.run(
-            resource.serves,
-            given.model_copy(update={"path": str(path)}),
-            caller=request.scope[CALLER_KEY],
-            agent=agent,
-        )
-    except asyncio.CancelledError:
+        await _unless_stopped(writing, request.scope[STOPPING_KEY])
+    except (asyncio.CancelledError, Stopped):
         _remove(path)
         raise
     return _Download(path)
+
+
+async def sweep_always(folder: Path) -> None:
+    """Remove what killed servers left there, until cancelled."""
+    while True:
+        await asyncio.to_thread(sweep, folder, before=time.time() - LEFT_AFTER)
+        await asyncio.sleep(SWEEP_EVERY)
+
+
+def sweep(folder: Path, *, before: float) -> None:
+    """Remove downloads that were last written to before that moment of the epoch."""
+    with suppress(OSError):  # there may be no such folder
+        for path in [path for pattern in LEFT for path in folder.glob(pattern)]:
+            with suppress(OSError):
+                if path.stat().st_mtime < before:
+                    path.unlink()
+
+
+async def _looked_at(running: Running, resource: Resource, request: Request, given: ExportInput) -> Response:
+    """What a download would begin with, after the same questions; nothing is written for it. Raises RecollectError."""
+    caller = request.scope[CALLER_KEY]
+
+    async def nothing(_call: Call, _given: ExportInput) -> Output:
+        return ExportResult(path="", memories=0, links=0, versions=0, scopes=0)
+
+    await running.run(
+        replace(resource.serves, run=nothing), given, caller=caller, agent=header(request, AGENT)
+    )
+    if given.scope:
+        await ask(running, "show_scope", caller=caller, name=given.scope)
+    answer = Response(media_type=NDJSON, headers=_headers())
+    del answer.headers["content-length"]  # nobody knows yet how much it would be
+    return answer
+
+
+async def _unless_stopped(writing: Awaitable[Output], stopping: Stopping) -> None:
+    """Raises Stopped, RecollectError."""
+    written = asyncio.ensure_future(writing)
+    stopped = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait({written, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not written.done():
+            raise Stopped(
+                "The server stops before the export is written.", advice="Ask again when it is back."
+            )
+        written.result()
+    finally:
+        stopped.cancel()
+        written.cancel()
+        await asyncio.wait({written})
+
+
+def _headers() -> dict[str, str]:
+    name = f"recollect-{datetime.now(UTC):%Y%m%d-%H%M%S}.jsonl"
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
 
 
 class _Download(Response):
     """A file that is removed once it was sent, also to a client who leaves before."""
 
     def __init__(self, path: Path) -> None:
-        name = f"recollect-{datetime.now(UTC):%Y%m%d-%H%M%S}.jsonl"
-        headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-        super().__init__(media_type=NDJSON, headers=headers)
+        super().__init__(media_type=NDJSON, headers=_headers())
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

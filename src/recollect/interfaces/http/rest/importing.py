@@ -1,7 +1,7 @@
 """Messages by the hundred thousand: lines of JSON, stored in lots while more of them arrive.
 
-No more than two lots and a line are held at a time. A line that can't be stored is told by its number, and the rest goes
-on; of a client who leaves, what came is kept.
+No more than two lots and a line are held at a time, and none for long. A line that can't be stored is told by its number,
+and the rest goes on; of a client who leaves, or whom the server leaves, what came is kept.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from recollect.interfaces.http.rest.answering import failed
 from recollect.interfaces.http.rest.lines import Line, LineCutter
 from recollect.interfaces.http.rest.paths import Paths, is_within
 from recollect.interfaces.http.rest.reading import AGENT, KEY, WrongMedia, header, parsed, query_of
+from recollect.interfaces.http.stopping import STOPPING_KEY, Stopped, Stopping
 from recollect.interfaces.running import CALLER_KEY, Running
 from recollect.model.errors import InvalidInput, RecollectError
 from recollect.operations.message_import import (
@@ -33,6 +34,7 @@ from recollect.operations.message_import import (
     MessageLine,
     SaveMessagesInput,
     SaveMessagesResult,
+    line_error,
 )
 from recollect.operations.wording import invalid
 
@@ -40,6 +42,8 @@ NDJSON = "application/x-ndjson"
 KINDS = frozenset({NDJSON, "application/ndjson", "application/jsonl", "application/x-jsonlines"})
 MOST_LINES = 500  # of a lot
 MOST_BYTES = 1_000_000
+LONGEST_WAIT = 1.0  # seconds that a line waits for others to be stored with
+LAST_MOMENT = 0.5  # seconds that lines are taken after the server was told to stop
 BREATH = 100  # lines that are read before others have their turn
 TELL_EVERY = 1.0  # seconds: a client who sends before it reads must not be waited for
 
@@ -104,6 +108,9 @@ class _Importing:
         self._lot: list[MessageLine | None] = []
         self._first = 1  # the number of the lot's first line
         self._size = 0
+        self._since = 0.0  # when the lot's first line came
+        self._until = 0.0  # when no more is taken, once the server stops
+        self._stopping: Stopping = request.scope[STOPPING_KEY]
         self._flying: asyncio.Task[SaveMessagesResult] | None = None
         self._sum: SaveMessagesResult | None = None
         self._errors: list[LineError] = []
@@ -114,11 +121,11 @@ class _Importing:
         self._sum = await self._save(self._given)
 
     async def read(self, pieces: AsyncIterator[bytes], tell: Tell | None = None) -> None:
-        """To the end, or until the client leaves. Raises ClientDisconnect, RecollectError."""
+        """To the end, or until the client leaves or the server stops. Raises ClientDisconnect, RecollectError."""
         cutter = LineCutter(self._longest)
         told = self._began
         try:
-            async for piece in pieces:
+            while (piece := await self._next(pieces)) is not None:
                 for number, line in enumerate(cutter.feed(piece), 1):
                     await self._add(line)
                     if not number % BREATH:
@@ -130,13 +137,46 @@ class _Importing:
                 await self._add(line)
             await self._hand_on()
             await self._land()
-        except ClientDisconnect:
-            await self._hand_on()
+        except (ClientDisconnect, Stopped) as ended:
+            await self._hand_on(embed=isinstance(ended, ClientDisconnect))
             await self._land()
             raise
         finally:
             if self._flying is not None:
                 self._flying.cancel()
+
+    async def _next(self, pieces: AsyncIterator[bytes]) -> bytes | None:
+        """A piece, or None at the end. A lot that waited long enough is stored meanwhile. Raises ClientDisconnect, Stopped."""
+        await self._hand_on_in_time()
+        coming = asyncio.create_task(_piece(pieces))
+        stopped = asyncio.create_task(self._stopping.wait())
+        try:
+            while not coming.done() and not stopped.done():
+                left = self._since + LONGEST_WAIT - time.monotonic() if self._lot else None
+                await asyncio.wait({coming, stopped}, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+                await self._hand_on_in_time()
+            if stopped.done():
+                await self._last(coming)
+            return coming.result()
+        finally:
+            for one in (coming, stopped):
+                one.cancel()
+
+    async def _last(self, coming: asyncio.Task[bytes | None]) -> None:
+        """What is on its way when the server stops is taken for a moment more. Raises Stopped."""
+        now = time.monotonic()
+        self._until = self._until or now + LAST_MOMENT
+        if now < self._until:
+            await asyncio.wait({coming}, timeout=self._until - now)
+        if not coming.done() or now >= self._until:
+            raise Stopped(
+                "The server stops: what came is stored, and it may not be all.",
+                advice="Send it all again under the same Idempotency-Key when it is back.",
+            )
+
+    async def _hand_on_in_time(self) -> None:
+        if self._lot and time.monotonic() - self._since >= LONGEST_WAIT:
+            await self._hand_on()
 
     def result(self) -> SaveMessagesResult:
         """What became of the lines so far."""
@@ -169,7 +209,7 @@ class _Importing:
         if message is None:
             return
         if not self._lot:
-            self._first = line.number
+            self._first, self._since = line.number, time.monotonic()
         self._lot += [None] * (line.number - self._first - len(self._lot))
         self._lot.append(message)
         self._size += len(line.text or b"")
@@ -200,13 +240,16 @@ class _Importing:
     def _wrong(self, number: int, error: str, code: str, *, advice: str = "") -> None:
         self._failed += 1
         if len(self._errors) < MOST_TOLD:
-            self._errors.append(LineError(line=number, error=error, code=code, advice=advice))
+            self._errors.append(line_error(number, error, code, advice=advice))
 
-    async def _hand_on(self) -> None:
+    async def _hand_on(self, *, embed: bool = True) -> None:
         """Let the lot be stored while the next one is read; there is never more than one before it."""
         await self._land()
         if self._lot:
-            given = self._given.model_copy(update={"messages": self._lot, "first": self._first})
+            embed = embed and self._given.embed
+            given = self._given.model_copy(
+                update={"messages": self._lot, "first": self._first, "embed": embed}
+            )
             self._flying = asyncio.create_task(self._save(given))
             self._lot, self._size = [], 0
 
@@ -230,6 +273,10 @@ class _Importing:
             agent=self._agent,
         )
         return done
+
+
+async def _piece(pieces: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(pieces, None)
 
 
 def counts(result: SaveMessagesResult) -> dict[str, float]:

@@ -18,6 +18,7 @@ AGENT = "x-recollect-agent"
 KEY = "idempotency-key"
 DEEPEST = 100
 LARGEST = 2**63 - 1
+LONGEST_TOLD = 100
 MOST_WORDS = 1_000  # in a query
 _CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
 # Half a surrogate pair, a number that no store holds: only what may have them is looked through.
@@ -62,7 +63,7 @@ def parsed(raw: bytes) -> Any:
         line, column = _place(raw[: error.start])
         raise _unreadable(line, column, "not UTF-8") from None
     try:
-        found = json.loads(text, parse_constant=_no_number)
+        found = json.loads(text, parse_constant=_no_number, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise _unreadable(error.lineno, error.colno, error.msg) from None
     except RecursionError:
@@ -110,7 +111,8 @@ def header(request: Request, name: str) -> str | None:
 def _check_media(request: Request) -> None:
     if request.headers.get("content-encoding", "identity").lower() != "identity":
         raise WrongMedia("The body must not be compressed.", advice="Send it as it is.")
-    kind, _, rest = request.headers.get("content-type", "application/json").partition(";")
+    # None at all is what a page of another site can send without asking first.
+    kind, _, rest = request.headers.get("content-type", "").partition(";")
     kind = kind.strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise WrongMedia("The body must be JSON.", advice="Send `Content-Type: application/json`.")
@@ -134,6 +136,17 @@ def _checked(value: Any, left: int) -> Any:
     if isinstance(value, list):
         return [_checked(item, left - 1) for item in value]
     return {_HALF.sub("\ufffd", key): _checked(item, left - 1) for key, item in value.items()}
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidJson(
+            f"The body has {twice[:LONGEST_TOLD]!r} twice in one object.", advice="Give it once."
+        )
+    return made
 
 
 def _no_number(word: str) -> Any:

@@ -27,7 +27,7 @@ from recollect.model.errors import RecollectError
 from recollect.operations.catalogue import Output
 
 T = TypeVar("T")
-PROJECT = "project_id"
+PROJECT, ASKED_PROJECT = "project_id", "project"  # in a path, in a query
 SOON = 1.0  # seconds: what takes longer is given up when nobody waits for it
 STREAMS: dict[Stream, str] = {"import": "importing", "export": "exporting", "events": "events"}
 
@@ -93,7 +93,8 @@ class ResourceRoute(BaseRoute):
                 return await _streaming(row.stream)(self._door, row, request)
             return await self._serve(row, request, fields)
         except RecollectError as error:
-            return failed(error, project=request.path_params.get(PROJECT), expected=expected)
+            project = request.path_params.get(PROJECT) or request.query_params.get(ASKED_PROJECT)
+            return failed(error, project=project, expected=expected)
 
     async def _serve(self, row: Resource, request: Request, fields: dict[str, Any]) -> Response:
         query = query_of(request)
