@@ -12,6 +12,7 @@ import pytest
 from front_door import Open, acting, at, found, recall, run, show, stored
 
 from recollect.app import App
+from recollect.interfaces.running import ask
 from recollect.model.errors import InvalidInput, SettingsError
 from recollect.model.link import Link, Relation
 from recollect.model.query import Filter
@@ -254,8 +255,8 @@ async def test_very_many_keywords(app: App) -> None:
 
 async def test_more_keywords_than_anyone_means_are_refused(app: App) -> None:
     await stored(app, "Keys rotate.", keywords=["secrets"])
-    with pytest.raises(InvalidInput, match="501 keywords; at most 500"):
-        await recall(app, keywords=[f"word{number}" for number in range(501)])
+    with pytest.raises(InvalidInput, match="keywords must have at most 500 entries; it had 501"):
+        await ask(app, "recall", keywords=[f"word{number}" for number in range(501)])
     for asked in ({}, {"query": "what rotates?"}):
         with pytest.raises(InvalidInput, match=r"and its keywords have .* characters; at most 8,000"):
             await recall(app, keywords=["secrets", "x" * 8_000], **asked)

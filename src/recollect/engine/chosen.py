@@ -53,30 +53,40 @@ async def read(
 def distinct(chosen: Sequence[Chosen], limit: int) -> list[Chosen]:
     """The first of them, true near-duplicates only once."""
     kept: list[Chosen] = []
-    words: list[frozenset[str]] = []
+    said = _Said()
     for one in chosen:
-        said = frozenset(_WORDS.findall(one.memory.content.casefold()))
-        near = [other.memory for other, others in zip(kept, words, strict=True) if _nearly(said, others)]
-        if not any(_same(one.memory, other) for other in near):
+        if not any(said.same(one.memory, other.memory) for other in kept):
             kept.append(one)
-            words.append(said)
         if len(kept) == limit:
             break
     return kept
 
 
-def _nearly(words: frozenset[str], others: frozenset[str]) -> bool:
-    """Cheap, so that the close look is for the few that need it."""
-    return 5 * len(words & others) >= 4 * max(len(words), len(others))
+class _Said:
+    """Compares memories; the words of each are taken once, and only where they matter."""
 
+    def __init__(self) -> None:
+        self._words: dict[str, frozenset[str]] = {}
 
-def _same(one: Memory, other: Memory) -> bool:
-    """The same words, or the same statement; the turns of a conversation stay as they were said."""
-    if one.content_hash == other.content_hash:
-        return True
-    told = one.provenance.position is not None or other.provenance.position is not None
-    if told or one.kind is not other.kind:
-        return False
-    from recollect.engine.text.sameness import same_statement  # its word lists are for the rare close look
+    def same(self, one: Memory, other: Memory) -> bool:
+        """The same words, or the same statement; the turns of a conversation stay as they were said."""
+        if one.content_hash == other.content_hash:
+            return True
+        told = one.provenance.position is not None or other.provenance.position is not None
+        if told or one.kind is not other.kind or not self._nearly(one, other):
+            return False
+        from recollect.engine.text.sameness import (
+            same_statement,
+        )  # its word lists are for the rare close look
 
-    return same_statement(one.content, other.content)
+        return same_statement(one.content, other.content)
+
+    def _nearly(self, one: Memory, other: Memory) -> bool:
+        """Cheap, so that the close look is for the few that need it."""
+        words, others = self._of(one), self._of(other)
+        return 5 * len(words & others) >= 4 * max(len(words), len(others))
+
+    def _of(self, memory: Memory) -> frozenset[str]:
+        if memory.id not in self._words:
+            self._words[memory.id] = frozenset(_WORDS.findall(memory.content.casefold()))
+        return self._words[memory.id]

@@ -31,7 +31,6 @@ from recollect.model.errors import (
     SettingsError,
     StoreError,
 )
-from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
 from recollect.model.scope import GLOBAL, Scope
 from recollect.ports.houses import MODES, Place, Places

@@ -189,7 +189,12 @@ async def search_project(
     """
     name = (await open_project(engine, project)).name
     question = Question(
-        text=query, everywhere=True, among=(name,), conversation=asked_session(engine, conversation)
+        text=query,
+        everywhere=True,
+        among=(name,),
+        conversation=asked_session(engine, conversation),
+        count_use=False,  # of more than are shown
+        explained=False,
     )
     asked = limit + BESIDES
     while True:
@@ -201,7 +206,9 @@ async def search_project(
             engine, [hit for hit in found.hits if summary or not _is_summary(hit.memory)], agent=agent
         )
         if len(hits) >= limit or len(found.hits) < asked or asked == MOST_HITS:
-            return replace(found, hits=_bounded(engine, hits[:limit]))
+            shown = _bounded(engine, hits[:limit])
+            engine.uses.note([hit.memory.id for hit in shown])
+            return replace(found, hits=shown)
         asked *= 4
 
 

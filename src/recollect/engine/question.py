@@ -53,6 +53,7 @@ class Question:
     relations: tuple[Relation, ...] = DEFAULT_FOLLOWED
     neighbours: int = 0
     count_use: bool = True
+    explained: bool = True  # why each answers, and what contradicts it
 
     @property
     def words(self) -> str:

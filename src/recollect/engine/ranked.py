@@ -97,22 +97,27 @@ class Ranking:
         rows = passing[np.argsort(-final[passing], kind="stable")][:most].tolist()
         return [Ranked(found.ids[row], float(final[row]), row) for row in rows]
 
-    def evidence(self, row: int) -> Evidence:
-        """What spoke for a candidate."""
-        found, fused = self._found, self._fused
+    def evidence(self, row: int, *, why: bool = True) -> Evidence:
+        """What spoke for a candidate; where nobody asks `why`, not in words."""
+        counts = self._found.counts[row]
+        said = [lexeme for lexeme, count in zip(self._lexemes, counts, strict=True) if count]
+        cosine = float(self._found.cosines[row])
+        # A question in words is one to the vectors; what has none, or a keyword, was found without them.
+        by_words = np.isnan(cosine) or not self._keywords.isdisjoint(said)
+        reasons = self._reasons(row, said, cosine) if why else ()
+        return Evidence(reasons, L2 if by_words else L3, None if np.isnan(cosine) else cosine)
+
+    def _reasons(self, row: int, said: Sequence[str], cosine: float) -> tuple[str, ...]:
+        fused = self._fused
         reasons: list[str] = []
-        said = [lexeme for lexeme, count in zip(self._lexemes, found.counts[row], strict=True) if count]
         words = list(dict.fromkeys(one for word in self._written for one in _matched(word, said)))
         if words:
             reasons.append("words: " + ", ".join(words))
         elif fused.words[row] > 0:
             reasons.append("words: nearby in the conversation")
-        cosine = float(found.cosines[row])
         if not np.isnan(cosine) and fused.meaning[row] > 0:
             reasons.append(f"meaning: {self._engine.meaning.similarity(cosine):.2f}")
-        # A question in words is one to the vectors; what has none, or a keyword, was found without them.
-        by_words = np.isnan(cosine) or not self._keywords.isdisjoint(said)
-        return Evidence(tuple(reasons), L2 if by_words else L3, None if np.isnan(cosine) else cosine)
+        return tuple(reasons)
 
     def _keyed(self) -> npt.NDArray[np.bool_]:
         """Which candidates say one of the keywords."""

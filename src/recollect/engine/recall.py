@@ -149,7 +149,7 @@ async def _answering(
     forms = frozenset(keyword_forms(question.keywords))
 
     def evidence(one: Ranked, memory: Memory) -> Evidence:
-        spoke = ranking.evidence(one.row)
+        spoke = ranking.evidence(one.row, why=question.explained)
         every = forms and forms.issubset(keyword_forms(memory.keywords))
         return replace(spoke, layer=L1) if every else spoke
 
@@ -229,6 +229,8 @@ def _fitted(engine: Engine, chosen: Sequence[Chosen], *, budget: int | None) -> 
 
 
 async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, where: Filter) -> tuple[Hit, ...]:
+    if not (question.explained or question.with_links or question.neighbours):
+        return tuple(hits)
     spent = sum(hit.tokens for hit in hits)
     allowance = Allowance(
         tokens=None if question.token_budget is None else question.token_budget - spent,

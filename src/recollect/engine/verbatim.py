@@ -46,6 +46,7 @@ class Kept:
     embedded: bool
     suspicious: tuple[str, ...]
     repeated: bool = False  # it was there already
+    redacted: tuple[str, ...] = ()  # kinds of what was replaced in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ class _Keeping:
             for item, own in zip(admitted, puts, strict=True):
                 await self._write_alone(item, [*own, *_links(item), *later])
         for item, own in zip(admitted, puts, strict=True):
-            kept = Kept(own[0].memory, len(own), matrix is not None, _reasons(item))
+            kept = Kept(own[0].memory, len(own), matrix is not None, _reasons(item), redacted=_replaced(item))
             self.answers.setdefault(item.number, kept)
 
     async def _write_alone(self, item: _Admitted, changes: Sequence[Change]) -> None:
@@ -257,7 +258,8 @@ def _repeated(item: _Admitted, there: Memory) -> Kept | RecollectError:
             "Under this idempotency key something else was stored in this place.",
             advice="Use a new key for new content; repeat an import unchanged to go on with it.",
         )
-    return Kept(there, len(item.parts), there.embedded_by is not None, _reasons(item), repeated=True)
+    embedded = there.embedded_by is not None
+    return Kept(there, len(item.parts), embedded, _reasons(item), repeated=True, redacted=_replaced(item))
 
 
 def _fingerprint(draft: Draft, parts: Sequence[Prepared]) -> str:
@@ -283,3 +285,7 @@ def _links(item: _Admitted) -> list[Change]:
 
 def _reasons(item: _Admitted) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reason for part in item.parts for reason in part.suspicious))
+
+
+def _replaced(item: _Admitted) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(finding.kind for part in item.parts for finding in part.redacted))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 KINDS = [kind.value for kind in Kind]
 STATUSES = [status.value for status in Status]
-ORDERS = ["newest", "oldest", "important", "used"]
+ORDERS = ["newest", "oldest", "important", "used", "changed"]
 LONGEST_CELL = 72
 
 
