@@ -19,7 +19,7 @@ from recollect.engine.relate import relate_job
 from recollect.jobs.handlers import HANDLERS
 from recollect.jobs.runner import LEASE, Runner
 from recollect.jobs.schedule import enqueue_due, schedule_of
-from recollect.model.errors import InvalidInput, JobNotFound, Refused
+from recollect.model.errors import Conflict, InvalidInput, JobNotFound
 from recollect.model.job import Job, JobState
 from recollect.operations.keeping import EXPORT
 from recollect.operations.upkeep import (
@@ -177,7 +177,7 @@ async def test_a_dead_job_can_be_tried_again_beside_a_waiting_one_of_its_key(app
 async def test_only_dead_and_waiting_jobs_are_tried_again(app: App) -> None:
     job = await queue(app)
     await runner(at(app, NOON), chore=fine).run_all()
-    with pytest.raises(Refused, match="done"):
+    with pytest.raises(Conflict, match="done"):
         await run(app, RETRY_JOB, id=job.id)
 
 
@@ -187,7 +187,7 @@ async def test_a_waiting_job_can_be_cancelled_and_nothing_is_wrong_then(app: App
     assert await runner(at(app, NOON), chore=fine).run_next() is None
     findings = {finding.name: finding for finding in (await run(app, DOCTOR)).findings}
     assert findings["jobs"].healthy
-    with pytest.raises(Refused):
+    with pytest.raises(Conflict):
         await run(app, CANCEL_JOB, id=job.id)
 
 

@@ -236,3 +236,41 @@ async def test_who_may_not_write_there_may_not_import(app: App) -> None:
 def test_there_is_a_most_at_once() -> None:
     with pytest.raises(ValueError, match="at most"):
         SAVE_MESSAGES.takes.model_validate({"messages": lines(MOST_AT_ONCE + 1)})
+
+
+LONG = " ".join(f"Sentence {number} of the keeper's report is here." for number in range(3_000))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"content": LONG.removesuffix("here.") + "gone."},
+        {"message_type": "assistant"},
+        {"session_id": "s2"},
+        {"task_id": 2},
+        {"timestamp": "2026-01-02T00:00:00Z"},
+        {"metadata": {"mood": "bad"}},
+        {"id": "msg_2"},
+    ],
+)
+async def test_a_line_that_changed_in_anything_is_an_error(app: App, change: dict[str, Any]) -> None:
+    said = line(
+        LONG,
+        session_id="s1",
+        task_id=1,
+        timestamp="2026-01-01T00:00:00Z",
+        metadata={"mood": "good"},
+        id="msg_1",
+    )
+    assert (await save(app, [said], idempotency_key="k")).imported == 1
+    assert (await save(app, [said], idempotency_key="k")).repeated == 1
+    changed = await save(app, [said | change], idempotency_key="k")
+    assert (changed.repeated, [error.code for error in changed.errors]) == (0, ["IDEMPOTENCY_KEY_REUSED"])
+
+
+async def test_an_import_gives_way_to_questions_and_loses_nothing(app: App) -> None:
+    await save(app, lines(40))
+    await run(app, SEARCH_MESSAGES, project="shop", query="message number 7", limit=1)
+    saved = await save(app, lines(100), first=41)
+    assert (saved.imported, saved.failed) == (100, 0)
+    assert [memory.provenance.position for memory in await kept(app)] == list(range(140))

@@ -17,7 +17,7 @@ from front_door import Open, at, run, stored
 import recollect.engine.reindex as reindexing
 from recollect.app import App
 from recollect.model.access import Caller
-from recollect.model.errors import JobNotFound, ModelError, ModelMismatch, Refused, ScopeNotFound
+from recollect.model.errors import Conflict, JobNotFound, ModelError, ModelMismatch, Refused, ScopeNotFound
 from recollect.model.job import Job, JobState
 from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
@@ -140,11 +140,20 @@ async def test_force_makes_all_of_them_anew(idle: App) -> None:
 
 async def test_a_second_call_answers_the_one_under_way(idle: App) -> None:
     first = await begun(idle)
-    assert (await begun(idle)).job_id == (await begun(idle, force=True)).job_id == first.job_id
+    assert (await begun(idle)).job_id == first.job_id
     many = await asyncio.gather(*(begun(idle, "other") for _ in range(8)))
     assert len({answer.job_id for answer in many}) == 1
     await work_off(idle)
     assert (await begun(idle, force=True)).job_id != first.job_id
+
+
+async def test_force_is_not_taken_for_done_by_one_that_is_not_forced(idle: App) -> None:
+    first = await begun(idle)
+    forced = await begun(idle, force=True)
+    assert forced.messages_to_index == 5
+    taken = await asked(idle, "reindex_status", project="web", job_id=first.job_id)
+    assert taken.status == "cancelled"
+    assert await begun(idle) == forced  # which does what was asked, and more
 
 
 async def test_a_waiting_one_is_given_up(idle: App) -> None:
@@ -156,7 +165,7 @@ async def test_a_waiting_one_is_given_up(idle: App) -> None:
     again = await begun(idle)
     assert again.job_id not in (None, answer.job_id)
     await work_off(idle)
-    with pytest.raises(Refused):
+    with pytest.raises(Conflict, match="has ended"):
         await asked(idle, "cancel_reindex", project="web", job_id=again.job_id)
 
 
@@ -171,7 +180,7 @@ async def test_a_running_one_is_given_up_from_another_process(
         async def given_up_meanwhile(texts: Any) -> Any:
             assert (await standing(idle, answer.job_id)).status == "running"
             told = await asked(other, "cancel_reindex", project="web", job_id=answer.job_id)
-            assert told.status == "cancelled"
+            assert (told.status, told.finished is not None) == ("cancelled", True)
             return await embed(texts)
 
         monkeypatch.setattr(idle.engine.meaning, "embed", given_up_meanwhile)

@@ -30,14 +30,21 @@ class Ear:
     """A stream that is open, once it has been `ready`."""
 
     def __init__(
-        self, url: str, *, key: str | None = None, last: str | None = None, agent: str = "", **query: str
+        self,
+        url: str,
+        *,
+        key: str | None = None,
+        last: str | None = None,
+        agent: str = "",
+        path: str = "/api/events",
+        **query: str,
     ) -> None:
         headers = {"Accept-Encoding": "gzip"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
         headers |= {"Last-Event-ID": last} if last else {}
         headers |= {"X-Recollect-Agent": agent} if agent else {}
         self._client = httpx2.Client(base_url=url, headers=headers, timeout=WAIT)
-        self._context = self._client.stream("GET", "/api/events", params=query)
+        self._context = self._client.stream("GET", path, params=query)
         self._heard: queue.Queue[Heard | None] = queue.Queue()
         self.headers: Mapping[str, str] = {}
         self.ready: Heard | None = None

@@ -316,3 +316,23 @@ def test_options_stand_anywhere(both: Both, filled: str) -> None:
         ["show", filled, "-o", f"remote.url={both.url}"],
     ]
     assert len({shell.fine(*argv).out for argv in given}) == 1
+
+
+def test_an_address_with_more_behind_it_is_told(both: Both) -> None:
+    shell = Shell(both.away, both.patch)
+    told = shell("--server", f"{both.url}/mcp", "list", "--json")
+    assert (told.status, told.json["error"]["code"]) == (9, "SERVER_ERROR")
+    assert f"{both.url}/mcp" in told.json["error"]["message"]
+    assert "http://localhost:3333" in told.json["error"]["advice"]
+
+
+def test_what_to_do_about_a_project_a_key_and_a_server(both: Both) -> None:
+    missing = both.there("projects", "summary", "nope")
+    assert (missing.status, "'nope'" in missing.err, "create 'nope'" in missing.err) == (3, True, True)
+    both.patch.setenv("RECOLLECT_REMOTE_KEY", "wrong-and-secret")
+    wrong = both.there("list")
+    assert wrong.status == 5
+    for words in ("This key does not hold.", "RECOLLECT_REMOTE_KEY", "Leave it out"):
+        assert words in wrong.err
+    assert "wrong-and-secret" not in wrong.err
+    assert "leave --server out" in both.there("doctor").err

@@ -91,3 +91,4 @@ def test_serve_goes_on_where_a_server_is_only_away(tmp_path: Path) -> None:
         assert "from postgres, which doesn't answer yet" in server.said[-1]
     with HttpServer(tmp_path / "other") as server:
         assert f"from sqlite, {tmp_path / 'other'}" in server.said[-1]
+        assert all(f"{server.url}/{path}" in "".join(server.said) for path in ("mcp", "api", "docs"))

@@ -528,3 +528,12 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         for number, block in enumerate(blocks):
             code = block.replace("http://127.0.0.1:3333", running.url)
             exec(compile(code, f"{GUIDE.name}, block {number}", "exec"), {"__name__": "__main__"})
+
+
+def test_a_message_that_cannot_be_is_told_as_the_server_would(ask: Callable[[Work], Any]) -> None:
+    with pytest.raises(InvalidInput) as wrong:
+        ask(lambda client: client.save_message("Global", "robot", "Beep."))
+    assert wrong.value.code == "INVALID_MESSAGE_TYPE"
+    with pytest.raises(InvalidInput) as empty:
+        ask(lambda client: client.save_message("Global", "user", None))
+    assert empty.value.code == "EMPTY_CONTENT"

@@ -46,6 +46,8 @@ async def test_a_wrong_key_is_refused_even_where_none_is_needed(unlocked: Served
         for given in ("Bearer wrong", "Bearer rk_wrong", "Bearer ra_wrong", "Bearer", "Basic dTpw", ""):
             answer = await client.get("/echo", headers={"Authorization": given})
             assert answer.status_code == 401, given
+        wrong = (await client.get("/echo", headers={"Authorization": "Bearer wrong"})).json()
+        assert (wrong["error"], "Leave it out" in wrong["advice"]) == ("This key does not hold.", True)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +101,11 @@ async def test_a_key_is_needed_where_there_is_one(locked: Served) -> None:
         for path in ("/health", "/.well-known/oauth-authorization-server"):
             assert (await client.get(path)).status_code == 200
     assert {answer.status_code for answer in answers} == {401}
-    assert len({answer.text for answer in answers}) == 1
+    assert {answer.json()["error"] for answer in answers} == {
+        "This needs a valid key.",
+        "This key does not hold.",
+    }
+    assert len({answer.text for answer in answers}) == 2  # and nothing tells a wrong one from another
     assert KEY not in answers[0].text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,33 @@ async def test_what_is_taught_fits_into_what_clients_show(load: Load) -> None:
     assert len(opening.instructions.encode()) < 2_048
     for tool in ("context", "remember", "recall", "reflect"):
         assert f"`{tool}`" in opening.instructions
+
+
+@pytest.mark.parametrize(
+    "toolsets", ["core", "project", "fragments", "history", "assistant", "capture,project"]
+)
+async def test_only_tools_that_are_served_are_taught(load: Load, toolsets: str) -> None:
+    async with talking(load(toolsets=toolsets)) as talk:
+        opening = talk.client.initialize_result
+        names = {tool.name for tool in (await talk.client.list_tools()).tools}
+    assert opening is not None
+    taught = set(re.findall(r"`(\w+)`", opening.instructions or "")) - {"project", "project_id"}
+    assert taught <= names
+    assert taught or not names & {"recall", "search_project_memories"}
+
+
+async def test_saving_a_message_tells_where_it_went(load: Load) -> None:
+    async with talking(load(toolsets="project")) as talk:
+        saved = await talk.call(
+            "save_conversation_message", message_type="user", content="By nobody in particular"
+        )
+        assert (saved["project"], saved["redacted"]) == ("Global", [])
+        named = {
+            "trigger": "manual",
+            "new_insights": "Tea is green.",
+            "last_summarized_message_id": "msg_150",
+        }
+        assert (await talk.call("update_project_summary", **named))["notice"]
 
 
 async def test_remember_recall_amend_link_forget(load: Load) -> None:

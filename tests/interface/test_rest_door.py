@@ -475,3 +475,33 @@ async def test_what_the_owner_was_answered_is_nothing_to_other_keys(locked: Serv
                 headers={"Idempotency-Key": "own"},
             )
             assert stored.status_code == 201, "remembering has the same rule"
+
+
+def test_a_project_is_called_one_wherever_it_is_named(api: httpx2.Client) -> None:
+    api.post("/api/projects", json={"name": "mill"})
+    again = told(api.post("/api/projects", json={"name": "mill"}), 409, "CONFLICT")
+    assert again["error"] == "The project 'mill' exists already."
+    unheard = told(api.get("/api/events", params={"project": "nope"}), 404, "PROJECT_NOT_FOUND")
+    assert unheard["project_id"] == "nope"
+
+
+def test_a_project_and_its_scope_count_the_same(api: httpx2.Client) -> None:
+    api.post("/api/scopes", json={"name": "weir", "kind": "project"})
+    kept(api, "The weir has three gates.", scope="weir")
+    gone = kept(api, "Eels pass by night in autumn.", scope="weir")
+    assert api.delete(f"/api/memories/{gone}").status_code == 200
+    counted = [api.get(f"/api/{what}/weir").json()["memories"] for what in ("projects", "scopes")]
+    assert counted == [1, 1]
+
+
+def test_a_message_may_say_its_session_and_time_as_a_line_of_many_does(api: httpx2.Client) -> None:
+    api.post("/api/projects", json={"name": "log"})
+    place = "/api/projects/log/memory/messages"
+    said = {"message_type": "user", "content": "My key is AKIAIOSFODNN7EXAMPLE.", "session_id": "s9"}
+    said |= {"timestamp": "2025-11-27T10:30:00Z", "metadata": {"session_id": "other"}}
+    answer = api.post(place, json=said)
+    assert (answer.status_code, answer.json()["redacted"]) == (201, ["aws-key"])
+    shown = api.get(f"{place}/{answer.json()['message_id']}").json()
+    assert (shown["session_id"], shown["timestamp"]) == ("s9", "2025-11-27T10:30:00Z")
+    plain = api.post(place, json={"message_type": "user", "content": "Nothing to hide."})
+    assert plain.json()["redacted"] == []

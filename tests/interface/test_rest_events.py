@@ -18,6 +18,7 @@ from rest_api import OWNER, Api, Key, keys_of, served
 
 from recollect.app import open_app
 from recollect.interfaces.http.rest import events
+from recollect.interfaces.http.rest import listening as listening_
 from recollect.operations.index import operation
 from recollect.settings import load_settings
 
@@ -140,7 +141,7 @@ def test_who_may_not_know_is_not_told(api: Api, keys: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("query", "status", "code"),
     [
-        ({"project": "nowhere"}, 404, "SCOPE_NOT_FOUND"),
+        ({"project": "nowhere"}, 404, "PROJECT_NOT_FOUND"),
         ({"topics": "weather"}, 400, "INVALID_INPUT"),
         ({"since": "2020-01-01"}, 400, "INVALID_INPUT"),
     ],
@@ -151,7 +152,7 @@ def test_what_cannot_be_listened_to(api: Api, query: dict[str, str], status: int
 
 def test_a_scope_of_others_is_as_if_it_were_not_there(api: Api, keys: dict[str, Any]) -> None:
     guest = api.by(keys["guest"])
-    assert guest.refused("events", query={"project": "shop"}) == (404, "SCOPE_NOT_FOUND")
+    assert guest.refused("events", query={"project": "shop"}) == (404, "PROJECT_NOT_FOUND")
     answer = api.client.head("/api/events", headers={"Authorization": f"Bearer {OWNER}"})
     assert (answer.status_code, answer.content) == (200, b"")
 
@@ -180,9 +181,13 @@ async def test_another_process_is_heard(api: Api) -> None:
 
 
 def test_a_server_that_stops_ends_them(tmp_path: Path) -> None:
-    with HttpServer(tmp_path / "home") as server, Ear(server.url) as ear:
+    with (
+        HttpServer(tmp_path / "home") as server,
+        Ear(server.url) as ear,
+        Ear(server.url, path="/api/%65vents/") as other,
+    ):
         assert server.stop() == 0
-        assert ear.ended() == []
+        assert ear.ended() == other.ended() == []
 
 
 # In this process, so that time and numbers can be made small
@@ -241,17 +246,64 @@ async def test_one_credential_has_so_many_and_who_leaves_makes_room(
         assert status == 200
 
 
-async def test_who_is_far_behind_is_told_so(locked: Served) -> None:
+async def quay(locked: Served, what: str, count: int) -> list[str]:
+    """So many messages at once."""
+    texts = [f"{what} number {number} is on the quay." for number in range(count)]
+    lines = [{"message_type": "user", "content": text} for text in texts]
+    await locked.run("save_messages", project="quay", messages=lines)
+    return texts
+
+
+async def up_to(heard: AsyncIterator[Heard], last: str) -> tuple[list[str], list[str]]:
+    """The names, and what was said, of all up to the memory that says that."""
+    names, texts = [], []
+    async for event in heard:
+        names.append(event.name)
+        texts += [event.data["content"]] if event.name == "memory" else []
+        if event.data.get("content") == last:
+            break
+    return names, texts
+
+
+async def test_of_many_at_once_each_is_told_once_and_in_order(locked: Served) -> None:
+    await quay(locked, "Barrel", 250)  # a moment ago: no news
+    async with locked.client(KEY) as client, heard_by(client, topics="memories") as heard:
+        assert (await anext(heard)).name == "ready"
+        for what, count in (("Crate", 450), ("Sack", 30), ("Bale", 200), ("Chest", 410)):
+            texts = await quay(locked, what, count)
+            assert await up_to(heard, texts[-1]) == (["memory"] * count, texts)
+
+
+async def test_who_goes_on_is_told_all_of_it(locked: Served) -> None:
+    async with locked.client(KEY) as client:
+        async with heard_by(client, topics="memories") as heard:
+            last = (await anext(heard)).id
+        texts = await quay(locked, "Crate", 450)
+        client.headers["Last-Event-ID"] = last
+        async with heard_by(client, topics="memories") as heard:
+            assert (await anext(heard)).name == "ready"
+            assert await up_to(heard, texts[-1]) == (["memory"] * 450, texts)
+
+
+async def test_who_is_far_behind_is_told_so_each_time(
+    locked: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listening_, "MOST_PAGES", 1)
     async with locked.client(KEY) as client, heard_by(client, topics="memories") as heard:
         await anext(heard)
-        texts = [f"Crate number {number} is on the quay." for number in range(300)]
-        lines = [{"message_type": "user", "content": text} for text in texts]
-        await locked.run("save_messages", project="quay", messages=lines)
-        told = []
-        async for event in heard:
-            told.append(event)
-            if event.data.get("content") == texts[-1]:
-                break
-        assert [event.name for event in told].count("behind") == 1
-        assert told[0].name == "behind"
-        assert [event.data["content"] for event in told[1:]] == texts[-200:]
+        for what in ("Crate", "Sack"):
+            texts = await quay(locked, what, 500)
+            names, said = await up_to(heard, texts[-1])
+            assert names == ["behind"] + ["memory"] * 400
+            assert said == texts[-400:]
+        texts = await quay(locked, "Bale", 10)  # what there was is passed over once
+        assert await up_to(heard, texts[-1]) == (["memory"] * 10, texts)
+
+
+async def test_what_is_kept_in_mind_is_bounded(locked: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening_, "MOST_TOLD", 20)
+    async with locked.client(KEY) as client, heard_by(client, topics="memories") as heard:
+        await anext(heard)
+        for what in ("Crate", "Sack"):
+            texts = await quay(locked, what, 300)
+            assert await up_to(heard, texts[-1]) == (["memory"] * 300, texts)

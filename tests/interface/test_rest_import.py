@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +129,8 @@ def test_what_is_wrong_with_a_line_is_told_and_the_rest_goes_on(client: httpx2.C
         (11, "INVALID_JSON"),
     ]
     assert told["errors"][1]["error"] == "Invalid message type. Must be one of: user, assistant, system"
+    silent = imported(client, project, b'{"message_type": "user"}\n')
+    assert [error["code"] for error in silent["errors"]] == ["EMPTY_CONTENT"]
     assert total(client, project) == 3
 
 
@@ -280,3 +285,93 @@ def test_an_export_of_what_is_not_there(client: httpx2.Client) -> None:
     answer = client.get("/api/projects/nowhere/export")
     assert (answer.status_code, answer.json()["code"]) == (404, "PROJECT_NOT_FOUND")
     assert client.get("/api/export", params={"path": "x"}).status_code == 400
+
+
+def begun(server: HttpServer, project: str, part: bytes, **headers: str) -> http.client.HTTPConnection:
+    """An import that more is to come of."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=WAIT)
+    connection.putrequest("POST", place(project))
+    for name, value in ({"Content-Type": NDJSON, "Transfer-Encoding": "chunked"} | headers).items():
+        connection.putheader(name, value)
+    connection.endheaders()
+    connection.send(b"%x\r\n%s\r\n" % (len(part), part))
+    return connection
+
+
+@pytest.mark.parametrize("accept", ["application/json", NDJSON])
+def test_a_server_that_stops_stores_what_came_and_says_how_much(tmp_path: Path, accept: str) -> None:
+    whole = [line(number) for number in range(1, 21)]
+    with HttpServer(tmp_path / "home", RECOLLECT_SERVE_STOP_SECONDS="60") as server:
+        with httpx2.Client(base_url=server.url, timeout=WAIT) as client:
+            assert client.post("/api/projects", json={"name": "shop"}).status_code == 201
+            part = b"".join(whole[:10]) + whole[10][:10]
+            connection = begun(server, "shop", part, **{"Accept": accept, "Idempotency-Key": "k"})
+            until(lambda: total(client, "shop") == 10)  # soon, though more may come
+        rest = whole[10][10:] + whole[11] + whole[12][:5]
+        connection.send(b"%x\r\n%s\r\n" % (len(rest), rest))
+        assert server.stop() == 0
+        answer = connection.getresponse()
+        told = json.loads(answer.read().splitlines()[-1])
+        assert answer.status == (200 if accept == NDJSON else 503)
+        assert (told["code"], told["imported"], told["failed"]) == ("STOPPING", 12, 0)
+        connection.close()
+        server.start()
+        with httpx2.Client(base_url=server.url, timeout=WAIT) as client:
+            again = imported(client, "shop", b"".join(whole), Idempotency_Key="k")
+            assert (again["imported"], again["repeated"]) == (8, 12)
+
+
+def test_errors_do_not_repeat_secrets(client: httpx2.Client, project: str) -> None:
+    secret = "ghp_" + "Ab1" * 12
+    body = b"".join(
+        [
+            json.dumps(secret).encode() + b"\n",
+            line(2, **{secret: 1}),
+            line(3, timestamp=secret),
+            line(4, task_id=secret),
+            line(5, metadata={"timestamp": secret}),
+            line(6, task_id="x" * 20 + " " + secret),  # which is cut where it is too long
+        ]
+    )
+    told = sent(client, project, body)
+    assert told.json()["failed"] == 6
+    assert "ghp_Ab1" not in told.text
+    assert imported(client, project, line(1, content=f"It is {secret}.") + line(2))["redacted"] == 1
+
+
+def test_one_who_sends_all_before_reading_hears_of_a_refusal(server: HttpServer) -> None:
+    body = line(1) * 80_000
+    request = urllib.request.Request(
+        f"{server.url}{place('nowhere')}", data=body, headers={"Content-Type": NDJSON}
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(request, timeout=WAIT)
+    assert (refused.value.code, json.loads(refused.value.read())["code"]) == (404, "PROJECT_NOT_FOUND")
+
+
+def test_the_head_of_an_export_writes_nothing(client: httpx2.Client, project: str, home: Path) -> None:
+    folder = home / "export"
+    before = folder.stat().st_mtime_ns if folder.exists() else None
+    answer = client.head(f"/api/projects/{project}/export")
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert answer.headers["content-type"].startswith(NDJSON)
+    assert "content-length" not in answer.headers
+    assert (folder.stat().st_mtime_ns if folder.exists() else None) == before
+    assert client.head("/api/projects/nowhere/export").status_code == 404
+
+
+def test_what_a_killed_server_left_of_an_export_is_removed(tmp_path: Path) -> None:
+    folder = tmp_path / "home" / "export"
+    folder.mkdir(parents=True)
+    left = [folder / ".download-0a.jsonl", folder / "..download-0b.jsonl.0c.partial"]
+    others = [
+        folder / "memories-1.jsonl",
+        folder / ".download-0d.jsonl",
+    ]  # a person's; one that is being written
+    for path in (*left, *others):
+        path.write_text("{}\n", encoding="utf-8")
+    for path in (*left, others[0]):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    with HttpServer(tmp_path / "home"):
+        until(lambda: not any(path.exists() for path in left))
+        assert all(path.exists() for path in others)

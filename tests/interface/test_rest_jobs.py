@@ -77,7 +77,7 @@ def test_what_has_ended_is_given_up_no_more(api: Api) -> None:
         ("cancel_job", {}),
         ("retry_job", {}),
     ):
-        assert api.refused(name, job_id=job, **path) == (403, "REFUSED")
+        assert api.refused(name, job_id=job, **path) == (409, "CONFLICT")
 
 
 def test_what_is_not_there(api: Api) -> None:

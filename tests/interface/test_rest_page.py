@@ -426,5 +426,5 @@ def test_errors_are_the_pages_own(fresh: Page) -> None:
     robot = {"message_type": "robot", "content": "Beep."}
     status, error = fresh.ask("POST", f"{MEMORY}/messages", robot)
     assert (status, {**error, **told[400]}) == (400, error)
-    elsewhere = fresh.ask("GET", f"{MEMORY.replace(PROJECT, 'nowhere')}/summary")
-    assert elsewhere == (404, {**told[404], "project_id": "nowhere"})
+    status, error = fresh.ask("GET", f"{MEMORY.replace(PROJECT, 'nowhere')}/summary")
+    assert (status, {**error, **told[404], "project_id": "nowhere"}) == (404, error)

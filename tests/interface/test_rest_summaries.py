@@ -77,6 +77,7 @@ def test_every_row_of_summaries(api: Api, project: str) -> None:
     assert "+A task board." in changed["diff"]
     back = api.get("restore_summary", project_id=project, version="1")
     assert (back["version"], back["restored_version"]) == (3, 1)
+    assert back["summary"] == told["summary"]
     assert api.get("project_summary", project_id=project)["summary"] == told["summary"]
     assert api.called - {"save_message"} == {row.name for row in summaries.RESOURCES}
 

@@ -194,13 +194,14 @@ PROJECT = {
         optional={"task_id": None, "metadata": None, "project_id": None},
         enums={"message_type": ("user", "assistant", "system")},
         gives=("message_id", "status", "indexed", "embedding_model", "storage_backend"),
-        extra_answers=("quarantined",),
+        extra_answers=("project", "quarantined", "redacted"),
     ),
     "update_project_summary": Contract(
         required=("trigger", "new_insights"),
         optional={"last_summarized_message_id": None, "project_id": None},
         enums={"trigger": ("session_end", "important_decision", "task_complete", "manual")},
         gives=("status", "summary_version", "summary_length", "last_updated", "storage_backend"),
+        extra_answers=("notice",),
     ),
     "intelligent_update_project_summary": Contract(
         required=("summary",),

@@ -45,9 +45,7 @@ _DETAILS: Mapping[type[RecollectError], Mapping[str, str]] = {
     errors.WrongShape: {"line": "line", "column": "column"},
 }
 _NOTHING = "There is nothing here."  # of a path that no Recollect serves
-_SAME_PLACE = (
-    "Give the address that `recollect serve` tells, such as http://localhost:3333, without /mcp or /api behind it."
-)
+_SAME_PLACE = "Give the address that `recollect serve` tells, such as http://localhost:3333, without /mcp or /api behind it."
 HIDDEN = "(hidden)"
 _LONGEST_WORDS = 2_000
 

@@ -96,11 +96,14 @@ class ProjectMethods(Talking):
         content: str,
         *,
         task_id: int | None = None,
+        session_id: str | None = None,
+        timestamp: datetime | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> Talk[SaveMessageResult]:
-        """Keep one message; `metadata` may have a `session_id` and a `timestamp`."""
+        """Keep one message; `metadata` may have the `session_id` and the `timestamp` too."""
         given = {"message_type": message_type, "content": content, "task_id": task_id, "metadata": metadata}
-        return self.wire.run("save_message", {"project": project, **given})
+        told = {"conversation": session_id, "timestamp": timestamp}
+        return self.wire.run("save_message", {"project": project, **given, **told})
 
     @Method
     def recent_messages(

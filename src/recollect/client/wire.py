@@ -273,12 +273,16 @@ def _rows(operation: str) -> tuple[Resource, ...]:
 def _built(row: Resource, values: Mapping[str, Any]) -> Input:
     from pydantic import ValidationError
 
+    from recollect.dialects.rest.shape import WrongField
     from recollect.operations.wording import invalid
 
     takes: type[Input] = row.serves.takes
     try:
         return takes.model_validate(values)
     except ValidationError as error:
+        place = error.errors(include_url=False, include_input=False)[0]["loc"]
+        if place and (wrong := row.wrong.get(str(place[0]))):  # as the server would tell it
+            raise WrongField(wrong) from error
         raise invalid(error, known=list(takes.model_fields)) from error
 
 

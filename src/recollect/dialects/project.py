@@ -106,7 +106,9 @@ class SaveAnswer(Answer):
     indexed: bool
     embedding_model: str | None = None
     storage_backend: str
+    project: str
     quarantined: bool
+    redacted: Annotated[list[str], Field(description="Kinds of secrets that were replaced")]
 
 
 class UpdateAnswer(Answer):
@@ -117,6 +119,7 @@ class UpdateAnswer(Answer):
     summary_length: int
     last_updated: datetime
     storage_backend: str
+    notice: str = ""
 
 
 class ReplaceAnswer(Recalling):

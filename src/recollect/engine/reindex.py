@@ -11,6 +11,7 @@ import base64
 import math
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -112,14 +113,18 @@ class _Work:
 async def begin_reindex(
     engine: Engine, project: str | None, *, agent: str, owner: bool, force: bool = False
 ) -> Begun:
-    """Queue it, or answer the one that is under way.
+    """Queue it, or answer the one that is under way. A forced one takes the place of one that isn't.
 
-    Raises ScopeNotFound, ModelError, Conflict for one that doesn't do what this one would, and the store's errors.
+    Raises ScopeNotFound, ModelError, Conflict where an unforced one was asked for at the same moment, and the store's errors.
     """
     scope = (await open_project(engine, project)).name
     work = _Work(scope, EVERYONE if owner else agent, force)
     model = await _usable_model(engine, scope)
     current = await _current(engine, work)
+    if current is not None and work.force and not _Work.of(current).force:
+        with suppress(Conflict):  # it has ended meanwhile
+            await cancel(engine, current, stops=True)
+        current = None
     if current is None:
         count = await _count(engine, work, model)
         if not count:
@@ -129,8 +134,8 @@ async def begin_reindex(
     its = _Work.of(current)
     if work.force and not its.force:
         raise Conflict(
-            f"The job {current.id} is under way, which makes only the vectors that are missing.",
-            advice="Wait for it or cancel it, then ask for `force` again.",
+            f"The job {current.id} was begun at the same moment, which makes only the vectors that are missing.",
+            advice="Ask for `force` again.",
         )
     messages, wanted = await _messages(engine, its, model)
     return Begun(current, messages, wanted, (await _standing(engine, current)).seconds)

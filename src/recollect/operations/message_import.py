@@ -75,6 +75,7 @@ class SaveMessagesResult(Output):
     failed: int
     indexed: int  # of those that were imported: found by meaning already
     quarantined: int  # of those: kept, but never given to anybody
+    redacted: int = 0  # of those: with secrets or personal data that were replaced
     errors: list[LineError]
     message_ids: list[str | None] = []
     embedding_model: str | None = None
@@ -108,6 +109,7 @@ async def _save(call: Call, given: SaveMessagesInput) -> SaveMessagesResult:
         failed=sum(isinstance(kept, RecollectError) for kept in answers),
         indexed=indexed,
         quarantined=sum(bool(kept.suspicious) for kept in new),
+        redacted=sum(bool(kept.redacted) for kept in new),
         errors=_errors(by_number.items()),
         message_ids=[
             kept.memory.id if isinstance(kept := by_number.get(number), Kept) else None

@@ -48,7 +48,12 @@ class SaveMessageInput(Input):
         default=None,
         description="Anything; `session_id` names the conversation, `timestamp` says when it was said.",
     )
-    conversation: str | None = None
+    conversation: str | None = Field(
+        default=None, description="Names the conversation, before what the metadata says."
+    )
+    timestamp: datetime | None = Field(
+        default=None, description="When it was said, before what the metadata says."
+    )
     create_project: bool = True
 
 
@@ -62,6 +67,7 @@ class SaveMessageResult(Output):
     storage_backend: str
     project: str
     quarantined: bool = False  # it reads like instructions to its reader: kept, and shown by its id alone
+    redacted: list[str] = []  # kinds of secrets and personal data that were replaced
 
 
 class RecentMessagesInput(Input):
@@ -166,6 +172,7 @@ async def _save(call: Call, given: SaveMessageInput) -> SaveMessageResult:
         task=given.task_id,
         conversation=said_in or call.conversation,
         metadata=metadata,
+        occurred=given.timestamp,
     )
     kept = await save_message(call.engine, message, agent=call.agent, create_project=given.create_project)
     return SaveMessageResult(
@@ -175,6 +182,7 @@ async def _save(call: Call, given: SaveMessageInput) -> SaveMessageResult:
         storage_backend=await mode_of(call.engine, kept.memory.scope),
         project=kept.memory.scope,
         quarantined=bool(kept.suspicious),
+        redacted=list(kept.redacted),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from recollect.dialects.rest.shape import Resource, Wrong
+from recollect.dialects.rest.project_memory import WRONG
+from recollect.dialects.rest.shape import Resource
 
 SECTION = "In bulk"
 MESSAGES = "/api/projects/{project_id}/memory/messages"
@@ -20,6 +21,7 @@ SAVED = {
     "failed": 0,
     "indexed": 1,
     "quarantined": 0,
+    "redacted": 0,
     "errors": [],
     "message_ids": ["01k8zj5v6n7q4x2m9c3d8e1f0g"],
     "embedding_model": "all-MiniLM-L6-v2",
@@ -55,7 +57,9 @@ RESOURCES = (
         description=(
             "The body is `application/x-ndjson`: a message a line, streamed, and stored while it arrives. A line that can't be "
             "stored is told by its number (the first 100 of them), and the rest goes on. With an `Idempotency-Key` an import "
-            "that broke off can be sent again: what is there is counted as `repeated`. `embed=false` leaves it to a job to "
+            "that broke off can be sent again: what is there is counted as `repeated`, what says something else than it did is "
+            "an error of that line, and what was deleted is stored again. When the server stops, what came is stored, and the "
+            "answer is 503 with the counts. `embed=false` leaves it to a job to "
             "make the messages findable by meaning. With `Accept: application/x-ndjson` the counts are told about every "
             "second, and the last line is the answer."
         ),
@@ -63,11 +67,7 @@ RESOURCES = (
         query=("embed",),
         fixed={"create_project": False},
         hidden=frozenset({"first"}),
-        wrong={
-            "message_type": Wrong(
-                "INVALID_MESSAGE_TYPE", "Invalid message type. Must be one of: user, assistant, system"
-            )
-        },
+        wrong=WRONG,
         example={"project_id": "proj_123", "messages": [MESSAGE]},
         answer={**SAVED, "imported": 100_000, "indexed": 100_000, "message_ids": [], "seconds": 214.6},
         stream="import",

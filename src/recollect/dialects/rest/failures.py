@@ -40,7 +40,7 @@ TITLES: Mapping[int, tuple[str, str]] = {
     421: ("MisdirectedRequest", "The request names another server."),
     429: ("TooManyRequests", "Too many requests: `Retry-After` says when to come again."),
     500: ("InternalError", "Something failed on the server."),
-    503: ("Unavailable", "The store does not answer for now; try again."),
+    503: ("Unavailable", "The store does not answer for now, or the server stops; try again."),
 }
 
 _STORE = (
@@ -125,6 +125,12 @@ FAILURES: tuple[Failure, ...] = (
         more={"details": "Voyage AI API timeout after 30 seconds"},
     ),
     Failure(503, "SETTINGS_ERROR", "No PostgreSQL is configured.", "Set postgres.url on the server."),
+    Failure(
+        503,
+        "STOPPING",
+        "The server stops: what came is stored, and it may not be all.",
+        "Send it all again under the same Idempotency-Key when it is back.",
+    ),
     *(Failure(503, code, error, "Try again in a while.") for code, error in _STORE),
 )
 BY_CODE: Mapping[str, Failure] = {one.code: one for one in FAILURES}
@@ -189,6 +195,8 @@ def _codes(row: Resource) -> Iterator[str]:
     yield from (code for code, _ in _STORE)
     for word in row.fields():
         yield from OF_WORDS.get(word, ())
+    if row.stream in ("import", "export"):
+        yield "STOPPING"
     if row.in_path():
         yield "NOT_FOUND"
     if any(_hides(other.path, row.path) for other in resources()):

@@ -44,7 +44,7 @@ _REINDEX = (
         summary="Reindex messages.",
         description="Begins a job that gives every message a vector that has none, or with `force` all of them anew. The "
         "project's other memories come along. A project has one such job at a time: while it is under way, it is the answer; "
-        "but to `force` only one that is forced, else 409 says so.",
+        "`force` takes the place of one that isn't forced.",
         names=PROJECT,
         query=("force",),
         codes=("EMBEDDING_SERVICE_ERROR",),
@@ -158,7 +158,6 @@ _EVENTS = (
         "more than 50,000 to tell: those before its `since`, which you had better look for yourself. `Last-Event-ID` goes on "
         "from there. One that comes again after that has the same `id` and `updated`.",
         hidden=frozenset({"since", "before", "known", "limit"}),
-        codes=("SCOPE_NOT_FOUND",),
         example={"project": "proj_123", "topics": ["memories", "jobs"]},
         stream="events",
     ),

@@ -13,6 +13,12 @@ MESSAGES = f"{MEMORY}/messages"
 IN_PROJECT: Mapping[str, str] = {"project_id": "project"}
 IN_SESSION: Mapping[str, str] = {**IN_PROJECT, "session_id": "conversation"}
 PROJECT: Mapping[str, Any] = {"project_id": "proj_123"}
+WRONG: Mapping[str, Wrong] = {
+    "message_type": Wrong(
+        "INVALID_MESSAGE_TYPE", "Invalid message type. Must be one of: user, assistant, system"
+    ),
+    "content": Wrong("EMPTY_CONTENT", "The content must be a text that is not empty."),
+}
 WHOLE = (
     "Messages come whole, however long they are; where those over 4,000 characters have 4,000,000 together, the first "
     "part of the others comes, and `truncated` says so."
@@ -57,19 +63,14 @@ RESOURCES = (
         summary="Save a message.",
         description=(
             "It is saved even where its meaning can't be worked out at once: then `indexed` is false, and a job catches up. "
-            "`metadata.session_id` names its session, a text; `metadata.timestamp` says when it was said, as ISO 8601."
+            "`session_id` names its session, a text; `timestamp` says when it was said, as ISO 8601. Both may stand in `metadata` "
+            "instead; where they stand twice, these hold. `redacted` has the kinds of secrets and personal data that were replaced."
         ),
-        names=IN_PROJECT,
+        names=IN_SESSION,
         fixed={"create_project": False},
-        hidden=frozenset({"conversation"}),
         status=201,
         location="/api/projects/{project}/memory/messages/{message_id}",
-        wrong={
-            "message_type": Wrong(
-                "INVALID_MESSAGE_TYPE", "Invalid message type. Must be one of: user, assistant, system"
-            ),
-            "content": Wrong("EMPTY_CONTENT", "The content must be a text that is not empty."),
-        },
+        wrong=WRONG,
         example={
             **PROJECT,
             "message_type": "user",
@@ -89,6 +90,7 @@ RESOURCES = (
             "storage_backend": "local",
             "project": "proj_123",
             "quarantined": False,
+            "redacted": [],
         },
     ),
     Resource(

@@ -131,7 +131,7 @@ MEANINGS: Mapping[str, str] = {
     "query_embedding_model": "The model that worked out what the question means; null where words alone were compared.",
     "question": "What you want to know.",
     "recent": "How many of the newest messages.",
-    "redacted": "What was taken out as secret, by kind.",
+    "redacted": "Secrets and personal data that were replaced: their kinds, or how many texts had some.",
     "related": "How many of the most relevant messages.",
     "relation": "How the one stands to the other.",
     "relations": "Along links of these kinds only.",

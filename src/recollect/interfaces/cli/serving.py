@@ -100,6 +100,8 @@ class _Start:
                 self._session.console.warn(OPEN)  # who made keys means to restrict somebody
 
     def ready(self, address: str) -> None:
-        told = f"MCP at {address}/mcp, REST at {address}/api, its pages at {address}/docs."
+        told = (
+            f"REST at {address}/api, explained at {address}/docs,\n"
+            f"MCP at {address}/mcp, from {self._store}. Ctrl-C stops it."
+        )
         self._session.console.warn(told, label="Recollect serves:")
-        self._session.console.warn(f"It keeps everything in {self._store}. Ctrl-C stops it.")

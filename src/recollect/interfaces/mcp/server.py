@@ -28,7 +28,7 @@ from recollect.interfaces.mcp.conversations import Conversation, Conversations, 
 from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.progress import telling
 from recollect.interfaces.mcp.sampling import Spent, offered_model, unspent
-from recollect.interfaces.mcp.teaching import INSTRUCTIONS
+from recollect.interfaces.mcp.teaching import instructions_for
 from recollect.interfaces.mcp.toolbox import Toolbox, advice_for, answered, failed
 from recollect.interfaces.mcp.work import Work
 from recollect.interfaces.running import Running, ask
@@ -109,6 +109,7 @@ class McpServer:
         if chosen.toolsets == self.toolbox.toolsets:
             return
         self._toolbox = chosen
+        self.protocol.instructions = instructions_for(toolsets)
         for conversation in self.conversations:
             if conversation.session is not None:
                 await conversation.session.send_tool_list_changed()
@@ -129,7 +130,7 @@ class McpServer:
             version=__version__,
             title="Recollect",
             description="Long-term memory for AI agents, on your own machine.",
-            instructions=INSTRUCTIONS,
+            instructions=instructions_for(self._settings.toolsets),
             cache_hints={"tools/list": hint, "prompts/list": hint, "resources/templates/list": hint},
             get_tool_input_schema=self._input_schema,
             on_list_tools=self._list_tools,

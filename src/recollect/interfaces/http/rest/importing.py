@@ -47,7 +47,7 @@ LAST_MOMENT = 0.5  # seconds that lines are taken after the server was told to s
 BREATH = 100  # lines that are read before others have their turn
 TELL_EVERY = 1.0  # seconds: a client who sends before it reads must not be waited for
 
-COUNTS = ("imported", "repeated", "failed", "indexed", "quarantined")
+COUNTS = ("imported", "repeated", "failed", "indexed", "quarantined", "redacted")
 
 Tell = Callable[[SaveMessagesResult], Awaitable[None]]
 

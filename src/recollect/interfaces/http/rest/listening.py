@@ -71,7 +71,7 @@ class Listener:
     @property
     def under_way(self) -> bool:
         """Whether there is more to look at already."""
-        return bool(self._pages)
+        return self._since is not None
 
     def next_look(self, now: datetime) -> RecentChangesInput:
         """What to ask for."""
@@ -91,7 +91,7 @@ class Listener:
         first = not self._ready
         quiet = first and not self._last
         memories = list(self._memories(found, quiet=quiet))
-        if first and not (quiet and self._pages):
+        if first and not (quiet and self.under_way):
             self._ready = True
             # Who goes on from somewhere is there until they were told of something.
             yield Event("ready", _json({"now": found.now.isoformat()}), self._last or _number(found.now))
