@@ -57,6 +57,7 @@ UNHURRIED = {
     "RECOLLECT_SERVE_REQUESTS_PER_MINUTE": "0",
     "RECOLLECT_LOG_LEVEL": "warning",
     "RECOLLECT_HISTORY_ENABLED": "false",
+    "RECOLLECT_LIFE_CONSOLIDATE_HOURS": "0",  # upkeep has a benchmark of its own
 }
 PEER = Entry("chroma-http", "ChromaDB's HTTP server", "chroma_http", "chroma-http", peer=CHROMA)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import math
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from recollect.engine.housing import mode_of
 from recollect.engine.keys import fingerprint
 from recollect.engine.progress import Progress, cancel, is_to_stop, note_progress, progress_of, stopped_at
 from recollect.engine.projects import open_project
+from recollect.engine.speed import note_speed, seconds_for
 from recollect.engine.storage import without_vectors
 from recollect.model.access import EVERYONE
 from recollect.model.entry import Entry
@@ -40,15 +40,12 @@ from recollect.ports.store import Enqueue
 
 REINDEX = "reindex"
 CURRENT = "reindex"  # the drawer: by project and whose, the job that is at it or was last
-SPEED = "reindex:speed"  # the drawer: by model, how many texts a second
 FORCE, VIEWER = "force", "viewer"  # in the payload
 TURN = 2.0  # seconds
 BATCH = 64
 FEW = 8  # of them while questions are asked, and then a pause as long: those come first
 LATELY = 1.0  # seconds
 PAGE = 512
-LEAST_MEASURED = 1.0  # seconds of a turn: few texts may have been embedded a moment ago, and be known
-USUAL_SPEED = 50.0  # texts a second, of a model that was never measured
 ALIVE = tuple(status for status in ANY_STATUS if status is not Status.FORGOTTEN)
 Stage = Literal["waiting", "running", "done", "failed", "cancelled"]
 
@@ -172,7 +169,7 @@ async def reindex(engine: Engine, job: Job, *, seconds: float = TURN) -> Turned:
     turn = _Turn(engine, job, work, model, progress)
     begun = time.monotonic()
     turned = await turn.run(until=begun + seconds)
-    await _note_speed(engine, model, turned.embedded, time.monotonic() - begun)
+    await note_speed(engine, model, turned.embedded, time.monotonic() - begun)
     return turned
 
 
@@ -357,7 +354,7 @@ async def _standing(engine: Engine, job: Job) -> Standing:
     left = 0
     if stage in ("waiting", "running"):
         model = str(progress.more.get("model", ""))
-        left = await _seconds(engine, model, max(0, progress.total - progress.done))
+        left = await seconds_for(engine, model, max(0, progress.total - progress.done))
     return Standing(job, stage, progress.done, progress.total, share, left, job.error)
 
 
@@ -371,23 +368,6 @@ async def stage_of(engine: Engine, job: Job, progress: Progress | None) -> Stage
         return "cancelled"
     begun = progress is not None and progress.done > 0 and job.error is None
     return "running" if job.state is JobState.RUNNING or begun else "waiting"
-
-
-async def _seconds(engine: Engine, model: str, count: int) -> int:
-    entry = await engine.ledger.entry(SPEED, fingerprint(model), now=engine.clock())
-    speed = float(entry.value["speed"]) if entry is not None else USUAL_SPEED
-    return math.ceil(count / speed)
-
-
-async def _note_speed(engine: Engine, model: str, count: int, seconds: float) -> None:
-    """The last turns count most: the machine may be busier by now, or the texts longer."""
-    if count < BATCH or seconds < LEAST_MEASURED:
-        return
-    place, now = fingerprint(model), engine.clock()
-    entry = await engine.ledger.entry(SPEED, place, now=now)
-    measured = count / seconds
-    speed = measured if entry is None else (float(entry.value["speed"]) + measured) / 2
-    await engine.ledger.put_entry(Entry(SPEED, place, {"speed": round(speed, 3)}, now))
 
 
 def _written_spot(spot: Spot) -> str:

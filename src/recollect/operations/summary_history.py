@@ -170,10 +170,8 @@ async def _restore(call: Call, given: RestoreSummaryInput) -> RestoreSummaryResu
     known = await restore_summary(
         call.engine, given.project, given.version, agent=call.agent, expected=given.expected
     )
-    told = {
-        **await as_it_is(call, known),
-        "summary": known.text,
-    }  # of one that was updated there may be no other text
+    # All of its text: one that was only ever updated has no narrative beside its lists.
+    told = {**await as_it_is(call, known), "summary": known.text}
     return RestoreSummaryResult(**told, restored_version=given.version)
 
 
