@@ -77,12 +77,14 @@ ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_housing.py --ig
 
 # The contract once more on the same servers in other forms: of its owner, without vectors, as a replica set.
 FORMS = tests/contract/test_*_forms.py
+# Several servers on one database, and a capture that is killed at every write: they take minutes.
+LONGER = tests/interface/test_many_servers.py tests/faults/test_capture_killed.py
 
 test: $(VENV)/dev ## Everything, on real servers: about ten minutes. FEWER=postgres,mongodb,redis does without some.
-	$(PYTEST) tests --ignore-glob '$(FORMS)'
+	$(PYTEST) tests --ignore-glob '$(FORMS)' $(addprefix --ignore ,$(LONGER))
 
-test-stores: $(VENV)/dev ## Every store in its other forms; acceptance and the doors with every home on PostgreSQL and on MongoDB: fifteen minutes.
-	$(PYTEST) $(FORMS)
+test-stores: $(VENV)/dev ## Every store in its other forms, and what takes long; acceptance and the doors with every home on PostgreSQL and on MongoDB: fifteen minutes.
+	$(PYTEST) $(FORMS) $(LONGER)
 	@for store in postgres mongodb; do case ",$(FEWER)," in \
 	*,$$store,*) echo "NOT RUN: acceptance and doors on $$store (FEWER=$(FEWER))";; \
 	*) echo "On $$store:"; $(PYTEST) --store $$store $(ON_EVERY_STORE) || exit 1;; \
