@@ -19,8 +19,9 @@ from recollect.engine.recaps.points import Point, Sort
 from recollect.engine.reflect import OPEN_QUESTION
 from recollect.engine.text.noise import is_noise
 from recollect.engine.text.overlap import content_words
+from recollect.engine.text.sameness import TOKEN
 from recollect.engine.text.suspicion import suspicion
-from recollect.engine.text.worth import CHATTER, worth
+from recollect.engine.text.worth import worth
 from recollect.model.memory import Kind
 from recollect.ports.transcripts import Role, Step, beginning
 
@@ -31,6 +32,8 @@ OUTRIGHT, BY_RULES, LEFT_OPEN = (
     2.0,
     1.8,
 )  # weights; sentences of themselves have 1 at most, and a little for what they share
+LEAST_WORTH = 0.52  # of a sentence that is told
+TELLING, MOST_VALUES = 0.2, 2  # what each number, date or path adds
 SHARED = 0.3  # the most that sharing the words of the whole adds
 MOST_SENTENCES = 2_000
 _ROLES = {"user": Role.USER, "assistant": Role.CLAUDE}
@@ -103,7 +106,7 @@ def _spoken(said: Sequence[Utterance], spoken: Sequence[Sentence]) -> Iterator[t
         if asks and one.line in unanswered:
             yield one.line, _point(said[one.line - 1], Sort.OPEN, one.text, LEFT_OPEN + value.score)
             continue
-        if value.score <= CHATTER or asks:
+        if value.score < LEAST_WORTH or asks:
             continue
         section = section_of(one.text, "")
         if section == "key_decisions":
@@ -111,8 +114,14 @@ def _spoken(said: Sequence[Utterance], spoken: Sequence[Sentence]) -> Iterator[t
             continue
         words = content_words(one.text)
         shared = sum(common[word] for word in words) / (most * len(words)) if words else 0.0
-        weight = (OUTRIGHT - 0.5 if section else value.score) + SHARED * shared
+        telling = TELLING * min(MOST_VALUES, len(_values(one.text)))
+        weight = (OUTRIGHT - 0.5 if section else value.score) + SHARED * shared + telling
         yield one.line, _point(said[one.line - 1], Sort.SAID, one.text, weight)
+
+
+def _values(text: str) -> set[str]:
+    """Dates, paths and numbers: what nobody remembers by themselves."""
+    return {match[0] for match in TOKEN.finditer(text) if match.lastgroup in ("date", "path", "number")}
 
 
 def _unanswered(said: Sequence[Utterance]) -> set[int]:

@@ -29,7 +29,7 @@ from recollect.model.tokens import count_tokens, truncate_to_tokens
 from recollect.ports.llm import LanguageModel
 
 BY_RULES, BY_MODEL = "rules", "model"
-LARGEST_SHARE = 0.6  # of what was said, that a summary may be as long as
+LARGEST_SHARE = 0.75  # of what was said, that a summary may be as long as
 MOST_PROMPT_TOKENS = 8_000
 SHORTEST_QUOTED = 60  # tokens of one message, however many there are
 MOST_SECONDS = 45.0
