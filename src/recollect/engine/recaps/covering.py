@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.recap_undo import is_recap
@@ -46,9 +47,18 @@ async def messages_of(engine: Engine, recap: Memory, *, agent: str) -> list[Memo
         there = await engine.store.get_many(fresh, viewer=agent)
         found |= {one.id: one for one in there.values() if is_turn(one) and one.status not in HIDDEN}
         ahead = [source for one in there.values() if is_recap(one) for source in one.merged_from]
-    return sorted(found.values(), key=_place)
+    return _in_order(found.values())
 
 
-def _place(message: Memory) -> tuple[object, ...]:
-    told = message.provenance
-    return message.occurred, told.conversation or "", told.position or 0, message.id
+def _in_order(messages: Collection[Memory]) -> list[Memory]:
+    """Conversation by conversation, as they began."""
+    begun: dict[str, datetime] = {}
+    for message in messages:
+        name = message.provenance.conversation or ""
+        begun[name] = min(message.occurred, begun.get(name, message.occurred))
+
+    def place(message: Memory) -> tuple[datetime, str, int, str]:
+        name = message.provenance.conversation or ""
+        return begun[name], name, message.provenance.position or 0, message.id
+
+    return sorted(messages, key=place)

@@ -81,8 +81,9 @@ def gaps(covered: Sequence[Places], *, last: int, most: int) -> list[Places]:
     found: list[Places] = []
     start = 0
     for first, end in [*sorted(covered), (last + 1, last + 1)]:
-        while start < first:
-            found.append((start, min(first - 1, start + most - 1)))
+        before = min(first, last + 1)
+        while start < before:
+            found.append((start, min(before - 1, start + most - 1)))
             start = found[-1][1] + 1
         start = max(start, end + 1)
     return found

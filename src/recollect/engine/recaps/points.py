@@ -9,7 +9,7 @@ from enum import StrEnum
 from recollect.engine.text.overlap import content_words
 from recollect.model.tokens import count_tokens
 
-TOLD = 0.7  # of its words are told already: then it is no news
+TOLD = 0.9  # of its words another point has: then it is no news
 BULLET = "- "
 
 

@@ -20,7 +20,7 @@ from recollect.engine.ledger import SUMMARY, Metered, metered, note_memories
 from recollect.engine.projects import line_of
 from recollect.engine.quoting import answered, quoted
 from recollect.engine.recaps.picking import Utterance, picked
-from recollect.engine.recaps.points import TOLD, Point, Sort, chosen, rendered, weighed
+from recollect.engine.recaps.points import Point, Sort, chosen, rendered, weighed
 from recollect.engine.text.overlap import content_words
 from recollect.engine.text.redact import redact
 from recollect.engine.text.suspicion import suspicion
@@ -38,6 +38,7 @@ LONGEST_ENTRY = 400  # characters
 LONGEST_STORY = 1_500
 LONGEST_REPAIRED = 400  # tokens of its own answer that the model is shown again
 LEAST_KNOWN = 0.5  # of the words of what a model says, that were said
+RETOLD = 0.7  # of the words of a decision, that a model repeats when it tells it
 MODELS_OWN = 1.0  # how much more what a model says weighs than what rules pick out
 _LISTS = {"decided": Sort.DECIDED, "facts": Sort.SAID, "open": Sort.OPEN}
 SYSTEM = (
@@ -95,7 +96,7 @@ def _untold(points: Sequence[Point], story: str, own: Sequence[Point]) -> list[P
         point
         for point in points
         if point.sort is Sort.DECIDED
-        and len(content_words(point.text) & words) < TOLD * max(1, len(content_words(point.text)))
+        and len(content_words(point.text) & words) < RETOLD * max(1, len(content_words(point.text)))
     ]
 
 
