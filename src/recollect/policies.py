@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 
 from recollect.engine.core import Policy
@@ -9,6 +10,7 @@ from recollect.model.capture import CAPTURED_KINDS, Capture
 from recollect.model.history import History, Rlm
 from recollect.model.life import Life
 from recollect.model.memory import Kind
+from recollect.model.recap import Recaps
 from recollect.settings import LoadedSettings, home_agent
 from recollect.settings.capture import CaptureSettings, listed
 from recollect.settings.declared import LifeSettings
@@ -51,6 +53,7 @@ def policy_of(loaded: LoadedSettings) -> Policy:
         capture=capture_of(settings.capture),
         history=_history(settings.history, also=listed(settings.capture.exclude)),
         rlm=_rlm(settings.rlm),
+        recaps=Recaps(**asdict(settings.recaps)),
     )
 
 

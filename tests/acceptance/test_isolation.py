@@ -124,6 +124,10 @@ OPERATIONS: Mapping[str, list[dict[str, Any]]] = {
     "status": [{}],
     "list_models": [{}],
     "feedback_report": [{}],
+    "recap": [{"conversation": f"{SECRET}-talk"}, {"conversation": "mine"}],
+    "list_recaps": [{}, {"conversation": f"{SECRET}-talk", "archived": True}],
+    "recap_messages": [{"id": "ID"}],
+    "list_conversations": [{}, {"conversation": f"{SECRET}-talk"}],
     "list_contradictions": [{}],
     "undo_contradiction": [{"id": "ID"}],
     "confirm_contradiction": [{"id": "ID"}],
@@ -244,10 +248,14 @@ async def _hidden(app: App) -> list[str]:
         )
     for insight in (f"The {SECRET} affair began.", f"The {SECRET} affair is over."):
         known = await _by(app, ADA, "update_summary", trigger="manual", new_insights=insight)
+    for number in range(8):
+        said = f"We decided that guard {number} of the {SECRET} vault sleeps at {number} o'clock."
+        await _by(app, ADA, "save_message", message_type="user", content=said)
+    told = (await _by(app, ADA, "recap", conversation=f"{SECRET}-talk")).recap.id
     await app.run(operation("consolidate"), operation("consolidate").takes())
     denied = await _by(app, ADA, "list_contradictions")
     assert denied.found or denied.pending
-    return [first, error, fix, working, gone, known.memory_id, *reflected.ids]
+    return [first, error, fix, working, gone, known.memory_id, told, *reflected.ids]
 
 
 @pytest.fixture

@@ -82,6 +82,8 @@ SEARCHES: tuple[tuple[str, Json], ...] = (
     ("history_timeline", {}),
     ("history_projects", {}),
     ("list_contradictions", {}),
+    ("list_conversations", {}),
+    ("list_recaps", {"query": {"archived": "true"}}),
     ("feedback_report", {}),
     ("stats", {}),
     ("status", {}),

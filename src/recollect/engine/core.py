@@ -19,6 +19,7 @@ from recollect.model.access import DEFAULT_AGENT
 from recollect.model.capture import Capture
 from recollect.model.history import History, Rlm
 from recollect.model.life import Life
+from recollect.model.recap import Recaps
 from recollect.model.scope import GLOBAL
 from recollect.ports.cache import ALONE, Aside
 from recollect.ports.classifier import Classifier
@@ -70,6 +71,7 @@ class Policy:
     capture: Capture = field(default_factory=Capture)
     history: History = field(default_factory=History)
     rlm: Rlm = field(default_factory=Rlm)
+    recaps: Recaps = field(default_factory=Recaps)
 
 
 @dataclass(frozen=True, slots=True)

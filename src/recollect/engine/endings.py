@@ -34,11 +34,13 @@ from recollect.engine.core import Engine
 from recollect.engine.doings import Place
 from recollect.engine.events import Conversation, Event
 from recollect.engine.keys import fingerprint
+from recollect.engine.recap_queue import queue_ended
 from recollect.engine.reflect import REFLECTION_OF
 from recollect.engine.trace import traced
 from recollect.model.entry import Entry
 from recollect.model.errors import RecollectError, StoreError
 from recollect.model.job import Job
+from recollect.model.recap import RECAP
 from recollect.ports.store import Enqueue
 
 AGAIN = timedelta(minutes=1)  # at the earliest, for those that are still open
@@ -81,6 +83,8 @@ async def end_conversation(engine: Engine, conversation: str, *, agent: str, ove
     """
     place = place_of(engine, conversation, agent=agent)
     await write_down(engine, place)
+    if over:
+        await queue_ended(engine, place.conversation, agents=(agent,))
     entry = await engine.ledger.entry(OPEN, place.key, now=engine.clock())
     known = await conversation_of(engine, place.conversation, agent=agent)
     if entry is not None:
@@ -92,6 +96,7 @@ async def end_conversation(engine: Engine, conversation: str, *, agent: str, ove
 
 async def end_session(engine: Engine, conversation: str) -> int:
     """End the conversations of that name, whoever's they are: for a session's end, which its owner says. How many."""
+    await queue_ended(engine, conversation)
     ended = 0
     for entry in await open_ones(engine):
         place = Place.of_value(entry.value)
@@ -239,7 +244,7 @@ async def _stored(engine: Engine, place: Place) -> set[str]:
         memory.id
         async for batch in memories_of(engine, place.conversation, agent=place.agent)
         for memory in batch
-        if REFLECTION_OF not in memory.metadata
+        if REFLECTION_OF not in memory.metadata and RECAP not in memory.metadata
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from recollect.engine.capture.blanking import blank_leaflets, off_the_leaflets
 from recollect.engine.capture.erased import note_erased
 from recollect.engine.core import Engine
+from recollect.engine.recap_undo import hide_recaps, remake, with_derived
 from recollect.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
 from recollect.model.life import is_going, is_kept_for_good
 from recollect.model.link import Relation
@@ -39,6 +40,7 @@ async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool 
     ]
     if changes:
         await engine.store.apply(changes)
+        await hide_recaps(engine, memories)
         await blank_leaflets(engine)
     return Forgotten(tuple(memory for memory in memories if memory.status is not Status.FORGOTTEN))
 
@@ -85,10 +87,12 @@ async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool =
     memories = await _with_parts(
         engine, await forgettable(engine, ids, agent=agent, force=force), agent=agent
     )
-    doomed = {memory.id: memory for memory in memories}
-    doomed |= {memory.id: memory for memory in await engine.store.derived_from(list(doomed))}
+    named = {memory.id for memory in memories}
+    doomed = await with_derived(engine, memories)
     await note_erased(engine, list(doomed.values()))
     receipt = await off_the_leaflets(engine, await engine.store.erase(list(doomed)))
+    # A summary that somebody names is not wanted; one that went along is made anew.
+    await remake(engine, (one for one in doomed.values() if one.id not in named), besides=set(doomed))
     return Forgotten(tuple(doomed.values()), receipt)
 
 

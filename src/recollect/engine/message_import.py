@@ -11,6 +11,7 @@ from recollect.engine.core import Engine
 from recollect.engine.draft import Draft
 from recollect.engine.messages import Message, free_position, message_draft
 from recollect.engine.once import LONGEST_KEY
+from recollect.engine.recap_queue import recap_jobs
 from recollect.engine.verbatim import Kept, keep_many
 from recollect.model.errors import InvalidInput, RecollectError
 from recollect.model.memory import ANY_STATUS, Memory
@@ -47,6 +48,7 @@ async def save_messages(
         names=[names[place] for place in drafts] if names else (),
         placing=_Places(engine, project),
         embed=embed,
+        along=recap_jobs(engine),
     )
     answers |= dict(zip(drafts, kept, strict=True))
     return [answers[place] for place in range(len(numbered))]

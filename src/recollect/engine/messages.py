@@ -16,6 +16,7 @@ from recollect.engine.message_session import session_of as session_of
 from recollect.engine.message_text import MOST_WHOLE, folded, whole_texts
 from recollect.engine.projects import SUMMARY_OF, TOPIC, Summary, open_project, project_summary
 from recollect.engine.recall import MOST_HITS, Hit, Question, Recalled, recall
+from recollect.engine.recap_queue import recap_jobs
 from recollect.engine.surroundings import shortened
 from recollect.engine.verbatim import PART, PARTS, Kept, keep_verbatim
 from recollect.model.errors import InvalidInput
@@ -64,9 +65,8 @@ async def save_message(engine: Engine, message: Message, *, agent: str, create_p
     project = (await open_project(engine, message.project, create=create_project, writing=True)).name
     draft = message_draft(engine, message, project=project, agent=agent)
     position = await free_position(engine, draft.provenance.conversation or "", scope=project)
-    return await keep_verbatim(
-        engine, replace(draft, provenance=replace(draft.provenance, position=position))
-    )
+    placed = replace(draft, provenance=replace(draft.provenance, position=position))
+    return await keep_verbatim(engine, placed, along=recap_jobs(engine))
 
 
 def message_draft(engine: Engine, message: Message, *, project: str, agent: str) -> Draft:

@@ -28,6 +28,7 @@ from recollect.model.errors import (
 from recollect.model.life import is_working
 from recollect.model.link import Relation
 from recollect.model.memory import Kind, Memory, Provenance, Status
+from recollect.model.recap import RECAP
 
 LEAST_TOLD = 2  # a single memory tells itself
 MOST_LOOKED_AT = 500
@@ -206,6 +207,7 @@ async def _left(engine: Engine, known: Conversation) -> _Left:
         and not is_working(memory)
         and not _is_turn(memory)
         and REFLECTION_OF not in memory.metadata
+        and RECAP not in memory.metadata
     ]
     left.sort(key=lambda memory: (-memory.importance, memory.id))
     return _Left(

@@ -35,6 +35,11 @@ LATELY = 1.0  # seconds
 LATER = timedelta(seconds=30)  # when vectors are made that were not wanted at once: then there is time
 
 Placing = Callable[[Sequence[Memory]], Awaitable[list[int]]]  # positions of memories in their conversations
+Along = Callable[[Sequence[Memory]], list[Change]]  # what is written in the same step as these memories
+
+
+def _nothing(_: Sequence[Memory]) -> list[Change]:
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +69,12 @@ class _Admitted:
         return self.parts[0].memory
 
 
-async def keep_verbatim(engine: Engine, draft: Draft) -> Kept:
+async def keep_verbatim(engine: Engine, draft: Draft, *, along: Along = _nothing) -> Kept:
     """Store a draft, whatever else says the same.
 
     Raises InvalidInput, ContentTooLarge, ScopeNotFound and the store's errors.
     """
-    [kept] = await keep_many(engine, [draft])
+    [kept] = await keep_many(engine, [draft], along=along)
     if isinstance(kept, RecollectError):
         raise kept
     return kept
@@ -82,6 +87,7 @@ async def keep_many(
     names: Sequence[str] = (),
     placing: Placing | None = None,
     embed: bool = True,
+    along: Along = _nothing,
 ) -> list[Kept | RecollectError]:
     """One answer a draft, in order; one that can't be stored has its error. What isn't embedded now is so by a job.
 
@@ -90,7 +96,7 @@ async def keep_many(
     While some batches are being embedded or written, the next one is prepared; while questions are asked there is room for
     those instead. Raises ScopeNotFound and the store's errors; what was written before one stays.
     """
-    keeping = _Keeping(engine, drafts, names, placing, embed=embed)
+    keeping = _Keeping(engine, drafts, names, placing, embed=embed, along=along)
     under_way: deque[asyncio.Task[None]] = deque()
     try:
         start = 0
@@ -126,6 +132,7 @@ class _Keeping:
         placing: Placing | None,
         *,
         embed: bool,
+        along: Along,
     ) -> None:
         self.answers: dict[int, Kept | RecollectError] = {}
         self._engine = engine
@@ -133,6 +140,7 @@ class _Keeping:
         self._names = names
         self._placing = placing
         self._embed = embed
+        self._along = along
 
     async def admit(self, numbers: Iterable[int]) -> list[_Admitted]:
         """Prepare; answer errors and what is there already at once; the rest will be embedded and written."""
@@ -178,6 +186,7 @@ class _Keeping:
             )
         links = [link for item in admitted for link in _links(item)]
         later = [] if matrix is not None else await self._embedding_job()
+        later += self._along([own[0].memory for own in puts])
         try:
             await self._engine.store.apply([*(put for some in puts for put in some), *links, *later])
         except Conflict:

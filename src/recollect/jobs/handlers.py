@@ -26,6 +26,7 @@ from recollect.engine.history.vectors import (
     unembedded,
 )
 from recollect.engine.history.vectors import PAUSE as EMBED_PAUSE
+from recollect.engine.recap_queue import RECAP_JOB
 from recollect.engine.reindex import REINDEX, TURN, reindex
 from recollect.engine.relate import RELATE, relate
 from recollect.jobs.runner import Handler, Unfinished
@@ -67,6 +68,12 @@ async def _relate(engine: Engine, job: Job) -> Mapping[str, Any]:
 async def _reflect(engine: Engine, job: Job) -> Mapping[str, Any]:
     swept = await reflect_on_silent(engine)
     return {"ended": swept.ended, "reflected": swept.reflected, "expired": swept.expired}
+
+
+async def _recap(engine: Engine, job: Job) -> Mapping[str, Any]:
+    from recollect.engine.recaps.running import recap_due  # it needs much
+
+    return await recap_due(engine, job.payload)
 
 
 async def _evaluate(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
@@ -148,6 +155,7 @@ HANDLERS: Mapping[str, Handler] = {
     REINDEX: _reindex,
     RELATE: _relate,
     REFLECT: _reflect,
+    RECAP_JOB: _recap,
     EVALUATE: _evaluate,
     TIDY: _tidy,
     CONSOLIDATE: _consolidate,

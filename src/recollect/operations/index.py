@@ -35,6 +35,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "search_messages",
         "delete_messages",
     ),
+    "recaps": ("recap", "list_recaps", "recap_messages", "list_conversations"),
     "summaries": ("project_summary", "update_summary", "replace_summary"),
     "summary_history": ("summary_versions", "summary_version", "summary_diff", "restore_summary"),
     "projects": ("project_context", "project_stats"),

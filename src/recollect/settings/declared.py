@@ -11,6 +11,7 @@ from recollect.settings.capture import CaptureSettings
 from recollect.settings.history import HistorySettings, RlmSettings
 from recollect.settings.llm import LlmSettings
 from recollect.settings.nli import NliSettings
+from recollect.settings.recaps import RecapSettings
 from recollect.settings.remote import RemoteSettings
 from recollect.settings.setting import setting as _setting
 
@@ -325,6 +326,7 @@ class Settings:
     llm: LlmSettings = field(default_factory=LlmSettings)
     nli: NliSettings = field(default_factory=NliSettings)
     remote: RemoteSettings = field(default_factory=RemoteSettings)
+    recaps: RecapSettings = field(default_factory=RecapSettings)
 
     @property
     def database(self) -> Path:

@@ -246,10 +246,15 @@ class RecordsContract:
             [
                 build.put(kind=Kind.ERROR, tags=("Red",), topic="x", vector=unit(1)),
                 build.put(kind=Kind.ERROR, tags=("red", "blue"), scope="work", tier=Tier.HOT),
-                build.put(agent="ada", status=Status.ARCHIVED),
+                build.put(
+                    agent="ada",
+                    status=Status.ARCHIVED,
+                    provenance=Provenance(conversation="talk", position=1),
+                ),
             ]
         )
         everything = Filter(viewer="admin", statuses=())
+        assert await store.tally(everything, "conversation") == {"": 2, "talk": 1}
         assert await store.tally(everything, "kind") == {"error": 2, "fact": 1}
         assert await store.tally(everything, "status") == {"active": 2, "archived": 1}
         assert await store.tally(everything, "scope") == {"Global": 2, "work": 1}

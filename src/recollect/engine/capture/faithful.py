@@ -46,7 +46,7 @@ def is_faithful(content: str, sources: Sequence[str]) -> bool:
     own = _all_words(content)
     if not all(_exact(one) <= _exact(content) | own for one in sources):
         return False
-    if not _exact(content) <= frozenset[str]().union(*map(_exact, sources), *map(_all_words, sources)):
+    if not says_only(content, all_said(sources)):
         return False
     if _turns(content) != frozenset[tuple[str, str]]().union(*map(_turns, sources)):
         return False
@@ -57,6 +57,16 @@ def is_faithful(content: str, sources: Sequence[str]) -> bool:
     if not all(any(piece <= words for words in known) for piece in pieces):
         return False  # the number of the one with the name of the other
     return all(bearing(one, content).bearing not in (Bearing.OPPOSED, Bearing.DOUBTFUL) for one in sources)
+
+
+def all_said(sources: Sequence[str]) -> frozenset[str]:
+    """Every date, path, number, quotation, name and word of them."""
+    return frozenset[str]().union(*map(_exact, sources), *map(_all_words, sources))
+
+
+def says_only(content: str, said: frozenset[str]) -> bool:
+    """Whether each date, path, number, quotation and name in it is among all that was said."""
+    return _exact(content) <= said
 
 
 def _neighbours_kept(source: str, content: str) -> bool:

@@ -33,6 +33,7 @@ from recollect.engine.history.forgotten import (
 from recollect.engine.history.held import in_turn
 from recollect.engine.history.naming import MOST_NAMED, conversation_named, files_of, is_exactly
 from recollect.engine.history.preparing import only_its_name
+from recollect.engine.recap_undo import with_derived
 from recollect.model.access import EVERYONE
 from recollect.model.entry import Entry
 from recollect.model.errors import InvalidInput, NotFound, Refused, StoreBusy
@@ -214,7 +215,7 @@ async def _doomed(engine: Engine, session_id: str, *, force: bool, counting: boo
     kept = () if force else tuple(one for one in found if is_kept_for_good(one))
     spared = {one.id for one in kept}
     memories = {one.id: one for one in found if one.id not in spared}
-    memories |= {one.id: one for one in await engine.store.derived_from(list(memories))}
+    memories = await with_derived(engine, memories.values())
     noted = notes[session_id].value.get(FILES, ()) if session_id in notes else ()
     return Doomed(
         session_id,

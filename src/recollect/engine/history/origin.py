@@ -14,6 +14,7 @@ from recollect.engine.history.forgotten import forgotten_sessions
 from recollect.engine.history.indexing import refresh
 from recollect.engine.history.naming import files_of
 from recollect.engine.history.show import Shown, Source, Window, stretch_of
+from recollect.engine.recap_undo import is_recap
 from recollect.model.memory import ANY_STATUS, Memory
 from recollect.model.query import Filter, Order
 from recollect.ports.history import Conversation
@@ -52,6 +53,8 @@ async def origin(engine: Engine, memory_id: str, *, agent: str, most: int) -> Or
     known = await asyncio.to_thread(engine.history.conversations)
     forgotten = await forgotten_sessions(engine)
     made_of = _sources(memory)
+    if is_recap(memory):
+        return await _of_recap(engine, memory, made_of, agent=agent, most=most)
     if _is_of(memory, forgotten):
         return Origin(memory, (), made_of, FORGOTTEN)
     own = await _place(engine, memory, known, agent=agent, most=most)
@@ -67,6 +70,23 @@ async def origin(engine: Engine, memory_id: str, *, agent: str, most: int) -> Or
         if len(places) == MOST_PLACES:
             break
     return Origin(memory, tuple(places), made_of, "" if places else _told(memory, None))
+
+
+async def _of_recap(
+    engine: Engine, memory: Memory, made_of: tuple[str, ...], *, agent: str, most: int
+) -> Origin:
+    """The messages that it stands for, those first whose words it repeats."""
+    from recollect.engine.recaps.covering import messages_of  # few ask for it
+    from recollect.engine.recaps.record import recap_of
+
+    messages = await messages_of(engine, memory, agent=agent)
+    refs = recap_of(memory).refs
+    first = sorted(messages, key=lambda one: one.id not in refs)[:most]
+    turns = tuple(one for one in messages if one in first)
+    shown = f"; these are {len(turns)} of them" if len(turns) < len(messages) else ""
+    return Origin(
+        memory, (Place(memory, turns=turns),), made_of, f"It stands for {len(messages)} messages{shown}."
+    )
 
 
 def _is_of(memory: Memory, forgotten: Collection[str]) -> bool:

@@ -42,6 +42,7 @@ COMMANDS = {
     "reconstruct": f"{_HERE}.tracing:reconstruct",
     "why": f"{_HERE}.tracing:why",
     "history": f"{_HERE}.history:history",
+    "conversations": f"{_HERE}.conversations:conversations",
     "status": f"{_HERE}.upkeep:status",
     "stats": f"{_HERE}.judging:stats",
     "spend": f"{_HERE}.spending:spend",
@@ -70,7 +71,7 @@ COMMANDS = {
 
 HEADED = {
     "Memories": "remember recall search ask list show amend link forget tags timeline versions reconstruct why",
-    "Conversations": "history context reflect explore feedback",
+    "Conversations": "history conversations context reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",
     "Upkeep": "status stats spend doctor consolidate contradictions config models jobs export import",

@@ -1,0 +1,52 @@
+"""What a job does for one conversation: summarise it if it is over, or has grown by enough, and else look again later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from recollect.engine.core import Engine
+from recollect.engine.recap_queue import AGENT, CONVERSATION, GROWN, REMADE, SILENCE, WHY, recap_job
+from recollect.engine.recaps.making import Talk, recapped
+from recollect.engine.recaps.material import said_in
+from recollect.engine.recaps.record import recaps_of
+from recollect.model.job import SCOPE
+from recollect.model.query import Order
+from recollect.ports.store import Enqueue
+
+AGAIN = timedelta(minutes=1)  # where somebody else is at it
+
+
+async def recap_due(engine: Engine, payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Of the conversation that a job names. Raises Changed where messages went meanwhile, and the store's errors."""
+    talk = Talk(str(payload[CONVERSATION]), str(payload[SCOPE]), str(payload[AGENT]))
+    why = str(payload.get(WHY, SILENCE))
+    chosen = engine.policy.recaps
+    if not chosen.enabled and why != REMADE:  # any more
+        return {"recapped": 0}
+    where = said_in(talk.conversation, scope=talk.scope, agent=talk.agent)
+    if why == SILENCE:
+        latest = await engine.store.find(where, order=Order.CHANGED, limit=1)
+        over = latest[0].created + engine.policy.session_ttl if latest else engine.clock()
+        if over > engine.clock():
+            job = recap_job(engine, talk.conversation, scope=talk.scope, agent=talk.agent, why=why, due=over)
+            await engine.store.apply([Enqueue(job)])
+            return {"recapped": 0}
+    if why not in (GROWN, REMADE) and not await _is_enough(engine, talk):
+        return {"recapped": 0}
+    done = await recapped(engine, talk, whole=why != GROWN)
+    if done.busy:
+        due = engine.clock() + AGAIN
+        job = recap_job(engine, talk.conversation, scope=talk.scope, agent=talk.agent, why=why, due=due)
+        await engine.store.apply([Enqueue(job)])
+    return {"recapped": int(done.recap is not None and done.recap.made)}
+
+
+async def _is_enough(engine: Engine, talk: Talk) -> bool:
+    """Whether it was summarised before, or has as many messages as a summary needs."""
+    where = said_in(talk.conversation, scope=talk.scope, agent=talk.agent)
+    least = engine.policy.recaps.from_messages
+    if await engine.store.count(where, most=least) >= least:
+        return True
+    return bool(await recaps_of(engine, talk.conversation, scope=talk.scope, agent=talk.agent))
