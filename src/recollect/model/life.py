@@ -14,8 +14,9 @@ NEVER_FORGOTTEN = frozenset({Kind.PREFERENCE, Kind.ERROR})
 STALE_DAYS: Mapping[Kind, int] = {Kind.PROCEDURE: 30, Kind.FACT: 60, Kind.DECISION: 90}
 FLOOR = 0.05  # nothing fades below
 LONGEST_DAYS = 36_500  # so that no setting leads beyond the calendar
-# In the metadata of what belongs to a whole that stands or falls together: turns of a log, a project's summary.
-PART_OF_WHOLE = ("message_type", "summary_of")
+PROFILE = "profile_section"  # in the metadata of an entry of the profile: which part of it that is
+# In the metadata of what belongs to a whole that stands or falls together: turns of a log, a project's summary, the profile.
+PART_OF_WHOLE = ("message_type", "summary_of", PROFILE)
 OURS = "recollect."  # how the names of metadata begin that are Recollect's own
 OUTDATED = 0.5  # what is left of the importance of a memory that another one superseded or contradicts
 SESSION_ONLY = "recollect.session_only"  # in the metadata of working memory, which ends with its conversation

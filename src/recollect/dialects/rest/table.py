@@ -15,6 +15,7 @@ PARTS: tuple[str, ...] = (
     "projects",
     "memories",
     "knowledge",
+    "profile",
     "upkeep",
     "jobs",
 )
