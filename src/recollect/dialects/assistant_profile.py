@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -59,7 +59,7 @@ class Change(Answer):
 class UpdateAnswer(Recalling):
     """What was done, and the profile as it is now."""
 
-    status: Annotated[Literal["success"], ALWAYS] = "success"
+    status: Annotated[str, ALWAYS] = "OK"
     changes: list[Change]
     name: Annotated[str | None, From("profile.name")] = None
     preferences: Annotated[dict[str, str], From("profile.preferences")]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.interfaces.cli.command import Group, global_options, with_desk
-from recollect.interfaces.cli.output import neutral
+from recollect.interfaces.cli.output import local_time, neutral
 from recollect.interfaces.cli.remembering import text_or_stdin
 from recollect.interfaces.cli.session import Desk
 
@@ -104,7 +104,12 @@ async def history(desk: Desk, /, *, key: str) -> None:
         console.document(found)
         return
     rows = [
-        [f"{one.since:%Y-%m-%d %H:%M}", f"{one.until:%Y-%m-%d %H:%M}" if one.until else "", one.value, one.by]
+        [
+            local_time(one.since, desk.zone),
+            "now" if one.until is None else local_time(one.until, desk.zone),
+            one.value,
+            one.by,
+        ]
         for one in found.editions
     ]
     console.table(["since", "until", "value", "by"], rows)
