@@ -30,7 +30,10 @@ function wish(section, label, value) {
 function row(entry) {
   const made = one("#row").content.cloneNode(true), form = one("form", made), value = one("input", made);
   const name = entry.section === "contacts" ? entry.label : entry.section === "notes" || entry.section === "name" ? "" : entry.key;
-  one("th", made).textContent = entry.shared ? `${name} (everybody's)` : name;
+  const head = one("th", made);
+  head.textContent = [name, entry.shared ? "(everybody's)" : ""].filter(Boolean).join(" ");
+  head.hidden = !head.textContent;
+  one("td", made).colSpan = head.hidden ? 2 : 1;
   value.value = entry.value;
   value.setAttribute("aria-label", name || entry.section);
   form.addEventListener("submit", (event) => {
