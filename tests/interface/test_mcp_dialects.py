@@ -254,7 +254,7 @@ def test_every_tool_answers_as_its_schema_says(wire: Wire, schemas: dict[str, Js
         Draft202012Validator(schema["inputSchema"]).validate(arguments)
         Draft202012Validator(schema["outputSchema"]).validate(answered(wire, tool, **arguments))
         called.add(tool)
-    assert len(schemas) == 39
+    assert len(schemas) == 41
     assert called == schemas.keys()
 
 
@@ -302,6 +302,11 @@ def _a_call_of_each(wire: Wire) -> Iterator[tuple[str, Json]]:
     yield "create_memory_scope", {"name": "meadow", "description": "Bees and flowers"}
     yield "list_memory_scopes", {}
     yield "get_memory_stats", {}
+    yield (
+        "update_profile",
+        {"statement": "My favourite colour is blue.", "contacts": [{"name": "Alice", "relation": "sister"}]},
+    )
+    yield "get_profile", {}
     yield "optimize_memory", {}
     yield "export_memory", {}
     yield "backup_memory", {"name": "before"}

@@ -478,10 +478,28 @@ BEYOND = {
     ),
 }
 
+_PROFILE = ("name", "preferences", "facts", *_each("contacts", "name relation"), "notes")
+PROFILE = {
+    "get_profile": Contract(gives=_PROFILE, extra_answers=("notice",)),
+    "update_profile": Contract(
+        extra_arguments=(
+            "statement",
+            "name",
+            "preferences",
+            "facts",
+            *_each("contacts", "name relation"),
+            "notes",
+            "remove",
+        ),
+        gives=_PROFILE,
+        extra_answers=("notice", "status", *_each("changes", "entry section value previous change")),
+    ),
+}
+
 CONTRACTS = {
     "capture": CAPTURE,
     "history": HISTORY,
-    "assistant": ASSISTANT,
+    "assistant": ASSISTANT | PROFILE,
     "project": PROJECT,
     "fragments": FRAGMENTS | BEYOND,
 }

@@ -91,12 +91,12 @@ def all_names(schema: dict[str, Any]) -> dict[str, Any]:
 # The contracts
 
 
-def test_there_are_thirty_nine_tools_of_five_contracts() -> None:
+def test_there_are_forty_one_tools_of_five_contracts() -> None:
     assert {name: [tool.name for tool in dialect(name).tools] for name in DIALECTS} == {
         name: [tool.name for tool in dialect(name).tools if tool.name in tools]
         for name, tools in CONTRACTS.items()
     }
-    assert sum(len(dialect(name).tools) for name in DIALECTS) == len(TOOLS) == 39
+    assert sum(len(dialect(name).tools) for name in DIALECTS) == len(TOOLS) == 41
     assert {name for tools in CONTRACTS.values() for name in tools} == set(TOOLS)
 
 
@@ -204,7 +204,9 @@ def texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-CARRIES_TEXT = frozenset({"content", "text", "answer", "summary", "excerpt", "injectionText", "description"})
+CARRIES_TEXT = frozenset(
+    {"content", "text", "answer", "summary", "excerpt", "injectionText", "description", "facts"}
+)
 
 
 @each_tool

@@ -26,6 +26,7 @@ from recollect.dialects.assistant_forms import (
     TimeAnswer,
     TimeArguments,
 )
+from recollect.dialects.assistant_profile import PROFILE_TOOLS
 from recollect.dialects.shape import Dialect, Tool
 
 
@@ -161,5 +162,6 @@ ASSISTANT = Dialect(
             ExportArguments,
             ExportAnswer,
         ),
+        *PROFILE_TOOLS,
     ),
 )

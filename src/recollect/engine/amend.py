@@ -185,8 +185,20 @@ async def _amend(
     after = _amended(engine, before, wanted)
     if after == before:
         return before
-    vector = await _vector(engine, before, after)
-    kept = await engine.store.versions_of(memory_id, latest=1)
+    put, changes = await amending(engine, before, wanted, agent=agent)
+    await engine.store.apply(changes)
+    return put.memory
+
+
+async def amending(
+    engine: Engine, before: Memory, wanted: Amendment, *, agent: str
+) -> tuple[Put, list[Change]]:
+    """What makes a memory the amended one, for a caller who applies it with other changes; the record comes first.
+
+    Raises Changed, and what amend() raises of a text that can't be.
+    """
+    vector = await _vector(engine, before, _amended(engine, before, wanted))
+    kept = await engine.store.versions_of(before.id, latest=1)
     before = await _latest(engine, before, agent=agent)
     after = _amended(engine, before, wanted)
     now = engine.clock()
@@ -199,8 +211,7 @@ async def _amend(
     changes: list[Change] = [put, Keep(_version(before, number=number, after=after, by=agent))]
     if after.content != before.content:
         changes.append(Enqueue(evaluate_job(engine)))
-    await engine.store.apply(changes)
-    return put.memory
+    return put, changes
 
 
 async def _latest(engine: Engine, before: Memory, *, agent: str) -> Memory:

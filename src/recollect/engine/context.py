@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from recollect.engine.conversations import MOST_WAITING, called, unreflected
 from recollect.engine.core import LEAST_TRUST, Engine
+from recollect.engine.profile import outlined, profile
 from recollect.engine.reach import reach
 from recollect.engine.reflect import OPEN_QUESTION, REFLECTION, REFLECTION_OF
 from recollect.engine.surroundings import UNDISPUTED, ties_of
@@ -25,6 +26,7 @@ MOST_LAST = 2
 NEW_PROJECT = "[SYSTEM HINT] Nothing is remembered of this project yet: remember begins it."
 LONGEST_ITEM = 200  # tokens
 HINT_SHARE = 0.25
+PROFILE_SHARE = 0.2
 SUMMARY_SHARE = 0.25
 WORKING_SHARE = 0.4
 USEFULNESS = 0.25  # how much what others thought of a memory moves it
@@ -45,6 +47,7 @@ class Context:
     hint: str
     scope: str
     summary: str | None
+    profile: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +55,16 @@ class _Draft:
     """The parts of a text that may still have to shrink."""
 
     hint: str
+    profile: str
     summary: str
     core: tuple[Memory, ...]
     working: tuple[Memory, ...]
 
     @property
     def text(self) -> str:
-        lines = [HEADING] if self.summary or self.core or self.working else []
+        lines = [HEADING] if self.profile or self.summary or self.core or self.working else []
+        if self.profile:
+            lines.append(self.profile)
         if self.summary:
             lines += ["Summary:", _quoted(self.summary)]
         if self.core:
@@ -92,9 +98,11 @@ async def context(
     conversation = called(engine, conversation) if conversation else None
     summary = await project_summary(engine, scopes[0], agent=agent)
     where = Filter(viewer=agent, scopes=scopes, minimum_trust=LEAST_TRUST)
+    person, told = outlined(await profile(engine, agent), int(budget * PROFILE_SHARE))
     core = await _core(engine, where, kinds)
     working = await _working(engine, conversation, agent=agent) if conversation else []
-    known = {summary.memory, *(memory.id for memory in working)}
+    working = [memory for memory in working if memory.id not in told]
+    known = {summary.memory, *told, *(memory.id for memory in working)}
     now = engine.clock()
     core = [
         memory for memory in core if memory.id not in known and confidence_at(memory, now) >= least_confidence
@@ -102,7 +110,7 @@ async def context(
     core = await _undisputed(engine, core, where)
     waiting = await unreflected(engine, agent=agent, besides=conversation) if hints else 0
     hint = " ".join(filter(None, [NEW_PROJECT if fresh and hints else "", _hint(waiting)]))
-    draft = _fitted(core, working, summary=summary.text, hint=hint, budget=budget)
+    draft = _fitted(core, working, profile=person, summary=summary.text, hint=hint, budget=budget)
     engine.uses.note_shown(memory.id for memory in (*draft.core, *draft.working))
     text = draft.text
     return Context(
@@ -114,6 +122,7 @@ async def context(
         hint=draft.hint,
         scope=scopes[0],
         summary=draft.summary or None,
+        profile=draft.profile,
     )
 
 
@@ -157,16 +166,16 @@ async def _working(engine: Engine, conversation: str, *, agent: str) -> list[Mem
 
 
 def _fitted(
-    core: Iterable[Memory], working: Iterable[Memory], *, summary: str, hint: str, budget: int
+    core: Iterable[Memory], working: Iterable[Memory], *, profile: str, summary: str, hint: str, budget: int
 ) -> _Draft:
     """As much of each as its share allows; what the others leave is for the core."""
     kept_hint = hint if count_tokens(hint) <= budget * HINT_SHARE else ""
-    room = budget - _cost(kept_hint) - _cost(HEADING)
+    room = budget - _cost(kept_hint) - _cost(HEADING) - _cost(profile)
     told = truncate_to_tokens(summary, int(room * SUMMARY_SHARE)) if summary and room > 0 else ""
     room -= _cost(f"Summary:\n{_quoted(told)}") if told else 0
     recent = _chosen(working, int(room * WORKING_SHARE) - _cost("This conversation:"))
     room -= sum(_cost(_line(memory)) for memory in recent) + (_cost("This conversation:") if recent else 0)
-    draft = _Draft(kept_hint, told, _chosen(core, room - _cost("Core:")), recent)
+    draft = _Draft(kept_hint, profile, told, _chosen(core, room - _cost("Core:")), recent)
     while (
         count_tokens(draft.text) > budget
     ):  # tokens of joined lines are almost the sum of the lines', not quite
@@ -179,7 +188,9 @@ def _smaller(draft: _Draft) -> _Draft:
         return replace(draft, core=draft.core[:-1])
     if draft.working:
         return replace(draft, working=draft.working[:-1])
-    return replace(draft, summary="") if draft.summary else replace(draft, hint="")
+    if draft.summary:
+        return replace(draft, summary="")
+    return replace(draft, profile="") if draft.profile else replace(draft, hint="")
 
 
 def _chosen(memories: Iterable[Memory], room: int) -> tuple[Memory, ...]:

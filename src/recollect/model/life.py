@@ -15,10 +15,11 @@ NEVER_FORGOTTEN = frozenset({Kind.PREFERENCE, Kind.ERROR})
 STALE_DAYS: Mapping[Kind, int] = {Kind.PROCEDURE: 30, Kind.FACT: 60, Kind.DECISION: 90}
 FLOOR = 0.05  # nothing fades below
 LONGEST_DAYS = 36_500  # so that no setting leads beyond the calendar
+PROFILE = "profile_section"  # in the metadata of an entry of the profile: which part of it that is
 OURS = "recollect."  # how the names of metadata begin that are Recollect's own
 # In the metadata of what belongs to a whole that stands or falls together: turns of a log, a project's summary, what stands
-# for a conversation.
-PART_OF_WHOLE = ("message_type", "summary_of", RECAP)
+# for a conversation, the profile.
+PART_OF_WHOLE = ("message_type", "summary_of", RECAP, PROFILE)
 OUTDATED = 0.5  # what is left of the importance of a memory that another one superseded or contradicts
 SESSION_ONLY = "recollect.session_only"  # in the metadata of working memory, which ends with its conversation
 SHOWN_IN_VAIN = 10  # so often shown and never used, a memory begins to sink

@@ -25,6 +25,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "import",
     ),
     "knowing": ("context", "reflect", "ask", "explore"),
+    "profile": ("show_profile", "change_profile", "profile_history"),
     "judging": ("feedback", "feedback_report"),
     "conversing": ("end_conversation", "go_on", "end_session"),
     "messages": (

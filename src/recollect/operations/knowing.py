@@ -55,6 +55,7 @@ class ContextResult(Output):
     hint: str
     scope: str
     summary: str | None = None
+    profile: str = ""  # what is known of the person, as it stands in the text
 
 
 class Effectiveness(Input):
@@ -176,6 +177,7 @@ async def _context(call: Call, given: ContextInput) -> ContextResult:
         hint=found.hint,
         scope=found.scope,
         summary=found.summary,
+        profile=found.profile,
     )
 
 

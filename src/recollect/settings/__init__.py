@@ -100,7 +100,7 @@ def load_settings(
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     file = str(settings.config_file)
-    found = [(key, raw, file) for key, raw in _from_file(settings.config_file).items()]
+    found = [(key, raw, file) for key, raw in values_in_file(settings.config_file).items()]
     found += _from_environment(environment)
     found += [(key, raw, "argument") for key, raw in given.items()]
     for key, raw, source in found:
@@ -124,7 +124,7 @@ def home_agent(loaded: LoadedSettings) -> str:
 
 def said_by_file(loaded: LoadedSettings, key: str) -> str:
     """What the home's file says of a text, whatever the call says; empty for nothing. Raises SettingsError."""
-    return str(_from_file(loaded.settings.config_file).get(key) or "")
+    return str(values_in_file(loaded.settings.config_file).get(key) or "")
 
 
 def _check_together(settings: Settings) -> None:
@@ -158,6 +158,21 @@ def is_hosted(environ: Mapping[str, str] | None = None) -> bool:
 def parsed_value(key: str, raw: str) -> Any:
     """A value typed by a person, checked. Raises SettingsError."""
     return _checked(key, raw, source="the command line")
+
+
+def checked_value(key: str, raw: Any, *, source: str) -> Any:
+    """A value that stands in another program's file, checked. Raises SettingsError."""
+    return _checked(key, raw, source=source)
+
+
+def is_setting(key: str) -> bool:
+    """Whether there is one of that name."""
+    return key in _declared()
+
+
+def is_secret(key: str) -> bool:
+    """Whether its value is never shown."""
+    return bool(_declared()[key][1].metadata["secret"])
 
 
 def surroundings(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -197,7 +212,8 @@ def _type_of(key: str) -> Any:
     return get_type_hints(owner)[spec.name]
 
 
-def _from_file(path: Path) -> dict[str, Any]:
+def values_in_file(path: Path) -> dict[str, Any]:
+    """What a settings file says, as it stands there; nothing where there is none. Raises SettingsError."""
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

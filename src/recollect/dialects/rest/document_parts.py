@@ -36,6 +36,7 @@ SECTIONS: Mapping[str, str] = {
     "Projects": "Projects, and where each one's memory is kept.",
     "Memories": "Single pieces of knowledge, in any scope.",
     "Knowledge": "What the memories say together: context, answers, reflection.",
+    "Profile": "What is known of the person: name, preferences, facts, contacts, notes.",
     "Scopes": "The parts that memory is divided into.",
     "History": "Past conversations, made findable.",
     "Upkeep": "How it is, and what keeps it in order.",

@@ -16,6 +16,7 @@ PARTS: tuple[str, ...] = (
     "memories",
     "knowledge",
     "conversations",
+    "profile",
     "upkeep",
     "jobs",
 )

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from recollect.interfaces.cli.command import Command, Group
-from recollect.interfaces.cli.launcher import CARRY_OVER
-from recollect.interfaces.cli.output import neutral, plural
+from recollect.interfaces.cli.config_file import (
+    edit_file,
+    put_values,
+    settings_file,
+    tell_anew,
+    tell_leftover,
+)
+from recollect.interfaces.cli.config_import import import_config
+from recollect.interfaces.cli.output import neutral
 from recollect.interfaces.cli.session import Session
-from recollect.model.errors import SettingsError, StoreReadOnly
 from recollect.settings import HIDDEN, LoadedSettings, SettingInfo, parsed_value
 from recollect.settings.address import SECTIONS, check_address
-from recollect.settings.declared import Settings
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument
@@ -128,7 +130,7 @@ def set_config(session: Session, key: str, value: str | None) -> None:
     else:
         session.console.line(f"{key} = {HIDDEN if secret else neutral(value)} in {path}")
     if key == "store.mode" and value != "local":
-        _tell_leftover(session)
+        tell_leftover(session)
 
 
 @config.command("unset", examples=["recollect config unset recall.limit"])
@@ -136,7 +138,7 @@ def set_config(session: Session, key: str, value: str | None) -> None:
 @click.pass_obj
 def unset_config(session: Session, key: str) -> None:
     """Remove a setting from config.toml, so that its default holds again."""
-    path = _file(session)
+    path = settings_file(session)
     removed = False
 
     def without(document: TOMLDocument) -> None:
@@ -147,9 +149,9 @@ def unset_config(session: Session, key: str) -> None:
         if removed:
             del table[name]
 
-    _edit(path, without)
+    edit_file(path, without)
     if removed:
-        _tell_anew(session, key)
+        tell_anew(session, key)
     if session.console.json:
         session.console.document({"key": key, "removed": removed, "file": str(path)})
     else:
@@ -160,19 +162,14 @@ def unset_config(session: Session, key: str) -> None:
 @click.pass_obj
 def config_path(session: Session) -> None:
     """Where config.toml is, or would be."""
-    path = _file(session)
+    path = settings_file(session)
     if session.console.json:
         session.console.document({"file": str(path), "exists": path.exists()})
     else:
         session.console.line(str(path))
 
 
-def _tell_leftover(session: Session) -> None:
-    """The new store doesn't know what is in the file."""
-    left = session.launcher.leftover(session.loaded()).memories
-    if left:
-        kept = f"The local file keeps its {plural(left, 'memory')}, which the new store doesn't have"
-        session.console.note(f"{kept}: {CARRY_OVER}")
+config.add_command(import_config)
 
 
 def _given(session: Session, key: str, value: str | None) -> str:
@@ -193,92 +190,17 @@ def write_setting(session: Session, key: str, value: str) -> Path:
     parsed = parsed_value(key, value)
     if key in SECTIONS:
         check_address(session.loaded().settings, key, value)
-    path = _file(session)
-
-    def with_value(document: TOMLDocument) -> None:
-        import tomlkit
-
-        section, _, name = key.rpartition(".")
-        if not section:
-            document[name] = parsed
-            return
-        if section not in document:
-            document[section] = tomlkit.table()
-        table: Any = document[section]
-        if not isinstance(table, dict):
-            raise SettingsError(f"{section!r} in {path} is not a table.", advice=f"Make it [{section}].")
-        table[name] = parsed
-
-    _edit(path, with_value)
-    _tell_anew(session, key)
+    path = settings_file(session)
+    put_values(path, {key: parsed})
+    tell_anew(session, key)
     return path
-
-
-def _tell_anew(session: Session, key: str) -> None:
-    """What hooks tell lies ready, made by the settings before: it is blank at once, and a worker makes it anew."""
-    from recollect.bare import leaflet
-    from recollect.bare.spawn import have_leaflets_made
-
-    home = str(_file(session).parent)
-    if not key.startswith("capture.") and key != "agent":
-        return
-    try:
-        if leaflet.blank(home):
-            have_leaflets_made(home)
-    except OSError as error:
-        session.console.warn(f"note: hooks tell by the old value until their next event: {error.strerror}.")
 
 
 def warn_if_overridden(session: Session, key: str) -> None:
     """A value in the file may be silent: the environment and arguments win."""
     source = _info(session.loaded(), key).source
-    if source != str(_file(session)):
+    if source != str(settings_file(session)):
         session.console.warn(f"note: {key} still comes from {source}, which wins over the file.")
-
-
-def _edit(path: Path, change: Callable[[TOMLDocument], None]) -> None:
-    import tomlkit
-    from tomlkit.exceptions import ParseError
-
-    try:
-        text = path.read_text(encoding="utf-8") if path.exists() else ""
-        document = tomlkit.parse(text)
-    except (ParseError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not valid TOML: {error}.", advice="Correct that line.") from error
-    except OSError as error:
-        raise SettingsError(
-            f"{path} can't be read: {error.strerror}.", advice="Check its permissions."
-        ) from error
-    change(document)
-    after = tomlkit.dumps(document)
-    if after != text:
-        _write(path, after)
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all, for the owner only: mkstemp makes files 0600."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreReadOnly(
-            f"{path} can't be written: {error.strerror}.", advice="Check the folder's permissions."
-        ) from error
-
-
-def _file(session: Session) -> Path:
-    """Found without reading it: it may be what is wrong."""
-    home = session.arguments.get("home")
-    settings = Settings(home=Path(home).expanduser().absolute()) if home else Settings()
-    return settings.config_file
 
 
 def _info(loaded: LoadedSettings, key: str) -> SettingInfo:

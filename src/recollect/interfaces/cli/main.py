@@ -33,6 +33,7 @@ COMMANDS = {
     "reflect": f"{_HERE}.knowing:reflect",
     "explore": f"{_HERE}.knowing:explore",
     "feedback": f"{_HERE}.judging:feedback",
+    "profile": f"{_HERE}.profile:profile",
     "scopes": f"{_HERE}.scopes:scopes",
     "projects": f"{_HERE}.projects:projects",
     "migrate": f"{_HERE}.projects:migrate",
@@ -71,7 +72,7 @@ COMMANDS = {
 
 HEADED = {
     "Memories": "remember recall search ask list show amend link forget tags timeline versions reconstruct why",
-    "Conversations": "history conversations context reflect explore feedback",
+    "Conversations": "history conversations context profile reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",
     "Upkeep": "status stats spend doctor consolidate contradictions config models jobs export import",

@@ -32,7 +32,18 @@ LENGTH_OF_OURS = 46  # three signs and 32 bytes in base64
 LOOKUPS_PER_MINUTE = 600  # of keys and tokens that may hold, from an address that sends many that don't
 MOST_KNOWN = 1_000
 PUBLIC = frozenset(
-    {"/", "/docs", "/openapi.json", "/health", "/authorize", "/token", "/register", "/revoke", "/consent"}
+    {
+        "/",
+        "/docs",
+        "/profile",
+        "/openapi.json",
+        "/health",
+        "/authorize",
+        "/token",
+        "/register",
+        "/revoke",
+        "/consent",
+    }
 )
 WELL_KNOWN = "/.well-known/"
 FOR_PROXIES = "Without an access key only this machine may come in, and by no proxy: set RECOLLECT_ACCESS_KEY on the server."

@@ -12,13 +12,15 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from recollect.dialects.rest.document import document
-from recollect.interfaces.http.rest.page import page
+from recollect.interfaces.http.rest.page import Page, page
+from recollect.interfaces.http.rest.profile_page import profile_page
 
-FRONT, DOCUMENT, PAGE = "/", "/openapi.json", "/docs"
+FRONT, DOCUMENT, PAGE, PROFILE = "/", "/openapi.json", "/docs", "/profile"
 LEADS_TO = {
     "name": "Recollect",
     "docs": PAGE,
     "openapi": DOCUMENT,
+    "profile": PROFILE,
     "api": "/api",
     "mcp": "/mcp",
     "health": "/health",
@@ -31,6 +33,7 @@ def routes() -> list[Route]:
         Route(FRONT, _front, methods=["GET"]),
         Route(DOCUMENT, _document, methods=["GET"]),
         Route(PAGE, _page, methods=["GET"]),
+        Route(PROFILE, _profile, methods=["GET"]),
     ]
 
 
@@ -47,7 +50,14 @@ async def _document(request: Request) -> Response:
 
 
 async def _page(request: Request) -> Response:
-    made = await asyncio.to_thread(page)
+    return _shown(request, await asyncio.to_thread(page))
+
+
+async def _profile(request: Request) -> Response:
+    return _shown(request, await asyncio.to_thread(profile_page))
+
+
+def _shown(request: Request, made: Page) -> Response:
     headers = {
         "Content-Security-Policy": made.policy,
         "X-Frame-Options": "DENY",

@@ -72,7 +72,7 @@ class Page:
 def page() -> Page:
     """The same for every server of this version."""
     told = document()
-    style, script = _file("page.css"), _file("page.js")
+    style, script = file_text("page.css"), file_text("page.js")
     html = _PAGE.substitute(
         style=style,
         script=script,
@@ -83,14 +83,19 @@ def page() -> Page:
         errors=_errors(),
         shapes=_shapes(told),
     )
-    policy = (
+    return Page(html, policy_of(style, script))
+
+
+def policy_of(style: str, script: str) -> str:
+    """This style and this script, nothing from elsewhere, and nobody else to talk to."""
+    return (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; connect-src 'self';"
         " img-src data:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
     )
-    return Page(html, policy)
 
 
-def _file(name: str) -> str:
+def file_text(name: str) -> str:
+    """What stands beside this module under that name."""
     return (
         files("recollect.interfaces.http.rest")
         .joinpath(name)
