@@ -47,9 +47,7 @@ class Life:
     consolidate_hours: int = 24  # between two runs; 0: only when asked
     keeps_all: bool = False  # nothing fades, is merged, archived or removed by itself
     youngest_days: int = 21  # nothing younger is archived
-    unused_days: int = (
-        0  # never used for so long, what is unimportant is archived however slowly it fades; 0: never
-    )
+    unused_days: int = 365  # never used for so long, what is unimportant is archived all the same; 0: never
 
 
 class Fate(StrEnum):

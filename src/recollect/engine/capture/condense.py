@@ -63,6 +63,8 @@ class Condensed:
 async def due(engine: Engine, scope: str, *, event: str, captures: int) -> str:
     """Why what was captured in that scope is to be condensed after this event and so many captures; empty: it isn't."""
     policy = engine.policy.capture
+    if engine.policy.life.keeps_all:
+        return ""
     if event == ENDED:
         return "a conversation ended"
     if captures > 0 and captures % policy.condense_every == 0:
