@@ -17,7 +17,7 @@ from recollect.engine.disputes import last_failure
 from recollect.engine.embed import embed_missing
 from recollect.engine.history.findings import history_findings
 from recollect.engine.ledger import CHECK, EMBEDDING, Metered, Spend, spent_today
-from recollect.engine.retention.room import room_finding, room_notice
+from recollect.engine.retention.room import room_finding
 from recollect.engine.storage import OK, Storage, storages, within_reach, without_vectors
 from recollect.model.errors import ModelError
 from recollect.model.job import JobState
@@ -70,7 +70,6 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
     dead = await store.jobs(states=(JobState.DEAD,), limit=10)
     model = engine.meaning.model
     bare = await without_vectors(engine, [one.mode for one in storage if one.state == OK])
-    little = await room_notice(engine) if not engine.fence else ""
     missing = bare.pop(engine.houses.home, "") or await asyncio.to_thread(_model_notice, engine)
     return StatusReport(
         store=await store.facts(),
@@ -84,7 +83,7 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         model=model,
         models=tuple(await asyncio.to_thread(engine.models.installed)),
         rung="full text" if missing else engine.meaning.rung,
-        notice=" ".join(filter(None, (missing, *(f"{mode}: {why}" for mode, why in bare.items()), little))),
+        notice=" ".join(filter(None, (missing, *(f"{mode}: {why}" for mode, why in bare.items())))),
         services=await spent_today(engine, EMBEDDING),
         language_model=engine.llm.name if engine.llm else None,
         fallbacks=tuple(rung.model.name for rung in _rungs(engine)[1:]),

@@ -28,24 +28,29 @@ NAME = RETENTION
 KEPT_ALL = "retention.level is keep-all: nothing goes by itself"
 Step = Callable[[Engine, Bounds, Recaps], Awaitable[Stage]]
 STEPS: tuple[Step, ...] = (put_old_talk_away, merge_repeated, put_unused_away, make_room)
+OF_LIFE: tuple[Step, ...] = (merge_repeated, put_unused_away)  # what a consolidation does as well
 
 
-async def run(engine: Engine, within: Bounds, *, recaps: Recaps | None = None) -> Stage:
+async def run(
+    engine: Engine, within: Bounds, *, recaps: Recaps | None = None, consolidated: bool = False
+) -> Stage:
     """All that retention asks for now; run again at once it does nothing. Of two at once one does it.
 
-    What goes is in the audit trail before it goes. Raises the store's errors.
+    `consolidated`: a consolidation has just done its part. What goes is in the audit trail before it goes. Raises the
+    store's errors.
     """
     if not engine.policy.retention.prunes:
         return Stage(NAME, 0, KEPT_ALL)
     known = recaps or recaps_of()
+    steps = [step for step in STEPS if not (consolidated and step in OF_LIFE)]
     if within.dry:
-        return _together([await step(engine, within, known) for step in STEPS])
+        return _together([await step(engine, within, known) for step in steps])
     async with claim(engine, NAME) as mine:
         if not mine:
             return Stage(NAME, 0, "another process is at it")
         journal = Journal(engine, RETENTION)
         done: list[Stage] = []
-        for step in STEPS:
+        for step in steps:
             if journal.full or (done and within.over):
                 done.append(Stage(NAME, 0, "", more=True))
                 break
