@@ -299,13 +299,9 @@ class _Import:
     def _with_time(self, memory: Memory) -> Memory:
         """What upkeep took from the archive has its time there again: who brings it back wants it."""
         now, policy = self._engine.clock(), self._engine.policy
-        kept = min(
-            filter(None, (policy.life.keep_archived_days, policy.capture.keep_dropped_days)), default=0
-        )
-        if (
-            not kept
-            or fate_of(memory, now, replace(policy.life, keep_archived_days=kept))[0] is not Fate.ERASED
-        ):
+        times = [days for days in (policy.life.keep_archived_days, policy.capture.keep_dropped_days) if days]
+        life = replace(policy.life, keep_archived_days=min(times, default=0))
+        if fate_of(memory, now, life)[0] is not Fate.ERASED:
             return memory
         return replace(memory, updated=now, review=now)
 
