@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from recollect.engine.backup import PRUNED, backups
 from recollect.engine.consolidate.report import DRAWER as CONSOLIDATIONS
-from recollect.engine.consolidate.report import Report, report_of
+from recollect.engine.consolidate.report import KEPT, Report, report_of
 from recollect.engine.consolidate.stage import MOST_GONE, Told
 from recollect.engine.core import Engine
 from recollect.model.entry import Entry
@@ -21,7 +21,6 @@ from recollect.model.errors import InvalidInput, NotFound
 from recollect.model.life import Fate
 
 DRAWER = "audit"
-KEPT = timedelta(days=2 * 365)
 MOST = 1_000  # records; the oldest make room
 SHORTEST_ID = 4
 SYSTEM = "system"

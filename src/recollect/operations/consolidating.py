@@ -122,7 +122,7 @@ class ReportView(ConsolidateResult):
 
 
 class ReportsResult(Output):
-    """The newest first; they are kept for a year."""
+    """The newest first; they are kept for five years."""
 
     reports: list[ReportView]
 

@@ -1,4 +1,4 @@
-"""What a consolidation did, kept for a year."""
+"""What a consolidation did, kept for years."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from recollect.model.entry import Entry
 from recollect.model.life import Fate
 
 DRAWER = "consolidations"
-KEPT = timedelta(days=365)
+KEPT = timedelta(days=5 * 365)  # as long as the audit trail
 CURSOR = "consolidated"
 
 

@@ -28,7 +28,7 @@ async def put_old_talk_away(engine: Engine, within: Bounds, recaps: Recaps) -> S
             None,
             (
                 _counted(len(told) - empty, "that summaries stand for"),
-                _counted(empty, "that say nothing"),
+                _counted(empty, "that say nothing" if empty > 1 else "that says nothing"),
             ),
         )
     )
