@@ -11,16 +11,19 @@ from recollect.model.history import History, Rlm
 from recollect.model.life import Life
 from recollect.model.memory import Kind
 from recollect.model.recap import Recaps
+from recollect.model.retention import Level, Retention, steered
 from recollect.settings import LoadedSettings, home_agent
 from recollect.settings.capture import CaptureSettings, listed
 from recollect.settings.declared import LifeSettings
 from recollect.settings.history import HistorySettings, RlmSettings
+from recollect.settings.retention import RetentionSettings
 
 
 def policy_of(loaded: LoadedSettings) -> Policy:
     """All of it. Raises SettingsError."""
     settings = loaded.settings
     intake, recall = settings.intake, settings.recall
+    retention = _retention(settings.retention)
     return Policy(
         export_dir=settings.export_dir,
         home=settings.home,
@@ -49,7 +52,8 @@ def policy_of(loaded: LoadedSettings) -> Policy:
         most_linked=recall.most_linked,
         session_ttl=timedelta(minutes=settings.serve.session_ttl_minutes),
         reflect=settings.life.reflect,
-        life=_life(settings.life),
+        life=steered(_life(settings.life), retention),
+        retention=retention,
         capture=capture_of(settings.capture),
         history=_history(settings.history, also=listed(settings.capture.exclude)),
         rlm=_rlm(settings.rlm),
@@ -73,6 +77,17 @@ def _life(life: LifeSettings) -> Life:
         batch=life.batch,
         seconds=float(life.seconds),
         consolidate_hours=life.consolidate_hours,
+    )
+
+
+def _retention(chosen: RetentionSettings) -> Retention:
+    return Retention(
+        level=Level(chosen.level),
+        keep_months=chosen.keep_months,
+        unused_days=chosen.unused_days,
+        most_items=chosen.most_items,
+        most_megabytes=chosen.most_megabytes,
+        keep_pruned_files=chosen.keep_pruned_files,
     )
 
 

@@ -215,7 +215,7 @@ class TestWhatItDoes:
         assert {(one.tier, one.status) for one in parts} == {(Tier.COLD, Status.ACTIVE)}
 
     async def test_what_is_used_stays_and_what_is_used_much_becomes_an_anchor(self, app: App) -> None:
-        used, unused = await many(app, 2, importance=0.9)
+        used, unused = await many(app, 2, importance=0.85)
         for week in range(30):
             later = days_later(app, 7 * week)
             await app.engine.store.touch([used], later.engine.clock())
@@ -226,8 +226,8 @@ class TestWhatItDoes:
                 assert told.counts == {"anchored": 1}
         after = await whole(app)
         assert after[unused].status is Status.ARCHIVED
-        assert after[used].importance == pytest.approx(0.9)
-        assert after[used].utility == pytest.approx(0.9 * (1 + log(30)), rel=1e-4)
+        assert after[used].importance == pytest.approx(0.85)
+        assert after[used].utility == pytest.approx(0.85 * (1 + log(30)), rel=1e-4)
 
     async def test_a_touched_one_is_hot_again(self, app: App) -> None:
         [one] = await many(app, 1)

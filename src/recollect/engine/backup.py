@@ -27,7 +27,12 @@ from recollect.model.query import Filter
 
 ENDING = ".jsonl.gz"
 SUM = ".sha256"
-WHOLE, SAFETY, PART = "backup-", "before-restore-", "scope-"  # how the names of our own begin
+WHOLE, SAFETY, PART, PRUNED = (
+    "backup-",
+    "before-restore-",
+    "scope-",
+    "pruned-",
+)  # how the names of our own begin
 MOST_IN_A_SECOND = 1_000
 MOST_OF_A_SCOPE = 3  # of what was put aside before a scope was forgotten
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -59,7 +64,7 @@ class BackupFile:
     @property
     def whole(self) -> bool:
         """Whether somebody asked for it: not what was put aside before something else was done."""
-        return not self.path.name.startswith((SAFETY, PART))
+        return not self.path.name.startswith((SAFETY, PART, PRUNED))
 
 
 def folder_of(engine: Engine) -> Path:
@@ -72,11 +77,11 @@ async def back_up(engine: Engine, name: str | None = None) -> Backup:
     if name is None:
         return await _write(engine, WHOLE, where=None)
     chosen = name.strip().removesuffix(ENDING)
-    ours = chosen.casefold().startswith((SAFETY, PART))
+    ours = chosen.casefold().startswith((SAFETY, PART, PRUNED))
     if not _NAME.fullmatch(chosen) or _DEVICE.fullmatch(chosen) or ours:
         raise InvalidInput(
             f"{name[:100]!r} can't be a backup's name.",
-            advice=f"Use letters, digits, dots and dashes, and don't begin with {SAFETY} or {PART}.",
+            advice=f"Use letters, digits, dots and dashes, and don't begin with {SAFETY}, {PART} or {PRUNED}.",
         )
     path = folder_of(engine) / f"{chosen}{ENDING}"
     taken = Conflict(f"There is a backup {path.name!r} already.", advice="Choose another name.")
@@ -95,6 +100,17 @@ async def back_up_scope(engine: Engine, scope: str, *, agent: str) -> Backup:
     where = Filter(viewer=agent, scopes=(scope,), statuses=ANY_STATUS)
     made = await _write(engine, f"{PART}{safe}-", where=where)
     await asyncio.to_thread(_drop_old_parts, folder_of(engine), f"{PART}{safe}-")
+    return made
+
+
+async def put_aside(engine: Engine, ids: Sequence[str], *, keep_days: int) -> Backup:
+    """What upkeep is about to remove, as a backup of its own; those of the newest days are kept.
+
+    Raises StoreFull, StoreReadOnly.
+    """
+    where = Filter(viewer="system", ids=tuple(ids), statuses=ANY_STATUS)
+    made = await _write(engine, PRUNED, where=where)
+    await asyncio.to_thread(_drop_old_days, folder_of(engine), PRUNED, keep_days)
     return made
 
 
@@ -232,9 +248,26 @@ def _drop_old_parts(folder: Path, begin: str) -> None:
     """What was put aside of a scope is no archive: the newest few are kept. Those of other scopes are not touched."""
     own = [one for one in _listed(folder) if _begins(one, begin)]
     for one in own[MOST_OF_A_SCOPE:]:
-        with suppress(OSError):  # somebody reads it: the next time drops it
-            one.path.unlink(missing_ok=True)
-            one.path.with_name(one.path.name + SUM).unlink(missing_ok=True)
+        _drop(one)
+
+
+def _drop_old_days(folder: Path, begin: str, keep: int) -> None:
+    """All of a day stay or go together: one run may write many."""
+    own = [one for one in _listed(folder) if _begins(one, begin)]
+    days = sorted({_day(one, begin) for one in own}, reverse=True)[:keep]
+    for one in own:
+        if _day(one, begin) not in days:
+            _drop(one)
+
+
+def _day(one: BackupFile, begin: str) -> str:
+    return one.path.name.removeprefix(begin).partition("T")[0]
+
+
+def _drop(one: BackupFile) -> None:
+    with suppress(OSError):  # somebody reads it: the next time drops it
+        one.path.unlink(missing_ok=True)
+        one.path.with_name(one.path.name + SUM).unlink(missing_ok=True)
 
 
 def _begins(one: BackupFile, begin: str) -> bool:

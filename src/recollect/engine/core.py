@@ -20,6 +20,7 @@ from recollect.model.capture import Capture
 from recollect.model.history import History, Rlm
 from recollect.model.life import Life
 from recollect.model.recap import Recaps
+from recollect.model.retention import Retention
 from recollect.model.scope import GLOBAL
 from recollect.ports.cache import ALONE, Aside
 from recollect.ports.classifier import Classifier
@@ -68,6 +69,7 @@ class Policy:
     session_ttl: timedelta = timedelta(minutes=60)  # a conversation that was silent for so long is over
     reflect: bool = True  # upon conversations that end without anybody's doing it
     life: Life = field(default_factory=Life)
+    retention: Retention = field(default_factory=Retention)
     capture: Capture = field(default_factory=Capture)
     history: History = field(default_factory=History)
     rlm: Rlm = field(default_factory=Rlm)

@@ -42,6 +42,7 @@ async def explore(
         characters=engine.policy.longest_answer - len(first.content),
         longest=engine.policy.longest_hit,
     )
+    off = {scope.name for scope in await engine.store.scopes() if not scope.active} - {origin.scope}
     nodes = {start: Node(first, 0)}
     links: dict[tuple[str, str, Relation], Link] = {}
     frontier = [start]
@@ -55,6 +56,8 @@ async def explore(
         for memory_id in fresh:
             memory = memories.get(memory_id)
             if memory is None or memory.status in HIDDEN or memory.trust < LEAST_TRUST or len(nodes) > limit:
+                continue
+            if memory.scope in off:
                 continue
             if (short := allowance.fitted(memory)) is not None:
                 nodes[memory_id] = Node(short, level)

@@ -17,6 +17,7 @@ from recollect.engine.disputes import last_failure
 from recollect.engine.embed import embed_missing
 from recollect.engine.history.findings import history_findings
 from recollect.engine.ledger import CHECK, EMBEDDING, Metered, Spend, spent_today
+from recollect.engine.retention.room import room_finding
 from recollect.engine.storage import OK, Storage, storages, within_reach, without_vectors
 from recollect.model.errors import ModelError
 from recollect.model.job import JobState
@@ -121,6 +122,7 @@ async def examine(engine: Engine) -> list[Finding]:
         findings.extend(await asyncio.to_thread(_models, engine))
     findings.append(_folder(engine.policy.home))
     findings.append(_disk(engine.policy.home))
+    findings.append(await room_finding(engine))
     findings.extend(await asyncio.to_thread(hooks_finding, engine.policy.home, now=engine.clock()))
     findings.extend(await _vectors(engine))
     findings.extend(await _beside(engine))

@@ -36,6 +36,7 @@ from recollect.engine.transfer import BATCH, FORMAT
 from recollect.model.access import sees
 from recollect.model.errors import InvalidInput, Refused
 from recollect.model.lexemes import lexemes
+from recollect.model.life import Fate, fate_of
 from recollect.model.link import Link
 from recollect.model.memory import Memory, Status, Version
 from recollect.model.scope import GLOBAL, Scope
@@ -281,6 +282,7 @@ class _Import:
         digest = content_hash(text)
         part = text == memory.content and memory.content_hash.startswith(PART_OF)
         part = part and len(memory.content_hash) == len(PART_OF) + len(digest)
+        memory = self._with_time(memory)
         return replace(
             _quarantined(memory) if _instructs(memory) else memory,
             scope=imported_scope_name(engine, memory.scope),
@@ -293,6 +295,15 @@ class _Import:
             provenance=checked_provenance(engine, memory.provenance),
             metadata=checked_metadata(engine, memory.metadata),
         )
+
+    def _with_time(self, memory: Memory) -> Memory:
+        """What upkeep took from the archive has its time there again: who brings it back wants it."""
+        now, policy = self._engine.clock(), self._engine.policy
+        times = [days for days in (policy.life.keep_archived_days, policy.capture.keep_dropped_days) if days]
+        life = replace(policy.life, keep_archived_days=min(times, default=0))
+        if fate_of(memory, now, life)[0] is not Fate.ERASED:
+            return memory
+        return replace(memory, updated=now, review=now)
 
     def _checked_version(self, version: Version) -> Version:
         engine = self._engine

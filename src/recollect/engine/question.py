@@ -7,7 +7,7 @@ from datetime import datetime
 
 from recollect.engine.checks import checked_moment
 from recollect.engine.core import LEAST_TRUST, Engine
-from recollect.engine.reach import reach
+from recollect.engine.reach import everywhere, reach
 from recollect.engine.text.clean import clean
 from recollect.engine.timeframe import Timeframe
 from recollect.engine.timeline import timeframe_of
@@ -33,7 +33,7 @@ class Question:
     keywords: tuple[str, ...] = ()
     scope: str | None = None
     everywhere: bool = False
-    among: tuple[str, ...] = ()  # which scopes everywhere means; all when none is named
+    among: tuple[str, ...] = ()  # which scopes everywhere means; all that are switched on when none is named
     conversation: str | None = None
     scope_only: bool = False
     tags: tuple[str, ...] = ()
@@ -104,7 +104,10 @@ async def filter_of(engine: Engine, question: Question, *, agent: str) -> tuple[
     ends = [
         checked_moment(engine, moment) for moment in (question.until, timeframe and timeframe.end) if moment
     ]
-    scopes = question.among if question.everywhere else await reach(engine, question.scope)
+    if question.everywhere:
+        scopes = question.among or await everywhere(engine)
+    else:
+        scopes = await reach(engine, question.scope)
     if question.scope_only and not question.everywhere:
         scopes = scopes[:1]
     where = Filter(

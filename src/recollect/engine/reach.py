@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from recollect.engine.core import Engine
 from recollect.model.errors import ScopeNotFound
 from recollect.model.scope import Scope, lineage
@@ -15,6 +17,15 @@ async def reach(engine: Engine, name: str | None) -> tuple[str, ...]:
         raise ScopeNotFound(wanted)
     active = {scope.name for scope in scopes if scope.active}
     return tuple(name for name in lineage(wanted, scopes) if name in active or name == wanted)
+
+
+async def everywhere(engine: Engine, among: Sequence[str] = ()) -> tuple[str, ...]:
+    """All scopes (or these) without those that were switched off, which answer only who names them; none: all there are."""
+    scopes = await engine.store.scopes()
+    off = {scope.name for scope in scopes if not scope.active}
+    if not off:
+        return tuple(among)
+    return tuple(name for name in among or [scope.name for scope in scopes] if name not in off)
 
 
 async def find_scope(engine: Engine, name: str) -> Scope:

@@ -10,6 +10,7 @@ from math import log, log2
 
 from recollect.model.memory import Kind, Memory, Status, Tier
 from recollect.model.recap import RECAP
+from recollect.model.wanted import is_wanted
 
 NEVER_FORGOTTEN = frozenset({Kind.PREFERENCE, Kind.ERROR})
 STALE_DAYS: Mapping[Kind, int] = {Kind.PROCEDURE: 30, Kind.FACT: 60, Kind.DECISION: 90}
@@ -27,6 +28,8 @@ SINKS_BY, SINKS_TO = 0.05, -0.5
 STEP = log2(4 / 3)  # half-lives in which a quarter is lost: then it is time to look again
 SOONEST = timedelta(hours=1)  # no memory is looked at more often by itself
 NEVER = datetime(9998, 1, 1, tzinfo=UTC)
+UNIMPORTANT = 0.5  # what is less important than that, and was never used, goes with the years
+SUMMARY = "summary"  # the source of what was written to stand for others
 FAINT = 0.3  # what is less sure than that is found by a search, and told by nobody unasked
 DOUBTED_AFTER: Mapping[Kind, int] = {Kind.PROGRESS: 7, Kind.CONTEXT: 30}  # days in which confidence runs out
 
@@ -45,6 +48,9 @@ class Life:
     batch: int = 500  # memories that upkeep takes at a time
     seconds: float = 60.0  # how long one run of upkeep may take
     consolidate_hours: int = 24  # between two runs; 0: only when asked
+    keeps_all: bool = False  # nothing fades, is merged, archived or removed by itself
+    youngest_days: int = 21  # nothing younger is archived
+    unused_days: int = 365  # never used for so long, what is unimportant is archived all the same; 0: never
 
 
 class Fate(StrEnum):
@@ -77,7 +83,12 @@ def is_kept_for_good(memory: Memory) -> bool:
 
 def is_exempt(memory: Memory) -> bool:
     """Whether it is kept as it is, whatever the time: never faded, never cold, never gone."""
-    return is_kept_for_good(memory) or memory.kind in NEVER_FORGOTTEN
+    return is_kept_for_good(memory) or memory.kind in NEVER_FORGOTTEN or is_wanted(memory)
+
+
+def is_recap(memory: Memory) -> bool:
+    """Whether it was written to stand for others, which may be in the archive: then it is what is left of them."""
+    return memory.provenance.source == SUMMARY and bool(memory.merged_from)
 
 
 def is_part(memory: Memory) -> bool:
@@ -119,7 +130,7 @@ def tier_at(memory: Memory, now: datetime, life: Life) -> Tier:
     if memory.tier is Tier.PERMANENT:
         return memory.tier
     idle = now - unused_since(memory)
-    if memory.kind not in NEVER_FORGOTTEN and idle >= stale_after(memory.kind, life):
+    if not is_exempt(memory) and idle >= stale_after(memory.kind, life):
         return Tier.COLD
     if memory.tier is Tier.COLD or idle >= _days(life.hot_days):
         return Tier.WARM
@@ -131,7 +142,7 @@ def faded(memory: Memory, now: datetime, life: Life) -> float:
 
     What is used now and then rests for less than `hot_days` and keeps all of it.
     """
-    if not _fades(memory):
+    if life.keeps_all or not _fades(memory):
         return memory.importance
     days = (now - _fading_from(memory, life)) / timedelta(days=1)
     if days <= 0:
@@ -152,15 +163,26 @@ def fate_of(memory: Memory, now: datetime, life: Life) -> tuple[Fate, str]:
     """
     if is_going(memory):
         return Fate.ERASED, "archived for long enough; an earlier run was broken off"
+    if life.keeps_all:
+        return Fate.STAYS, ""
     if memory.status is Status.ARCHIVED and _erased_at(memory, life) is not None:
         rested = now - _archived_at(memory)
         if rested >= _days(life.keep_archived_days):
             return Fate.ERASED, f"archived for {rested.days} days and not asked for"
     elif memory.status is Status.ACTIVE and memory.verified and _may_be_archived(memory):
-        idle = now - _known_good(memory)
-        if idle >= 2 * stale_after(memory.kind, life) and memory.importance < life.archive_below:
-            unused = (now - unused_since(memory)).days
-            return Fate.ARCHIVED, f"unused for {unused} days, importance faded to {memory.importance:.2f}"
+        return _fate_at_rest(memory, now, life)
+    return Fate.STAYS, ""
+
+
+def _fate_at_rest(memory: Memory, now: datetime, life: Life) -> tuple[Fate, str]:
+    """Of one that was judged, and that nothing keeps."""
+    if now - memory.created < _days(life.youngest_days):
+        return Fate.STAYS, ""
+    idle, unused = now - _known_good(memory), (now - unused_since(memory)).days
+    if idle >= 2 * stale_after(memory.kind, life) and memory.importance < life.archive_below:
+        return Fate.ARCHIVED, f"unused for {unused} days, importance faded to {memory.importance:.2f}"
+    if _goes_unused(memory, life) and idle >= _days(life.unused_days):
+        return Fate.ARCHIVED, f"never used in {unused} days, importance {memory.importance:.2f}"
     return Fate.STAYS, ""
 
 
@@ -232,13 +254,18 @@ def _moments(memory: Memory, now: datetime, life: Life) -> list[datetime]:
     moments: list[datetime] = []
     if memory.tier is Tier.HOT:
         moments.append(since + _days(life.hot_days))
-    if memory.kind not in NEVER_FORGOTTEN:
+    if not is_exempt(memory):
         moments.append(since + stale)
     if _fades(memory) and memory.importance > FLOOR:
         start = max(now, _fading_from(memory, life))
         moments.append(start + timedelta(days=min(LONGEST_DAYS, STEP * half_life(memory, life))))
-    if _may_be_archived(memory) and memory.importance < life.archive_below:
-        moments.append((_known_good(memory) if memory.verified else now) + 2 * stale)
+    if _may_be_archived(memory):
+        good = _known_good(memory) if memory.verified else now
+        grown = memory.created + _days(life.youngest_days)
+        if memory.importance < life.archive_below:
+            moments.append(max(good + 2 * stale, grown))
+        if _goes_unused(memory, life):
+            moments.append(max(good + _days(life.unused_days), grown))
     return moments
 
 
@@ -260,7 +287,12 @@ def _fading_from(memory: Memory, life: Life) -> datetime:
 
 
 def _may_be_archived(memory: Memory) -> bool:
-    return not is_exempt(memory) and not is_part(memory) and not is_working(memory)
+    whole = not is_part(memory) and not is_recap(memory)
+    return whole and not is_exempt(memory) and not is_working(memory)
+
+
+def _goes_unused(memory: Memory, life: Life) -> bool:
+    return life.unused_days > 0 and not memory.uses and memory.importance < UNIMPORTANT
 
 
 def _archived_at(memory: Memory) -> datetime:

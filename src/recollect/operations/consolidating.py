@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from time import monotonic, perf_counter
 
 from pydantic import Field
 
-from recollect.engine.consolidate import JOB, STAGES, Report, Stage, Told, reports, run
+from recollect.engine import retention
+from recollect.engine.consolidate import JOB, STAGES, Bounds, Report, Stage, Told, reports, run
 from recollect.engine.consolidate.stage import STALE
 from recollect.jobs.handlers import HANDLERS, OF_HISTORY, SHORT, handlers_within
 from recollect.jobs.runner import Runner
@@ -120,7 +122,7 @@ class ReportView(ConsolidateResult):
 
 
 class ReportsResult(Output):
-    """The newest first; they are kept for a year."""
+    """The newest first; they are kept for five years."""
 
     reports: list[ReportView]
 
@@ -139,6 +141,11 @@ async def _consolidate(call: Call, given: ConsolidateInput) -> ConsolidateResult
         stages=given.stages,
         tell=lambda name, done, total: call.progress(name, done, total + with_jobs),
     )
+    if not given.stages and not report.notice:
+        within = Bounds(dry=given.dry_run, deadline=until, batch=call.engine.policy.life.batch)
+        kept = await retention.run(call.engine, within, consolidated=True)
+        if kept.changed:
+            report = replace(report, stages=(*report.stages, kept))
     stages = list(report.stages)
     if with_jobs and not report.notice:
         call.progress(JOBS, len(STAGES), len(STAGES) + 1)

@@ -54,6 +54,8 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "following": ("recent_changes",),
     "history": ("search_history", "history_timeline", "history_projects"),
     "safekeeping": ("stats", "backup", "list_backups", "restore"),
+    "auditing": ("list_audit", "show_audit", "undo_audit"),
+    "retiring": ("retire_scope", "revive_scope"),
     "consolidating": ("consolidate", "consolidation_reports"),
     "condensing": ("condense", "write_documents"),
     "contradicting": (

@@ -12,6 +12,7 @@ from pydantic import Field
 from recollect.engine.checks import MOST_LABELS, checked_moment
 from recollect.engine.core import LEAST_TRUST as LEAST_TRUST  # doors name it as well
 from recollect.engine.question import MOST_KEYWORDS
+from recollect.engine.reach import everywhere as active_scopes
 from recollect.engine.reach import reach
 from recollect.engine.recall import Question, Recalled, recall
 from recollect.engine.storage import as_far_as_it_goes
@@ -294,7 +295,13 @@ async def _asked(
     call: Call, ask: Callable[[tuple[str, ...]], Awaitable[T]], *, everywhere: bool
 ) -> tuple[T, str]:
     """Who names a scope is told when its store is away; who asks everywhere gets what is within reach."""
-    return await as_far_as_it_goes(call.engine, ask) if everywhere else (await ask(()), "")
+    if not everywhere:
+        return await ask(()), ""
+
+    async def of_active(scopes: tuple[str, ...]) -> T:
+        return await ask(await active_scopes(call.engine, scopes))
+
+    return await as_far_as_it_goes(call.engine, of_active)
 
 
 async def _filter(call: Call, given: ListInput | TimelineInput, *, everywhere: bool) -> Filter:

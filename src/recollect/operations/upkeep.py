@@ -15,6 +15,7 @@ from recollect.engine.embed import embed_missing, follow_model, queue_embedding
 from recollect.engine.evaluate import EVALUATE
 from recollect.engine.health import StatusReport, examine, mend, status
 from recollect.engine.progress import all_progress, cancel, go_on, progress_of
+from recollect.engine.retention.room import room_notice
 from recollect.jobs.handlers import STOPPING, handlers_of
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due, next_runs
@@ -138,7 +139,10 @@ async def _status(call: Call, _given: StatusInput) -> StatusResult:
 
     report = await status(call.engine, agent=call.agent)
     told = _status_of(call, report, version=__version__)
-    return told if call.owner else told.model_copy(update=_untold(report))
+    if not call.owner:
+        return told.model_copy(update=_untold(report))
+    notice = " ".join(filter(None, (told.notice, await room_notice(call.engine))))
+    return told.model_copy(update={"notice": notice})
 
 
 def _untold(report: StatusReport) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from recollect.settings.llm import LlmSettings
 from recollect.settings.nli import NliSettings
 from recollect.settings.recaps import RecapSettings
 from recollect.settings.remote import RemoteSettings
+from recollect.settings.retention import RetentionSettings
 from recollect.settings.setting import setting as _setting
 
 CONFIG_FILE = "config.toml"
@@ -318,6 +319,7 @@ class Settings:
     intake: IntakeSettings = field(default_factory=IntakeSettings)
     recall: RecallSettings = field(default_factory=RecallSettings)
     life: LifeSettings = field(default_factory=LifeSettings)
+    retention: RetentionSettings = field(default_factory=RetentionSettings)
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     rlm: RlmSettings = field(default_factory=RlmSettings)

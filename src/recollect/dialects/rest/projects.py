@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from recollect.dialects.rest.samples import PROJECT, RECEIPT, SCOPE
+from recollect.dialects.rest.samples import ID, PROJECT, RECEIPT, SCOPE
 from recollect.dialects.rest.shape import Resource
 
 PROJECTS, SCOPES = "Projects", "Scopes"
@@ -180,4 +180,36 @@ _SCOPES = (
     ),
 )
 
-RESOURCES = (*_PROJECTS, *_SCOPES)
+_RETIRING = (
+    Resource(
+        method="POST",
+        path="/api/scopes/{name}/retire",
+        operation="retire_scope",
+        section=SCOPES,
+        summary="Back a scope up and switch it off: only who names it finds it. With `delete` it goes for good.",
+        description="For the owner. The backup lies in the server's folder of backups.",
+        codes=("SCOPE_NOT_FOUND",),
+        example={"name": "work"},
+        answer={
+            "name": "work",
+            "memories": 42,
+            "deleted": False,
+            "backup": "scope-work-1a2b3c4d-20250601T030000Z.jsonl.gz",
+            "audit": ID,
+            "note": "Only who names it finds it.",
+        },
+    ),
+    Resource(
+        method="POST",
+        path="/api/scopes/{name}/revive",
+        operation="revive_scope",
+        section=SCOPES,
+        summary="Switch a retired scope on again.",
+        description="For the owner.",
+        codes=("SCOPE_NOT_FOUND",),
+        example={"name": "work"},
+        answer=SCOPE,
+    ),
+)
+
+RESOURCES = (*_PROJECTS, *_SCOPES, *_RETIRING)

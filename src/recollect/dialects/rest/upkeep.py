@@ -13,6 +13,15 @@ DONE = {
     "archived": [{"id": ID, "why": "nobody asked for it in 90 days"}],
     "counts": {"archived": 1},
 }
+AUDIT = {
+    "id": ID,
+    "when": NOW,
+    "what": "retention",
+    "who": "system",
+    "operations": ["archived 20 messages that summaries stand for"],
+    "counts": {"archived": 20},
+    "back": f"recollect audit undo {ID}",
+}
 FEEDBACK = {
     "tools": {
         "recall": {
@@ -176,6 +185,38 @@ _ORDER = (
         description="For the owner.",
         example={"limit": 3},
         answer={"reports": [{**DONE, "started": NOW}]},
+    ),
+    Resource(
+        method="GET",
+        path="/api/audit",
+        operation="list_audit",
+        section=SECTION,
+        summary="What upkeep did, run by run, the newest first.",
+        description="For the owner. Consolidations are among them.",
+        example={"limit": 3},
+        answer={"records": [AUDIT]},
+    ),
+    Resource(
+        method="GET",
+        path="/api/audit/{id}",
+        operation="show_audit",
+        section=SECTION,
+        summary="One run of upkeep, with the memories that it concerns.",
+        description="For the owner.",
+        codes=("NOT_FOUND",),
+        example={"id": ID},
+        answer={**AUDIT, "memories": [{"id": ID, "what": "archived", "why": "a summary stands for it"}]},
+    ),
+    Resource(
+        method="POST",
+        path="/api/audit/{id}/undo",
+        operation="undo_audit",
+        section=SECTION,
+        summary="Bring back what a run of upkeep archived, as far as it is archived still.",
+        description="For the owner.",
+        codes=("NOT_FOUND",),
+        example={"id": ID},
+        answer={"id": ID, "restored": [ID], "count": 1, "passed_over": 0},
     ),
     Resource(
         method="POST",

@@ -35,6 +35,7 @@ MEANINGS: Mapping[str, str] = {
     "cursor": "Where to go on: `next` of the answer before.",
     "days": "How many days back, or what there is of each day.",
     "decisions": "What was decided.",
+    "delete": "Remove it and what is in it for good besides.",
     "deleted_count": "How many were deleted, for good.",
     "depth": "How many links away.",
     "description": "What it is for, in a few words.",

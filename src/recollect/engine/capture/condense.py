@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from recollect.engine.audit import CONDENSING, Journal
 from recollect.engine.capture.condense_apply import applied, heir_of
 from recollect.engine.capture.condense_plan import (
     SYSTEM,
@@ -41,6 +42,7 @@ DRAWER = "capture:condensed"  # by scope: what the last condensing left
 MOST = 20_000  # memories of a kind that are looked at
 TOKENS_A_MEMORY = 60  # of the answer
 RULES = "rules"
+OVER = "it told of work that is over"
 ENDED = "SessionEnd"
 _KINDS = tuple(sorted(CAPTURED_KINDS))
 
@@ -63,6 +65,8 @@ class Condensed:
 async def due(engine: Engine, scope: str, *, event: str, captures: int) -> str:
     """Why what was captured in that scope is to be condensed after this event and so many captures; empty: it isn't."""
     policy = engine.policy.capture
+    if engine.policy.life.keeps_all:
+        return ""
     if event == ENDED:
         return "a conversation ended"
     if captures > 0 and captures % policy.condense_every == 0:
@@ -109,6 +113,7 @@ class _Condensing:
         self._told: list[Told] = []
         self._kept = self._made = 0
         self._seen: dict[str, str] = {}
+        self._journal = Journal(engine, CONDENSING, who=agent)
 
     async def run(self) -> Condensed:
         noted = await self._engine.store.entry(DRAWER, self._scope, now=self._engine.clock())
@@ -118,6 +123,7 @@ class _Condensing:
             await self._condense(kind)
         pruned = await self._pruned()
         if not self._dry:
+            await self._audit()
             active = await _active(self._engine, self._scope)
             value |= {"active": active, self._agent_key: self._seen}
             now = self._engine.clock()
@@ -135,6 +141,18 @@ class _Condensing:
             told=tuple(self._told),
         )
 
+    async def _audit(self) -> None:
+        """What was said of each stays out of it: those are words of what may be erased."""
+        rules = {"dropped": (Fate.ARCHIVED, OVER), "pruned": (Fate.ERASED, "dropped long enough ago")}
+        told = [Told(one.memory_id, *rules[one.what]) for one in self._told if one.what in rules]
+        counts = Counter(one.what for one in told)
+        words: dict[str, str] = {
+            Fate.ARCHIVED: "archived {} that told of work that is over",
+            Fate.ERASED: "removed {} of those",
+        }
+        operations = [f"{words[what].format(number)} in {self._scope}" for what, number in counts.items()]
+        await self._journal.close(told, operations=operations, counts=counts)
+
     @property
     def _agent_key(self) -> str:
         return f"seen by {fingerprint(self._agent)}"
@@ -146,6 +164,8 @@ class _Condensing:
         plan = await self._plan(kind, group)
         made: dict[str, str] = {}
         if not self._dry and plan.ids():
+            if plan.drops:
+                await self._journal.before([Told(one.memory.id, Fate.ARCHIVED, OVER) for one in plan.drops])
             try:
                 plan, made = await applied(self._engine, plan, agent=self._agent)
             except (Conflict, MemoryNotFound) as error:

@@ -16,6 +16,7 @@ from recollect.engine.text.sameness import differences, replaces, same_statement
 from recollect.model.life import DOUBTED_AFTER, NEVER_FORGOTTEN, confidence_at, is_going
 from recollect.model.memory import Kind, Memory
 from recollect.model.tokens import count_tokens
+from recollect.model.wanted import is_wanted
 
 DROPPED = "recollect.dropped"  # in the metadata of what condensing archived: when
 COMPARED = 400  # memories of a kind that are held against each other, the newest
@@ -94,7 +95,10 @@ def outdated(memories: Sequence[Memory], now: datetime) -> Plan:
         drops=tuple(
             Drop(one, f"{one.kind} of {(now - max(one.created, one.updated)).days} days ago")
             for one in memories
-            if one.kind in DOUBTED_AFTER and confidence_at(one, now) <= 0 and DROPPED not in one.metadata
+            if one.kind in DOUBTED_AFTER
+            and confidence_at(one, now) <= 0
+            and DROPPED not in one.metadata
+            and not is_wanted(one)
         )
     )
 
@@ -221,7 +225,7 @@ def read_plan(answer: str, lot: Sequence[Memory]) -> Plan | None:
 
 def _may_drop(memory: Memory, later: Sequence[Memory]) -> bool:
     """Whether it tells of passing things, or a later one that stays is about the same; never what somebody brought back."""
-    if memory.kind in NEVER_FORGOTTEN or DROPPED in memory.metadata:
+    if memory.kind in NEVER_FORGOTTEN or DROPPED in memory.metadata or is_wanted(memory):
         return False
     words = content_words(memory.content)
     return memory.kind in DOUBTED_AFTER or any(

@@ -12,7 +12,7 @@ from importlib import import_module
 from time import monotonic, perf_counter
 
 from recollect.engine.claims import claim
-from recollect.engine.consolidate.report import Report, keep, last_consolidated, reports
+from recollect.engine.consolidate.report import Notes, Report, keep, last_consolidated, reports
 from recollect.engine.consolidate.stage import Bounds, Stage, Told, together
 from recollect.engine.core import Engine
 from recollect.model.errors import InvalidInput, ModelError
@@ -60,9 +60,10 @@ async def run(
     async with claim(engine, JOB) as mine:
         if not mine:
             return Report(started, 0.0, notice="Another consolidation is under way.")
-        done = await _done(engine, within, wanted, tell)
+        notes = Notes(engine, engine.new_id(), started)
+        done = await _done(engine, replace(within, before=notes.before), wanted, tell)
         report = Report(started, perf_counter() - begun, stages=tuple(done))
-        await keep(engine, report)
+        await keep(engine, report, key=notes.key)
     return report
 
 

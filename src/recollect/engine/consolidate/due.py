@@ -37,9 +37,9 @@ class Pages:
         self.looked = 0
         self.more = False
 
-    async def next(self) -> Page | None:
-        """None at the end."""
-        if self.looked and self._within.over:
+    async def next(self, *, enough: bool = False) -> Page | None:
+        """None at the end, and where that is `enough` for one run."""
+        if self.looked and (enough or self._within.over):
             self.more = bool(await self._find(limit=1)) or self._lost
             return None
         read = self._engine.clock()

@@ -22,6 +22,7 @@ from recollect.model.lexemes import lexemes
 from recollect.model.life import is_kept_for_good, is_part, is_unswept, is_working
 from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Status
+from recollect.model.wanted import is_marked
 from recollect.ports.store import Change, Connect, Disconnect, Inherit, Mark
 
 NAME = "duplicates"
@@ -70,6 +71,8 @@ async def merge(
         if is_unswept(memory) and _mergeable(memory):
             groups[memory.scope, memory.agent].append(memory)
     merged = Merged()
+    if engine.policy.life.keeps_all:
+        return merged
     for (scope, agent), fresh in groups.items():
         gists = await asyncio.to_thread(_gists, fresh)
         wanted = list({gist for gist in gists.values() if gist})
@@ -89,12 +92,16 @@ async def merge(
 
 
 def chosen(alike: Sequence[Memory]) -> tuple[Memory, list[Memory]]:
-    """The one that stays, and those that it stands for: never an anchor, nor a permanent one."""
+    """The one that stays, and those that it stands for: never an anchor, a permanent or a marked one."""
     ordered = sorted(
-        alike, key=lambda one: (not is_kept_for_good(one), -one.importance, -one.uses, one.created, one.id)
+        alike, key=lambda one: (not _stays(one), -one.importance, -one.uses, one.created, one.id)
     )
     kept, *others = ordered
-    return kept, [one for one in others if not is_kept_for_good(one)]
+    return kept, [one for one in others if not _stays(one)]
+
+
+def _stays(memory: Memory) -> bool:
+    return is_kept_for_good(memory) or is_marked(memory)
 
 
 def _gists(memories: Sequence[Memory]) -> dict[str, str]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from math import isclose
 
+from recollect.engine.backup import put_aside
 from recollect.engine.core import Engine
-from recollect.model.errors import Conflict, MemoryNotFound
+from recollect.model.errors import Conflict, MemoryNotFound, StoreFull, StoreReadOnly
 from recollect.model.life import Fate, fate_of, is_going, may_be_erased, next_review
 from recollect.model.memory import Memory, Status, Tier
 from recollect.ports.store import Change, Mark, Tend
 
 TRIES = 3
 FEW = 100  # that are erased at a time
+log = logging.getLogger(__name__)
 
 
 async def archive(
@@ -41,11 +44,32 @@ async def archive(
 
 
 async def erase(engine: Engine, ids: Sequence[str]) -> set[str]:
-    """Remove those that are to go still; which went. Their words may live on in what was made of them."""
+    """Remove those that are to go still; which went. Their words may live on in what was made of them.
+
+    They are put aside in a file first: where that can't be written, nothing goes.
+    """
     gone: set[str] = set()
+    try:
+        await _put_aside(engine, ids)
+    except (StoreFull, StoreReadOnly) as error:
+        log.warning("nothing is removed from the archive: %s", error.message)
+        return gone
     for first in range(0, len(ids), FEW):
         gone |= await _erase(engine, ids[first : first + FEW])
     return gone
+
+
+async def _put_aside(engine: Engine, ids: Sequence[str]) -> None:
+    """As they are in the archive. One that an earlier run left half-way was put aside by that one."""
+    now, life = engine.clock(), engine.policy.life
+    known = await engine.store.get_many(ids, viewer="system")
+    leaving = [
+        one.id
+        for one in known.values()
+        if one.status is Status.ARCHIVED and fate_of(one, now, life)[0] is Fate.ERASED
+    ]
+    if leaving:
+        await put_aside(engine, leaving, keep_days=engine.policy.retention.keep_pruned_files)
 
 
 async def _erase(engine: Engine, ids: Sequence[str]) -> set[str]:

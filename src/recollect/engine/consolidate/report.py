@@ -1,19 +1,20 @@
-"""What a consolidation did, kept for a year."""
+"""What a consolidation did, kept for years."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from recollect.engine.consolidate.stage import Stage, Told
 from recollect.engine.core import Engine
 from recollect.model.entry import Entry
+from recollect.model.life import Fate
 
 DRAWER = "consolidations"
-KEPT = timedelta(days=365)
+KEPT = timedelta(days=5 * 365)  # as long as the audit trail
 CURSOR = "consolidated"
 
 
@@ -46,24 +47,51 @@ class Report:
         return sum((Counter(stage.counts) for stage in self.stages), Counter[str]())
 
 
-async def keep(engine: Engine, report: Report) -> None:
+@dataclass(slots=True)
+class Notes:
+    """What a run is about to archive, written down first: if it breaks off, that is its report."""
+
+    engine: Engine
+    key: str
+    started: datetime
+    leaving: list[Told] = field(default_factory=list)
+
+    async def before(self, leaving: Sequence[Told]) -> None:
+        """These go next."""
+        self.leaving += leaving
+        stage = Stage(
+            "expiry",
+            changed=len(self.leaving),
+            detail=f"{len(self.leaving)} archived; the run was broken off",
+            examples=tuple(self.leaving),
+            counts={Fate.ARCHIVED: len(self.leaving)},
+        )
+        await _put(self.engine, self.key, Report(self.started, 0.0, stages=(stage,)))
+
+
+async def keep(engine: Engine, report: Report, *, key: str) -> None:
     """For those who ask later, if something was changed; what is erased is named in none but the one that says so."""
+    await engine.store.set_cursor(CURSOR, engine.clock().isoformat())
+    if report.changed:
+        await _put(engine, key, report)
+    else:
+        await engine.store.drop_entry(DRAWER, key)  # what was about to go, and stayed
+
+
+async def _put(engine: Engine, key: str, report: Report) -> None:
     now = engine.clock()
-    await engine.store.set_cursor(CURSOR, now.isoformat())
-    if not report.changed:
-        return
     value = {
         "started": report.started.isoformat(),
         "seconds": report.seconds,
         "stages": [_stage_value(stage) for stage in report.stages],
     }
-    await engine.store.put_entry(Entry(DRAWER, engine.new_id(), value, now, now + KEPT))
+    await engine.store.put_entry(Entry(DRAWER, key, value, now, now + KEPT))
 
 
 async def reports(engine: Engine, *, limit: int) -> list[Report]:
     """The newest first."""
     found = await engine.store.entries(DRAWER, now=engine.clock(), limit=limit)
-    return [_report(entry.value) for entry in found]
+    return [report_of(entry.value) for entry in found]
 
 
 async def last_consolidated(engine: Engine) -> datetime | None:
@@ -85,7 +113,8 @@ def _stage_value(stage: Stage) -> dict[str, Any]:
     }
 
 
-def _report(value: Mapping[str, Any]) -> Report:
+def report_of(value: Mapping[str, Any]) -> Report:
+    """As it was kept."""
     return Report(
         started=datetime.fromisoformat(value["started"]),
         seconds=value["seconds"],

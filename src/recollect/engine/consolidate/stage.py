@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -13,6 +13,22 @@ STALE = "stale"  # what is told of a memory, and no change of it
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """One memory that a stage did something to: what that was (archived, erased, merged ...), and why."""
+
+    memory_id: str
+    what: str
+    why: str
+
+
+Before = Callable[[Sequence[Told]], Awaitable[None]]
+
+
+async def _untold(_leaving: Sequence[Told]) -> None:
+    """For those who keep no book."""
+
+
+@dataclass(frozen=True, slots=True)
 class Bounds:
     """How far a stage may go. It stops at a batch's end once `over`, and says that there is more."""
 
@@ -20,20 +36,14 @@ class Bounds:
     deadline: float = float("inf")  # by `ticks`
     batch: int = 500
     ticks: Callable[[], float] = monotonic
+    before: Before = (
+        _untold  # told what is about to be archived, so that a run that breaks off leaves word of it
+    )
 
     @property
     def over(self) -> bool:
         """Whether the time is up."""
         return self.ticks() >= self.deadline
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One memory that a stage did something to: what that was (archived, erased, merged ...), and why."""
-
-    memory_id: str
-    what: str
-    why: str
 
 
 @dataclass(frozen=True, slots=True)

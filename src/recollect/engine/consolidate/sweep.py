@@ -89,12 +89,13 @@ class _Sweep:
         self._rules = [(rule, _Count(rule.name)) for rule in rules]
         self._whole = whole
         self._merging = _Count(DUPLICATES)
+        self._archived = 0
         self._retired: set[str] = set()  # by merging, also in a dry run, where they stay as they are
 
     async def run(self) -> list[Stage]:
         begun = perf_counter()
         pages = Pages(self._engine, self._within, moving=self._whole and not self._within.dry)
-        while (page := await pages.next()) is not None:
+        while (page := await pages.next(enough=self._archived >= MOST_GONE)) is not None:
             memories = await self._merged(page) if self._whole else page.memories
             # In a thread, for those who are served meanwhile.
             seen = await asyncio.to_thread(self._judged, memories, page.read)
@@ -155,7 +156,11 @@ class _Sweep:
             if tend is not None:
                 changes.append(tend)
         await self._engine.store.apply(changes)
-        gone = await archive(self._engine, leaving, read=page.read) if leaving else set()
+        gone: set[str] = set()
+        if leaving:
+            await self._within.before([told for _, told in seen.told if told.memory_id in leaving])
+            gone = await archive(self._engine, leaving, read=page.read)
+            self._archived += len(gone)
         return gone | await self._erased(seen.doomed, read=page.read)
 
     async def _erased(self, doomed: Sequence[str], *, read: datetime) -> set[str]:

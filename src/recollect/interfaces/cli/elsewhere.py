@@ -7,7 +7,8 @@ from recollect.model.errors import InvalidInput, SettingsError
 
 SERVED = frozenset(
     "remember recall search ask list show amend link forget tags timeline versions reconstruct context reflect explore "
-    "feedback scopes projects status stats spend consolidate contradictions jobs export".split()
+    "feedback scopes projects status stats spend consolidate contradictions jobs export audit "
+    "unarchive".split()
 )
 # Of those that need this machine for the rest.
 SERVED_PARTS = frozenset({"history search", "history timeline", "history projects"})

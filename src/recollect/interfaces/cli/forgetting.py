@@ -50,7 +50,7 @@ async def forget(
     if undo and hard:
         raise click.UsageError("What was removed --hard can't be brought back.")
     if undo:
-        await _undo(desk, list(ids) or await _matching(desk, status="forgotten", chosen=chosen))
+        await bring_back(desk, list(ids) or await _matching(desk, status="forgotten", chosen=chosen))
         return
     if (by_filter or hard) and not yes:
         count = len(set(ids)) if ids else await count_of(desk, chosen, hidden=hard)
@@ -99,9 +99,12 @@ def print_receipt(console: Console, receipt: ReceiptView) -> None:
         console.line("Something is LEFT: run `recollect doctor --scrub`." if left else "Nothing is left.")
 
 
-async def _undo(desk: Desk, ids: list[str]) -> None:
+async def bring_back(desk: Desk, ids: list[str]) -> None:
+    """What was forgotten or archived."""
     if not ids:
-        raise click.UsageError("Say which to bring back; `recollect list --status forgotten` shows them.")
+        raise click.UsageError(
+            "Say which to bring back; `recollect list --status forgotten` or `--archived` shows them."
+        )
     result: UnforgetResult = await desk.run("unforget", ids=ids)
     if desk.console.json:
         desk.console.document(result)

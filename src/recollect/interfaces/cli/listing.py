@@ -57,6 +57,7 @@ async def show(desk: Desk, /, *, id: str) -> None:
     examples=[
         "recollect list --tag staging -n 5",
         "recollect list --status forgotten",
+        "recollect list --archived",
         "recollect list --order important --when 'this month'",
     ],
 )
@@ -66,13 +67,15 @@ async def show(desk: Desk, /, *, id: str) -> None:
 @words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
 @click.option("--topic", metavar="WORDS", help="Only of this topic.")
 @words("--status", "statuses", choices=STATUSES, metavar="STATUS", help="Instead of active ones.")
+@click.option("--archived", is_flag=True, help="In the archive, instead of active ones.")
 @click.option("--when", metavar="TIME", help="Only of this time.")
 @click.option("--order", type=click.Choice(ORDERS), help="How to sort (newest).")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
 @click.option("--after", metavar="ID", help="The page after this memory.")
 @with_desk
-async def list_memories(desk: Desk, /, *, everywhere: bool, **given: Any) -> None:
+async def list_memories(desk: Desk, /, *, everywhere: bool, archived: bool, **given: Any) -> None:
     """Memories by filter, page by page: of a project and Global in its folder, of all elsewhere."""
+    given["statuses"] = in_the_archive(given["statuses"], archived=archived)
     here = desk.running.loaded.in_project and not everywhere
     result: ListResult = await desk.run("list", everywhere=not here, **given)
     console = desk.console
@@ -102,6 +105,8 @@ async def list_memories(desk: Desk, /, *, everywhere: bool, **given: Any) -> Non
         console.note(
             f"{len(result.memories)} of {result.total:,}; --after {result.memories[-1].id} shows the next."
         )
+    if Status.ARCHIVED in given["statuses"]:
+        console.note("`recollect unarchive ID` brings one back.")
 
 
 @command("tags", examples=["recollect tags", "recollect tags --scope work --json"])
@@ -152,6 +157,13 @@ async def timeline(desk: Desk, /, *, time: tuple[str, ...], when: str | None, **
         for memory in day.memories:
             clock = local_time(memory.occurred, desk.zone)[-len("00:00") :]
             console.line(f"  {clock}  {memory.kind:<10} {one_line(memory.content, most=LONGEST_CELL)}")
+
+
+def in_the_archive(statuses: tuple[str, ...], *, archived: bool) -> tuple[str, ...]:
+    """What --archived means beside --status."""
+    if archived and statuses:
+        raise click.UsageError("--archived is `--status archived`: give one of them.")
+    return (Status.ARCHIVED.value,) if archived else statuses
 
 
 def _worth(memory: MemoryView) -> str:

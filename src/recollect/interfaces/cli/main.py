@@ -25,6 +25,7 @@ COMMANDS = {
     "search": f"{_HERE}.recalling:recall",
     "ask": f"{_HERE}.asking:ask",
     "forget": f"{_HERE}.forgetting:forget",
+    "unarchive": f"{_HERE}.auditing:unarchive",
     "show": f"{_HERE}.listing:show",
     "list": f"{_HERE}.listing:list_memories",
     "amend": f"{_HERE}.amending:amend",
@@ -49,6 +50,7 @@ COMMANDS = {
     "spend": f"{_HERE}.spending:spend",
     "doctor": f"{_HERE}.upkeep:doctor",
     "consolidate": f"{_HERE}.consolidating:consolidate",
+    "audit": f"{_HERE}.auditing:audit",
     "sync": f"{_HERE}.syncing:sync",
     "contradictions": f"{_HERE}.contradicting:contradictions",
     "capture": f"{_HERE}.capturing:capture",
@@ -71,11 +73,11 @@ COMMANDS = {
 }
 
 HEADED = {
-    "Memories": "remember recall search ask list show amend link forget tags timeline versions reconstruct why",
+    "Memories": "remember recall search ask list show amend link forget unarchive tags timeline versions reconstruct why",
     "Conversations": "history conversations context profile reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",
-    "Upkeep": "status stats spend doctor consolidate contradictions config models jobs export import",
+    "Upkeep": "status stats spend doctor consolidate audit contradictions config models jobs export import",
     "Claude Code": "init uninstall connect capture sync hook statusline",
     "Beginning": "setup demo completion",
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from recollect.interfaces.cli.command import command, with_desk, words
+from recollect.interfaces.cli.listing import in_the_archive
 from recollect.interfaces.cli.output import local_time, one_line, relation_words
 from recollect.interfaces.cli.session import Desk
 from recollect.model.link import Relation
@@ -27,6 +28,7 @@ INDENT = 9
         "recollect recall deploy failures --when 'last week' --kind error -n 5",
         "recollect recall database port --tag staging --since 2024-03-01",
         "recollect recall 'why SQLite' --links --budget 800 --json",
+        "recollect recall 'the old office' --archived",
     ],
 )
 @click.argument("query", nargs=-1)
@@ -64,6 +66,7 @@ INDENT = 9
     metavar="STATUS",
     help="Instead of active ones.",
 )
+@click.option("--archived", is_flag=True, help="In the archive, instead of active ones.")
 @click.option("--no-count", is_flag=True, help="Don't count this as a use of what is found.")
 @click.option("--full", is_flag=True, help="Print long memories whole.")
 @with_desk
@@ -75,10 +78,12 @@ async def recall(
     since: str | None,
     until: str | None,
     no_count: bool,
+    archived: bool,
     full: bool,
     **given: Any,
 ) -> None:
     """Find memories by words and by meaning."""
+    given["statuses"] = in_the_archive(given["statuses"], archived=archived)
     given["links"] = given["links"] or bool(given["relations"])
     result: RecallResult = await desk.run(
         "recall",
@@ -100,6 +105,8 @@ async def recall(
     for number, hit in enumerate(result.hits, 1):
         content = await _whole(desk, hit) if full and hit.truncated else hit.content
         _print_hit(desk, number, hit, content=content, full=full)
+    if any(hit.status == Status.ARCHIVED for hit in result.hits):
+        desk.console.note("`recollect unarchive ID` brings one back from the archive.")
     desk.console.note(result.notice)
 
 

@@ -13,6 +13,7 @@ from recollect.interfaces.cli.session import Desk
 
 if TYPE_CHECKING:
     from recollect.operations.keeping import DeleteScopeResult, ListScopesResult, ScopeView
+    from recollect.operations.retiring import RetireScopeResult
 
 
 @click.group(
@@ -141,6 +142,40 @@ async def delete_scope(desk: Desk, /, *, name: str, export: str | None, yes: boo
         print_receipt(console, result.receipt)
     if result.notice:
         console.line(neutral(result.notice))
+
+
+@scopes.command(
+    "retire", examples=["recollect scopes retire work", "recollect scopes retire work --delete --yes"]
+)
+@click.argument("name")
+@click.option("--delete", is_flag=True, help="Remove it and its memories for good besides.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@with_desk
+async def retire_scope(desk: Desk, /, *, name: str, delete: bool, yes: bool) -> None:
+    """Put a scope aside that is no longer needed: backed up, then found by nobody who doesn't name it."""
+    console = desk.console
+    if delete and not yes:
+        count = await count_of(desk, {"scope": name}, hidden=True)
+        confirm(console, f"Back up the scope {name!r} and remove its {plural(count, 'memory')} for good?")
+    result: RetireScopeResult = await desk.run("retire_scope", name=name, delete=delete)
+    if console.json:
+        console.document(result)
+        return
+    console.line(f"Retired {neutral(result.name)} with {plural(result.memories, 'memory')}.")
+    console.line(f"All that was in it is in backups/{result.backup}.")
+    if result.receipt:
+        print_receipt(console, result.receipt)
+    for said in (result.note, result.notice):
+        if said:
+            console.note(neutral(said))
+
+
+@scopes.command("revive", examples=["recollect scopes revive work"])
+@click.argument("name")
+@with_desk
+async def revive_scope(desk: Desk, /, *, name: str) -> None:
+    """Switch a retired scope on again."""
+    _print(desk, await desk.run("revive_scope", name=name), told="Revived")
 
 
 def _print(desk: Desk, scope: ScopeView, *, told: str = "") -> None:

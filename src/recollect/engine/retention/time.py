@@ -1,0 +1,108 @@
+"""By time: messages that are older than the window go once a summary stands for them, and never before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
+
+from recollect.engine.consolidate.stage import MOST_GONE, Bounds, Stage, Told
+from recollect.engine.core import Engine
+from recollect.engine.retention.away import put_away, staged, with_parts
+from recollect.engine.retention.noise import WHY as SAYS_NOTHING
+from recollect.engine.retention.noise import says_nothing
+from recollect.engine.retention.recapping import Recaps
+from recollect.model.memory import PART, Kind, Memory
+from recollect.model.query import Filter, Order, Spot
+from recollect.model.retention import is_message, may_go, message_window
+
+COVERED = "older than {days} days, and a summary stands for it"
+
+
+async def put_old_talk_away(engine: Engine, within: Bounds, recaps: Recaps) -> Stage:
+    """Conversations without a summary get one first, the oldest first."""
+    talk = OldTalk(engine, within, recaps, after=message_window(engine.policy.retention))
+    told = [one async for some in talk.leaving() for one in some]
+    empty = sum(one.why == SAYS_NOTHING for one in told)
+    words = ", ".join(
+        filter(
+            None,
+            (
+                _counted(len(told) - empty, "that summaries stand for"),
+                _counted(empty, "that say nothing" if empty > 1 else "that says nothing"),
+            ),
+        )
+    )
+    return staged(told, words, looked=talk.looked, more=talk.more)
+
+
+def _counted(count: int, which: str) -> str:
+    return f"archived {count} message{'s' if count > 1 else ''} {which}" if count else ""
+
+
+class OldTalk:
+    """Messages at rest for so long, oldest first, a batch at a time; about so many of them at most."""
+
+    def __init__(
+        self, engine: Engine, within: Bounds, recaps: Recaps, *, after: timedelta, most: int = MOST_GONE
+    ) -> None:
+        self._engine = engine
+        self._left = most
+        self._within = within
+        self._recaps = recaps
+        self._after = after
+        self._asked: set[tuple[str, str, str]] = set()  # conversations that a summary was asked of
+        self.looked = 0
+        self.more = False
+
+    async def leaving(self) -> AsyncIterator[list[Told]]:
+        """Those that went, batch by batch."""
+        async for page in self._pages():
+            now = self._engine.clock()
+            ready = [one for one in page if may_go(one, now, after=self._after)]
+            empty = [one for one in ready if says_nothing(one)][: self._left]
+            told = await put_away(self._engine, empty, why=SAYS_NOTHING, within=self._within, read=now)
+            rest = [one for one in ready if not says_nothing(one)]
+            covered = await self._covered(rest)
+            chosen = [one for one in rest if one.id in covered][: max(0, self._left - len(told))]
+            whole = await with_parts(self._engine, chosen, now=now)
+            why = COVERED.format(days=self._after.days)
+            told += await put_away(self._engine, whole, why=why, within=self._within, read=now)
+            yield told
+            self._left -= len(told)
+            if self._left <= 0 or self._within.over:
+                self.more = True
+                return
+
+    async def _pages(self) -> AsyncIterator[list[Memory]]:
+        """The first parts of messages."""
+        where = Filter(viewer="system", kinds=(Kind.EPISODE,), until=self._engine.clock() - self._after)
+        after: Spot | None = None
+        while page := await self._engine.store.find(
+            where, order=Order.OLDEST, limit=self._within.batch, after=after
+        ):
+            after = Spot.of(page[-1], Order.OLDEST)
+            self.looked += len(page)
+            yield [one for one in page if is_message(one) and PART not in one.metadata]
+
+    async def _covered(self, messages: Sequence[Memory]) -> set[str]:
+        ids = [one.id for one in messages]
+        covered = set(await self._recaps.covering(self._engine, ids)) if ids else set()
+        bare = [one for one in messages if one.id not in covered]
+        if not bare or not await self._recapped(bare):
+            return covered
+        return set(await self._recaps.covering(self._engine, ids))
+
+    async def _recapped(self, messages: Sequence[Memory]) -> bool:
+        """Whether a summary was asked for: once for each conversation, and not in a dry run."""
+        if self._recaps.recap is None or self._within.dry:
+            return False
+        asked = False
+        for one in messages:
+            key = (one.scope, one.agent, one.provenance.conversation or "")
+            if key in self._asked or self._within.over:
+                continue
+            self._asked.add(key)
+            scope, agent, conversation = key
+            await self._recaps.recap(self._engine, conversation, scope=scope, agent=agent)
+            asked = True
+        return asked
