@@ -9,6 +9,7 @@ from tool_door import texts, use
 
 from recollect.app import App
 
+OWN, EXTERNAL, EMBEDDED = "own", "mongod", "private-mongod"  # where the memories of a test live
 DAY = timedelta(days=1)
 NOW = datetime(2031, 5, 15, 10, 30, tzinfo=UTC)  # a Thursday
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import mcp_clients
 import pytest
+from assistant_door import EMBEDDED, EXTERNAL, OWN
 
 from everywhere import as_environment, house_of
 from left_out import leave_out
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from everywhere import House
 
 HERE = Path(__file__).parent
-OWN, EXTERNAL, EMBEDDED = "own", "mongod", "private-mongod"
 _ELSEWHERE = pytest.mark.needs("mongodb")
 
 

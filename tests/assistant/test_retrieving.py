@@ -28,15 +28,18 @@ async def test_its_own_words_find_a_memory_first(app: App) -> None:
 
 async def test_a_result_says_what_the_contract_names(app: App) -> None:
     name = await keep(at(app, NOW), NOTES[0], scope="Alpha", tags=["dates"])
-    [found] = (
-        await use(app, "retrieve_memory", query="Alpha project deadline", filter={"scope": "Alpha"})
-    )["results"]
-    assert found.items() >= {
-        "text": NOTES[0],
-        "scope": "Alpha",
-        "tags": ["dates"],
-        "memory_id": name,
-    }.items()
+    [found] = (await use(app, "retrieve_memory", query="Alpha project deadline", filter={"scope": "Alpha"}))[
+        "results"
+    ]
+    assert (
+        found.items()
+        >= {
+            "text": NOTES[0],
+            "scope": "Alpha",
+            "tags": ["dates"],
+            "memory_id": name,
+        }.items()
+    )
     assert found.keys() >= {"source", "timestamp", "confidence"}
     assert 0 < found["confidence"] <= 1
 

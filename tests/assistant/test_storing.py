@@ -6,12 +6,12 @@ from datetime import datetime, timedelta
 
 import pytest
 from assistant_door import NOW, keep, retrieved
-from front_door import at, everything, show
+from front_door import at, everything, run, show
 from tool_door import use
 
 from recollect.app import App
-from recollect.model.errors import InvalidInput, TooLarge
-from recollect.model.query import Filter
+from recollect.model.errors import ContentTooLarge, InvalidInput
+from recollect.operations.safekeeping import STATS
 
 
 async def test_a_plain_text_is_kept_with_scope_time_and_id(app: App) -> None:
@@ -43,13 +43,14 @@ async def test_where_it_is_from_comes_back_with_it(app: App, source: str) -> Non
 
 
 async def test_a_memory_gets_one_vector_of_the_models_length(app: App) -> None:
-    store, model = app.engine.store, app.engine.meaning.model
-    assert model is not None
-    assert await store.count(Filter(embedded_by=model)) == 0
+    assert (await run(app, STATS)).embedded == 0
     name = await keep(app, "The cellar floods when the river rises.")
-    assert await store.count(Filter(embedded_by=model)) == 1
-    vector = (await store.vectors([name], model=model))[name]
-    assert len(vector) == (await app.engine.meaning.embed(["any text"])).shape[1]
+    told = await run(app, STATS)
+    assert told.embedded == 1
+    assert told.model is not None
+    vectors = await app.engine.store.vector_of([name], model=told.model)
+    [other] = await app.engine.meaning.embed(["any other text"])
+    assert len(vectors[name]) == len(other)
 
 
 @pytest.mark.parametrize("content", ["", "   \n\t "])
@@ -82,14 +83,14 @@ async def test_a_long_text_is_kept_whole_in_linked_parts(app: App) -> None:
     said = " ".join(part.content for part in parts)
     for number in range(12):
         assert f"harbour {number} and took on cargo {number * 7}." in said
-    linked = {link.target for link in (await show(app, name)).links} | {
-        link.source for link in (await show(app, name)).links
+    drawn = [one.link for one in (await show(app, name)).links]
+    assert {link.origin for link in drawn if link.relation == "part_of"} == {part.id for part in parts} - {
+        name
     }
-    assert {part.id for part in parts} <= linked | {name}
 
 
 async def test_more_than_the_limit_is_refused_and_says_so(app: App) -> None:
-    with pytest.raises(TooLarge):
+    with pytest.raises(ContentTooLarge):
         await use(app, "store_memory", content="word " * 300_000)
     assert await everything(app) == []
 
