@@ -97,6 +97,23 @@ def program() -> list[str]:
     return [sys.executable, "-m", "recollect"]
 
 
+def ask(process: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """One request to a server on its standard input, and its result."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    process.stdin.write(json.dumps(request).encode() + b"\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        answer = json.loads(line)
+        if answer.get("id") == number:
+            if "result" not in answer:
+                raise SystemExit(f"{method}: {answer}")
+            found: dict[str, Any] = answer["result"]
+            return found
+    raise SystemExit(f"the server went before it answered {method}")
+
+
 @contextmanager
 def serving(store: Filled, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """`recollect serve` on the store: its process and its port."""
