@@ -19,7 +19,7 @@ from benchmarks import texts
 from benchmarks.environment import CACHE, size_on_disk, surroundings
 from benchmarks.peers.door import door_options, open_embedder
 from benchmarks.peers.front_door import plain_puts
-from benchmarks.served import MODEL, program
+from benchmarks.served import MODEL, place_model, program
 from benchmarks.vectors import between, stored_vectors
 
 from recollect.app import open_app
@@ -73,7 +73,8 @@ async def _fill(home: Path, size: int) -> int:
     base = np.load(
         stored_vectors(CACHE, rows, model=str(options["name"]), embed=open_embedder(options).texts)
     )
-    given = {"home": home, "embedding.provider": "none", "store.durability": "normal"}
+    place_model(home)
+    given = {"home": home, "embedding.model": MODEL, "store.durability": "normal"}
     sentences, stored = map(texts.sentence, count()), 0
     async with open_app(load_settings(given, environ={})) as app:
         while size_on_disk(home / "data") < size:

@@ -6,7 +6,6 @@ years ago. Every night has its maintenance. In the end all that was ever asked f
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import time
@@ -19,9 +18,8 @@ from typing import Any
 
 from benchmarks import texts
 from benchmarks.environment import CACHE, size_on_disk
-from benchmarks.peers.door import OWN_HOME
 from benchmarks.report import spread
-from benchmarks.served import MODEL
+from benchmarks.served import MODEL, place_model
 
 from recollect.app import App, open_app
 from recollect.dialects.toolsets import tools_of
@@ -172,7 +170,7 @@ def _facts(pace: Pace) -> Iterator[Fact]:
 
 
 async def _life(open_ones: AsyncExitStack, home: Path, level: str, calendar: Calendar) -> Life:
-    shutil.copytree(OWN_HOME / "models" / MODEL, home / "models" / MODEL, copy_function=os.link)
+    place_model(home)
     given = {
         "home": home,
         "time_zone": "UTC",

@@ -68,6 +68,11 @@ def filled(count: int, *, data: Path | None = None) -> Filled:
     return Filled(folder, count, model, variables)
 
 
+def place_model(home: Path) -> None:
+    """The benchmark's own model in a home that has none."""
+    shutil.copytree(OWN_HOME / "models" / MODEL, home / "models" / MODEL, copy_function=os.link)
+
+
 def data_folder() -> Path:
     """Where real sentences to mix in may lie, as for the speed benchmark."""
     given = os.environ.get("RECOLLECT_BENCH_DATA")
