@@ -91,13 +91,14 @@ async def test_a_killed_mongod_has_all_that_was_acknowledged(
         "mongodb.mode": "external",
         "mongodb.uri": server.url,
         "mongodb.database": "claude_memory",
+        "mongodb.timeout_ms": 60_000,  # it mends itself first
     }
     async with open_app(load(**given)) as app:
         names: set[str] = set()
         for number in range(25):
             names.add(await keep(app, f"Buoy {number} was seen at {number + 3} fathoms."))
         os.kill(server.pid, signal.SIGKILL)
-    server.start()
+        await asyncio.to_thread(server.start)
     async with open_app(load(**given)) as app:
         assert {one.id for one in await everything(app)} == names
         assert (await run(app, STATS)).embedded == len(names)
