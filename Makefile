@@ -15,7 +15,7 @@ PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
 LOCKED = --require-hashes --no-deps -r
 
-.PHONY: help install run test test-stores test-claude test-conformance check lint types unit docs bench bench-consolidate bench-stores bench-quality bench-extraction bench-capture bench-history bench-history-quality bench-rest bench-load bench-start bench-hooks lock clean
+.PHONY: help install run test test-stores test-claude test-conformance check lint types unit docs bench bench-assistant bench-consolidate bench-stores bench-quality bench-extraction bench-capture bench-history bench-history-quality bench-rest bench-load bench-start bench-hooks lock clean
 
 help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -72,7 +72,7 @@ FEWER ?=
 WITHOUT = $(if $(FEWER),--without $(FEWER),)
 PYTEST = $(PY) -m pytest -n 3 --dist loadfile $(WITHOUT)
 # What goes through a store, whichever it is; those left out choose their stores themselves, or have none.
-ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
+ON_EVERY_STORE = tests/acceptance tests/assistant --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
 	$(addprefix tests/interface/test_,$(addsuffix .py,cli_memories http_running mcp_http mcp_sessions rest_door rest_import rest_jobs rest_memories rest_page rest_summaries))
 
 # The contract once more on the same servers in other forms: of its owner, without vectors, as a replica set.
@@ -117,6 +117,10 @@ bench: $(VENV)/dev ## Speed, side by side with peers and the floor, and upkeep. 
 	$(PY) -m benchmarks.consolidation $(if $(QUICK),--quick,)
 	$(PY) -m benchmarks.history $(if $(QUICK),--quick,)
 	$(PY) -m benchmarks.rest $(if $(QUICK),--quick,)
+	$(PY) -m benchmarks.assistant $(if $(QUICK),--quick,)
+
+bench-assistant: $(VENV)/dev ## 100,000 memories by the assistant's tools, backups of 500 MB, five years of daily use. QUICK=1 for small sizes.
+	$(PY) -m benchmarks.assistant $(if $(QUICK),--quick,) $(ARGS)
 
 bench-rest: $(VENV)/dev ## 100,000 messages over HTTP: saved in bulk, searched by 32 clients, beside ChromaDB's server. QUICK=1 for 10,000.
 	$(PY) -m benchmarks.rest $(if $(QUICK),--quick,) $(ARGS)

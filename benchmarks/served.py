@@ -68,6 +68,11 @@ def filled(count: int, *, data: Path | None = None) -> Filled:
     return Filled(folder, count, model, variables)
 
 
+def place_model(home: Path) -> None:
+    """The benchmark's own model in a home that has none."""
+    shutil.copytree(OWN_HOME / "models" / MODEL, home / "models" / MODEL, copy_function=os.link)
+
+
 def data_folder() -> Path:
     """Where real sentences to mix in may lie, as for the speed benchmark."""
     given = os.environ.get("RECOLLECT_BENCH_DATA")
@@ -95,6 +100,23 @@ def _import(folder: Path, rows: list[str], variables: dict[str, str]) -> None:
 def program() -> list[str]:
     """`recollect`, by the interpreter that this runs in."""
     return [sys.executable, "-m", "recollect"]
+
+
+def ask(process: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """One request to a server on its standard input, and its result."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+    process.stdin.write(json.dumps(request).encode() + b"\n")
+    process.stdin.flush()
+    for line in process.stdout:
+        answer = json.loads(line)
+        if answer.get("id") == number:
+            if "result" not in answer:
+                raise SystemExit(f"{method}: {answer}")
+            found: dict[str, Any] = answer["result"]
+            return found
+    raise SystemExit(f"the server went before it answered {method}")
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 from benchmarks import texts
 from benchmarks.environment import HERE, RESULTS, machine, surroundings
 from benchmarks.report import Aim, Table, aims_table, milliseconds, spread, text, times, write
-from benchmarks.served import WAIT, Filled, data_folder, filled, program
+from benchmarks.served import WAIT, Filled, ask, data_folder, filled, program
 
 MEMORIES, QUICK_MEMORIES = 100_000, 10_000
 ROUNDS, QUICK_ROUNDS = 15, 5
@@ -91,11 +90,11 @@ def _served(store: Filled, method: str, question: str) -> tuple[float, float]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        _ask(process, 1, method, opening)
+        ask(process, 1, method, opening)
         opened = time.perf_counter() - began
         meta = {"_meta": opening["_meta"]} if "_meta" in opening else {}
         call = {"name": "recall", "arguments": {"text": question}, **meta}
-        answer = _ask(process, 2, "tools/call", call)
+        answer = ask(process, 2, "tools/call", call)
         recalled = time.perf_counter() - began
         if not answer["structuredContent"]["fragments"]:
             raise SystemExit(f"nothing was recalled for {question!r}")
@@ -106,24 +105,6 @@ def _served(store: Filled, method: str, question: str) -> tuple[float, float]:
         process.kill()
         process.wait(WAIT)
     return opened * 1e3, recalled * 1e3
-
-
-def _ask(
-    process: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]
-) -> dict[str, Any]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-    process.stdin.write(json.dumps(request).encode() + b"\n")
-    process.stdin.flush()
-    for line in process.stdout:
-        answer = json.loads(line)
-        if answer.get("id") == number:
-            if "result" not in answer:
-                raise SystemExit(f"{method}: {answer}")
-            found: dict[str, Any] = answer["result"]
-            return found
-    raise SystemExit(f"the server went before it answered {method}")
 
 
 def _tables(facts: dict[str, Any]) -> list[Table]:

@@ -133,9 +133,13 @@ class _Mongo(_Databases):
 @pytest.fixture(scope="session")
 def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> House:
     """Where this run's memories live."""
-    store = request.config.getoption("--store")
+    return house_of(request.config.getoption("--store"), request, tmp_path_factory)
+
+
+def house_of(store: str, request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> House:
+    """That of one store, with the server that it needs."""
     if store == "postgres":
-        return _Postgres(request.getfixturevalue("postgres_server"), tmp_path_factory.mktemp("template"))
+        return _Postgres(request.getfixturevalue("postgres_server"), folders.mktemp("template"))
     if store == "mongodb":
         return _Mongo(request.getfixturevalue("mongo_server"))
     return _Files()
@@ -144,7 +148,7 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(autouse=True)
 def _left(request: pytest.FixtureRequest) -> Iterator[None]:
     """What a test's homes had in a server goes with them."""
-    if request.config.getoption("--store") == "local" or "tmp_path" not in request.fixturenames:
+    if not {"house", "tmp_path"} <= set(request.fixturenames):
         yield
         return
     house, folder = request.getfixturevalue("house"), request.getfixturevalue("tmp_path")
