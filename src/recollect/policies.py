@@ -8,11 +8,13 @@ from recollect.engine.core import Policy
 from recollect.model.capture import CAPTURED_KINDS, Capture
 from recollect.model.history import History, Rlm
 from recollect.model.life import Life
+from recollect.model.maintenance import Maintenance
 from recollect.model.memory import Kind
 from recollect.settings import LoadedSettings, home_agent
 from recollect.settings.capture import CaptureSettings, listed
 from recollect.settings.declared import LifeSettings
 from recollect.settings.history import HistorySettings, RlmSettings
+from recollect.settings.maintenance import MaintenanceSettings, hour_of
 
 
 def policy_of(loaded: LoadedSettings) -> Policy:
@@ -48,6 +50,7 @@ def policy_of(loaded: LoadedSettings) -> Policy:
         session_ttl=timedelta(minutes=settings.serve.session_ttl_minutes),
         reflect=settings.life.reflect,
         life=_life(settings.life),
+        maintenance=_maintenance(settings.maintenance),
         capture=capture_of(settings.capture),
         history=_history(settings.history, also=listed(settings.capture.exclude)),
         rlm=_rlm(settings.rlm),
@@ -70,6 +73,15 @@ def _life(life: LifeSettings) -> Life:
         batch=life.batch,
         seconds=float(life.seconds),
         consolidate_hours=life.consolidate_hours,
+    )
+
+
+def _maintenance(chosen: MaintenanceSettings) -> Maintenance:
+    return Maintenance(
+        schedule=chosen.schedule,
+        hour=hour_of(chosen.hour),
+        idle=timedelta(minutes=chosen.idle_minutes),
+        seconds=float(chosen.seconds),
     )
 
 

@@ -9,7 +9,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from recollect.interfaces.http.logs import DailyFile, Lines, log_file
+from recollect.interfaces.logs import DailyFile, Lines, log_file
 
 WHEN = datetime(2024, 2, 28, 12, tzinfo=UTC)
 FULL = 1 << 20

@@ -53,6 +53,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "history": ("search_history", "history_timeline", "history_projects"),
     "safekeeping": ("stats", "backup", "list_backups", "restore"),
     "consolidating": ("consolidate", "consolidation_reports"),
+    "maintaining": ("maintain",),
     "condensing": ("condense", "write_documents"),
     "contradicting": (
         "list_contradictions",

@@ -47,6 +47,7 @@ COMMANDS = {
     "spend": f"{_HERE}.spending:spend",
     "doctor": f"{_HERE}.upkeep:doctor",
     "consolidate": f"{_HERE}.consolidating:consolidate",
+    "maintain": f"{_HERE}.maintaining:maintain",
     "sync": f"{_HERE}.syncing:sync",
     "contradictions": f"{_HERE}.contradicting:contradictions",
     "capture": f"{_HERE}.capturing:capture",
@@ -73,7 +74,7 @@ HEADED = {
     "Conversations": "history context reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",
-    "Upkeep": "status stats spend doctor consolidate contradictions config models jobs export import",
+    "Upkeep": "status stats spend doctor consolidate maintain contradictions config models jobs export import",
     "Claude Code": "init uninstall connect capture sync hook statusline",
     "Beginning": "setup demo completion",
 }
