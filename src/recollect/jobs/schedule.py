@@ -90,11 +90,11 @@ async def _night_is_due(engine: Engine, *, now: datetime) -> bool:
     policy, cursor = engine.policy.maintenance, _cursor(MAINTAIN)
     if not policy.schedule:
         return False
+    quiet = engine.quiet.lasts(now, policy.idle)  # looked at from the start on
     last = await engine.store.cursor(cursor)
     if last is None:
         await engine.store.swap_cursor(cursor, old=None, new=now.isoformat())
         return False
-    quiet = engine.quiet.lasts(now, policy.idle)
     if not is_time(_next_night(engine, last), now, quiet=quiet):
         return False
     return await _queue(engine, MAINTAIN, last=last, now=now)

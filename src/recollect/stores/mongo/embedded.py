@@ -19,7 +19,15 @@ from types import TracebackType
 from typing import Any
 
 from recollect.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError
-from recollect.stores.mongo.keeper import BYE, FAILED, HELLO, LARGEST_LOG, START_SECONDS, Running, read_running
+from recollect.stores.mongo.keeper import (
+    BYE,
+    FAILED,
+    HELLO,
+    LARGEST_LOG,
+    START_SECONDS,
+    Running,
+    read_running,
+)
 
 log = logging.getLogger("recollect.mongo")
 
