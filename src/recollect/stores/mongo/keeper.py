@@ -220,7 +220,9 @@ class Keeper:
     def _turn_log_over(self) -> None:
         """While mongod writes to it; on Windows, where a file in use stays where it is, it waits for the next start."""
         reopen = getattr(signal, "SIGUSR1", None)
-        if reopen is not None and self._mongod is not None and self._put_log_aside():
+        if reopen is None or self._mongod is None:
+            return
+        if self._put_log_aside() or not self._log.exists():  # of two signals close together it heeds one
             self._mongod.send_signal(reopen)
 
     def _end_orphan(self) -> None:
