@@ -79,6 +79,10 @@ def main() -> None:
     else:
         from recollect.interfaces.cli.main import run
 
+        if argv and argv[0] == "maintain":
+            from recollect.bare.detached import step_back
+
+            step_back()
         sys.exit(run(argv, AppLauncher()))
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -20,12 +20,13 @@ from recollect.engine.capture.place import scope_of_folder
 from recollect.engine.core import Engine
 from recollect.engine.embed import follow_model
 from recollect.engine.uses import UseCounter
+from recollect.home import make_home
 from recollect.housing import houses_of
 from recollect.housing_redis import address_of, company
 from recollect.languages import language_model
 from recollect.meanings import meaning_of
-from recollect.model.access import Caller
-from recollect.model.errors import NotFound, RecollectError, Refused, SettingsError, StoreError, StoreReadOnly
+from recollect.model.access import EVERYONE, Caller
+from recollect.model.errors import NotFound, RecollectError, Refused, SettingsError, StoreError
 from recollect.model.ids import IdMaker
 from recollect.model.scope import GLOBAL
 from recollect.operations.activity import done_by, finish_notes, note_done
@@ -99,7 +100,8 @@ class App:
         if operation.name == LEAFLET_WORK and getattr(given, "others", False):
             self.written.clear()
         call = Call(engine, who.agent, progress, model, conversation, who.owner)
-        answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
+        with self.engine.quiet.broken(self.engine.clock) if _is_call(caller) else nullcontext():
+            answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
         if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
             self.stirred.set()
         if operation.effect is not Effect.READS and getattr(
@@ -215,7 +217,7 @@ async def open_app(
     """
     loaded = loaded or load_settings()
     settings = loaded.settings
-    make_home(settings.home)
+    make_home(settings.home, database=settings.database)
     houses = houses or houses_of(settings, clock=utc_now)
     store = Routed(houses, clock=utc_now)
     await store.open()
@@ -240,6 +242,11 @@ async def open_app(
                 yield app
     finally:
         await store.close()
+
+
+def _is_call(caller: Caller | None) -> bool:
+    """Whether somebody outside asks: a door's own questions, such as those of a health check, are nobody's."""
+    return caller is not None and caller.agent != EVERYONE
 
 
 def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) -> str:
@@ -318,19 +325,6 @@ async def _tried_beside(settings: Settings) -> Finding:
 def utc_now() -> datetime:
     """The present instant."""
     return datetime.now(UTC)
-
-
-def make_home(home: Path) -> None:
-    """The home folder, for its owner only. Raises StoreReadOnly."""
-    try:
-        home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in ("data", "models", "backups", "logs", "export"):
-            (home / name).mkdir(mode=0o700, exist_ok=True)
-    except OSError as error:
-        raise StoreReadOnly(
-            f"The home folder {home} can't be made: {error.strerror}.",
-            advice="Choose another with RECOLLECT_HOME.",
-        ) from error
 
 
 async def _engine(

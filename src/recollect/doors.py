@@ -17,7 +17,7 @@ from typing import Any
 from recollect.bare.desks import close_desk
 from recollect.interfaces.cli.launcher import Start
 from recollect.interfaces.hooks.desk import serve_desk
-from recollect.interfaces.http.logs import logging_to
+from recollect.interfaces.logs import logging_to
 from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.server import McpServer
 from recollect.interfaces.running import Running, ask, local_caller

@@ -66,7 +66,9 @@ async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Stor
         if embedded:
             from recollect.stores.mongo.embedded import EmbeddedMongo
 
-            server = EmbeddedMongo(settings.home, program=chosen.mongod)
+            # Two files, beside those of our own: together they stay below twice what may be.
+            largest = (settings.log.most_megabytes << 20) // 2
+            server = EmbeddedMongo(settings.home, program=chosen.mongod, largest_log=largest)
             uri = (await beside.enter_async_context(server)).uri
         store = MongoStore(
             uri,

@@ -40,7 +40,7 @@ def run(home: str, handed: int | None = None) -> int:
 
 
 def _run(home: str, *, until: float) -> None:
-    from recollect.interfaces.http.logs import logging_to
+    from recollect.interfaces.logs import logging_to
     from recollect.model.errors import RecollectError
     from recollect.settings import load_settings
 

@@ -9,6 +9,7 @@ from recollect.engine.core import Policy
 from recollect.model.capture import CAPTURED_KINDS, Capture
 from recollect.model.history import History, Rlm
 from recollect.model.life import Life
+from recollect.model.maintenance import Maintenance
 from recollect.model.memory import Kind
 from recollect.model.recap import Recaps
 from recollect.model.retention import Level, Retention, steered
@@ -16,6 +17,7 @@ from recollect.settings import LoadedSettings, home_agent
 from recollect.settings.capture import CaptureSettings, listed
 from recollect.settings.declared import LifeSettings
 from recollect.settings.history import HistorySettings, RlmSettings
+from recollect.settings.maintenance import MaintenanceSettings, hour_of
 from recollect.settings.retention import RetentionSettings
 
 
@@ -54,6 +56,7 @@ def policy_of(loaded: LoadedSettings) -> Policy:
         reflect=settings.life.reflect,
         life=steered(_life(settings.life), retention),
         retention=retention,
+        maintenance=_maintenance(settings.maintenance),
         capture=capture_of(settings.capture),
         history=_history(settings.history, also=listed(settings.capture.exclude)),
         rlm=_rlm(settings.rlm),
@@ -88,6 +91,15 @@ def _retention(chosen: RetentionSettings) -> Retention:
         most_items=chosen.most_items,
         most_megabytes=chosen.most_megabytes,
         keep_pruned_files=chosen.keep_pruned_files,
+    )
+
+
+def _maintenance(chosen: MaintenanceSettings) -> Maintenance:
+    return Maintenance(
+        schedule=chosen.schedule,
+        hour=hour_of(chosen.hour),
+        idle=timedelta(minutes=chosen.idle_minutes),
+        seconds=float(chosen.seconds),
     )
 
 

@@ -67,7 +67,7 @@ def _run(home: str, tried: set[str], *, begun: float) -> bool:
     """With the lease in hand; whether there is time for more."""
     end_at(begun + LONGEST_SECONDS)
     step_back()
-    from recollect.interfaces.http.logs import logging_to
+    from recollect.interfaces.logs import logging_to
     from recollect.model.errors import RecollectError
     from recollect.settings import load_settings
 

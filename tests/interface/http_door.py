@@ -16,10 +16,10 @@ from starlette.routing import Route
 
 from recollect.app import open_app
 from recollect.interfaces.http.app import http_app
-from recollect.interfaces.http.logs import logging_to
 from recollect.interfaces.http.metrics import Metrics
 from recollect.interfaces.http.serving import Crowd, Server, bind, http_server, shown_address
 from recollect.interfaces.http.stopping import Stopping
+from recollect.interfaces.logs import logging_to
 from recollect.interfaces.mcp.http import McpHttp
 from recollect.interfaces.mcp.opening import Opening
 from recollect.interfaces.mcp.server import McpServer

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from http_door import KEY, Load, Served, Talk, door
 
-from recollect.interfaces.http.logs import DailyFile, Lines, log_file, logging_to
 from recollect.interfaces.http.metrics import OTHER, Metrics, Words
 from recollect.interfaces.http.serving import bind, shown_address
+from recollect.interfaces.logs import DailyFile, Lines, log_file, logging_to
 from recollect.model.errors import SettingsError
 
 TEXT = "The otter's holt is under the third willow."

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -132,6 +133,37 @@ async def test_its_files_are_the_owners_alone(home: Path) -> None:
         assert stat.S_IMODE((home / "data" / "mongo").stat().st_mode) == 0o700
         assert stat.S_IMODE((home / "data" / "mongo" / "password").stat().st_mode) == 0o600
         assert stat.S_IMODE((home / "logs" / "mongo.log").stat().st_mode) == 0o600
+
+
+async def test_its_log_has_a_bound_and_no_words(home: Path) -> None:
+    async with EmbeddedMongo(home, largest_log=4_000) as mongo:
+        log, before = home / "logs" / "mongo.log", home / "logs" / "mongo.log.1"
+        async with AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
+            told = await client["claude_memory"].command({"profile": -1})
+            assert (told["was"], told["sampleRate"]) == (0, 0)  # nothing is told for being slow
+            assert (await client.admin.command({"getParameter": 1, "logLevel": 1}))["logLevel"] == 0
+        until(lambda: before.exists() and log.exists() and log.stat().st_size < 4_000)
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in (log, before)}
+        assert sys.platform == "win32" or modes == {0o600}
+        full = before.stat().st_mtime_ns
+        async with AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
+            while before.stat().st_mtime_ns == full:  # what it logs is its own: logins that fail
+                with suppress(OperationFailure):
+                    wrong = mongo.uri.replace("recollect:", "nobody:")
+                    async with AsyncMongoClient[dict[str, Any]](wrong) as other:
+                        await other.admin.command("ping")
+            assert await client.admin.command("ping")
+        until(lambda: {path.name for path in log.parent.iterdir()} == {"mongo.log", "mongo.log.1"})
+
+
+async def test_it_is_told_to_send_nothing_and_runs_as_who_started_it(home: Path) -> None:
+    async with EmbeddedMongo(home):
+        process = psutil.Process(running(home).pid)
+        words = process.cmdline()
+        assert words[words.index("--bind_ip") + 1] == "127.0.0.1"
+        assert words[words.index("--enableFreeMonitoring") + 1] == "off"
+        assert "--auth" in words
+        assert process.username() == psutil.Process().username()
 
 
 async def test_processes_share_it_and_the_last_one_stops_it(home: Path) -> None:

@@ -132,9 +132,10 @@ ASSISTANT = Dialect(
             "optimize_memory",
             "Tidy up",
             "Does the upkeep that is due and says what it did. It runs by itself as well; call it only when asked to.",
-            "consolidate",
+            "maintain",
             NoArguments,
             OptimizeAnswer,
+            fixed={"backup": False},
             idempotent=True,
         ),
         Tool(

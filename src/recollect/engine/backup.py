@@ -238,6 +238,7 @@ def _write_sum(path: Path, digest: str) -> None:
     beside = path.with_name(path.name + SUM)
     partial = partial_of(beside)
     try:
+        partial.touch(mode=0o600)
         partial.write_text(f"{digest}  {path.name}\n", encoding="utf-8", newline="\n")
         put_in_place(partial, beside)
     finally:

@@ -13,12 +13,14 @@ from zoneinfo import ZoneInfo
 from recollect.engine.doings import Doings
 from recollect.engine.meaning import Meaning
 from recollect.engine.pulse import Pulse
+from recollect.engine.quiet import Quiet
 from recollect.engine.turns import Turns
 from recollect.engine.uses import UseCounter
 from recollect.model.access import DEFAULT_AGENT
 from recollect.model.capture import Capture
 from recollect.model.history import History, Rlm
 from recollect.model.life import Life
+from recollect.model.maintenance import Maintenance
 from recollect.model.recap import Recaps
 from recollect.model.retention import Retention
 from recollect.model.scope import GLOBAL
@@ -70,6 +72,7 @@ class Policy:
     reflect: bool = True  # upon conversations that end without anybody's doing it
     life: Life = field(default_factory=Life)
     retention: Retention = field(default_factory=Retention)
+    maintenance: Maintenance = field(default_factory=Maintenance)
     capture: Capture = field(default_factory=Capture)
     history: History = field(default_factory=History)
     rlm: Rlm = field(default_factory=Rlm)
@@ -100,6 +103,7 @@ class Engine:
     behind: asyncio.Event = field(default_factory=asyncio.Event)  # set: conversations wait for the background
     pressing: asyncio.Event = field(default_factory=asyncio.Event)  # set: somebody waits for a job
     pulse: Pulse = field(default_factory=Pulse)  # beats when something was written, or a job got further
+    quiet: Quiet = field(default_factory=Quiet)  # broken while somebody calls
     fence: tuple[str, ...] = ()  # the scopes that the caller is bound to, as the store is
     summary_turns: Turns = field(default_factory=Turns)  # who writes a project's summary, by its name
     doings: Doings = field(default_factory=Doings)  # what is done in conversations, until it is written down

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from recollect.bare.rights import loose
 from recollect.engine.capture.report import hooks_finding
 from recollect.engine.classifiers import RULES
 from recollect.engine.core import Engine
@@ -29,6 +29,7 @@ from recollect.ports.models import ModelCard
 from recollect.ports.store import Capability, Finding, StoreFacts
 
 LITTLE_ROOM = 200 * 1024 * 1024
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,7 @@ async def examine(engine: Engine) -> list[Finding]:
     findings = list(await engine.store.check())
     if Capability.VECTORS in engine.store.capabilities:  # else no model helps; the store says why
         findings.extend(await asyncio.to_thread(_models, engine))
-    findings.append(_folder(engine.policy.home))
+    findings.append(await asyncio.to_thread(_folder, engine.policy.home))
     findings.append(_disk(engine.policy.home))
     findings.append(await room_finding(engine))
     findings.extend(await asyncio.to_thread(hooks_finding, engine.policy.home, now=engine.clock()))
@@ -247,13 +248,17 @@ async def _vectors(engine: Engine) -> list[Finding]:
 
 
 def _folder(home: Path) -> Finding:
-    mode = home.stat().st_mode & 0o777
-    private = os.name == "nt" or mode & 0o077 == 0  # Windows keeps a person's folder private by other means
+    """With all that others must not read in it. What could be mended was, when the store was opened."""
+    mode, open_to_others = home.stat().st_mode & 0o777, loose(str(home))
+    if not open_to_others:
+        return Finding("home folder", True, f"{home} is {mode:o}, and what it holds is its owner's alone")
+    named = ", ".join(str(one) for one in open_to_others[:MOST_NAMED])
+    more = len(open_to_others) - MOST_NAMED
     return Finding(
         "home folder",
-        private,
-        f"{home} is {mode:o}",
-        advice="" if private else f"`chmod 700 {home}` keeps others out.",
+        False,
+        f"others may read {named}" + (f" and {more} more" if more > 0 else ""),
+        advice=f"`chmod -R go-rwx {home}` as their owner keeps others out; a file system without modes can't.",
     )
 
 

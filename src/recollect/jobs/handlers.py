@@ -15,7 +15,7 @@ from recollect.engine.consolidate import run as consolidate
 from recollect.engine.conversations import REFLECT
 from recollect.engine.core import Engine
 from recollect.engine.embed import EMBED, embed_missing, queue_embedding
-from recollect.engine.endings import queue_sweep, reflect_on_silent
+from recollect.engine.endings import reflect_on_silent
 from recollect.engine.evaluate import EVALUATE, SECONDS, evaluate
 from recollect.engine.history.vectors import (
     EMBED_HISTORY,
@@ -26,15 +26,17 @@ from recollect.engine.history.vectors import (
     unembedded,
 )
 from recollect.engine.history.vectors import PAUSE as EMBED_PAUSE
+from recollect.engine.maintain import JOB as MAINTAIN
+from recollect.engine.nightly import turn
 from recollect.engine.recap_queue import RECAP_JOB
 from recollect.engine.reindex import REINDEX, TURN, reindex
 from recollect.engine.relate import RELATE, relate
+from recollect.engine.tidying import tidy
 from recollect.jobs.runner import Handler, Unfinished
 from recollect.model.errors import ModelError
 from recollect.model.job import Job
 from recollect.ports.store import Enqueue
 
-KEPT = timedelta(days=14)
 PAUSE = timedelta(minutes=1)  # between two runs of what doesn't end in one
 MORE = "consolidate:more"  # the key of a run that goes on with some stages, beside the one for all
 SHORTEST = 1.0  # seconds that even one for whom no time is left may take
@@ -99,11 +101,15 @@ async def _consolidate(engine: Engine, job: Job) -> Mapping[str, Any]:
 
 async def _tidy(engine: Engine, job: Job) -> Mapping[str, Any]:
     """Old jobs, entries that expired, and working memory whose conversation is over."""
-    await queue_sweep(engine)
-    return {
-        "dropped": await engine.store.drop_jobs(before=engine.clock() - KEPT),
-        "entries": await engine.store.drop_expired(engine.clock()),
-    }
+    return await tidy(engine)
+
+
+async def _maintain(engine: Engine, job: Job) -> Mapping[str, Any] | Unfinished:
+    """A turn of the night's. What else is due comes between two of them."""
+    turned = await turn(engine, job)
+    if turned.finished:
+        return turned.result
+    return Unfinished(turned.result, after=PAUSE if turned.waits else timedelta(0))
 
 
 async def _embed_history(engine: Engine, job: Job) -> Mapping[str, Any]:
@@ -159,12 +165,13 @@ HANDLERS: Mapping[str, Handler] = {
     EVALUATE: _evaluate,
     TIDY: _tidy,
     CONSOLIDATE: _consolidate,
+    MAINTAIN: _maintain,
     EMBED_HISTORY: _embed_history,
     ARCHIVE_HISTORY: _archive_history,
 }
 # What one who waits may run when no time is left: each is short.
 SHORT = (EVALUATE, RELATE, TIDY)
-STOPPING = frozenset({REINDEX})  # what looks between its steps whether somebody gave it up
+STOPPING = frozenset({REINDEX, MAINTAIN})  # what looks between its steps whether somebody gave it up
 OF_HISTORY = (EMBED_HISTORY, ARCHIVE_HISTORY)  # what concerns conversations, and no memory
 
 

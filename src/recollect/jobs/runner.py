@@ -16,9 +16,10 @@ from recollect.model.job import Job, JobState, backoff_seconds
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A turn of a job that takes several. The next one is due at once, behind everything that is due already."""
+    """A turn of a job that takes several. The next one is due after a while, or at once behind everything that is due already."""
 
     result: Mapping[str, Any]
+    after: timedelta = timedelta(0)
 
 
 Handler = Callable[[Engine, Job], Awaitable[Mapping[str, Any] | Unfinished]]
@@ -94,7 +95,9 @@ class Runner:
         ended = replace(job, error=None, lease_owner=None, lease_until=None)
         now = self._engine.clock()
         if isinstance(result, Unfinished):  # it got further: that was no failed attempt
-            return replace(ended, state=JobState.WAITING, due=now, attempts=0, result=result.result)
+            return replace(
+                ended, state=JobState.WAITING, due=now + result.after, attempts=0, result=result.result
+            )
         return replace(ended, state=JobState.DONE, finished=now, result=result)
 
     def _failed(self, job: Job, reason: str) -> Job:

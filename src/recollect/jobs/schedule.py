@@ -11,8 +11,10 @@ from recollect.engine.core import Engine
 from recollect.engine.embed import EMBED
 from recollect.engine.evaluate import EVALUATE
 from recollect.engine.history.vectors import EMBED_HISTORY, history_model, own_job
+from recollect.engine.maintain import JOB as MAINTAIN
 from recollect.jobs.handlers import ARCHIVE_HISTORY, TIDY
 from recollect.model.job import Job
+from recollect.model.maintenance import is_time, next_run
 from recollect.ports.store import Enqueue
 
 
@@ -25,6 +27,7 @@ class Entry:
 
 
 EMBED_EVERY = timedelta(hours=6)
+A_DAY = 24  # hours
 # What is remembered is judged soon; what came in another way, as by an import, within a day.
 ALWAYS: Sequence[Entry] = (
     Entry(EMBED, timedelta(hours=1)),
@@ -34,9 +37,10 @@ ALWAYS: Sequence[Entry] = (
 
 
 def schedule_of(engine: Engine) -> Sequence[Entry]:
-    """As the engine's policy has it."""
-    hours = engine.policy.life.consolidate_hours
-    upkeep = (Entry(CONSOLIDATE, timedelta(hours=hours)),) if hours else ()
+    """As the engine's policy has it; the night's maintenance goes by the hour, and isn't among them."""
+    hours, nightly = engine.policy.life.consolidate_hours, engine.policy.maintenance.schedule
+    own = 0 < hours < A_DAY if nightly else hours > 0
+    upkeep = (Entry(CONSOLIDATE, timedelta(hours=hours)),) if own else ()
     return (*ALWAYS, *upkeep, *_of_history(engine))
 
 
@@ -59,15 +63,13 @@ async def enqueue_due(
     for entry in schedule_of(engine) if entries is None else entries:
         if entry.name in besides:
             continue
-        cursor = f"schedule:{entry.name}"
-        last = await engine.store.cursor(cursor)
+        last = await engine.store.cursor(_cursor(entry.name))
         if last is not None and datetime.fromisoformat(last) + entry.every > now:
             continue
-        if not await engine.store.swap_cursor(cursor, old=last, new=now.isoformat()):
-            continue
-        job = Job(id=engine.new_id(), name=entry.name, created=now, due=now, key=entry.name)
-        await engine.store.apply([Enqueue(job)])
-        queued.append(entry.name)
+        if await _queue(engine, entry.name, last=last, now=now):
+            queued.append(entry.name)
+    if entries is None and MAINTAIN not in besides and await _night_is_due(engine, now=now):
+        queued.append(MAINTAIN)
     return queued
 
 
@@ -75,6 +77,41 @@ async def next_runs(engine: Engine, entries: Sequence[Entry] | None = None) -> d
     """When each entry is due next."""
     runs: dict[str, datetime] = {}
     for entry in schedule_of(engine) if entries is None else entries:
-        last = await engine.store.cursor(f"schedule:{entry.name}")
+        last = await engine.store.cursor(_cursor(entry.name))
         runs[entry.name] = datetime.fromisoformat(last) + entry.every if last else engine.clock()
+    if entries is None and engine.policy.maintenance.schedule:
+        last = await engine.store.cursor(_cursor(MAINTAIN))
+        runs[MAINTAIN] = _next_night(engine, last or engine.clock().isoformat())
     return runs
+
+
+async def _night_is_due(engine: Engine, *, now: datetime) -> bool:
+    """Queued once it is quiet, or late. A store that is new, or comes from before, begins with the next night."""
+    policy, cursor = engine.policy.maintenance, _cursor(MAINTAIN)
+    if not policy.schedule:
+        return False
+    quiet = engine.quiet.lasts(now, policy.idle)  # looked at from the start on
+    last = await engine.store.cursor(cursor)
+    if last is None:
+        await engine.store.swap_cursor(cursor, old=None, new=now.isoformat())
+        return False
+    if not is_time(_next_night(engine, last), now, quiet=quiet):
+        return False
+    return await _queue(engine, MAINTAIN, last=last, now=now)
+
+
+def _next_night(engine: Engine, last: str) -> datetime:
+    return next_run(
+        datetime.fromisoformat(last), engine.clock(), engine.zone(), engine.policy.maintenance.hour
+    )
+
+
+async def _queue(engine: Engine, name: str, *, last: str | None, now: datetime) -> bool:
+    if not await engine.store.swap_cursor(_cursor(name), old=last, new=now.isoformat()):
+        return False
+    await engine.store.apply([Enqueue(Job(id=engine.new_id(), name=name, created=now, due=now, key=name))])
+    return True
+
+
+def _cursor(name: str) -> str:
+    return f"schedule:{name}"

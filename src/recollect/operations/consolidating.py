@@ -13,6 +13,7 @@ from pydantic import Field
 from recollect.engine import retention
 from recollect.engine.consolidate import JOB, STAGES, Bounds, Report, Stage, Told, reports, run
 from recollect.engine.consolidate.stage import STALE
+from recollect.engine.maintain import JOB as MAINTAIN
 from recollect.jobs.handlers import HANDLERS, OF_HISTORY, SHORT, handlers_within
 from recollect.jobs.runner import Runner
 from recollect.jobs.schedule import enqueue_due
@@ -149,7 +150,7 @@ async def _consolidate(call: Call, given: ConsolidateInput) -> ConsolidateResult
     stages = list(report.stages)
     if with_jobs and not report.notice:
         call.progress(JOBS, len(STAGES), len(STAGES) + 1)
-        stages.append(await _run_jobs(call, until=until))
+        stages.append(await run_due_jobs(call, until=until))
     return _result(report, stages, seconds=perf_counter() - begun, most=MOST_NAMED)
 
 
@@ -185,7 +186,7 @@ def _result(
     )
 
 
-async def _run_jobs(call: Call, *, until: float) -> Stage:
+async def run_due_jobs(call: Call, *, until: float) -> Stage:
     """What they changed, by what each of them says; a job that failed is told and will be tried again.
 
     In the time that is left, and a short one even in none; what isn't begun stays queued.
@@ -195,8 +196,9 @@ async def _run_jobs(call: Call, *, until: float) -> Stage:
         return until - monotonic()
 
     begun = perf_counter()
-    await enqueue_due(call.engine, besides=(JOB,))
-    names = [name for name in HANDLERS if name not in (JOB, *OF_HISTORY)] if left() > 0 else SHORT
+    whole = (JOB, MAINTAIN)  # the caller is such a run
+    await enqueue_due(call.engine, besides=whole)
+    names = [name for name in HANDLERS if name not in (*whole, *OF_HISTORY)] if left() > 0 else SHORT
     runner = Runner(call.engine, handlers_within(left), owner=call.engine.new_id())
     ran = await runner.run_all(most=MOST_JOBS, names=names, enough=lambda: left() <= 0)
     done = [one.job for one in ran if one.kept and one.job.state is JobState.DONE]
@@ -211,7 +213,8 @@ async def _run_jobs(call: Call, *, until: float) -> Stage:
     if left() <= 0:
         told.append("the time was up; what else waits stays queued")
     detail = "; ".join(told) or "nothing was due"
-    return Stage(JOBS, effects.total(), detail, seconds=perf_counter() - begun)
+    counts = {what.partition(" ")[2]: count for what, count in effects.items() if count}
+    return Stage(JOBS, effects.total(), detail, seconds=perf_counter() - begun, counts=counts)
 
 
 CONSOLIDATE = Operation(

@@ -57,6 +57,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "auditing": ("list_audit", "show_audit", "undo_audit"),
     "retiring": ("retire_scope", "revive_scope"),
     "consolidating": ("consolidate", "consolidation_reports"),
+    "maintaining": ("maintain",),
     "condensing": ("condense", "write_documents"),
     "contradicting": (
         "list_contradictions",

@@ -21,7 +21,7 @@ from recollect.operations.views import MemoryView
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
 OWN = "idempotency_key"  # the field of those operations that keep their answers themselves
-ERASING = frozenset({"consolidate"})  # beside those that are said to destroy
+ERASING = frozenset({"consolidate", "maintain"})  # beside those that are said to destroy
 IDS = frozenset({"ids", "forgotten"})  # lists of an answer
 _ID = re.compile(r"[0-9a-z]{26}")
 GUEST = "guest of"  # what the owner is answered is nothing to others, though the agent be the same

@@ -14,6 +14,7 @@ from recollect.model.link import Link, Relation
 from recollect.model.memory import Memory, Status, Tier, Version
 from recollect.model.query import Candidates, Filter, Neighbour, Order, Search, Spot, Vector
 from recollect.model.scope import Scope
+from recollect.ports.findings import Finding as Finding  # what those who look into a store import
 
 
 class Capability(StrEnum):
@@ -147,16 +148,6 @@ class Receipt:
     ids: tuple[str, ...]
     removed: Mapping[str, int]
     remaining: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that a check looked at."""
-
-    name: str
-    healthy: bool
-    detail: str
-    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True)

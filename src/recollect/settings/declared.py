@@ -10,6 +10,7 @@ from recollect.model.storage import StorageMode
 from recollect.settings.capture import CaptureSettings
 from recollect.settings.history import HistorySettings, RlmSettings
 from recollect.settings.llm import LlmSettings
+from recollect.settings.maintenance import MaintenanceSettings
 from recollect.settings.nli import NliSettings
 from recollect.settings.recaps import RecapSettings
 from recollect.settings.remote import RemoteSettings
@@ -265,6 +266,9 @@ class LogSettings:
         "", "Where logs go; empty means logs/ in the home folder.", aliases=("LOG_DIR",)
     )
     keep_days: int = _setting(14, "How many days of logs are kept.", least=1, most=3_650)
+    most_megabytes: int = _setting(
+        50, "How large logs may get together; the oldest go first.", least=1, most=100_000
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +288,11 @@ class LifeSettings:
     )
     anchor_uses: int = _setting(10, "Uses from which an important memory becomes an anchor.", least=1)
     anchor_importance: float = _setting(0.8, "The importance that it needs for that.", least=0.0, most=1.0)
-    consolidate_hours: int = _setting(24, "Hours between two consolidations; 0: only when asked.", least=0)
+    consolidate_hours: int = _setting(
+        24,
+        "Hours between two consolidations; 24 and more: at night, by maintenance; 0: only when asked.",
+        least=0,
+    )
     batch: int = _setting(500, "Memories that a consolidation takes at a time.", least=1, most=10_000)
     seconds: int = _setting(60, "Seconds that one consolidation may take.", least=1, most=86_400)
     reflect: bool = _setting(True, "Whether conversations that end are reflected upon by themselves.")
@@ -320,6 +328,7 @@ class Settings:
     recall: RecallSettings = field(default_factory=RecallSettings)
     life: LifeSettings = field(default_factory=LifeSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
+    maintenance: MaintenanceSettings = field(default_factory=MaintenanceSettings)
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     history: HistorySettings = field(default_factory=HistorySettings)
     rlm: RlmSettings = field(default_factory=RlmSettings)

@@ -220,6 +220,29 @@ _ORDER = (
     ),
     Resource(
         method="POST",
+        path="/api/maintain",
+        operation="maintain",
+        section=SECTION,
+        summary="Do all the upkeep in one run.",
+        description="For the owner. A `dry_run` changes nothing; a step that fails is told and keeps no other from running.",
+        example={"dry_run": True, "backup": False},
+        answer={
+            "steps": [
+                {
+                    "step": "consolidate",
+                    "changed": 20,
+                    "detail": "duplicates: 20 merged",
+                    "seconds": 0.4,
+                    "counts": {"merged": 20},
+                }
+            ],
+            "operations": ["removed_20_duplicate_entries"],
+            "seconds": 0.6,
+            "dry_run": True,
+        },
+    ),
+    Resource(
+        method="POST",
         path="/api/backups",
         operation="backup",
         section=SECTION,

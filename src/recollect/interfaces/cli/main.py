@@ -51,6 +51,7 @@ COMMANDS = {
     "doctor": f"{_HERE}.upkeep:doctor",
     "consolidate": f"{_HERE}.consolidating:consolidate",
     "audit": f"{_HERE}.auditing:audit",
+    "maintain": f"{_HERE}.maintaining:maintain",
     "sync": f"{_HERE}.syncing:sync",
     "contradictions": f"{_HERE}.contradicting:contradictions",
     "capture": f"{_HERE}.capturing:capture",
@@ -77,7 +78,7 @@ HEADED = {
     "Conversations": "history conversations context profile reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",
-    "Upkeep": "status stats spend doctor consolidate audit contradictions config models jobs export import",
+    "Upkeep": "status stats spend doctor maintain consolidate audit contradictions config models jobs export import",
     "Claude Code": "init uninstall connect capture sync hook statusline",
     "Beginning": "setup demo completion",
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.bare import desks
-from recollect.interfaces.running import Running, ask
+from recollect.interfaces.running import Running, ask, local_caller
 from recollect.model.errors import RecollectError
 from recollect.model.neutral import neutral
 
@@ -94,7 +94,13 @@ class _Desk:
         wanted, text, folder = (question.get(name) for name in ("ask", "text", "cwd"))
         if wanted != PROMPT or not isinstance(text, str) or not isinstance(folder, str):
             return None
-        found = await ask(running, "bring_to_mind", text=text[:LONGEST_TEXT], folder=folder)
+        found = await ask(
+            running,
+            "bring_to_mind",
+            caller=local_caller(running.loaded),
+            text=text[:LONGEST_TEXT],
+            folder=folder,
+        )
         return {
             "memories": [{**memory.model_dump(), "text": neutral(memory.text)} for memory in found.memories]
         }

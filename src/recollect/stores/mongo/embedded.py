@@ -19,7 +19,15 @@ from types import TracebackType
 from typing import Any
 
 from recollect.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError
-from recollect.stores.mongo.keeper import BYE, FAILED, HELLO, START_SECONDS, Running, read_running
+from recollect.stores.mongo.keeper import (
+    BYE,
+    FAILED,
+    HELLO,
+    LARGEST_LOG,
+    START_SECONDS,
+    Running,
+    read_running,
+)
 
 log = logging.getLogger("recollect.mongo")
 
@@ -35,13 +43,22 @@ _AUTHENTICATION_FAILED = 18
 class EmbeddedMongo:
     """One user of the home's mongod, from start() to stop(). Give its URI to a MongoStore.
 
-    Data is in `data/mongo` of the home, the log is `logs/mongo.log`, the password is in a file of the owner's.
+    Data is in `data/mongo` of the home, the log is `logs/mongo.log` with one before it, the password is in a file of the
+    owner's.
     """
 
-    def __init__(self, home: Path, *, program: str = "", patience: float = START_SECONDS) -> None:
+    def __init__(
+        self,
+        home: Path,
+        *,
+        program: str = "",
+        patience: float = START_SECONDS,
+        largest_log: int = LARGEST_LOG,
+    ) -> None:
         self._folder = home.absolute() / "data" / "mongo"
         self._log = home.absolute() / "logs" / "mongo.log"
         self._program = program
+        self._largest_log = largest_log
         self._patience = patience
         self._line: socket.socket | None = None
         self._watching: threading.Thread | None = None
@@ -120,7 +137,7 @@ class EmbeddedMongo:
         if sys.platform == "win32":
             options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
         options |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        given = [str(self._folder), str(self._log), program]
+        given = [str(self._folder), str(self._log), program, str(self._largest_log)]
         started: subprocess.Popen[bytes] = subprocess.Popen([*command, *given], **options)
         # Waited for from aside, so that none that ended is left in the system's table.
         threading.Thread(target=started.wait, daemon=True, name="recollect-keeper").start()

@@ -2,7 +2,8 @@
 
 Every user holds a connection to the keeper, which ends with the user, however that ends. When the last one is gone the
 keeper stops mongod and itself. A mongod that dies is started again on its port, so that nobody has to look for it.
-Run as `python -m recollect.stores.mongo.keeper FOLDER LOG PROGRAM`; a second keeper of one folder ends at once.
+Run as `python -m recollect.stores.mongo.keeper FOLDER LOG PROGRAM BYTES`; a second keeper of one folder ends at once. Its log
+is two files, each of about so many bytes at most.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ RUNNING = "running.json"  # where mongod and its keeper are; there while they ar
 FAILED = "failed.txt"  # why mongod could not be started
 HELLO, BYE, LAST, OTHERS = b"hello ", b"bye\n", b"stopped\n", b"others\n"
 START_SECONDS = 30.0
+LARGEST_LOG = 8 << 20  # bytes of one of its files
 
 _LOCK = "keeper.lock"
 _PORT = "port"
@@ -35,6 +37,7 @@ _PORT_SECONDS = (
 )
 _FEWEST_SECONDS = 2.0  # a mongod that lives shorter than this, three times over, is given up
 _DATABASE_IN_USE, _PORT_IN_USE = 100, 48
+_LOOK_SECONDS = 1.0  # between two looks at the log
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +65,10 @@ class Gone(Exception):
 class Keeper:
     """One mongod and those who use it."""
 
-    def __init__(self, folder: Path, log: Path, program: str) -> None:
+    def __init__(self, folder: Path, log: Path, program: str, *, largest_log: int = LARGEST_LOG) -> None:
         self._folder = folder
         self._log = log
+        self._largest_log = largest_log
         self._program = program
         self._token = secrets.token_hex(16)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -88,13 +92,16 @@ class Keeper:
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
         nobody_until = time.monotonic() + START_SECONDS
-        short_lives, started = 0, time.monotonic()
+        short_lives, started, looked = 0, time.monotonic(), time.monotonic()
         while self._users or time.monotonic() < nobody_until:
             for key, _ in self._selector.select(_TURN_SECONDS):
                 if key.fileobj is self._listener:
                     self._welcome()
                 elif isinstance(key.fileobj, socket.socket) and self._heard(key.fileobj):
                     nobody_until = 0.0
+            if time.monotonic() - looked >= _LOOK_SECONDS:
+                looked = time.monotonic()
+                self._turn_log_over()
             if self._mongod is not None and self._mongod.poll() is not None:
                 short_lives = short_lives + 1 if time.monotonic() - started < _FEWEST_SECONDS else 0
                 if short_lives > 2:
@@ -143,6 +150,7 @@ class Keeper:
         """Until it takes connections. Raises Gone."""
         for _ in range(5):
             self._port = self._free_port()
+            self._put_log_aside()
             self._mongod = subprocess.Popen(self._command(), **_detached())
             deadline = time.monotonic() + START_SECONDS
             while self._mongod.poll() is None and time.monotonic() < deadline:
@@ -178,7 +186,8 @@ class Keeper:
         data.mkdir(mode=0o700, exist_ok=True)
         self._log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         given = [self._program, "--dbpath", str(data), "--port", str(self._port), "--bind_ip", "127.0.0.1"]
-        given += ["--auth", "--logpath", str(self._log), "--logappend", "--quiet"]
+        given += ["--auth", "--logpath", str(self._log), "--logappend", "--logRotate", "reopen", "--quiet"]
+        given += ["--slowOpSampleRate", "0"]  # what is slow is told with its words, which are remembered ones
         given += ["--networkMessageCompressors", "snappy,zstd", "--wiredTigerCacheSizeGB", "0.25"]
         given += ["--setParameter", "diagnosticDataCollectionEnabled=false"]
         if sys.platform != "win32":
@@ -199,6 +208,22 @@ class Keeper:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             return int(probe.getsockname()[1])
+
+    def _put_log_aside(self) -> bool:
+        """Whether the log was full: then it takes the place of the one before."""
+        with suppress(OSError):
+            if self._log.stat().st_size >= self._largest_log:
+                self._log.replace(self._log.with_name(f"{self._log.name}.1"))
+                return True
+        return False
+
+    def _turn_log_over(self) -> None:
+        """While mongod writes to it; on Windows, where a file in use stays where it is, it waits for the next start."""
+        reopen = getattr(signal, "SIGUSR1", None)
+        if reopen is None or self._mongod is None:
+            return
+        if self._put_log_aside() or not self._log.exists():  # of two signals close together it heeds one
+            self._mongod.send_signal(reopen)
 
     def _end_orphan(self) -> None:
         """A mongod whose keeper was killed holds the data: its lock file says who it is."""
@@ -289,12 +314,12 @@ else:
         return True
 
 
-def main(folder: str, log: str, program: str) -> None:
+def main(folder: str, log: str, program: str, largest_log: str = str(LARGEST_LOG)) -> None:
     descriptor = os.open(Path(folder) / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     os.set_inheritable(descriptor, False)
     if _locked(descriptor):  # held until this process ends
-        Keeper(Path(folder), Path(log), program).run()
+        Keeper(Path(folder), Path(log), program, largest_log=int(largest_log)).run()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:5])

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from recollect.ports.clock import Clock
-from recollect.ports.store import Finding, Receipt, StoreFacts
+from recollect.ports.findings import REPAIR, Finding
+from recollect.ports.store import Receipt, StoreFacts
 from recollect.stores.codes import decode, encode
 from recollect.stores.mongo import keywords
 from recollect.stores.mongo.connection import PATIENT, Database, Part
@@ -19,8 +20,6 @@ from recollect.stores.mongo.migrate import INDEXES, SCHEMA, VIEWS, begin_lives, 
 from recollect.stores.mongo.rows import Document, exact_of
 from recollect.stores.mongo.steps import LINKS, MEMORIES, STATE, VERSIONS, Step
 from recollect.stores.mongo.vectors import INDEX, VectorIndexes
-
-REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
 
 _TOGETHER = 1_000
 _ENDS = {VERSIONS: ["memory"], LINKS: ["origin", "target"]}  # fields that name a record

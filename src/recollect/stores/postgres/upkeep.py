@@ -6,7 +6,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from recollect.ports.store import Finding, Receipt, StoreFacts
+from recollect.ports.findings import REPAIR, Finding
+from recollect.ports.store import Receipt, StoreFacts
 from recollect.stores.postgres import keywords
 from recollect.stores.postgres.adapting import escaped
 from recollect.stores.postgres.connection import Connection, Part
@@ -15,7 +16,6 @@ from recollect.stores.postgres.migrate import latest, version_of
 from recollect.stores.postgres.session import ROLE, SCHEMA, Session, unlimited
 from recollect.stores.postgres.vector_indexes import VectorIndexes
 
-REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
 SECURITY = "row security"
 SECURED = ("fragments", "fragment_tags", "fragment_links", "fragment_versions")
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from recollect.model.errors import StoreBusy, StoreDamaged
-from recollect.ports.store import Finding, Receipt, StoreFacts
+from recollect.ports.findings import REPAIR, Finding
+from recollect.ports.store import Receipt, StoreFacts
 from recollect.stores.codes import decode, encode
 from recollect.stores.sqlite.changes import SET_CODE
 from recollect.stores.sqlite.connection import Part
@@ -22,7 +23,6 @@ from recollect.stores.sqlite.migrate import latest, version_of
 _LARGE_LOG = 256 << 20
 _SCALE_BYTES = 4  # at the end of each code
 DAMAGED = "`recollect doctor --repair` saves what can be read into a new file and keeps this one aside."
-REPAIR = "`recollect doctor --repair` rebuilds it; no memory is touched."
 
 # Rows that belong to no record any more, and links with an end missing.
 ORPHANS = {

@@ -1,7 +1,8 @@
 """Logs: one JSON object a line, one file a day (UTC), never a remembered text unless the level is debug.
 
-A day has its own file and nothing is renamed: several processes write to one folder, and on Windows a file that another
-process has open can't be renamed. There every process has a file of its own as well, since appending isn't atomic.
+A day has its own file, and a further one when that is full; nothing is renamed: several processes write to one folder, and
+on Windows a file that another process has open can't be renamed. There every process has a file of its own as well, since
+appending isn't atomic. The oldest files go when they are too old, or all of them too large together.
 """
 
 from __future__ import annotations
@@ -25,14 +26,17 @@ OWN = "recollect"
 NEVER = frozenset({"multipart", "python_multipart", "httpcore", "httpcore2", "httpx", "httpx2"})
 LONGEST = 2_000
 MOST_FRAMES = 8
-_NAME = re.compile(r"recollect-(\d{4}-\d{2}-\d{2})(?:-\d+)?\.log")
+FILES = 8  # that the room for all is parted into
+MOST_MEGABYTES = 50
+_NAME = re.compile(r"recollect-(\d{4}-\d{2}-\d{2})(?:-\d+)?(?:\.(\d+))?\.log")
 _USUAL = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message", "taskName"}
 
 
-def log_file(folder: Path, when: datetime, *, shared: bool = True) -> Path:
-    """Where that day's lines are; of this process alone unless shared."""
+def log_file(folder: Path, when: datetime, *, shared: bool = True, part: int = 0) -> Path:
+    """Where that day's lines are, or a further part of them; of this process alone unless shared."""
     own = "" if shared else f"-{os.getpid()}"
-    return folder / f"recollect-{when.astimezone(UTC):%Y-%m-%d}{own}.log"
+    further = f".{part}" if part else ""
+    return folder / f"recollect-{when.astimezone(UTC):%Y-%m-%d}{own}{further}.log"
 
 
 @contextmanager
@@ -41,7 +45,12 @@ def logging_to(settings: Settings) -> Iterator[None]:
     level = logging.getLevelName(settings.log.level.upper())
     frank = settings.log.level == "debug"
     lines = Lines(frank=frank)
-    daily = DailyFile(settings.logs_dir, keep_days=settings.log.keep_days, shared=os.name != "nt")
+    daily = DailyFile(
+        settings.logs_dir,
+        keep_days=settings.log.keep_days,
+        most_bytes=settings.log.most_megabytes << 20,
+        shared=os.name != "nt",
+    )
     daily.setFormatter(lines)
     aloud = logging.StreamHandler(sys.stderr)
     aloud.setLevel(logging.ERROR)
@@ -110,10 +119,13 @@ class Lines(logging.Formatter):
 class DailyFile(logging.Handler):
     """Appends to the file of the day, which only its owner may read. A disk that is full costs lines, nothing more."""
 
-    def __init__(self, folder: Path, *, keep_days: int, shared: bool = True) -> None:
+    def __init__(
+        self, folder: Path, *, keep_days: int, most_bytes: int = MOST_MEGABYTES << 20, shared: bool = True
+    ) -> None:
         super().__init__()
         self._folder = folder
         self._keep = keep_days
+        self._most = most_bytes
         self._shared = shared
         self._day = ""
         self._file: int | None = None
@@ -134,14 +146,29 @@ class DailyFile(logging.Handler):
 
     def _opened(self, when: datetime) -> int:
         day = f"{when:%Y-%m-%d}"
-        if self._file is None or day != self._day:
+        if self._file is None or day != self._day or self._is_full(self._file):
             self._let_go()
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY
-            path = log_file(self._folder, when, shared=self._shared)
+            flags = os.O_APPEND | os.O_CREAT | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0)
+            path = self._with_room(when)
             self._file, self._day, self._torn = os.open(path, flags, 0o600), day, False
             self._forget_old(when)
         return self._file
+
+    def _is_full(self, file: int) -> bool:
+        """Or gone: another process forgot it, or somebody removed it."""
+        state = os.fstat(file)
+        return state.st_size >= self._most // FILES or (os.name != "nt" and state.st_nlink == 0)
+
+    def _with_room(self, when: datetime) -> Path:
+        """The last part of the day's, or the one after it when that is full."""
+        named = f"{when:%Y-%m-%d}"
+        last = max((part for day, part, _ in self._files() if day == named), default=0)
+        path = log_file(self._folder, when, shared=self._shared, part=last)
+        with suppress(FileNotFoundError):
+            if path.stat().st_size >= self._most // FILES:
+                return log_file(self._folder, when, shared=self._shared, part=last + 1)
+        return path
 
     def _let_go(self) -> None:
         if self._file is not None:
@@ -150,9 +177,17 @@ class DailyFile(logging.Handler):
             self._file = None
 
     def _forget_old(self, now: datetime) -> None:
+        """By their age; then, the oldest first, until those that stay leave room for the one that is begun."""
         first = f"{now - timedelta(days=self._keep):%Y-%m-%d}"
-        for path in self._folder.iterdir():
-            found = _NAME.fullmatch(path.name)
-            if found and found[1] <= first:
-                with suppress(OSError):
+        room = self._most - self._most // FILES
+        for day, _, path in sorted(self._files(), reverse=True):
+            with suppress(OSError):
+                size = path.stat().st_size
+                room -= size
+                if day <= first or (room < 0 and size):
                     path.unlink()
+
+    def _files(self) -> list[tuple[str, int, Path]]:
+        """By day, part and name."""
+        named = ((_NAME.fullmatch(path.name), path) for path in self._folder.iterdir())
+        return [(found[1], int(found[2] or 0), path) for found, path in named if found]
