@@ -23,7 +23,9 @@ JOB = "maintain"
 BACKUP, CONSOLIDATE = "backup", "consolidate"
 # In their order, each imported when it runs: `async (engine, within) -> Stage`. A backup comes before anything goes.
 STEPS: Mapping[str, str] = {
+    "summaries": "recollect.engine.recaps:run",
     CONSOLIDATE: "recollect.engine.consolidating:run",
+    "retention": "recollect.engine.retention:run",
     "tidy": "recollect.engine.tidying:run",
     "optimise": "recollect.engine.optimising:run",
 }
