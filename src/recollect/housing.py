@@ -9,7 +9,7 @@ from urllib.parse import quote
 from recollect.model.errors import SettingsError
 from recollect.ports.clock import Clock
 from recollect.ports.houses import LOCAL, MONGODB, POSTGRES
-from recollect.ports.store import Store
+from recollect.ports.snapshot import House
 from recollect.settings.declared import PostgresSettings, Settings
 from recollect.stores.houses import Make, OpenHouses, kept_open
 from recollect.stores.sqlite.store import SqliteStore
@@ -25,7 +25,7 @@ def houses_of(settings: Settings, *, clock: Clock) -> OpenHouses:
     return OpenHouses(settings.store.mode, makers)
 
 
-def local_store(settings: Settings, *, clock: Clock) -> Store:
+def local_store(settings: Settings, *, clock: Clock) -> House:
     """A file of this machine."""
     return SqliteStore(
         settings.database,
@@ -35,7 +35,7 @@ def local_store(settings: Settings, *, clock: Clock) -> Store:
     )
 
 
-def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> Store:
+def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> House:
     """A database of a PostgreSQL server. Raises SettingsError."""
     if not chosen.url and not chosen.host:
         raise SettingsError(
@@ -55,7 +55,7 @@ def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> Store:
 
 
 @asynccontextmanager
-async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Store]:
+async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[House]:
     """A MongoDB: at an address, or one that is started here and stopped when nobody needs it. Raises SettingsError."""
     chosen = settings.mongodb
     with _driver("MongoDB", "pymongo", extra="mongodb"):

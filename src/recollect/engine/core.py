@@ -16,6 +16,7 @@ from recollect.engine.pulse import Pulse
 from recollect.engine.turns import Turns
 from recollect.engine.uses import UseCounter
 from recollect.model.access import DEFAULT_AGENT
+from recollect.model.backup import BackupRules
 from recollect.model.capture import Capture
 from recollect.model.history import History, Rlm
 from recollect.model.life import Life
@@ -28,6 +29,7 @@ from recollect.ports.houses import Houses
 from recollect.ports.llm import LanguageModel
 from recollect.ports.models import ModelShelf
 from recollect.ports.rlm import RlmServer
+from recollect.ports.snapshot import Grounds, NoGrounds
 from recollect.ports.store import Entries, Store
 from recollect.ports.transcripts import Transcripts
 
@@ -70,6 +72,7 @@ class Policy:
     capture: Capture = field(default_factory=Capture)
     history: History = field(default_factory=History)
     rlm: Rlm = field(default_factory=Rlm)
+    backup: BackupRules = field(default_factory=BackupRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class Engine:
     transcripts: Transcripts
     ledger: Entries  # of the whole store, whoever calls: a fence has drawers of its own
     houses: Houses  # the stores that projects live in; `store` is one over all of them
+    grounds: Grounds = field(default_factory=NoGrounds)  # where those stores stand
     history: HistoryIndex = field(default_factory=lambda: NoHistory(withheld=False))
     archive: Archive = field(default_factory=NoArchive)
     rlm: RlmServer | None = None  # the one that was configured

@@ -1,0 +1,46 @@
+"""Where the stores of the settings stand, for backups and restores: settings in, sites out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+from recollect.model.errors import Refused
+from recollect.ports.clock import Clock
+from recollect.ports.houses import LOCAL
+from recollect.ports.snapshot import House, Site
+from recollect.settings.declared import Settings
+from recollect.stores.houses import kept_open
+from recollect.stores.sqlite.site import SqliteSite
+from recollect.stores.sqlite.snapshot import RAW_FORM
+from recollect.stores.sqlite.store import SqliteStore
+
+
+class SettingsGrounds:
+    """Keeps the Grounds contract. Nothing is opened, and no driver imported, before it is needed."""
+
+    def __init__(self, settings: Settings, *, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+
+    def site(self, mode: str) -> Site:
+        if mode == LOCAL:
+            return SqliteSite(self._settings.database, clock=self._clock)
+        raise Refused(f"A store of mode {mode} can't be put in place yet.")
+
+    def opened(self, form: str, path: Path) -> AbstractAsyncContextManager[House]:
+        if form != RAW_FORM:
+            raise Refused(
+                f"The backup holds a store in the form {form!r}, which this Recollect doesn't know.",
+                advice="Upgrade it, as whoever wrote the backup did.",
+            )
+        return self._file(path)
+
+    def scratch(self, path: Path) -> AbstractAsyncContextManager[House]:
+        return self._file(path)
+
+    @asynccontextmanager
+    async def _file(self, path: Path) -> AsyncIterator[House]:
+        async with kept_open(SqliteStore(path, clock=self._clock, durability="normal", readers=1)) as store:
+            yield store
