@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -35,7 +35,8 @@ class Restoring:
     folder: Path  # of backups
     zone: ZoneInfo
     clock: Callable[[], datetime]
-    passphrase: str = ""
+    passphrase: str = field(default="", repr=False)
+    forgets: tuple[str, ...] = ()  # cursors that are true only of what stands beside the present store
     told: Told = silent
 
 
@@ -135,6 +136,8 @@ async def _checked(work: Restoring, store: House, mode: str, wanted: Totals | No
             f"What was restored to {mode} is not what was backed up: {differing}. Nothing was replaced.",
             advice="Choose another backup.",
         )
+    for name in work.forgets:
+        await store.set_cursor(name, None)
     if all(finding.healthy for finding in await store.check()):
         return []
     await store.repair()

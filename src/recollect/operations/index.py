@@ -52,6 +52,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "following": ("recent_changes",),
     "history": ("search_history", "history_timeline", "history_projects"),
     "safekeeping": ("stats", "backup", "list_backups", "restore"),
+    "backups": ("verify_backups", "drop_backup"),
     "consolidating": ("consolidate", "consolidation_reports"),
     "condensing": ("condense", "write_documents"),
     "contradicting": (
