@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
+from recollect.housing import needed_driver, postgres_address
 from recollect.model.errors import Refused
 from recollect.ports.clock import Clock
-from recollect.ports.houses import LOCAL
+from recollect.ports.houses import LOCAL, POSTGRES
 from recollect.ports.snapshot import House, Site
 from recollect.settings.declared import Settings
 from recollect.stores.houses import kept_open
@@ -27,6 +28,10 @@ class SettingsGrounds:
     def site(self, mode: str) -> Site:
         if mode == LOCAL:
             return SqliteSite(self._settings.database, clock=self._clock)
+        if mode == POSTGRES:
+            with needed_driver("PostgreSQL", "psycopg", extra="postgres"):
+                from recollect.stores.postgres.site import PostgresSite
+            return PostgresSite(postgres_address(self._settings.postgres), clock=self._clock)
         raise Refused(f"A store of mode {mode} can't be put in place yet.")
 
     def opened(self, form: str, path: Path) -> AbstractAsyncContextManager[House]:

@@ -37,15 +37,11 @@ def local_store(settings: Settings, *, clock: Clock) -> House:
 
 def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> House:
     """A database of a PostgreSQL server. Raises SettingsError."""
-    if not chosen.url and not chosen.host:
-        raise SettingsError(
-            "No PostgreSQL is configured.",
-            advice="Set postgres.url, or POSTGRES_HOST, POSTGRES_DB, POSTGRES_USER and POSTGRES_PASSWORD.",
-        )
-    with _driver("PostgreSQL", "psycopg", extra="postgres"):
+    address = postgres_address(chosen)
+    with needed_driver("PostgreSQL", "psycopg", extra="postgres"):
         from recollect.stores.postgres.store import PostgresStore
     return PostgresStore(
-        chosen.url or _address(chosen),
+        address,
         clock=clock,
         max_connections=chosen.max_connections,
         idle_timeout_ms=chosen.idle_timeout_ms,
@@ -54,11 +50,21 @@ def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> House:
     )
 
 
+def postgres_address(chosen: PostgresSettings) -> str:
+    """Raises SettingsError where none is configured."""
+    if not chosen.url and not chosen.host:
+        raise SettingsError(
+            "No PostgreSQL is configured.",
+            advice="Set postgres.url, or POSTGRES_HOST, POSTGRES_DB, POSTGRES_USER and POSTGRES_PASSWORD.",
+        )
+    return chosen.url or _address(chosen)
+
+
 @asynccontextmanager
 async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[House]:
     """A MongoDB: at an address, or one that is started here and stopped when nobody needs it. Raises SettingsError."""
     chosen = settings.mongodb
-    with _driver("MongoDB", "pymongo", extra="mongodb"):
+    with needed_driver("MongoDB", "pymongo", extra="mongodb"):
         from recollect.stores.mongo.store import MongoStore
     async with AsyncExitStack() as beside:
         uri = chosen.uri or "mongodb://localhost:27017"
@@ -90,7 +96,8 @@ def _address(chosen: PostgresSettings) -> str:
 
 
 @contextmanager
-def _driver(what: str, package: str, *, extra: str) -> Iterator[None]:
+def needed_driver(what: str, package: str, *, extra: str) -> Iterator[None]:
+    """Raises SettingsError where it isn't installed."""
     try:
         yield
     except ModuleNotFoundError as error:
