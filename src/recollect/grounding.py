@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from recollect.housing import needed_driver, postgres_address
-from recollect.model.errors import Refused
+from recollect.housing import mongo_address, needed_driver, postgres_address
+from recollect.model.errors import Refused, SettingsError
 from recollect.ports.clock import Clock
-from recollect.ports.houses import LOCAL, POSTGRES
+from recollect.ports.houses import LOCAL, MONGODB, POSTGRES
 from recollect.ports.snapshot import House, Site
 from recollect.settings.declared import Settings
 from recollect.stores.houses import kept_open
@@ -32,7 +32,14 @@ class SettingsGrounds:
             with needed_driver("PostgreSQL", "psycopg", extra="postgres"):
                 from recollect.stores.postgres.site import PostgresSite
             return PostgresSite(postgres_address(self._settings.postgres), clock=self._clock)
-        raise Refused(f"A store of mode {mode} can't be put in place yet.")
+        if mode == MONGODB:
+            with needed_driver("MongoDB", "pymongo", extra="mongodb"):
+                from recollect.stores.mongo.site import MongoSite
+            chosen = self._settings.mongodb
+            return MongoSite(
+                self._mongo, database=chosen.database, clock=self._clock, timeout_ms=chosen.timeout_ms
+            )
+        raise SettingsError(f"There is no storage mode {mode!r}.")
 
     def opened(self, form: str, path: Path) -> AbstractAsyncContextManager[House]:
         if form != RAW_FORM:
@@ -49,3 +56,8 @@ class SettingsGrounds:
     async def _file(self, path: Path) -> AsyncIterator[House]:
         async with kept_open(SqliteStore(path, clock=self._clock, durability="normal", readers=1)) as store:
             yield store
+
+    @asynccontextmanager
+    async def _mongo(self) -> AsyncIterator[str]:
+        async with mongo_address(self._settings) as (uri, _embedded):
+            yield uri

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import quote
 
 from recollect.model.errors import SettingsError
@@ -66,14 +66,7 @@ async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Hous
     chosen = settings.mongodb
     with needed_driver("MongoDB", "pymongo", extra="mongodb"):
         from recollect.stores.mongo.store import MongoStore
-    async with AsyncExitStack() as beside:
-        uri = chosen.uri or "mongodb://localhost:27017"
-        embedded = chosen.mode == "embedded" or (chosen.mode == "auto" and not chosen.uri)
-        if embedded:
-            from recollect.stores.mongo.embedded import EmbeddedMongo
-
-            server = EmbeddedMongo(settings.home, program=chosen.mongod)
-            uri = (await beside.enter_async_context(server)).uri
+    async with mongo_address(settings) as (uri, embedded):
         store = MongoStore(
             uri,
             clock=clock,
@@ -82,7 +75,21 @@ async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Hous
             timeout_ms=chosen.timeout_ms,
             max_connections=chosen.max_connections,
         )
-        yield await beside.enter_async_context(kept_open(store))
+        async with kept_open(store):
+            yield store
+
+
+@asynccontextmanager
+async def mongo_address(settings: Settings) -> AsyncIterator[tuple[str, bool]]:
+    """Where it is, and whether it is one that is started here, for as long as it is wanted."""
+    chosen = settings.mongodb
+    if chosen.mode == "embedded" or (chosen.mode == "auto" and not chosen.uri):
+        from recollect.stores.mongo.embedded import EmbeddedMongo
+
+        async with EmbeddedMongo(settings.home, program=chosen.mongod) as server:
+            yield server.uri, True
+    else:
+        yield chosen.uri or "mongodb://localhost:27017", False
 
 
 def _address(chosen: PostgresSettings) -> str:

@@ -74,7 +74,10 @@ class Loading:
             wanted = [one for one in run if _lives(one.memory.scope, lives, elsewhere)]
             await self._records(wanted)
         elif kind is Gone:
-            await self._store.erase([one.memory_id for one in run], references=False)
+            await self._store.erase([one.memory_id for one in run if one.memory_id], references=False)
+            for one in run:
+                if one.scope:
+                    await self._store.drop_scope(one.scope)
         elif kind is Version:
             await self._apply(Keep(one) for one in self._known(run, lambda one: (one.memory_id,)))
         elif kind is Link:
@@ -91,7 +94,7 @@ class Loading:
 
     async def _scopes(self, scopes: Sequence[Scope]) -> None:
         """A parent before its children; what another part brought already is left as it is."""
-        waiting = {one.name: one for one in scopes if one.name not in self._brought}
+        waiting = {one.name: one for one in scopes if not self._together or one.name not in self._brought}
         self._brought.update(waiting)
         while waiting:
             ready = [one for one in waiting.values() if one.parent is None or one.parent not in waiting]

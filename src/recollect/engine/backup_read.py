@@ -64,7 +64,7 @@ class PartReading:
         """Whatever its form is. Raises Refused, and the errors of a store."""
         if self.form == ROWS:
             batches = from_lines(self._blocks, now=self._opening.now)
-            while batch := await unbroken(asyncio.to_thread(next, batches, None)):
+            while (batch := await unbroken(asyncio.to_thread(next, batches, None))) is not None:
                 yield batch
             return
         path = await self.to_file()

@@ -45,6 +45,7 @@ class Tally:
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._content = 0
+        self._scopes: set[str] = set()
         self._given: dict[
             str, tuple[int, bool]
         ] = {}  # by id: its number in the sum, and whether it has a vector
@@ -56,7 +57,10 @@ class Tally:
                 number = content_number(one.memory.id, one.memory.content_hash)
                 self._given[one.memory.id] = number, one.vector is not None
                 self._content += number
+            elif isinstance(one, Scope):
+                self._scopes.add(one.name)
             elif isinstance(one, Gone):
+                self._scopes.discard(one.scope)
                 self._content -= self._given.pop(one.memory_id, (0, False))[0]
             else:
                 self._counts[type(one).__name__] += 1
@@ -70,7 +74,7 @@ class Tally:
             vectors=sum(vector for _, vector in self._given.values()),
             versions=count["Version"],
             links=count["Link"],
-            scopes=count["Scope"],
+            scopes=len(self._scopes),
             jobs=count["Job"],
             entries=count["Entry"],
             cursors=count["Cursor"],
@@ -132,7 +136,7 @@ def _line(one: Kept) -> Line:
     if isinstance(one, Scope):
         return scope_line(one)
     if isinstance(one, Gone):
-        return {"type": "gone", "id": one.memory_id}
+        return {"type": "gone", "id": one.memory_id, "scope": one.scope}
     if isinstance(one, Cursor):
         return {"type": "cursor", "name": one.name, "value": one.value}
     kind = "job" if isinstance(one, Job) else "entry"
@@ -158,7 +162,7 @@ def _kept(line: Line, *, now: datetime) -> Kept:
     if kind == "scope":
         return scope_from(line)
     if kind == "gone":
-        return Gone(line["id"])
+        return Gone(line["id"], line["scope"])
     if kind == "cursor":
         return Cursor(line["name"], line["value"])
     for name in _TIMES[kind]:

@@ -34,9 +34,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """What was given of this memory before is no more: it went, or is given again."""
+    """What was given of this memory, or of this scope, is no more: it went, or is given again."""
 
-    memory_id: str
+    memory_id: str = ""
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Snapshots(Protocol):
         """All of it as it is at one moment, whoever writes meanwhile, in bounded memory.
 
         First scopes, then records, then versions, links, jobs, entries and cursors. Records may be followed by some that
-        are Gone, and by what is there in their place.
+        are Gone, by what is there in their place, scopes first, and by scopes that are Gone.
         """
 
     async def totals(self) -> Totals:
