@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from recollect.interfaces.cli.launcher import Finding, Leftover, Start
-    from recollect.interfaces.running import Answering
+    from recollect.interfaces.running import Answering, Told
+    from recollect.operations.replacing import DropOldResult, ReplaceResult
     from recollect.settings import LoadedSettings
 
 HELP = frozenset(("-h", "--help"))
@@ -49,6 +50,18 @@ class AppLauncher:
         from recollect.app import salvage_store
 
         return await salvage_store(loaded)
+
+    async def restore(self, loaded: LoadedSettings, file: str | None, *, told: Told) -> ReplaceResult:
+        """A backup in the place of everything that is there."""
+        from recollect.restoring import replace_all
+
+        return await replace_all(loaded, file, told=told)
+
+    async def drop_old(self, loaded: LoadedSettings, name: str | None) -> DropOldResult:
+        """What restores have put aside."""
+        from recollect.restoring import drop_old
+
+        return await drop_old(loaded, name)
 
     async def serve_stdio(self, loaded: LoadedSettings) -> None:
         """MCP on standard input and output, until the client goes."""

@@ -20,6 +20,7 @@ from recollect.engine.capture.place import scope_of_folder
 from recollect.engine.core import Engine
 from recollect.engine.embed import follow_model
 from recollect.engine.uses import UseCounter
+from recollect.grounding import SettingsGrounds
 from recollect.home import make_home
 from recollect.housing import houses_of
 from recollect.housing_redis import address_of, company
@@ -349,6 +350,7 @@ async def _engine(
         archive=GzipArchive(settings.archive_dir),
         ledger=store,
         houses=houses,
+        grounds=SettingsGrounds(settings, clock=utc_now),
         aside=aside,
         llm=model,
         rlm=rlm_server(settings),

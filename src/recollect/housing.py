@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import quote
 
 from recollect.model.errors import SettingsError
 from recollect.ports.clock import Clock
 from recollect.ports.houses import LOCAL, MONGODB, POSTGRES
-from recollect.ports.store import Store
+from recollect.ports.snapshot import House
 from recollect.settings.declared import PostgresSettings, Settings
 from recollect.stores.houses import Make, OpenHouses, kept_open
 from recollect.stores.sqlite.store import SqliteStore
@@ -25,7 +25,7 @@ def houses_of(settings: Settings, *, clock: Clock) -> OpenHouses:
     return OpenHouses(settings.store.mode, makers)
 
 
-def local_store(settings: Settings, *, clock: Clock) -> Store:
+def local_store(settings: Settings, *, clock: Clock) -> House:
     """A file of this machine."""
     return SqliteStore(
         settings.database,
@@ -35,17 +35,13 @@ def local_store(settings: Settings, *, clock: Clock) -> Store:
     )
 
 
-def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> Store:
+def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> House:
     """A database of a PostgreSQL server. Raises SettingsError."""
-    if not chosen.url and not chosen.host:
-        raise SettingsError(
-            "No PostgreSQL is configured.",
-            advice="Set postgres.url, or POSTGRES_HOST, POSTGRES_DB, POSTGRES_USER and POSTGRES_PASSWORD.",
-        )
-    with _driver("PostgreSQL", "psycopg", extra="postgres"):
+    address = postgres_address(chosen)
+    with needed_driver("PostgreSQL", "psycopg", extra="postgres"):
         from recollect.stores.postgres.store import PostgresStore
     return PostgresStore(
-        chosen.url or _address(chosen),
+        address,
         clock=clock,
         max_connections=chosen.max_connections,
         idle_timeout_ms=chosen.idle_timeout_ms,
@@ -54,22 +50,23 @@ def postgres_store(chosen: PostgresSettings, *, clock: Clock) -> Store:
     )
 
 
+def postgres_address(chosen: PostgresSettings) -> str:
+    """Raises SettingsError where none is configured."""
+    if not chosen.url and not chosen.host:
+        raise SettingsError(
+            "No PostgreSQL is configured.",
+            advice="Set postgres.url, or POSTGRES_HOST, POSTGRES_DB, POSTGRES_USER and POSTGRES_PASSWORD.",
+        )
+    return chosen.url or _address(chosen)
+
+
 @asynccontextmanager
-async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Store]:
+async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[House]:
     """A MongoDB: at an address, or one that is started here and stopped when nobody needs it. Raises SettingsError."""
     chosen = settings.mongodb
-    with _driver("MongoDB", "pymongo", extra="mongodb"):
+    with needed_driver("MongoDB", "pymongo", extra="mongodb"):
         from recollect.stores.mongo.store import MongoStore
-    async with AsyncExitStack() as beside:
-        uri = chosen.uri or "mongodb://localhost:27017"
-        embedded = chosen.mode == "embedded" or (chosen.mode == "auto" and not chosen.uri)
-        if embedded:
-            from recollect.stores.mongo.embedded import EmbeddedMongo
-
-            # Two files, beside those of our own: together they stay below twice what may be.
-            largest = (settings.log.most_megabytes << 20) // 2
-            server = EmbeddedMongo(settings.home, program=chosen.mongod, largest_log=largest)
-            uri = (await beside.enter_async_context(server)).uri
+    async with mongo_address(settings) as (uri, embedded):
         store = MongoStore(
             uri,
             clock=clock,
@@ -78,7 +75,23 @@ async def mongo_store(settings: Settings, *, clock: Clock) -> AsyncIterator[Stor
             timeout_ms=chosen.timeout_ms,
             max_connections=chosen.max_connections,
         )
-        yield await beside.enter_async_context(kept_open(store))
+        async with kept_open(store):
+            yield store
+
+
+@asynccontextmanager
+async def mongo_address(settings: Settings) -> AsyncIterator[tuple[str, bool]]:
+    """Where it is, and whether it is one that is started here, for as long as it is wanted."""
+    chosen = settings.mongodb
+    if chosen.mode == "embedded" or (chosen.mode == "auto" and not chosen.uri):
+        from recollect.stores.mongo.embedded import EmbeddedMongo
+
+        # Two files, beside those of our own: together they stay below twice what may be.
+        largest = (settings.log.most_megabytes << 20) // 2
+        async with EmbeddedMongo(settings.home, program=chosen.mongod, largest_log=largest) as server:
+            yield server.uri, True
+    else:
+        yield chosen.uri or "mongodb://localhost:27017", False
 
 
 def _address(chosen: PostgresSettings) -> str:
@@ -92,7 +105,8 @@ def _address(chosen: PostgresSettings) -> str:
 
 
 @contextmanager
-def _driver(what: str, package: str, *, extra: str) -> Iterator[None]:
+def needed_driver(what: str, package: str, *, extra: str) -> Iterator[None]:
+    """Raises SettingsError where it isn't installed."""
     try:
         yield
     except ModuleNotFoundError as error:

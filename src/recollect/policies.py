@@ -6,6 +6,7 @@ from dataclasses import asdict
 from datetime import timedelta
 
 from recollect.engine.core import Policy
+from recollect.model.backup import BackupRules
 from recollect.model.capture import CAPTURED_KINDS, Capture
 from recollect.model.history import History, Rlm
 from recollect.model.life import Life
@@ -14,6 +15,7 @@ from recollect.model.memory import Kind
 from recollect.model.recap import Recaps
 from recollect.model.retention import Level, Retention, steered
 from recollect.settings import LoadedSettings, home_agent
+from recollect.settings.backup import BackupSettings, passphrase_of
 from recollect.settings.capture import CaptureSettings, listed
 from recollect.settings.declared import LifeSettings
 from recollect.settings.history import HistorySettings, RlmSettings
@@ -61,6 +63,7 @@ def policy_of(loaded: LoadedSettings) -> Policy:
         history=_history(settings.history, also=listed(settings.capture.exclude)),
         rlm=_rlm(settings.rlm),
         recaps=Recaps(**asdict(settings.recaps)),
+        backup=_backup(settings.backup),
     )
 
 
@@ -127,6 +130,17 @@ def _rlm(chosen: RlmSettings) -> Rlm:
         relevance=chosen.relevance,
         most_characters=chosen.most_characters,
         seconds=float(chosen.answer_seconds),
+    )
+
+
+def _backup(chosen: BackupSettings) -> BackupRules:
+    return BackupRules(
+        schedule=chosen.schedule,
+        keep_daily=chosen.keep_daily,
+        keep_weekly=chosen.keep_weekly,
+        encrypt=chosen.encrypt,
+        passphrase=passphrase_of(chosen),
+        tool=chosen.tool,
     )
 
 

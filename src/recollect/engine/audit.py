@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from recollect.engine.backup import PRUNED, backups
+from recollect.engine.backup import backups
+from recollect.engine.backup_shelf import PRUNED
 from recollect.engine.consolidate.report import DRAWER as CONSOLIDATIONS
 from recollect.engine.consolidate.report import KEPT, Report, report_of
 from recollect.engine.consolidate.stage import MOST_GONE, Told

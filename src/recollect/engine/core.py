@@ -17,6 +17,7 @@ from recollect.engine.quiet import Quiet
 from recollect.engine.turns import Turns
 from recollect.engine.uses import UseCounter
 from recollect.model.access import DEFAULT_AGENT
+from recollect.model.backup import BackupRules
 from recollect.model.capture import Capture
 from recollect.model.history import History, Rlm
 from recollect.model.life import Life
@@ -32,6 +33,7 @@ from recollect.ports.houses import Houses
 from recollect.ports.llm import LanguageModel
 from recollect.ports.models import ModelShelf
 from recollect.ports.rlm import RlmServer
+from recollect.ports.snapshot import Grounds, NoGrounds
 from recollect.ports.store import Entries, Store
 from recollect.ports.transcripts import Transcripts
 
@@ -77,6 +79,7 @@ class Policy:
     history: History = field(default_factory=History)
     rlm: Rlm = field(default_factory=Rlm)
     recaps: Recaps = field(default_factory=Recaps)
+    backup: BackupRules = field(default_factory=BackupRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ class Engine:
     transcripts: Transcripts
     ledger: Entries  # of the whole store, whoever calls: a fence has drawers of its own
     houses: Houses  # the stores that projects live in; `store` is one over all of them
+    grounds: Grounds = field(default_factory=NoGrounds)  # where those stores stand
     history: HistoryIndex = field(default_factory=lambda: NoHistory(withheld=False))
     archive: Archive = field(default_factory=NoArchive)
     rlm: RlmServer | None = None  # the one that was configured

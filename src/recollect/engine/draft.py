@@ -10,6 +10,7 @@ from datetime import date, datetime
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from recollect.engine.checks import (
     checked_labels,
@@ -175,9 +176,14 @@ def labels_of(engine: Engine, memory: Memory) -> list[str]:
 
     Keywords that were taken from its own words add nothing to them.
     """
+    return labels_in(engine.zone(), memory)
+
+
+def labels_in(zone: ZoneInfo, memory: Memory) -> list[str]:
+    """The same, for a person who lives there."""
     chosen = () if has_own_keywords(memory) else memory.keywords
     named = " ".join((memory.topic, *memory.tags, *chosen))
-    day = memory.occurred.astimezone(engine.zone()).date()
+    day = memory.occurred.astimezone(zone).date()
     return [*lexemes(named), *_day_lexemes(day)] if named.strip() else list(_day_lexemes(day))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from recollect.model.errors import Refused
 from recollect.ports.houses import Houses, Places
-from recollect.ports.store import Store
+from recollect.ports.snapshot import House
 
 
 class FencedHouses:
@@ -24,7 +24,7 @@ class FencedHouses:
     def modes(self) -> tuple[str, ...]:
         return self._houses.modes
 
-    async def house(self, mode: str) -> Store:
+    async def house(self, mode: str) -> House:
         raise whole_store()
 
     async def places(self, *, fresh: bool = False) -> Places:

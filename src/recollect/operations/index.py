@@ -56,6 +56,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "safekeeping": ("stats", "backup", "list_backups", "restore"),
     "auditing": ("list_audit", "show_audit", "undo_audit"),
     "retiring": ("retire_scope", "revive_scope"),
+    "backups": ("verify_backups", "drop_backup"),
     "consolidating": ("consolidate", "consolidation_reports"),
     "maintaining": ("maintain",),
     "condensing": ("condense", "write_documents"),

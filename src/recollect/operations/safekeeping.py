@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from recollect.engine.backup import back_up, backups, restore
+from recollect.engine.backup import back_up, backups
+from recollect.engine.backup_merge import restore
+from recollect.engine.backup_shelf import BackupFile
 from recollect.engine.consolidate import last_consolidated
 from recollect.engine.contradictions import contradictions
 from recollect.engine.conversations import count_conversations
@@ -87,9 +89,11 @@ class StatsResult(Output):
 
 
 class BackupInput(Input):
-    """What to call it; by the time when there is no name."""
+    """What to call it; by the time when there is no name. Encrypted as the settings say, unless told."""
 
     name: str | None = None
+    encrypt: bool | None = None
+    without: list[str] = []  # stores that projects live in, and that may be left out
 
 
 class BackupView(Output):
@@ -101,6 +105,10 @@ class BackupView(Output):
     links: int
     versions: int
     scopes: int
+    vectors: int
+    entries: int
+    jobs: int
+    encrypted: bool
     bytes: int
     sha256: str
     created: datetime
@@ -118,6 +126,9 @@ class BackupFileView(Output):
     bytes: int
     sha256: str | None = None  # None when the sum beside it is missing
     created: datetime
+    made: str  # what for: by hand, daily, weekly, before a restore, before a scope was forgotten
+    encrypted: bool = False
+    whole: bool = True  # whether it can take the place of everything that is there
 
 
 class ListBackupsResult(Output):
@@ -200,8 +211,10 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
 
 
 async def _backup(call: Call, given: BackupInput) -> BackupView:
-    made = await back_up(call.engine, given.name)
-    written = made.exported
+    made = await back_up(
+        call.engine, given.name, encrypt=given.encrypt, without=given.without, told=call.progress
+    )
+    written = made.totals
     return BackupView(
         file=made.path.name,
         path=str(made.path),
@@ -209,6 +222,10 @@ async def _backup(call: Call, given: BackupInput) -> BackupView:
         links=written.links,
         versions=written.versions,
         scopes=written.scopes,
+        vectors=written.vectors,
+        entries=written.entries,
+        jobs=written.jobs,
+        encrypted=made.encrypted,
         bytes=made.size,
         sha256=made.sha256,
         created=made.created,
@@ -216,19 +233,29 @@ async def _backup(call: Call, given: BackupInput) -> BackupView:
 
 
 async def _list_backups(call: Call, _given: ListBackupsInput) -> ListBackupsResult:
-    return ListBackupsResult(
-        backups=[
-            BackupFileView(
-                file=one.path.name, path=str(one.path), bytes=one.size, sha256=one.sha256, created=one.created
-            )
-            for one in await backups(call.engine)
-        ]
+    return ListBackupsResult(backups=[file_view(one) for one in await backups(call.engine)])
+
+
+def file_view(one: BackupFile) -> BackupFileView:
+    """As it is listed."""
+    return BackupFileView(
+        file=one.path.name,
+        path=str(one.path),
+        bytes=one.size,
+        sha256=one.sha256,
+        created=one.created,
+        made=one.made.value,
+        encrypted=one.encrypted,
+        whole=one.whole and not one.earlier,
     )
 
 
 async def _restore(call: Call, given: RestoreInput) -> RestoreResult:
     file, done, safety = await restore(
-        call.engine, given.file, progress=lambda count: call.progress("restore", count, None)
+        call.engine,
+        given.file,
+        progress=lambda count: call.progress("restore", count, None),
+        told=call.progress,
     )
     return RestoreResult(
         file=file.path.name,

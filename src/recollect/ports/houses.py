@@ -12,7 +12,7 @@ from recollect.model.storage import LOCAL as LOCAL
 from recollect.model.storage import MODES as MODES
 from recollect.model.storage import MONGODB as MONGODB
 from recollect.model.storage import POSTGRES as POSTGRES
-from recollect.ports.store import Store
+from recollect.ports.snapshot import House
 
 LEASE = timedelta(seconds=10)  # how long a hold lasts that isn't renewed
 SKEW = 2 * LEASE  # by how much clocks may differ
@@ -79,7 +79,7 @@ class Houses(Protocol):
     def modes(self) -> tuple[str, ...]:
         """Those that the settings allow, home first."""
 
-    async def house(self, mode: str) -> Store:
+    async def house(self, mode: str) -> House:
         """Open. Raises SettingsError when it isn't configured, and the errors of Store.open()."""
 
     async def places(self, *, fresh: bool = False) -> Places:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from recollect.model.errors import SettingsError
+from recollect.settings.backup import PASSPHRASE
 from recollect.settings.declared import Settings
 from recollect.settings.keys import ANTHROPIC_KEY, kept_key, wants_anthropic
 
@@ -104,6 +105,11 @@ def load_settings(
     found += _from_environment(environment)
     found += [(key, raw, "argument") for key, raw in given.items()]
     for key, raw, source in found:
+        if key == PASSPHRASE and source == file:
+            raise SettingsError(
+                f"{key} stands in {file}: who has that file and a backup can read both.",
+                advice=f"Take it out there; set {variable_of(key)}, or backup.passphrase_file.",
+            )
         values[key] = _checked(key, raw, source=source)
         sources[key] = source
     filled = _filled(settings, values)

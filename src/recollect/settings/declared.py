@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from recollect.model.storage import StorageMode
+from recollect.settings.backup import BackupSettings
 from recollect.settings.capture import CaptureSettings
 from recollect.settings.history import HistorySettings, RlmSettings
 from recollect.settings.llm import LlmSettings
@@ -338,6 +339,7 @@ class Settings:
     nli: NliSettings = field(default_factory=NliSettings)
     remote: RemoteSettings = field(default_factory=RemoteSettings)
     recaps: RecapSettings = field(default_factory=RecapSettings)
+    backup: BackupSettings = field(default_factory=BackupSettings)
 
     @property
     def database(self) -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 
 from recollect.model.errors import SettingsError, StoreBusy
 from recollect.ports.houses import Move, Place, Places
-from recollect.ports.store import Store
+from recollect.ports.snapshot import House
 
 REGISTRY = "places"  # the cursor that holds it: one value, so that one swap changes it
 FRESH_SECONDS = 1.0
@@ -21,12 +21,12 @@ CLOSING_SECONDS = 5.0  # so long one that is being opened is waited for at the e
 MOST_TRIES = 100
 
 Make = Callable[
-    [], AbstractAsyncContextManager[Store]
+    [], AbstractAsyncContextManager[House]
 ]  # entered open, left closed; raises as Houses.house() does
 
 
 @asynccontextmanager
-async def kept_open(store: Store) -> AsyncIterator[Store]:
+async def kept_open(store: House) -> AsyncIterator[House]:
     """A store that needs nothing beside it."""
     try:
         await store.open()
@@ -44,9 +44,9 @@ class OpenHouses:
         self._home = home
         self._makers = dict(makers)
         self._seconds = seconds
-        self._open: dict[str, Store] = {}
-        self._leaving: list[AbstractAsyncContextManager[Store]] = []
-        self._opening: dict[str, asyncio.Task[Store]] = {}
+        self._open: dict[str, House] = {}
+        self._leaving: list[AbstractAsyncContextManager[House]] = []
+        self._opening: dict[str, asyncio.Task[House]] = {}
         self._failed: dict[str, float] = {}
         self._text: str | None = None
         self._places: Places = {}
@@ -60,7 +60,7 @@ class OpenHouses:
     def modes(self) -> tuple[str, ...]:
         return (self._home, *(mode for mode in self._makers if mode != self._home))
 
-    async def house(self, mode: str) -> Store:
+    async def house(self, mode: str) -> House:
         found = self._open.get(mode)
         if found is not None:
             return found
@@ -74,12 +74,12 @@ class OpenHouses:
             opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         return await asyncio.shield(opening)  # all who wait share it, and its failure
 
-    def _to_be_tried_again(self, mode: str, opening: asyncio.Task[Store]) -> bool:
+    def _to_be_tried_again(self, mode: str, opening: asyncio.Task[House]) -> bool:
         if not opening.done():
             return False
         return opening.cancelled() or self._seconds() - self._failed.get(mode, 0.0) >= FAILED_SECONDS
 
-    async def _opened(self, mode: str) -> Store:
+    async def _opened(self, mode: str) -> House:
         try:
             entered = self._makers[mode]()
             self._open[mode] = store = await entered.__aenter__()

@@ -10,6 +10,8 @@ from recollect.interfaces.running import Answering, Running
 from recollect.model.errors import RecollectError
 
 if TYPE_CHECKING:
+    from recollect.interfaces.running import Told
+    from recollect.operations.replacing import DropOldResult, ReplaceResult
     from recollect.settings import LoadedSettings
 
 
@@ -65,6 +67,12 @@ class Launcher(Protocol):
 
     async def salvage(self, loaded: LoadedSettings) -> Sequence[str]:
         """Bring what can be read into a new database, the old one kept aside. Says what it did."""
+
+    async def restore(self, loaded: LoadedSettings, file: str | None, *, told: Told) -> ReplaceResult:
+        """Put a backup in the place of everything that is there. Raises StoreError, Refused, NotFound."""
+
+    async def drop_old(self, loaded: LoadedSettings, name: str | None) -> DropOldResult:
+        """Remove what restores have put aside. Raises NotFound."""
 
     def serve_stdio(self, loaded: LoadedSettings) -> Coroutine[Any, Any, None]:
         """MCP on standard input and output."""

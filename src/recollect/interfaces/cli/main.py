@@ -61,6 +61,8 @@ COMMANDS = {
     "keys": f"{_HERE}.keys:keys",
     "mcp": f"{_HERE}.serving:mcp",
     "serve": f"{_HERE}.serving:serve",
+    "backup": f"{_HERE}.backing_up:backup",
+    "restore": f"{_HERE}.backing_up:restore",
     "export": f"{_HERE}.transfer:export",
     "import": f"{_HERE}.transfer:import_file",
     "hook": f"{_HERE}.hooking:hook",
@@ -78,7 +80,8 @@ HEADED = {
     "Conversations": "history conversations context profile reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
     "Serving": "mcp serve keys",
-    "Upkeep": "status stats spend doctor maintain consolidate audit contradictions config models jobs export import",
+    "Upkeep": "status stats spend doctor maintain consolidate audit contradictions config models jobs backup restore export "
+    "import",
     "Claude Code": "init uninstall connect capture sync hook statusline",
     "Beginning": "setup demo completion",
 }

@@ -19,6 +19,7 @@ from pymongo.uri_parser import parse_uri
 
 from recollect.model.errors import StoreBusy, StoreError
 from recollect.stores.mongo.driver import nobody_there, readable, translated
+from recollect.stores.mongo.prefixed import PrefixedDatabase
 from recollect.stores.mongo.reach import Address, Reach
 from recollect.stores.mongo.rows import Document
 from recollect.stores.mongo.steps import (
@@ -73,8 +74,10 @@ class Database:
         max_connections: int,
         lease_seconds: float = LEASE_SECONDS,
         refused_seconds: float = REFUSED_SECONDS,
+        prefix: str = "",
     ) -> None:
         self._uri = uri or LOCAL
+        self.prefix = prefix  # before the names of all collections, for a store that is made beside another
         self.name = name or _named_in(self._uri) or USUAL
         self.timeout = timeout_ms / 1000
         self._max_connections = max_connections
@@ -169,6 +172,8 @@ class Database:
             ),  # of the primary: all that was acknowledged, and uses counted just now
             read_preference=ReadPreference.PRIMARY,
         )
+        if self.prefix:
+            self._database = PrefixedDatabase(self._database, self.prefix)
         if self.transactions:
             self._writer = TransactionWriter(self._client, self._database)
         else:

@@ -34,12 +34,12 @@ class EntriesPart(Part):
     async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         where = {"drawer": drawer, "key": key, **_alive(now)}
         found = await self._database.ask(lambda: self._database.entries.find_one(where))
-        return None if found is None else _entry(found)
+        return None if found is None else entry_of(found)
 
     async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         where = {"drawer": drawer, "key": key, **_alive(now)}
         taken = await self._database.ask(lambda: self._database.entries.find_one_and_delete(where))
-        return None if taken is None else _entry(taken)
+        return None if taken is None else entry_of(taken)
 
     async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
         if limit <= 0:
@@ -49,7 +49,7 @@ class EntriesPart(Part):
         found = await self._database.ask(
             lambda: self._database.entries.find(where).sort(newest).limit(limit).to_list()
         )
-        return [_entry(document) for document in found]
+        return [entry_of(document) for document in found]
 
     async def drop_entry(self, drawer: str, key: str) -> bool:
         where = {"drawer": drawer, "key": key}
@@ -66,7 +66,7 @@ def _alive(now: datetime) -> Document:
     return {"$or": [{"expires": None}, {"expires": {"$gt": to_micros(now)}}]}
 
 
-def _entry(document: Document) -> Entry:
+def entry_of(document: Document) -> Entry:
     return Entry(
         drawer=document["drawer"],
         key=document["key"],

@@ -34,7 +34,7 @@ class LinksPart(Part):
             seen = await _among(self._database, list(named), visible(viewer))
             return [link for link in found if link["origin"] in seen and link["target"] in seen]
 
-        found = [_link(link) for link in await self._database.read(work)]
+        found = [link_of(link) for link in await self._database.read(work)]
         return sorted(found, key=lambda link: (link.created, link.origin, link.target, link.relation))
 
     async def count_links(self, where: Filter) -> int:
@@ -54,7 +54,7 @@ class LinksPart(Part):
     async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
         async def work() -> list[Version]:
             kept = self._database.versions.find({"memory": memory_id}).sort("number", -1).limit(latest or 0)
-            return [_version(document) for document in await kept.to_list()][::-1]
+            return [version_of(document) for document in await kept.to_list()][::-1]
 
         return await self._database.read(work)
 
@@ -65,7 +65,7 @@ class LinksPart(Part):
                 [("memory", 1), ("number", 1)]
             )
             async for document in kept:
-                found.setdefault(document["memory"], []).append(_version(document))
+                found.setdefault(document["memory"], []).append(version_of(document))
             return found
 
         return await self._database.read(work)
@@ -77,7 +77,7 @@ async def _among(database: Database, ids: list[str], condition: Query) -> set[st
     return {document["_id"] for document in await cursor.to_list()}
 
 
-def _link(document: Document) -> Link:
+def link_of(document: Document) -> Link:
     return Link(
         origin=document["origin"],
         target=document["target"],
@@ -88,7 +88,7 @@ def _link(document: Document) -> Link:
     )
 
 
-def _version(document: Document) -> Version:
+def version_of(document: Document) -> Version:
     return Version(
         memory_id=document["memory"],
         number=document["number"],

@@ -7,7 +7,7 @@ MemoryIndex are views of it, under those field names.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -35,6 +35,7 @@ from recollect.stores.mongo.steps import (
     TOMBSTONES,
     VERSIONS,
 )
+from recollect.stores.mongo.swapping import finish_swap
 from recollect.stores.values import to_micros
 
 SCHEMA = 4
@@ -200,6 +201,8 @@ VIEWS: dict[str, list[Document]] = {
 
 async def prepare(database: Database, *, clock: Callable[[], datetime]) -> None:
     """Make what is missing; harmless if others do so at the same time. Raises SchemaTooNew."""
+    if not database.prefix:
+        await finish_swap(database.database)
     state = await database.metadata.find_one(STATE, {"schema": 1})
     version = 0 if state is None else int(state["schema"])
     if version > SCHEMA:
@@ -216,9 +219,8 @@ async def prepare(database: Database, *, clock: Callable[[], datetime]) -> None:
             await _created(database, name)
         if indexes:
             await database.database[name].create_indexes(indexes)
-    for name, pipeline in VIEWS.items():
-        if name not in there:
-            await _created(database, name, viewOn=MEMORIES, pipeline=pipeline)
+    if not database.prefix:  # else they come with the swap
+        await make_views(database, there)
     now = clock()
     if 0 < version < _LIVES:
         await _bring_up_to_date(database, now)
@@ -229,6 +231,13 @@ async def prepare(database: Database, *, clock: Callable[[], datetime]) -> None:
     first = {"type": "stats", "schema": SCHEMA, "revision": 0, "row": 0, "total_memories": 0, "recent": []}
     await _first(database, STATE, first)
     await database.metadata.update_one({**STATE, "schema": {"$lt": SCHEMA}}, {"$set": {"schema": SCHEMA}})
+
+
+async def make_views(database: Database, there: Collection[str]) -> None:
+    """Those that aren't there."""
+    for name, pipeline in VIEWS.items():
+        if name not in there:
+            await _created(database, name, viewOn=MEMORIES, pipeline=pipeline)
 
 
 async def _bring_up_to_date(database: Database, now: datetime) -> None:

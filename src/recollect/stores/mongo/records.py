@@ -17,7 +17,6 @@ from recollect.ports.store import Change
 from recollect.stores.mongo.connection import Database, Part
 from recollect.stores.mongo.filters import TURNS, Query, all_of, counted_by_index, matching, visible
 from recollect.stores.mongo.rows import SELECTED, memory_of
-from recollect.stores.mongo.steps import MEMORIES
 from recollect.stores.mongo.together import Together
 from recollect.stores.mongo.writing import LIGHT
 from recollect.stores.values import to_micros
@@ -233,7 +232,9 @@ async def _place(database: Database, where: Filter, field: str, after: str | Spo
 
 async def _counted(database: Database, condition: Query, **bound: Any) -> int:
     """Inside the index of messages; the server takes others for as good until it has read every record."""
-    told = await database.database.command("count", MEMORIES, query=condition, hint=TURNS, **bound)
+    told = await database.database.command(
+        "count", database.memories.name, query=condition, hint=TURNS, **bound
+    )
     return int(told["n"])
 
 

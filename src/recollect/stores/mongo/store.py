@@ -15,6 +15,7 @@ from recollect.stores.mongo.migrate import prepare
 from recollect.stores.mongo.records import RecordsPart
 from recollect.stores.mongo.scopes import ScopesPart
 from recollect.stores.mongo.search import IndexPart
+from recollect.stores.mongo.snapshot import SnapshotPart
 from recollect.stores.mongo.together import Together
 from recollect.stores.mongo.upkeep import UpkeepPart
 from recollect.stores.mongo.vectors import HELD
@@ -22,7 +23,16 @@ from recollect.stores.mongo.writing import LEASE_SECONDS
 
 
 class MongoStore(
-    RecordsPart, ErasePart, IndexPart, LinksPart, ScopesPart, JobsPart, CursorsPart, EntriesPart, UpkeepPart
+    RecordsPart,
+    ErasePart,
+    IndexPart,
+    LinksPart,
+    ScopesPart,
+    JobsPart,
+    CursorsPart,
+    EntriesPart,
+    UpkeepPart,
+    SnapshotPart,
 ):
     """One database of a server that others may use as well. It is never shut down from here.
 
@@ -30,7 +40,8 @@ class MongoStore(
     the home's own, which is brought back by itself and therefore waited for.
     Each call waits for the server for `timeout_ms` at most, and for `refused_seconds` where nobody listens. Whoever writes to a lone server holds a lease of
     `lease_seconds`: for so long others wait for one that died. Where the server has vector search, the codes of the
-    newest `held_vectors` records alone are kept in memory.
+    newest `held_vectors` records alone are kept in memory. `prefix` stands before the names of all collections, for a
+    store that is made beside another.
     """
 
     def __init__(
@@ -46,6 +57,7 @@ class MongoStore(
         refused_seconds: float = REFUSED_SECONDS,
         driving: int = DRIVING,
         held_vectors: int = HELD,
+        prefix: str = "",
     ) -> None:
         self._clock = clock
         self._embedded = embedded
@@ -57,6 +69,7 @@ class MongoStore(
             max_connections=max_connections,
             lease_seconds=lease_seconds,
             refused_seconds=timeout_ms / 1000 if embedded else refused_seconds,
+            prefix=prefix,
         )
         self._together = Together(self._database)
         self._live = LiveIndex(self._database, driving=driving, held=held_vectors)

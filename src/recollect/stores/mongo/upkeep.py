@@ -118,7 +118,8 @@ async def _findings(database: Database) -> list[Finding]:
     memories = await database.memories.count_documents({})
     embedded = await database.memories.count_documents({"embedded_by": {"$type": "string"}})
     missing = [name for name in INDEXES if await _lacks_an_index(database, name)]
-    views = set(VIEWS) - set(await database.database.list_collection_names())
+    wanted = () if database.prefix else VIEWS  # which are of the store in use
+    views = set(wanted) - set(await database.database.list_collection_names())
     orphans = {name: await _orphans(database, name) for name in _ENDS}
     stale = sum([len(_stale(batch)) async for batch in _vectors(database)])
     words = await keywords.count_wrong(database)
@@ -185,7 +186,7 @@ async def _make_missing(database: Database) -> list[str]:
         if indexes and await _lacks_an_index(database, name):
             await database.database[name].create_indexes(indexes)
             done.append(f"Made the indexes of {name}.")
-    there = set(await database.database.list_collection_names())
+    there = {*await database.database.list_collection_names(), *(VIEWS if database.prefix else ())}
     for name, pipeline in VIEWS.items():
         if name not in there:
             await database.database.create_collection(name, viewOn=MEMORIES, pipeline=pipeline)
@@ -230,7 +231,14 @@ async def _orphans(database: Database, name: str) -> list[Any]:
     """What names a record that isn't there."""
     ends = _ENDS[name]
     joined: list[Document] = [
-        {"$lookup": {"from": MEMORIES, "localField": end, "foreignField": "_id", "as": f"of_{end}"}}
+        {
+            "$lookup": {
+                "from": database.memories.name,
+                "localField": end,
+                "foreignField": "_id",
+                "as": f"of_{end}",
+            }
+        }
         for end in ends
     ]
     pipeline = [*joined, {"$match": {"$or": [{f"of_{end}": []} for end in ends]}}, {"$project": {"_id": 1}}]

@@ -50,17 +50,17 @@ class EntriesPart(Part):
     async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         values = (drawer, key, now)
         row = await self._database.read(lambda connection: connection.execute(FIND, values).fetchone())
-        return None if row is None else _entry(row)
+        return None if row is None else entry_of(row)
 
     async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         values = (drawer, key, now)
         taken = await self._database.write(lambda connection: connection.execute(TAKE, values).fetchone())
-        return None if taken is None else _entry(taken)
+        return None if taken is None else entry_of(taken)
 
     async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
         values = (drawer, now, limit)
         return await self._database.read(
-            lambda connection: [_entry(row) for row in connection.execute(LIST, values).fetchall()]
+            lambda connection: [entry_of(row) for row in connection.execute(LIST, values).fetchall()]
         )
 
     async def drop_entry(self, drawer: str, key: str) -> bool:
@@ -79,5 +79,5 @@ class EntriesPart(Part):
         )
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def entry_of(row: tuple[Any, ...]) -> Entry:
     return Entry(drawer=row[0], key=row[1], value=row[2], created=row[3], expires=row[4])

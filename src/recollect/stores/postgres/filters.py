@@ -110,10 +110,7 @@ def _named(alias: str, comparison: str) -> str:
 
 def _turn(alias: str) -> str:
     """In the very words of the partial index."""
-    return (
-        f"{alias}.dialect = 'project' AND {alias}.type = 'episode' "
-        f"AND NOT agent_memory.is_later_part({alias}.metadata)"
-    )
+    return f"{alias}.dialect = 'project' AND {alias}.type = 'episode' AND NOT is_later_part({alias}.metadata)"
 
 
 def _standing(alias: str, condition: str) -> str:

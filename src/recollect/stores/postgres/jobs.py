@@ -88,7 +88,7 @@ class JobsPart(Part):
             overdue = sorted(row for row in found if row is not None)
             if not overdue:
                 return None
-            return _job(connection.execute(HOLD, (owner, now + duration, overdue[0][1])).fetchall()[0])
+            return job_of(connection.execute(HOLD, (owner, now + duration, overdue[0][1])).fetchall()[0])
 
         # Runners ask often and mostly in vain.
         if await self._database.read(lambda connection: connection.execute(DUE, wanted).fetchone()) == (
@@ -115,7 +115,7 @@ class JobsPart(Part):
         query = f"SELECT {COLUMNS} FROM job {chosen} ORDER BY created_at DESC, id DESC LIMIT %s"
         values = (*([[state.value for state in states]] if states else []), limit)
         return await self._database.read(
-            lambda connection: [_job(row) for row in connection.execute(query, values).fetchall()]
+            lambda connection: [job_of(row) for row in connection.execute(query, values).fetchall()]
         )
 
     async def job(self, job_id: str) -> Job:
@@ -123,7 +123,7 @@ class JobsPart(Part):
         row = await self._database.read(lambda connection: connection.execute(query, (job_id,)).fetchone())
         if row is None:
             raise _missing(job_id)
-        return _job(row)
+        return job_of(row)
 
     async def replace_job(self, job: Job, *, expected: JobState) -> bool:
         def work(connection: Connection) -> bool:
@@ -177,7 +177,7 @@ def _row(job: Job) -> tuple[Any, ...]:
     )
 
 
-def _job(row: tuple[Any, ...]) -> Job:
+def job_of(row: tuple[Any, ...]) -> Job:
     return Job(
         id=row[0],
         name=row[1],

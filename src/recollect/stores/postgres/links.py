@@ -13,13 +13,13 @@ from recollect.stores.postgres.connection import Part
 from recollect.stores.postgres.filters import matching, visible
 
 # The earlier versions of some records, oldest first.
-_VERSIONS = """
+ALL_VERSIONS = """
     SELECT fragment_id, number, content, type, topic, tags, keywords, importance, is_anchor, occurred_at, ttl_tier,
         metadata, amended_at, amended_by
     FROM fragment_versions
 """
-VERSIONS = f"{_VERSIONS} WHERE fragment_id = ANY(%s::text[]) ORDER BY fragment_id, number"
-LATEST_VERSIONS = f"{_VERSIONS} WHERE fragment_id = %s ORDER BY number DESC LIMIT %s"  # NULL: all of them
+VERSIONS = f"{ALL_VERSIONS} WHERE fragment_id = ANY(%s::text[]) ORDER BY fragment_id, number"
+LATEST_VERSIONS = f"{ALL_VERSIONS} WHERE fragment_id = %s ORDER BY number DESC LIMIT %s"  # NULL: all of them
 
 
 class LinksPart(Part):
@@ -48,7 +48,7 @@ class LinksPart(Part):
             *([[relation.value for relation in relations]] if relations else []),
         )
         return await self._database.read(
-            lambda connection: [_link(row) for row in connection.execute(query, values).fetchall()],
+            lambda connection: [link_of(row) for row in connection.execute(query, values).fetchall()],
             viewer=viewer,
         )
 
@@ -69,20 +69,20 @@ class LinksPart(Part):
     async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
         return await self._database.read(
             lambda connection: [
-                _version(row) for row in connection.execute(LATEST_VERSIONS, (memory_id, latest)).fetchall()
+                version_of(row) for row in connection.execute(LATEST_VERSIONS, (memory_id, latest)).fetchall()
             ][::-1]
         )
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
         found = await self._database.read(
             lambda connection: [
-                _version(row) for row in connection.execute(VERSIONS, (list(ids),)).fetchall()
+                version_of(row) for row in connection.execute(VERSIONS, (list(ids),)).fetchall()
             ]
         )
         return {memory_id: list(own) for memory_id, own in groupby(found, key=lambda one: one.memory_id)}
 
 
-def _link(row: tuple[Any, ...]) -> Link:
+def link_of(row: tuple[Any, ...]) -> Link:
     return Link(
         origin=row[0],
         target=row[1],
@@ -93,7 +93,7 @@ def _link(row: tuple[Any, ...]) -> Link:
     )
 
 
-def _version(row: tuple[Any, ...]) -> Version:
+def version_of(row: tuple[Any, ...]) -> Version:
     return Version(
         memory_id=row[0],
         number=row[1],

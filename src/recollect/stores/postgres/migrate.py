@@ -23,7 +23,7 @@ OLDEST_SERVER = 140_000
 OLDEST_VECTORS = (0, 7)  # the first with halfvec
 
 # One process at a time; the number is arbitrary, but nobody else's.
-_LOCK = f"SELECT pg_advisory_xact_lock({0x7265636F6C6C6563})"
+LOCK = f"SELECT pg_advisory_xact_lock({0x7265636F6C6C6563})"
 
 # Whether there is a schema of ours. Looked up as rows: what a session remembers of names may be older than what another
 # has made while it waited.
@@ -70,11 +70,11 @@ def latest() -> int:
     return migrations()[-1][0]
 
 
-def version_of(connection: Connection) -> int:
+def version_of(connection: Connection, schema: str = SCHEMA) -> int:
     """0 where there is no schema yet."""
-    if connection.execute(VERSIONED).fetchone() is None:
+    if connection.execute(VERSIONED.replace(SCHEMA, schema)).fetchone() is None:
         return 0
-    found = connection.execute(f"SELECT max(version) FROM {SCHEMA}.schema_version").fetchone()
+    found = connection.execute(f"SELECT max(version) FROM {schema}.schema_version").fetchone()
     return int(found[0] or 0) if found else 0
 
 
@@ -86,7 +86,7 @@ def prepare(connection: Connection, session: Session, *, now: datetime, steps: S
             advice="Use 14 or newer.",
         )
     _migrate(connection, session, now=now, steps=migrations() if steps is None else steps)
-    session.vectors_in, session.vectors_version = _vectors(connection) or (None, ())
+    session.vectors_in, session.vectors_version = _vectors(connection, session) or (None, ())
     session.without_vectors = ("", "") if session.vectors_in else _why_without(connection)
     above = connection.execute(ABOVE).fetchone() != (False,)
     session.role = _role(connection, session) if above else None
@@ -98,30 +98,37 @@ def _migrate(connection: Connection, session: Session, *, now: datetime, steps: 
     if _is_current(connection, session, newest):
         return
     with connection.transaction():
-        connection.execute(_LOCK)
+        connection.execute(LOCK)
         if _is_current(connection, session, newest):  # another process was quicker
             return
-        version = version_of(connection)
-        if connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (SCHEMA,)).fetchone() is None:
-            connection.execute(f"CREATE SCHEMA {SCHEMA}")  # which needs a right, even where there is one
-        connection.execute(f"SET LOCAL search_path TO {SCHEMA}")
+        version = version_of(connection, session.schema)
+        if (
+            connection.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", (session.schema,)).fetchone()
+            is None
+        ):
+            connection.execute(
+                f"CREATE SCHEMA {session.schema}"
+            )  # which needs a right, even where there is one
+        connection.execute(f"SET LOCAL search_path TO {session.schema}")
         connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {SCHEMA}.schema_version "
+            f"CREATE TABLE IF NOT EXISTS {session.schema}.schema_version "
             "(version integer PRIMARY KEY, applied_at timestamptz NOT NULL)"
         )
         connection.execute("SELECT set_config('recollect.now', %s, true)", (now.isoformat(),))
         for number, script in steps:
             if number > version:
-                connection.execute(script)
+                connection.execute(session.within(script))
                 if number == _KEYWORDS:
                     keywords.renew(connection)
-                connection.execute(f"INSERT INTO {SCHEMA}.schema_version VALUES (%s, %s)", (number, now))
+                connection.execute(
+                    f"INSERT INTO {session.schema}.schema_version VALUES (%s, %s)", (number, now)
+                )
         if version == 0:
             connection.execute("UPDATE scope SET created_at = %s", (now,))
 
 
 def _is_current(connection: Connection, session: Session, newest: int) -> bool:
-    version = version_of(connection)
+    version = version_of(connection, session.schema)
     if version > newest:
         raise SchemaTooNew(
             f"The database {session.place} has schema {version}; this Recollect knows up to {newest}.",
@@ -130,13 +137,13 @@ def _is_current(connection: Connection, session: Session, newest: int) -> bool:
     return version == newest
 
 
-def _vectors(connection: Connection) -> tuple[str, tuple[int, ...]] | None:
+def _vectors(connection: Connection, session: Session) -> tuple[str, tuple[int, ...]] | None:
     """Schema and version of pgvector, brought in if it can be; None without it, or where it is too old."""
     found = _extension(connection)
     if found is None:
         try:
             with connection.transaction():
-                connection.execute(_LOCK)
+                connection.execute(LOCK)
                 connection.execute("CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public")
         except (
             psycopg.errors.FeatureNotSupported,
@@ -148,13 +155,13 @@ def _vectors(connection: Connection) -> tuple[str, tuple[int, ...]] | None:
         found = _extension(connection)
     if found is None or found[1] < OLDEST_VECTORS:
         return None
-    if connection.execute(VECTOR_COLUMN).fetchone() == (0,):
+    if connection.execute(session.within(VECTOR_COLUMN)).fetchone() == (0,):
         kind = sql.Identifier(found[0], "halfvec")
         with connection.transaction():
-            connection.execute(_LOCK)
+            connection.execute(LOCK)
             connection.execute(
-                sql.SQL("ALTER TABLE agent_memory.fragments ADD COLUMN IF NOT EXISTS embedding {}").format(
-                    kind
+                sql.SQL("ALTER TABLE {}.fragments ADD COLUMN IF NOT EXISTS embedding {}").format(
+                    sql.Identifier(session.schema), kind
                 )
             )
     return found
@@ -191,11 +198,11 @@ def _role(connection: Connection, session: Session) -> str | None:
     """The role to work as, for a login that is above row security; None if it can't make one."""
     try:
         with connection.transaction():
-            connection.execute(_LOCK)
+            connection.execute(LOCK)
             if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
                 connection.execute(f"CREATE ROLE {ROLE} NOLOGIN NOINHERIT")
-            if _lacks_grants(connection):
-                connection.execute(GRANTS)
+            if _lacks_grants(connection, session):
+                connection.execute(session.within(GRANTS))
             if session.vectors_in:
                 usage = sql.SQL("GRANT USAGE ON SCHEMA {} TO {}")
                 connection.execute(usage.format(sql.Identifier(session.vectors_in), sql.Identifier(ROLE)))
@@ -210,11 +217,11 @@ def _role(connection: Connection, session: Session) -> str | None:
     return ROLE
 
 
-def _lacks_grants(connection: Connection) -> bool:
+def _lacks_grants(connection: Connection, session: Session) -> bool:
     """Granting rewrites the catalogue, and two who do it at once may fail: only where something is missing."""
     found = connection.execute(
         "SELECT bool_and(has_table_privilege(%s, oid, 'DELETE')) FROM pg_class "
-        "WHERE relnamespace = 'agent_memory'::regnamespace AND relkind IN ('r', 'v')",
-        (ROLE,),
+        "WHERE relnamespace = %s::regnamespace AND relkind IN ('r', 'v')",
+        (ROLE, session.schema),
     ).fetchone()
     return found != (True,)

@@ -47,7 +47,7 @@ class ScopesPart(Part):
     """The Scopes protocol."""
 
     async def scopes(self) -> list[Scope]:
-        return [_scope(row) for row in await self._database.rows(SCOPES)]
+        return [scope_of(row) for row in await self._database.rows(SCOPES)]
 
     async def put_scope(self, scope: Scope) -> None:
         await self._database.write(lambda connection: _put(connection, scope))
@@ -117,7 +117,7 @@ def _row(connection: Connection, name: str) -> int:
     return int(found[0])
 
 
-def _scope(row: tuple[Any, ...]) -> Scope:
+def scope_of(row: tuple[Any, ...]) -> Scope:
     return Scope(
         name=row[0],
         created=row[1],

@@ -67,7 +67,7 @@ class Limits:
 class Session:
     """Makes connections."""
 
-    def __init__(self, conninfo: str, limits: Limits) -> None:
+    def __init__(self, conninfo: str, limits: Limits, *, schema: str = SCHEMA) -> None:
         known = _understood(conninfo)
         if known is None:
             raise SettingsError(
@@ -78,6 +78,7 @@ class Session:
         logging.getLogger("psycopg").addFilter(_is_news)
         self._conninfo = conninfo
         self._limits = limits
+        self.schema = schema
         self.place = _place(known)
         # Found out when the store is opened.
         self.role: str | None = None
@@ -85,6 +86,10 @@ class Session:
         self.vectors_in: str | None = None  # the schema of the extension
         self.vectors_version: tuple[int, ...] = ()
         self.without_vectors: tuple[str, str] = ("", "")  # why there are none, and what to do about it
+
+    def within(self, statement: str) -> str:
+        """A statement that names the usual schema, for this one."""
+        return statement.replace(SCHEMA, self.schema)
 
     @property
     def iterating(self) -> bool:
@@ -119,7 +124,7 @@ class Session:
 
     def _prepare(self, connection: Connection, *, as_login: bool) -> None:
         timeout = self._limits.upkeep_timeout_ms if as_login else self._limits.query_timeout_ms
-        path = [SCHEMA, *([self.vectors_in] if self.vectors_in else [])]
+        path = [self.schema, *([self.vectors_in] if self.vectors_in else [])]
         settings = [
             sql.SQL("SET search_path TO {}").format(sql.SQL(", ").join(map(sql.Identifier, path))),
             sql.SQL("SET statement_timeout = {}").format(sql.Literal(timeout)),

@@ -18,15 +18,25 @@ from recollect.stores.postgres.notices import Notices
 from recollect.stores.postgres.records import RecordsPart
 from recollect.stores.postgres.scopes import ScopesPart
 from recollect.stores.postgres.search import IndexPart
-from recollect.stores.postgres.session import Limits, Session
+from recollect.stores.postgres.session import SCHEMA, Limits, Session
+from recollect.stores.postgres.snapshot import SnapshotPart
 from recollect.stores.postgres.upkeep import UpkeepPart
 from recollect.stores.postgres.vector_indexes import VectorIndexes
 
 
 class PostgresStore(
-    RecordsPart, ErasePart, IndexPart, LinksPart, ScopesPart, JobsPart, CursorsPart, EntriesPart, UpkeepPart
+    RecordsPart,
+    ErasePart,
+    IndexPart,
+    LinksPart,
+    ScopesPart,
+    JobsPart,
+    CursorsPart,
+    EntriesPart,
+    UpkeepPart,
+    SnapshotPart,
 ):
-    """One database of a server, in its schema `agent_memory`. Any number of processes may use it at once.
+    """One database of a server, in its schema `agent_memory` unless another is named. Any number of processes may use it at once.
 
     `conninfo` is a postgresql:// address or libpq's key=value words. Of `max_connections` one listens for what others
     change. A filter that admits more than `exact_up_to` records is searched by approximate indexes and samples.
@@ -42,10 +52,11 @@ class PostgresStore(
         connection_timeout_ms: int = 10_000,
         query_timeout_ms: int = 30_000,
         exact_up_to: int = EXACT_UP_TO,
+        schema: str = SCHEMA,
     ) -> None:
         limits = Limits(max_connections, idle_timeout_ms, connection_timeout_ms, query_timeout_ms)
         self._clock = clock
-        self._session = Session(conninfo, limits)
+        self._session = Session(conninfo, limits, schema=schema)
         self._database = Database(self._session, limits)
         self._estimates = Estimates(exact_up_to=exact_up_to)
         self._notices = Notices(self._session, heard=self._estimates.changed)

@@ -27,20 +27,20 @@ def _of(table: str, columns: str) -> str:
 # What the tables and their indexes take.
 SIZE = """
     SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
-    WHERE relnamespace = 'agent_memory'::regnamespace AND relkind = 'r'
+    WHERE relnamespace = current_schema()::text::regnamespace AND relkind = 'r'
 """
 
 # Tables whose row security is not enforced.
 UNSECURED = """
     SELECT relname FROM pg_class
-    WHERE relnamespace = 'agent_memory'::regnamespace AND relname = ANY(%s::text[])
+    WHERE relnamespace = current_schema()::text::regnamespace AND relname = ANY(%s::text[])
         AND NOT (relrowsecurity AND relforcerowsecurity)
 """
 
 # Indexes that were left unfinished.
 BROKEN_INDEXES = """
     SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
-    WHERE relnamespace = 'agent_memory'::regnamespace AND NOT indisvalid
+    WHERE relnamespace = current_schema()::text::regnamespace AND NOT indisvalid
         AND NOT EXISTS (SELECT 1 FROM pg_stat_progress_create_index AS building WHERE building.index_relid = indexrelid)
 """
 
@@ -114,7 +114,7 @@ class UpkeepPart(Part):
             return StoreFacts(
                 kind="postgres",
                 location=self._session.place,
-                schema_version=version_of(connection),
+                schema_version=version_of(connection, self._session.schema),
                 bytes_used=_number(connection, SIZE),
                 details={
                     "postgres": f"{server // 10_000}.{server % 10_000}",
@@ -183,7 +183,8 @@ class UpkeepPart(Part):
 
 
 def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[Finding]:
-    version = version_of(connection)
+    (schema,) = connection.execute("SELECT current_schema()").fetchall()[0]
+    version = version_of(connection, schema)
     unsecured = [row[0] for row in connection.execute(UNSECURED, (list(SECURED),)).fetchall()]
     broken = [row[0] for row in connection.execute(BROKEN_INDEXES).fetchall()]
     differing, tags = _number(connection, TEXT_DIFFERS), _number(connection, TAGS_DIFFER)

@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from recollect.stores.postgres.session import SCHEMA, Session, unlimited
+from recollect.stores.postgres.session import Session, unlimited
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Key = tuple[str, int]
@@ -31,7 +31,7 @@ _PATIENT = 20  # times as many as are worth it come in before an index is built 
 # The indexes that there are, and whether they are whole.
 INDEXES = """
     SELECT relname, indisvalid FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
-    WHERE indrelid = to_regclass('agent_memory.fragments') AND relname LIKE 'fragments_embedding_%'
+    WHERE indrelid = to_regclass('fragments') AND relname LIKE 'fragments_embedding_%'
 """
 
 # Which models have how many vectors, of which dimension.
@@ -113,7 +113,8 @@ class VectorIndexes:
     def _missing(self, connection: Connection) -> list[Key]:
         connection.execute(
             sql.SQL("SET search_path TO {}, {}").format(
-                sql.Identifier(SCHEMA), sql.Identifier(self._session.vectors_in or SCHEMA)
+                sql.Identifier(self._session.schema),
+                sql.Identifier(self._session.vectors_in or self._session.schema),
             )
         )
         whole = {name for name, valid in connection.execute(INDEXES).fetchall() if valid}

@@ -64,21 +64,21 @@ class EntriesPart(Part):
     async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         values = (drawer, key, to_micros(now))
         row = await self._database.read(lambda connection: connection.execute(FIND, values).fetchone())
-        return None if row is None else _entry(row)
+        return None if row is None else entry_of(row)
 
     async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         values = (drawer, key, to_micros(now))
 
         def work(connection: sqlite3.Connection) -> Entry | None:
             taken = connection.execute(TAKE, values).fetchall()
-            return _entry(taken[0]) if taken else None
+            return entry_of(taken[0]) if taken else None
 
         return await self._database.write(work)
 
     async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
         values = (drawer, to_micros(now), limit)
         return await self._database.read(
-            lambda connection: [_entry(row) for row in connection.execute(LIST, values)]
+            lambda connection: [entry_of(row) for row in connection.execute(LIST, values)]
         )
 
     async def drop_entry(self, drawer: str, key: str) -> bool:
@@ -98,7 +98,7 @@ class EntriesPart(Part):
         )
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def entry_of(row: tuple[Any, ...]) -> Entry:
     return Entry(
         drawer=row[0],
         key=row[1],

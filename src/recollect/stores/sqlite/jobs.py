@@ -93,7 +93,7 @@ class JobsPart(Part):
             due = connection.execute(DUE, wanted).fetchone()
             if due is None:
                 return None
-            return _job(connection.execute(HOLD, (owner, until, due[0])).fetchall()[0])
+            return job_of(connection.execute(HOLD, (owner, until, due[0])).fetchall()[0])
 
         # Runners ask often and mostly in vain: the writer's lock is taken only when there is something.
         if await self._database.read(lambda connection: connection.execute(DUE, wanted).fetchone()) is None:
@@ -121,7 +121,7 @@ class JobsPart(Part):
         """
         values = (as_list(states), limit)
         return await self._database.read(
-            lambda connection: [_job(row) for row in connection.execute(query, values)]
+            lambda connection: [job_of(row) for row in connection.execute(query, values)]
         )
 
     async def job(self, job_id: str) -> Job:
@@ -129,7 +129,7 @@ class JobsPart(Part):
         row = await self._database.read(lambda connection: connection.execute(query, (job_id,)).fetchone())
         if row is None:
             raise _missing(job_id)
-        return _job(row)
+        return job_of(row)
 
     async def replace_job(self, job: Job, *, expected: JobState) -> bool:
         def work(connection: sqlite3.Connection) -> bool:
@@ -184,7 +184,7 @@ def _row(job: Job) -> tuple[Any, ...]:
     )
 
 
-def _job(row: tuple[Any, ...]) -> Job:
+def job_of(row: tuple[Any, ...]) -> Job:
     return Job(
         id=row[0],
         name=row[1],

@@ -14,13 +14,13 @@ from recollect.stores.sqlite.filters import as_list, matching, visible
 from recollect.stores.values import from_list_json, from_mapping_json, from_micros
 
 # The earlier versions of some records, oldest first.
-_VERSIONS = """
+ALL_VERSIONS = """
     SELECT memory.id, number, version.content, version.kind, version.topic, version.tags, version.keywords,
         version.importance, version.anchor, version.occurred, version.tier, version.metadata, amended, amended_by
     FROM version JOIN memory ON memory.row = version.memory
 """
-VERSIONS = f"{_VERSIONS} WHERE memory.id IN (SELECT value FROM json_each(?)) ORDER BY memory.id, number"
-LATEST_VERSIONS = f"{_VERSIONS} WHERE memory.id = ? ORDER BY number DESC LIMIT ?"
+VERSIONS = f"{ALL_VERSIONS} WHERE memory.id IN (SELECT value FROM json_each(?)) ORDER BY memory.id, number"
+LATEST_VERSIONS = f"{ALL_VERSIONS} WHERE memory.id = ? ORDER BY number DESC LIMIT ?"
 
 
 class LinksPart(Part):
@@ -47,7 +47,7 @@ class LinksPart(Part):
         """
         values = (as_list(ids), *named, *named, *origin.parameters, *target.parameters)
         return await self._database.read(
-            lambda connection: [_link(row) for row in connection.execute(query, values)]
+            lambda connection: [link_of(row) for row in connection.execute(query, values)]
         )
 
     async def count_links(self, where: Filter) -> int:
@@ -66,18 +66,18 @@ class LinksPart(Part):
         most = -1 if latest is None else latest
         return await self._database.read(
             lambda connection: [
-                _version(row) for row in connection.execute(LATEST_VERSIONS, (memory_id, most))
+                version_of(row) for row in connection.execute(LATEST_VERSIONS, (memory_id, most))
             ][::-1]
         )
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
         found = await self._database.read(
-            lambda connection: [_version(row) for row in connection.execute(VERSIONS, (as_list(ids),))]
+            lambda connection: [version_of(row) for row in connection.execute(VERSIONS, (as_list(ids),))]
         )
         return {memory_id: list(own) for memory_id, own in groupby(found, key=lambda one: one.memory_id)}
 
 
-def _link(row: tuple[Any, ...]) -> Link:
+def link_of(row: tuple[Any, ...]) -> Link:
     return Link(
         origin=row[0],
         target=row[1],
@@ -88,7 +88,7 @@ def _link(row: tuple[Any, ...]) -> Link:
     )
 
 
-def _version(row: tuple[Any, ...]) -> Version:
+def version_of(row: tuple[Any, ...]) -> Version:
     return Version(
         memory_id=row[0],
         number=row[1],

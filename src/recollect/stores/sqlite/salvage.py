@@ -39,7 +39,7 @@ _TABLES = {
 # How many columns they had in the first schema: rows keep as many as there were when they were written.
 _FEWEST = {"scope": 8, "memory": 38}
 
-_JOURNALS = ("-wal", "-shm", "-journal")
+JOURNALS = ("-wal", "-shm", "-journal")
 _RESTORE = "Restore a backup or import an export; keep this file until you have."
 
 
@@ -75,18 +75,18 @@ def rescue(path: Path, *, now: datetime) -> Rescue:
     aside = path.with_name(f"{path.stem}.damaged-{stamp}{path.suffix}")
     if aside.exists():
         raise StoreError(f"{aside} exists already.", advice="Try again in a second.")
-    _refuse_others(path)
-    before = _trace(path)
+    refuse_others(path)
+    before = trace(path)
     number = salvage(path, target, now=now)
     try:
-        _refuse_others(path)
-        if _trace(path) != before:
-            raise _busy(path)
+        refuse_others(path)
+        if trace(path) != before:
+            raise busy(path)
         # The database before its log: where it can't be moved, it must not be left without.
-        moves = [(_beside(path, suffix), _beside(aside, suffix)) for suffix in ("", *_JOURNALS)]
+        moves = [(beside(path, suffix), beside(aside, suffix)) for suffix in ("", *JOURNALS)]
         move_all([*((old, new) for old, new in moves if old.exists()), (target, path)])
     except BaseException:
-        _discard(target)
+        discard(target)
         raise
     return Rescue(number, aside)
 
@@ -119,10 +119,10 @@ def salvage(path: Path, target: Path, *, now: datetime) -> int:
     try:
         number = _salvage(path, target, now=now)
     except BaseException:
-        _discard(target)
+        discard(target)
         raise
     if not number:
-        _discard(target)
+        discard(target)
         raise StoreDamaged(f"No memory can be read from {path}.", advice=_RESTORE)
     return number
 
@@ -168,7 +168,7 @@ def _has_no_reviews(path: Path) -> bool:
         return True
 
 
-def _refuse_others(path: Path) -> None:
+def refuse_others(path: Path) -> None:
     """Whoever has it open would go on writing into the file that is put aside. Raises StoreBusy.
 
     A process that does nothing holds a lock all the same, which only one that wants the file for itself meets.
@@ -181,29 +181,29 @@ def _refuse_others(path: Path) -> None:
             connection.execute("ROLLBACK")
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise _busy(path) from error
+            raise busy(path) from error
 
 
-def _busy(path: Path) -> StoreBusy:
+def busy(path: Path) -> StoreBusy:
     return StoreBusy(
         f"Another process uses the database {path}; nothing was changed.",
         advice="End the other processes that use it, then run it again.",
     )
 
 
-def _trace(path: Path) -> tuple[int, int, int]:
+def trace(path: Path) -> tuple[int, int, int]:
     """Differs when somebody wrote."""
-    log, status = _beside(path, "-wal"), path.stat()
+    log, status = beside(path, "-wal"), path.stat()
     return status.st_size, status.st_mtime_ns, log.stat().st_size if log.exists() else 0
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def beside(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _discard(target: Path) -> None:
-    for suffix in ("", *_JOURNALS):
-        _beside(target, suffix).unlink(missing_ok=True)
+def discard(target: Path) -> None:
+    for suffix in ("", *JOURNALS):
+        beside(target, suffix).unlink(missing_ok=True)
 
 
 def _open_damaged(path: Path, *, timeout: float = 5) -> sqlite3.Connection:

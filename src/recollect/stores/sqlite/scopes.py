@@ -43,7 +43,7 @@ class ScopesPart(Part):
 
     async def scopes(self) -> list[Scope]:
         return await self._database.read(
-            lambda connection: [_scope(row) for row in connection.execute(SCOPES).fetchall()]
+            lambda connection: [scope_of(row) for row in connection.execute(SCOPES).fetchall()]
         )
 
     async def put_scope(self, scope: Scope) -> None:
@@ -110,7 +110,7 @@ def _row(connection: sqlite3.Connection, name: str) -> int:
     return int(found[0])
 
 
-def _scope(row: tuple[Any, ...]) -> Scope:
+def scope_of(row: tuple[Any, ...]) -> Scope:
     return Scope(
         name=row[0],
         created=from_micros(row[1]),

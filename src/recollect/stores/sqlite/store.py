@@ -20,13 +20,23 @@ from recollect.stores.sqlite.migrate import migrate
 from recollect.stores.sqlite.records import RecordsPart
 from recollect.stores.sqlite.scopes import ScopesPart
 from recollect.stores.sqlite.search import IndexPart
+from recollect.stores.sqlite.snapshot import SnapshotPart
 from recollect.stores.sqlite.upkeep import UpkeepPart
 
 OLDEST_SQLITE = (3, 37)  # the first with STRICT tables
 
 
 class SqliteStore(
-    RecordsPart, ErasePart, IndexPart, LinksPart, ScopesPart, JobsPart, CursorsPart, EntriesPart, UpkeepPart
+    RecordsPart,
+    ErasePart,
+    IndexPart,
+    LinksPart,
+    ScopesPart,
+    JobsPart,
+    CursorsPart,
+    EntriesPart,
+    UpkeepPart,
+    SnapshotPart,
 ):
     """One file. Any number of processes may use it at once.
 
