@@ -6,7 +6,7 @@ from recollect.interfaces.cli.session import Session
 from recollect.model.errors import InvalidInput, SettingsError
 
 SERVED = frozenset(
-    "remember recall search ask list show amend link forget tags timeline versions reconstruct context reflect explore "
+    "remember recall search ask list show amend link forget tags timeline versions reconstruct context profile reflect explore "
     "feedback scopes projects status stats spend consolidate contradictions jobs export".split()
 )
 # Of those that need this machine for the rest.
