@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from recollect.app import open_app, person_zone, utc_now
 from recollect.engine.backup_replace import Replaced, Restoring, replace_store
 from recollect.grounding import SettingsGrounds
 from recollect.home import make_home

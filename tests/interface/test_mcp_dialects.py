@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -331,3 +332,24 @@ def _a_call_of_each(wire: Wire) -> Iterator[tuple[str, Json]]:
     yield "forget", {"id": first}
     yield "delete_memory", {"target": {"memory_id": second}, "forget_mode": "hard"}
     yield "forget_memory", {"target": {"tag": "barn"}}
+
+
+def test_the_profile_is_read_and_edited(tmp_path: Path) -> None:
+    with Wire(tmp_path / "home", "--toolsets", "assistant") as wire:
+        wire.greet()
+        first = answered(wire, "update_profile", statement="My favourite colour is blue. Alice is my sister.")
+        assert [one["entry"] for one in first["changes"]] == ["favorite_color", "alice"]
+        second = answered(
+            wire, "update_profile", facts={"favorite_color": "green"}, preferences={"tone": "casual"}
+        )
+        assert {one["entry"]: one.get("previous") for one in second["changes"]} == {
+            "tone": None,
+            "favorite_color": "blue",
+        }
+        seen = answered(wire, "get_profile")
+        assert seen["facts"] == {"favorite_color": "green"}
+        assert seen["contacts"] == [{"name": "Alice", "relation": "sister"}]
+        found = answered(wire, "retrieve_memory", query="favourite colour")
+        assert found["results"][0]["text"] == "The user's favorite color is green."
+        gone = answered(wire, "update_profile", remove=["favorite_color", "contacts.Alice"])
+        assert (gone["facts"], gone["contacts"], gone["preferences"]) == ({}, [], {"tone": "casual"})

@@ -17,7 +17,7 @@ from recollect.engine.amend import Amendment, amending, indexed
 from recollect.engine.capture.blanking import blank_leaflets
 from recollect.engine.checks import safe_text
 from recollect.engine.core import Engine, unbroken
-from recollect.engine.draft import PART_OF, QUARANTINE_FROM, Draft, content_hash, prepare
+from recollect.engine.draft import PART_OF, QUARANTINE_FROM, Draft, content_hash, own_keywords, prepare
 from recollect.engine.kinship import superseding
 from recollect.engine.profile_entries import (
     KEY,
@@ -33,7 +33,7 @@ from recollect.engine.profile_entries import (
     no_entry,
     records,
 )
-from recollect.engine.text.profile_values import Section, sentence_of
+from recollect.engine.text.profile_values import Section, other_spellings, sentence_of
 from recollect.engine.text.redact import redact_metadata
 from recollect.engine.text.suspicion import suspicion
 from recollect.model.errors import Conflict, ContentTooLarge, InvalidInput, MemoryNotFound, Refused
@@ -196,6 +196,7 @@ async def _begun(engine: Engine, wish: Wish, *, agent: str, conversation: str | 
         scope=GLOBAL,
         agent=agent,
         tags=(TAG,),
+        keywords=_keywords(wish, content),
         importance=IMPORTANCE,
         tier=Tier.PERMANENT,
         provenance=Provenance(dialect=TAG, source=SOURCE, conversation=conversation),
@@ -212,7 +213,11 @@ async def _begun(engine: Engine, wish: Wish, *, agent: str, conversation: str | 
 async def _amended(engine: Engine, held: Memory, wish: Wish, *, agent: str) -> tuple[Put, list[Change]]:
     content = _content(engine, wish)
     amendment = Amendment(
-        content=content, tier=Tier.PERMANENT, occurred=engine.clock(), metadata=_metadata(wish, content)
+        content=content,
+        keywords=_keywords(wish, content) or None,
+        tier=Tier.PERMANENT,
+        occurred=engine.clock(),
+        metadata=_metadata(wish, content),
     )
     put, changes = await amending(engine, held, amendment, agent=agent)
     put = _settled(engine, put, _place(wish, content))
@@ -242,6 +247,12 @@ def _forgetting(engine: Engine, memory: Memory) -> Mark:
 def _content(engine: Engine, wish: Wish) -> str:
     said = wish.sentence or sentence_of(wish.section, wish.label, wish.value or "")
     return safe_text(engine, said)
+
+
+def _keywords(wish: Wish, content: str) -> tuple[str, ...]:
+    """None but those that it has by itself, unless a word of its name is written in two ways."""
+    others = other_spellings(wish.label)
+    return (*own_keywords(content, {}), *others) if others else ()
 
 
 def _metadata(wish: Wish, content: str) -> dict[str, Any]:

@@ -85,6 +85,12 @@ def key_of(label: str) -> str:
     return key
 
 
+def other_spellings(label: str) -> tuple[str, ...]:
+    """Of its words, those that others write otherwise: so that either way finds it."""
+    known = _SPELLED | {american: british for british, american in _SPELLED.items()}
+    return tuple(known[word].replace("_", " ") for word in label.casefold().split() if word in known)
+
+
 def is_settled(value: str) -> bool:
     """Whether it says what something is: no clause, no complaint, nothing that is pointed at."""
     words = value.split()

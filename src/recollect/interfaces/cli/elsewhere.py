@@ -6,9 +6,8 @@ from recollect.interfaces.cli.session import Session
 from recollect.model.errors import InvalidInput, SettingsError
 
 SERVED = frozenset(
-    "remember recall search ask list show amend link forget tags timeline versions reconstruct context reflect explore "
-    "feedback scopes projects status stats spend consolidate contradictions jobs export audit "
-    "unarchive".split()
+    "remember recall search ask list show amend link forget unarchive tags timeline versions reconstruct context profile "
+    "reflect explore feedback scopes projects status stats spend consolidate audit contradictions jobs export".split()
 )
 # Of those that need this machine for the rest.
 SERVED_PARTS = frozenset({"history search", "history timeline", "history projects"})
