@@ -25,7 +25,12 @@ from recollect.testing.servers.redis import RedisSentinels, RedisServer
 _SHARED = Path("/dev/shm")
 _MUCH_ROOM = 4 * 1024**3
 # Which fixture stands for which server: a test that uses it, through whatever other fixture, needs the server.
-FIXTURES = {"postgres": "postgres_server", "mongodb": "mongo_server", "redis": "redis_server"}
+FIXTURES = {
+    "postgres": "postgres_server",
+    "mongodb": "mongo_server",
+    "redis": "redis_server",
+    "namespace": "namespace",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

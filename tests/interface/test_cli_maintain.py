@@ -53,6 +53,7 @@ def test_a_step_that_fails_is_the_exit_status(shell: Shell, monkeypatch: pytest.
     answer = shell("maintain")
     assert answer.status == 1
     assert "FAILED: There is no room." in answer.out
+    assert "full failed, STORE_FULL: There is no room." in answer.err
     assert "\ntidy " in answer.out
     assert shell("maintain", "--json").json["failed"] == ["full"]
 

@@ -54,6 +54,9 @@ async def maintain(
         session.console.document(result)
     else:
         _print(session.console, result)
+    for one in result.steps:
+        if one.error:  # also where the table goes nowhere: cron mails what stands here
+            session.console.warn(f"{one.step} failed, {one.code}: {neutral(one.error)}")
     return SOME_FAILED if result.failed else 0
 
 
