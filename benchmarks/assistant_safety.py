@@ -26,7 +26,7 @@ from recollect.app import open_app
 from recollect.settings import load_settings
 
 BATCH = 5_000
-REAL = 10_000  # vectors that others are mixed of
+REAL = 2_000  # vectors that others are mixed of
 SENTENCES = 6  # of one memory: about 600 characters
 LOOK_EVERY = 0.05
 PASSPHRASE = "a passphrase of the benchmark"
@@ -63,7 +63,7 @@ def _restored(made: Path, home: Path) -> dict[str, Any]:
     (home / "backups").mkdir(parents=True)
     for file in made.parent.glob(f"{made.name}*"):
         shutil.copy(file, home / "backups" / file.name)
-    return _measured(["restore", str(home / "backups" / made.name), "--yes", "--json"], home)
+    return _measured(["restore", made.name, "--yes", "--json"], home)
 
 
 async def _fill(home: Path, size: int) -> int:
@@ -77,7 +77,7 @@ async def _fill(home: Path, size: int) -> int:
     given = {"home": home, "embedding.model": MODEL, "store.durability": "normal"}
     sentences, stored = map(texts.sentence, count()), 0
     async with open_app(load_settings(given, environ={})) as app:
-        while size_on_disk(home / "data") < size:
+        while app.loaded.settings.database.stat().st_size < size:
             said = [" ".join(next(sentences) for _ in range(SENTENCES)) for _ in range(BATCH)]
             puts = plain_puts(app, said, between(base, BATCH, seed=stored))
             await app.engine.store.apply(puts)

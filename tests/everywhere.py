@@ -17,6 +17,7 @@ from left_out import leave_out
 STORES = ("local", "postgres", "mongodb")
 _MARK = "local_file"
 _TEMPLATE = "with_tables"
+_houses: dict[str, House] = {}
 
 
 class House(Protocol):
@@ -137,7 +138,13 @@ def house(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def house_of(store: str, request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> House:
-    """That of one store, with the server that it needs."""
+    """That of one store, with the server that it needs; one for all, for its databases have numbers."""
+    if store not in _houses:
+        _houses[store] = _house_of(store, request, folders)
+    return _houses[store]
+
+
+def _house_of(store: str, request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> House:
     if store == "postgres":
         return _Postgres(request.getfixturevalue("postgres_server"), folders.mktemp("template"))
     if store == "mongodb":
