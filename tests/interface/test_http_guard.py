@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from http_door import KEY, Load, Served, door, say
+from http_door import KEY, WAIT, Load, Served, door, say
 
 from recollect.interfaces.http.limits import Buckets
 from recollect.interfaces.http.place import Place
@@ -139,7 +139,7 @@ async def test_a_client_that_does_not_read_is_not_written_to_for_ever(load: Load
         _reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
         try:
             writer.write(b"GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            await asyncio.wait_for(served.reached.wait(), 20)
+            await asyncio.wait_for(served.reached.wait(), WAIT)
         finally:
             writer.close()
 
