@@ -177,6 +177,7 @@ async def test_long_answers_are_compressed_and_streams_are_not(served: Served) -
             assert "content-encoding" not in plain.headers, path
 
 
+@pytest.mark.usefixtures("stopped_minutes")
 async def test_a_key_has_so_many_requests_a_minute(load: Load) -> None:
     changes = {"serve.port": 0, "serve.requests_per_minute": 3, "access_key": KEY}
     async with door(load(**changes)) as served:

@@ -140,6 +140,7 @@ async def _status(client: httpx2.AsyncClient, secret: str | None, **headers: str
     return (await client.get("/echo", headers=given | headers)).status_code
 
 
+@pytest.mark.usefixtures("stopped_minutes")
 @pytest.mark.parametrize("wrong", ["no", "rk_no", "ra_no", None], ids=str)
 async def test_the_refused_are_limited_and_do_not_lock_others_out(locked: Served, wrong: str | None) -> None:
     api = (await locked.run("create_key", name="api")).key
@@ -158,6 +159,7 @@ async def test_the_refused_are_limited_and_do_not_lock_others_out(locked: Served
         assert await _status(client, api) == 401
 
 
+@pytest.mark.usefixtures("stopped_minutes")
 @pytest.mark.parametrize(("proxies", "believed"), [("", False), ("127.0.0.1", True)])
 async def test_only_a_trusted_proxy_says_for_whom_it_asks(load: Load, proxies: str, believed: bool) -> None:
     loaded = load(**{"serve.port": 0, "access_key": KEY, "serve.trusted_proxies": proxies})

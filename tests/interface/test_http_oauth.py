@@ -473,11 +473,13 @@ async def test_who_may_manage_is_asked_in_plain_words(dance: Dance, locked: Serv
         assert offered == ["memory:read", "memory:write"], "clients ask for all that they are told of"
 
 
+@pytest.mark.usefixtures("stopped_minutes")
 async def test_registering_is_limited(dance: Dance) -> None:
     answers = [(await dance.register()).status_code for _ in range(21)]
     assert answers == [201] * 20 + [429]
 
 
+@pytest.mark.usefixtures("stopped_minutes")
 async def test_questions_are_limited(dance: Dance) -> None:
     await dance.register()
     answers = [(await dance.authorize()).status_code for _ in range(21)]
