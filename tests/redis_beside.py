@@ -44,7 +44,7 @@ async def whole(aside: RedisAside) -> None:
     await eventually(trusted)
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]], *, seconds: float = 30.0) -> None:
+async def eventually(holds: Callable[[], Awaitable[bool]], *, seconds: float = 90.0) -> None:
     """Looks again and again, for what another task or server does in its own time."""
     async with asyncio.timeout(seconds):
         while not await holds():  # noqa: ASYNC110 - another process does it

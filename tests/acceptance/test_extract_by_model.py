@@ -19,6 +19,7 @@ from recollect.engine.ledger import DRAWER, EXTRACT, KEPT, Metered, day_of, mete
 from recollect.model.entry import Entry
 from recollect.model.errors import ModelAway, ModelBroken, ModelError, ModelSpent
 from recollect.model.memory import Kind
+from recollect.model.tokens import count_tokens
 from recollect.operations.knowing import ASK
 from recollect.operations.spending import SPEND, ShareView, SpendResult
 from recollect.operations.upkeep import DOCTOR, RUN_JOBS, STATUS
@@ -189,6 +190,29 @@ class TestAlone:
             total = (await spent(app)).total
             assert (total.calls, total.failed, total.tokens_out) == (1, 1, 1_000)
             assert total.dollars > 0.5
+
+    @pytest.mark.parametrize("provider", ["anthropic", "compatible"])
+    async def test_what_a_service_counts_beyond_what_it_shows_is_spent_too(
+        self, alone: Open, server: LanguageServer, provider: str
+    ) -> None:
+        server.thought = 700
+        base = server.url + ("/v1" if provider == "compatible" else "")
+        more = {"llm.provider": provider, "llm.base_url": base, "llm.model": "m", "llm.price_out": 1_000.0}
+        async with alone(**more, **{"llm.compatible_key": KEY, "llm.price_in": 0.0}) as app:
+            answer = await asking(app).complete("Hello " * 50, system="", most_tokens=1_000)
+            total = (await spent(app)).total
+            assert total.tokens_out == count_tokens(answer) + 700
+            assert total.dollars == pytest.approx(total.tokens_out / 1_000)
+            assert total.tokens_in > 10, "a service that counts too little is not believed"
+
+    async def test_an_answer_that_is_cut_off_counts_with_its_length(
+        self, alone: Open, server: LanguageServer
+    ) -> None:
+        server.meet(Cut("max_tokens"))
+        async with alone() as app:
+            with pytest.raises(ModelError):
+                await asking(app).complete("Hello", system="", most_tokens=1_000)
+            assert (await spent(app)).total.tokens_out == 1_000
 
     async def test_an_attempt_that_the_budget_does_not_bear_is_not_made(
         self, alone: Open, server: LanguageServer

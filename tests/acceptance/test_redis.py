@@ -250,7 +250,7 @@ async def test_a_job_wakes_another_server(beside: App, opened: Open, redis_serve
             pass
         waiting = asyncio.create_task(beside.await_job(60.0))
         await queue_embedding(other.engine)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             assert await waiting
     assert (await run(beside, EMBED_MISSING)).notice == ""
 

@@ -21,9 +21,9 @@ from recollect.testing.servers.mongo import MongoServer
 from recollect.testing.servers.postgres import PostgresServer
 
 # How long one call may take: what the settings of a Site say, and room for a busy machine.
-TIMEOUT_MS = 1_500
-BOUND = 30.0
-PATIENCE = 90.0  # for what must come about in the end
+TIMEOUT_MS = 2_000
+BOUND = 60.0
+PATIENCE = 120.0  # for what must come about in the end
 
 POSTGRES, MONGO, REPLICA = "postgres", "mongodb", "mongodb-replica"
 EVERY_SITE = [

@@ -42,6 +42,7 @@ from recollect.operations.capturing import CAPTURE
 from recollect.testing.servers.faulty import HANG
 from recollect.testing.servers.languages import LanguageServer
 
+MOST_WORKERS = 6
 THINGS = ("Spruce", "Basalt", "Copper", "Linen", "Quartz", "Walnut", "Cobalt", "Amber", "Slate", "Hemp")
 PLACES = (
     "garden",
@@ -208,7 +209,7 @@ async def test_a_model_that_hangs_is_done_without(home: Path, folder: Path, one:
 
 
 async def test_a_worker_has_an_end_however_long_others_take(home: Path, folder: Path, one: Path) -> None:
-    patient = {"llm.wait_seconds": 600, "capture.worker_seconds": 10}
+    patient = {"llm.wait_seconds": 600, "capture.worker_seconds": 30}
     with LanguageServer(lambda _system, _prompt: "[]") as server:
         server.always(HANG)
         run_hook(home, given("SessionEnd", one, folder), by_service(server, **patient))
@@ -232,9 +233,13 @@ async def test_more_than_there_is_time_for_waits_on(home: Path, folder: Path, tm
             | {"event": "SessionEnd", "file": str(file)}
             | {"conversation": file.stem, "folder": str(folder)},
         )
-    run_hook(home, given("SessionStart", files[0], folder), {"capture.worker_seconds": 10})
-    until_quiet(home)
-    left = {event["file"] for event in waiting(home)}
+    left = {str(file) for file in files}
+    for _ in range(MOST_WORKERS):  # on a busy machine one may end before it has begun
+        run_hook(home, given("SessionStart", files[0], folder), {"capture.worker_seconds": 10})
+        until_quiet(home)
+        left = {event["file"] for event in waiting(home)}
+        if len(left) < len(files):
+            break
     assert 0 < len(left) < len(files)
     assert not any("attempts" in event for event in waiting(home))
     assert not (home / "hooks" / "waiting" / "bad").exists()
@@ -315,9 +320,11 @@ def test_a_worker_stands_back(home: Path, folder: Path, one: Path) -> None:
     nice: list[int] = []
     with LanguageServer(lambda _system, _prompt: "[]") as server:
         server.always(HANG)
-        run_hook(home, given("SessionEnd", one, folder), by_service(server, **{"llm.wait_seconds": 2}))
+        run_hook(home, given("SessionEnd", one, folder), by_service(server, **{"llm.wait_seconds": 600}))
         assert server.reached.wait(PATIENCE)
-        nice = [worker.nice() for worker in workers(home)]
+        for worker in workers(home):
+            nice.append(worker.nice())
+            worker.kill()  # it would wait for long
         until_quiet(home)
     assert nice
     assert min(nice) >= max(before, 10)

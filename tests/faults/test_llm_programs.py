@@ -90,7 +90,7 @@ def runs(pid: int) -> bool:
     """Whether it is there after a while that is long enough for one that was ended."""
     try:
         process = psutil.Process(pid)
-        psutil.wait_procs([process], timeout=20)
+        psutil.wait_procs([process], timeout=60)
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False

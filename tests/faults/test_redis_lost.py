@@ -83,10 +83,10 @@ async def test_whatever_happens_to_it_nothing_acknowledged_is_missed(
 
 
 async def test_a_frozen_one_is_waited_for_once(opened: Open, redis_server: RedisServer) -> None:
-    async with opened(**settings_of(redis_server, **{"redis.timeout_ms": 500})) as app:
+    async with opened(**settings_of(redis_server, **{"redis.timeout_ms": 3_000})) as app:
         known = await begin(app)
         redis_server.freeze()
-        async with asyncio.timeout(15):  # forty calls that waited half a second each would take longer
+        async with asyncio.timeout(90):  # forty calls that waited three seconds each would take longer
             for number in range(10, 30):
                 known.add(await remember(app, number))
                 assert {hit.id for hit in (await recalled(app, limit=len(known))).hits} == known

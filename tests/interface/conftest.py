@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import api_page
 import mcp_clients
@@ -15,6 +15,7 @@ from cli_shell import Shell
 
 from everywhere import as_environment
 from left_out import leave_out
+from recollect.interfaces.http.limits import Buckets
 
 if TYPE_CHECKING:
     from everywhere import House
@@ -60,6 +61,13 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, house: House) -> Shel
     for name, value in as_environment(house.settings_of(home)).items():
         monkeypatch.setenv(name, value)
     return Shell(home, monkeypatch)
+
+
+@pytest.fixture
+def stopped_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a minute allows is not given anew while a busy machine comes to ask for it."""
+    making: Any = Buckets.__init__
+    monkeypatch.setitem(making.__kwdefaults__, "clock", lambda: 0.0)
 
 
 @pytest.fixture

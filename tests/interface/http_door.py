@@ -28,6 +28,7 @@ from recollect.operations.index import operation
 from recollect.settings import LoadedSettings
 
 KEY = "correct-horse-battery-staple"
+WAIT = 60.0
 Load = Callable[..., LoadedSettings]
 
 
@@ -49,7 +50,7 @@ class Served:
         return await (await self.opening.running()).run(chosen, chosen.takes(**given))
 
     def client(
-        self, key: str | None = None, *, host: str | None = None, timeout: float = 20
+        self, key: str | None = None, *, host: str | None = None, timeout: float = WAIT
     ) -> httpx2.AsyncClient:
         """With that key, under that name."""
         headers = {"Authorization": f"Bearer {key}"} if key is not None else {}
@@ -166,7 +167,7 @@ async def say(port: int, *parts: bytes) -> bytes:
         for part in parts:
             writer.write(part)
             await writer.drain()
-        return await asyncio.wait_for(reader.read(), 20)
+        return await asyncio.wait_for(reader.read(), WAIT)
     finally:
         writer.close()
         await writer.wait_closed()

@@ -487,8 +487,24 @@ def test_setup_writes_all_or_nothing_and_asks_anew_who_may_be_sent_conversations
     assert told["settings"]["capture.extract_with"] == "rules"
     assert any("llm.openai_key" in note for note in told["notes"])
     assert any("--extract-with model" in note for note in told["notes"])
-    agreed = person.told(*quick, *here, "--extract-with", "model")
+    agreed = person.told(*quick, *here, "--llm-model", "qwen3", "--extract-with", "model")
     assert agreed["notes"] == []
+
+
+def test_setup_takes_the_address_of_one_provider_for_no_other(person: Person) -> None:
+    """Whose key would go there."""
+    quick = ["setup", "--yes", "--no-model", "--no-init"]
+    here = ["--provider", "compatible", "--address", "http://localhost:11434/v1"]
+    unnamed = person.told(*quick, *here)
+    assert any("llm.model" in note for note in unnamed["notes"])
+    named = person.told(*quick, "--llm-model", "qwen3")
+    assert (named["settings"], named["notes"]) == ({"llm.model": "qwen3"}, [])
+    other = person.told(*quick, "--provider", "anthropic")
+    assert other["settings"] == {"llm.provider": "anthropic", "llm.base_url": "", "llm.model": "auto"}
+    assert person(*quick, "--provider", "compatible").returncode == 2, "the address went with the provider"
+    proxied = person.told(*quick, "--provider", "anthropic", "--address", "http://localhost:8080")
+    assert person.told(*quick, "--provider", "anthropic")["settings"] == {"llm.provider": "anthropic"}
+    assert proxied["settings"]["llm.base_url"] == "http://localhost:8080"
 
 
 def test_setup_as_a_dialogue(person: Person) -> None:

@@ -415,7 +415,7 @@ def test_a_server_that_takes_too_long_is_not_asked_again(talk: Talk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(ServerAway, match="didn't answer in time"):
-            talk(url, lambda client: client.recall("x"), timeout=0.2)
+            talk(url, lambda client: client.recall("x"), timeout=1.0)
     with pytest.raises(ServerAway, match="can't be reached") as gone:
         quick(url, talk, lambda client: client.recall("x"))
     assert "recollect serve" in gone.value.advice
@@ -424,7 +424,7 @@ def test_a_server_that_takes_too_long_is_not_asked_again(talk: Talk) -> None:
 def test_an_answer_has_so_long_in_all_and_such_a_size(talk: Talk) -> None:
     with ScriptedServer(Told(200, b"{", drips=True)) as dripping:
         with pytest.raises(ServerAway, match="didn't answer in time"):
-            talk(dripping.url, lambda client: client.status(), timeout=0.3)
+            talk(dripping.url, lambda client: client.status(), timeout=1.0)
         assert len(dripping.heard) == 1
     body = Body(seconds=None, most=10)
     body.take(b"123456")

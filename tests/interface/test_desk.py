@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_clients import WAIT, HttpServer, Wire, command, surroundings
+from mcp_clients import WAIT, HttpServer, Wire, surroundings
+from patient_hook import patient_hook
 
 import leaflets
 from recollect.app import open_app
@@ -71,7 +72,7 @@ def prompted(home: Path, folder: str, prompt: str) -> str:
         "prompt": prompt,
     }
     ran = subprocess.run(
-        command("hook", "UserPromptSubmit"),
+        [*patient_hook(), "hook", "UserPromptSubmit"],
         input=json.dumps(given),
         env=surroundings(home),
         capture_output=True,

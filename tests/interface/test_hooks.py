@@ -10,12 +10,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from patient_hook import patient_hook
 
 from recollect.bare import desks, leaflet, told, waiting
 from recollect.bare.folders import identity, key
@@ -42,6 +44,7 @@ class Claude:
     home: Path
     project: Path
     environ: dict[str, str] = field(default_factory=dict)
+    program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "recollect"])
 
     def run(self, *argv: str, stdin: bytes | int = b"", **given: Any) -> subprocess.CompletedProcess[bytes]:
         left_out = ("RECOLLECT_", "CLAUDE")
@@ -51,7 +54,7 @@ class Claude:
             "RECOLLECT_EMBEDDING_PROVIDER": "hashing",
         } | self.environ
         options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": self.project}
-        command = [sys.executable, "-m", "recollect", *argv]
+        command = [*self.program, *argv]
         options |= {"stdin" if isinstance(stdin, int) else "input": stdin} | given
         return subprocess.run(command, env=environ, check=False, timeout=120, **options)
 
@@ -257,8 +260,10 @@ def test_failures_can_be_left_alone(claude: Claude) -> None:
 
 def test_a_running_recollect_is_asked_first(claude: Claude) -> None:
     claude.know()
+    claude.program = patient_hook()
     asked: list[dict[str, Any]] = []
     server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(60)  # whoever should have asked and didn't is told by what is printed
 
     def serve() -> None:
         for memories in ([{"id": "d1", "kind": "decision", "text": "From\nthe desk"}], []):
@@ -637,7 +642,8 @@ class TestWorkers:
         with os.fdopen(reading, "rb") as end:
             assert end.read() == b""
         for worker in working(claude.home).values():
-            assert worker.terminal() is None
+            with suppress(psutil.NoSuchProcess):  # it may have ended by now
+                assert worker.terminal() is None
             worker.wait(120)
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
-from http_door import KEY, Load, Served, door, say
+from http_door import KEY, WAIT, Load, Served, door, say
 
 from recollect.interfaces.http.limits import Buckets
 from recollect.interfaces.http.place import Place
@@ -139,7 +139,7 @@ async def test_a_client_that_does_not_read_is_not_written_to_for_ever(load: Load
         _reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1)
         try:
             writer.write(b"GET /flood HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            await asyncio.wait_for(served.reached.wait(), 20)
+            await asyncio.wait_for(served.reached.wait(), WAIT)
         finally:
             writer.close()
 
@@ -177,6 +177,7 @@ async def test_long_answers_are_compressed_and_streams_are_not(served: Served) -
             assert "content-encoding" not in plain.headers, path
 
 
+@pytest.mark.usefixtures("stopped_minutes")
 async def test_a_key_has_so_many_requests_a_minute(load: Load) -> None:
     changes = {"serve.port": 0, "serve.requests_per_minute": 3, "access_key": KEY}
     async with door(load(**changes)) as served:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from http_door import KEY, Load, Served, Talk, door
+from http_door import KEY, WAIT, Load, Served, Talk, door
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.session import ClientSession
 from mcp.client.streamable_http import streamable_http_client
@@ -473,11 +473,13 @@ async def test_who_may_manage_is_asked_in_plain_words(dance: Dance, locked: Serv
         assert offered == ["memory:read", "memory:write"], "clients ask for all that they are told of"
 
 
+@pytest.mark.usefixtures("stopped_minutes")
 async def test_registering_is_limited(dance: Dance) -> None:
     answers = [(await dance.register()).status_code for _ in range(21)]
     assert answers == [201] * 20 + [429]
 
 
+@pytest.mark.usefixtures("stopped_minutes")
 async def test_questions_are_limited(dance: Dance) -> None:
     await dance.register()
     answers = [(await dance.authorize()).status_code for _ in range(21)]
@@ -591,7 +593,7 @@ async def test_the_official_client_comes_in_by_itself(dance: Dance, locked: Serv
     )
     auth = OAuthClientProvider(f"{base}/mcp", about, Pocket(), browse, come_back)
     async with (
-        httpx2.AsyncClient(auth=auth, timeout=20) as http,
+        httpx2.AsyncClient(auth=auth, timeout=WAIT) as http,
         streamable_http_client(f"{base}/mcp", http_client=http) as streams,
         ClientSession(streams[0], streams[1]) as session,
     ):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp_clients import STATELESS, Json, Wire
+from mcp_clients import STATELESS, WAIT, Json, Wire
 
 ENVELOPE = {
     "io.modelcontextprotocol/protocolVersion": STATELESS,
@@ -48,7 +48,7 @@ def test_its_end_is_told_to_the_engine(tmp_path: Path, ended_by: str) -> None:
         if ended_by == "signals":
             wire.process.send_signal(signal.SIGINT)
             wire.process.send_signal(signal.SIGTERM)
-            assert wire.process.wait(timeout=10) == 0
+            assert wire.process.wait(WAIT) == 0
         else:
             assert wire.close() == 0
     with Wire(tmp_path / "home", "--toolsets", "all") as wire:

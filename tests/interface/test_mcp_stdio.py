@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 import pytest
-from mcp_clients import STATELESS, Wire
+from mcp_clients import STATELESS, WAIT, Wire
 
 FACT = {"content": "The orchard has 40 apple trees.", "topic": "orchard", "type": "fact"}
 
@@ -244,7 +244,7 @@ def test_ended_from_outside_it_leaves_nothing_running_and_nothing_half_written(
             wire.process.terminate()
         else:
             wire.process.kill()
-        wire.process.wait(30)
+        wire.process.wait(WAIT)
         assert not [child for child in children if child.is_running()]
         assert_clean(wire)
     with Wire(tmp_path / "home") as wire:

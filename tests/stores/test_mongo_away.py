@@ -25,7 +25,7 @@ pytestmark = [
 ]
 
 Make = Callable[..., MongoServer]
-WAIT_MS = 1_500
+WAIT_MS = 3_000
 
 
 def store_at(url: str, **options: Any) -> MongoStore:
@@ -34,7 +34,7 @@ def store_at(url: str, **options: Any) -> MongoStore:
 
 async def bounded(work: Any) -> Any:
     """Within a time that has nothing to do with the server's."""
-    return await asyncio.wait_for(work, 30)
+    return await asyncio.wait_for(work, 90)
 
 
 async def test_nobody_there() -> None:

@@ -65,7 +65,7 @@ def running(home: Path) -> Running:
     return found
 
 
-def until(holds: Callable[[], bool], *, seconds: float = 30.0) -> None:
+def until(holds: Callable[[], bool], *, seconds: float = 90.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "not in time"

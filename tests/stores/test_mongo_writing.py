@@ -314,14 +314,14 @@ async def test_of_those_made_together_each_has_its_own_error(
 async def test_what_is_made_late_is_made_once(
     mongo_server: MongoServer, opened: Any, build: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await opened(mongo_server, timeout_ms=500, lease_seconds=0.2)
+    store = await opened(mongo_server, timeout_ms=2_000, lease_seconds=0.2)
     one, two = build.put("one"), build.put("two")
     await store.apply([one, two])
     really = steps.perform
 
     async def slow(*given: Any, **options: Any) -> None:
         if not options.get("again"):
-            await asyncio.sleep(0.7)
+            await asyncio.sleep(2.5)
         await really(*given, **options)
 
     monkeypatch.setattr(writing, "perform", slow)

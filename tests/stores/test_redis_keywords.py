@@ -18,7 +18,8 @@ from recollect.stores.redis.keywords import MOST_FOUND
 from recollect.stores.sqlite.store import SqliteStore
 from recollect.stores.unfollowed import Unfollowed
 from recollect.testing.builders import START, Builder
-from recollect.testing.servers.redis import RedisServer, free_port
+from recollect.testing.servers.programs import free_port
+from recollect.testing.servers.redis import RedisServer
 from redis_beside import address, beside, whole
 
 Open = Callable[..., Awaitable[RedisAside]]

@@ -11,7 +11,8 @@ import pytest
 
 from recollect.model.errors import StoreAway, StoreDenied, StoreError, StoreReadOnly
 from recollect.stores.redis.line import Address, Line
-from recollect.testing.servers.redis import RedisSentinels, RedisServer, free_port
+from recollect.testing.servers.programs import free_port
+from recollect.testing.servers.redis import RedisSentinels, RedisServer
 from redis_beside import address, eventually, watched
 
 Open = Callable[[Address], Awaitable[Line]]

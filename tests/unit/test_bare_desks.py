@@ -14,6 +14,7 @@ from typing import Any
 from recollect.bare import desks
 
 PATIENCE = 20.0  # long enough for a busy machine; those who don't answer are given less
+SHORT = 1.0
 
 
 @contextmanager
@@ -21,6 +22,7 @@ def listening(*answers: bytes | None) -> Iterator[tuple[int, list[Any]]]:
     """A port that answers so, each caller in turn; None is silence."""
     heard: list[Any] = []
     server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(PATIENCE)  # somebody may have run out of time before coming
     silent = threading.Event()
 
     def serve() -> None:
@@ -62,7 +64,7 @@ def test_nonsense_and_silence_are_no_answers(tmp_path: Path) -> None:
             assert desks.ask(home, {}, PATIENCE) is None
     with listening(None) as (port, _):
         desks.open_desk(home, port)
-        assert desks.ask(home, {}, 0.2) is None
+        assert desks.ask(home, {}, SHORT) is None
 
 
 def test_one_that_is_too_late_is_left_alone_for_a_while(tmp_path: Path) -> None:
@@ -71,8 +73,8 @@ def test_one_that_is_too_late_is_left_alone_for_a_while(tmp_path: Path) -> None:
         desks.open_desk(home, port)
         [note] = (tmp_path / "hooks" / "desks").iterdir()
         opened = note.stat().st_mtime
-        assert desks.ask(home, {}, 0.2) is None
-        assert len(heard) == 1
+        assert desks.ask(home, {}, SHORT) is None
+    assert len(heard) == 1
     # Nobody listens now, which whoever asked would find out.
     assert desks.ask(home, {}, PATIENCE) is None
     assert note.stat().st_mtime == opened

@@ -124,7 +124,7 @@ async def test_every_write_is_answered_whatever_fails(tmp_path: Path, writes: in
         asyncio.gather(
             *(database.write(lambda _: None, lasting=False) for _ in range(writes)), return_exceptions=True
         ),
-        timeout=10,
+        timeout=60,
     )
     assert [type(outcome) for outcome in outcomes] == [StoreError] * writes
     await database.close()

@@ -56,6 +56,11 @@ def excluded(environ: Mapping[str, str] | None = None) -> str:
     return environ.get(_EXCLUDE, "")
 
 
+def silence_runtime() -> None:
+    """Before ONNX Runtime is imported: it counts its runs for its maker else, with an id of this machine, and sends that."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+
 def for_worker(home: str) -> dict[str, str]:
     """The environment of a worker for that home: without what holds for the conversations of this environment alone,
     for the worker does those of others too. Their events bring it along."""

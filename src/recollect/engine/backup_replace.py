@@ -146,7 +146,7 @@ async def _checked(work: Restoring, store: House, mode: str, wanted: Totals | No
 
 
 def _refuse_partial(chosen: BackupFile) -> None:
-    if chosen.earlier or chosen.made is Made.SCOPE:
+    if chosen.earlier or chosen.made in (Made.SCOPE, Made.PRUNED):
         raise Refused(
             f"{chosen.path.name} doesn't hold everything, so it can't take the place of what is there.",
             advice=f"`recollect restore {chosen.path.name} --merge` brings back what it holds and is missing now.",

@@ -133,6 +133,7 @@ class _Attempts:
         self._rung = rung
         self._most = most  # what one may cost
         self._line: Line | None = None  # of the one that is under way
+        self._counted = (0, 0)  # by the service
         self.sent = 0
 
     async def sending(self) -> None:
@@ -154,11 +155,18 @@ class _Attempts:
         tokens_out = line.tokens_out if error.lost else 0
         await self._settle(_priced(replace(line, tokens_out=tokens_out, outcome=FAILED), self._rung))
 
+    async def counted(self, *, sent: int, answered: int) -> None:
+        """What a model thinks without showing it is billed too."""
+        self._counted = (sent, answered)
+
     async def answered(self, tokens_out: int) -> Line | None:
-        """The line of the attempt that succeeded."""
+        """The line of the attempt that succeeded; of the service's count and ours the larger one holds."""
         if self._line is None:
             return None
-        line = _priced(replace(self._line, tokens_out=tokens_out, outcome=OK), self._rung)
+        sent, answered = self._counted
+        tokens_in = max(self._line.tokens_in, sent)
+        line = replace(self._line, tokens_in=tokens_in, tokens_out=max(tokens_out, answered), outcome=OK)
+        line = _priced(line, self._rung)
         await self._settle(line)
         return line
 

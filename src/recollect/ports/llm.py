@@ -27,6 +27,9 @@ class Meter(Protocol):
     async def failed(self, error: ModelError) -> None:
         """The last one brought no answer; another may follow."""
 
+    async def counted(self, *, sent: int, answered: int) -> None:
+        """How many tokens the last one took, as the service itself says, which may think more than it shows."""
+
 
 @runtime_checkable
 class TryingModel(LanguageModel, Protocol):

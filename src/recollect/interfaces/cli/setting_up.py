@@ -34,7 +34,8 @@ KEYS = {
     "gemini_cli": "llm.gemini_key",
 }
 NEEDS_KEY = ("anthropic", "openai")
-NONE, ALL, RULES, MODEL = "none", "all", "rules", "model"
+NONE, ALL, RULES, MODEL, AUTO = "none", "all", "rules", "model", "auto"
+UNSAID = {"capture.kinds": "everything", "llm.base_url": "the provider's own"}  # what an empty one means
 NOT_ASKED = "everywhere local claude_md agents_md gemini_md statusline no_mcp name toolsets".split()
 NOBODY = "Setup asks a few questions, and nobody is there to answer."
 NOT_AGREED = (
@@ -42,6 +43,9 @@ NOT_AGREED = (
     "--extract-with model agrees to it."
 )
 NO_KEY = "There is no key to {provider}, which isn't asked anything until there is one: `recollect config set {key}`."
+NO_NAME = (
+    "A compatible service is asked nothing until its model has a name: `recollect config set llm.model NAME`."
+)
 ONLY_A_KEY = "Give a file with the key and nothing else."
 
 
@@ -71,6 +75,7 @@ class Choices:
 @click.option(
     "--address", metavar="URL", help="Where a compatible service is, such as http://localhost:11434/v1."
 )
+@click.option("--llm-model", metavar="NAME", help="The language model; a compatible service needs its name.")
 @click.option("--key-from-env", is_flag=True, help="The key stays in the environment, and is not stored.")
 @click.option(
     "--key-file",
@@ -121,7 +126,7 @@ async def setup(session: Session, /, **given: Any) -> int:
         )
     else:
         for key, value in shown.items():
-            console.line(f"{key} = {neutral(value)}" if value else f"{key} = everything")
+            console.line(f"{key} = {neutral(value) or UNSAID.get(key, '')}")
         for note in choices.notes:
             console.warn(note)
         console.line(f"Ready: everything is kept in {neutral(home)}.")
@@ -146,9 +151,12 @@ def _given(session: Session, given: dict[str, Any]) -> Choices:
         choices.settings["llm.provider"] = provider
     if given["address"]:
         choices.settings["llm.base_url"] = given["address"]
+    if given["llm_model"]:
+        choices.settings["llm.model"] = given["llm_model"]
     present = session.loaded().settings
     chosen = provider or present.llm.provider
-    if provider == "compatible" and given["yes"] and not (given["address"] or present.llm.base_url):
+    address, _ = _kept(present.llm, chosen)
+    if provider == "compatible" and given["yes"] and not (given["address"] or address):
         raise click.UsageError("--provider compatible needs an --address.")
     if given["key_file"] or given["key_from_env"]:
         if chosen not in KEYS:
@@ -171,11 +179,25 @@ def _given(session: Session, given: dict[str, Any]) -> Choices:
         choices.settings["capture.extract_with"] = RULES
     elif given["yes"] and present.capture.extract_with == MODEL:
         before = (present.llm.provider, present.llm.base_url)
-        after = (chosen, given["address"] or present.llm.base_url)
+        after = (chosen, given["address"] or address)
         if after != before and not _stays_here(*after):  # whoever agreed to one hasn't agreed to another
             choices.settings = {"capture.extract_with": RULES, **choices.settings}
             choices.notes.append(NOT_AGREED.format(provider=chosen))
     return choices
+
+
+def _kept(llm: LlmSettings, provider: str) -> tuple[str, str]:
+    """Address and model that hold for that provider: another one's don't, for its key would go there."""
+    left = llm.provider not in (NONE, provider)
+    return ("", AUTO) if left else (llm.base_url, llm.model)
+
+
+def _leave(llm: LlmSettings, choices: Choices) -> None:
+    """What belongs to the provider that is left goes with it."""
+    address, model = _kept(llm, choices.settings.get("llm.provider", llm.provider))
+    for key, kept, is_now in (("llm.base_url", address, llm.base_url), ("llm.model", model, llm.model)):
+        if kept != is_now:
+            choices.settings.setdefault(key, kept)
 
 
 def _stays_here(provider: str, address: str) -> bool:
@@ -188,6 +210,7 @@ def _stays_here(provider: str, address: str) -> bool:
 def _check(session: Session, choices: Choices) -> None:
     """All of it, before any of it is written. Raises SettingsError, InvalidInput."""
     present = session.loaded().settings
+    _leave(present.llm, choices)
     for key, value in choices.settings.items():
         parsed_value(key, value)
         check_address(present, key, value)
@@ -197,6 +220,8 @@ def _check(session: Session, choices: Choices) -> None:
     provider = choices.settings.get("llm.provider", present.llm.provider)
     if provider in NEEDS_KEY and KEYS[provider] not in choices.settings and not _has_key(session, provider):
         choices.notes.append(NO_KEY.format(provider=provider, key=KEYS[provider]))
+    if provider == "compatible" and choices.settings.get("llm.model", present.llm.model) == AUTO:
+        choices.notes.append(NO_NAME)
 
 
 async def _has_model(session: Session, choices: Choices) -> bool:
@@ -242,8 +267,11 @@ def _ask_model(session: Session, choices: Choices, given: dict[str, Any]) -> dic
         )
         provider = click.prompt(question, type=click.Choice(PROVIDERS), default=llm.provider, err=True)
         asked["llm.provider"] = provider
-    if provider == "compatible" and not (given["address"] or llm.base_url):
+    address, model = _kept(llm, provider)
+    if provider == "compatible" and not (given["address"] or address):
         asked["llm.base_url"] = click.prompt("Its address", default="http://localhost:11434/v1", err=True)
+    if provider == "compatible" and not given["llm_model"] and model == AUTO:
+        asked["llm.model"] = click.prompt("Its model, by the name that the service has for it", err=True)
     if provider in NEEDS_KEY and KEYS[provider] not in choices.settings and not _has_key(session, provider):
         key: str = click.prompt(f"Key to {provider} (not shown)", hide_input=True, err=True)
         asked[KEYS[provider]] = key.strip()

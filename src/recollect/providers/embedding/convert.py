@@ -16,7 +16,7 @@ from recollect.ports.embedder import Matrix
 from recollect.providers.embedding import graph
 from recollect.providers.embedding.encoding import TextEncoder, padded_inputs
 from recollect.providers.embedding.installed import model_file
-from recollect.providers.embedding.runtime import open_session
+from recollect.providers.embedding.runtime import open_session, runtime
 from recollect.providers.embedding.unrelated import QUESTIONS, STATEMENTS, spread
 from recollect.providers.embedding.weights import (
     Weights,
@@ -151,6 +151,7 @@ def _save_exported(exact: Any, path: Path, *, precision: str) -> None:
     if precision == "float":
         path.write_bytes(exact.SerializeToString())
         return
+    runtime()
     from onnx import helper
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

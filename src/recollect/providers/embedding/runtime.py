@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from recollect.bare.environment import silence_runtime
+
 GPU = "gpu"
 # As the runtime calls them; which of them it offers is a matter of the package that is installed.
 ON_GPU = (
@@ -38,14 +40,22 @@ def places(device: str, offered: Sequence[str]) -> list[str]:
     return [*found[:1], ON_CPU]
 
 
+def runtime() -> Any:
+    """ONNX Runtime, told to send nothing to anybody: the one place where it is imported."""
+    silence_runtime()
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()  # versions before 1.29 don't know the variable
+    return onnxruntime
+
+
 def open_session(model: Path | bytes, *, device: str = "cpu") -> Any:
     """A session that computes in the thread that calls it.
 
     Threads inside an inference wait for each other at every layer, and spin or sleep meanwhile; batches side by side
     don't. One short text is quicker by one thread too.
     """
-    import onnxruntime
-
+    onnxruntime = runtime()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     options.intra_op_num_threads = 1
@@ -61,8 +71,7 @@ def open_session(model: Path | bytes, *, device: str = "cpu") -> Any:
 
 def session_errors() -> tuple[type[Exception], ...]:
     """What the runtime raises for a file that it can't use."""
-    from onnxruntime.capi import onnxruntime_pybind11_state as state
-
+    state = runtime().capi.onnxruntime_pybind11_state
     return (
         state.Fail,
         state.InvalidArgument,

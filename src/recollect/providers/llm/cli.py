@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from recollect.model.errors import ModelAway, ModelBroken, ModelError, ModelMissing
-from recollect.providers.llm.patient import Asked
+from recollect.providers.llm.patient import Answer, Asked
 from recollect.providers.llm.processes import Endless, Ran, run
 from recollect.providers.llm.programs import Program, Told, Unanswered
 from recollect.providers.remote.line import Fault, plain_words
@@ -41,11 +41,11 @@ class ByProgram:
         self._unknown: set[str] = set()  # flags that this version doesn't take
         self._places = asyncio.Semaphore(AT_ONCE)
 
-    async def ask(self, asked: Asked, *, patience: float) -> str:
+    async def ask(self, asked: Asked, *, patience: float) -> Answer:
         try:
             async with asyncio.timeout(patience):
                 async with self._places:
-                    return await self._ask(asked)
+                    return Answer(await self._ask(asked))
         except TimeoutError as error:
             title = self._program.title
             late = ModelAway(

@@ -20,13 +20,22 @@ class Asked:
     most_tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A text, and what it took by the service's own count, in tokens; 0 where that isn't said."""
+
+    text: str
+    sent: int = 0
+    answered: int = 0
+
+
 class Way(Protocol):
     """How a model is reached."""
 
     attempts: int  # that are worth making
 
-    async def ask(self, asked: Asked, *, patience: float) -> str:
-        """The answer's text, whole and not empty. Raises Fault; within the patience."""
+    async def ask(self, asked: Asked, *, patience: float) -> Answer:
+        """The answer, whole and not empty. Raises Fault; within the patience."""
 
     async def close(self) -> None:
         """Idempotent."""
@@ -84,7 +93,7 @@ class PatientModel:
         for attempt in range(1, attempts + 1):
             await meter.sending()
             try:
-                return await self._way.ask(asked, patience=max(0.1, deadline - timing.now()))
+                answer = await self._way.ask(asked, patience=max(0.1, deadline - timing.now()))
             except Fault as fault:
                 await meter.failed(fault.error)
                 delay = pause(attempt, timing.jitter())
@@ -93,6 +102,9 @@ class PatientModel:
                 if not fault.passing or attempt == attempts or timing.now() + delay >= deadline:
                     raise
                 await timing.sleep(delay)
+            else:
+                await meter.counted(sent=answer.sent, answered=answer.answered)
+                return answer.text
         raise AssertionError("at least one attempt is made")
 
 
@@ -104,6 +116,9 @@ class _Unmetered:
 
     async def failed(self, error: ModelError) -> None:
         """That is all."""
+
+    async def counted(self, *, sent: int, answered: int) -> None:
+        """Nobody asks."""
 
 
 class Unready:

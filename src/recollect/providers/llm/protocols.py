@@ -6,12 +6,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from recollect.providers.llm.patient import Asked
+from recollect.providers.llm.patient import Answer, Asked
 from recollect.providers.remote.line import document_of
+
+_MOST_TOKENS = 10_000_000  # of one call: more is no count
 
 
 class NoAnswer(Exception):
-    """The service answered, but not with a whole text: the next question may fare better."""
+    """The service answered, but not with a whole text: the next question may fare better.
+
+    `cut` is one that was as long as it might be.
+    """
+
+    cut = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +28,9 @@ class Protocol:
     path: str
     body: Callable[[str, Asked], dict[str, Any]]
     read: Callable[[Any], str]
+    counts: tuple[
+        tuple[str, ...], tuple[str, ...]
+    ]  # where its `usage` has what was sent, and what was answered
     key_header: str = "Authorization"
     key_scheme: str = "Bearer "
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -36,15 +46,22 @@ class Provider:
     usual: str = ""
 
 
-def answer_of(content: bytes, protocol: Protocol) -> str:
-    """The text. Raises ValueError, NoAnswer."""
+def answer_of(content: bytes, protocol: Protocol) -> Answer:
+    """Raises ValueError, NoAnswer."""
     document = document_of(content)
     if not isinstance(document, dict):
         raise ValueError("it is no object")
     text = protocol.read(document)
     if not text.strip():
         raise NoAnswer("an empty answer came")
-    return text
+    sent, answered = (_counted(document.get("usage"), names) for names in protocol.counts)
+    return Answer(text, sent=sent, answered=answered)
+
+
+def _counted(usage: Any, names: tuple[str, ...]) -> int:
+    """What isn't said, or can't be, is 0: it is for the ledger only."""
+    said = [usage.get(name) for name in names] if isinstance(usage, dict) else []
+    return sum(each for each in said if type(each) is int and 0 < each <= _MOST_TOKENS)
 
 
 def _messages(model: str, asked: Asked) -> dict[str, Any]:
@@ -100,7 +117,9 @@ def _chosen(document: dict[str, Any]) -> str:
 
 def _unfinished(reason: Any, *, cut: str) -> NoAnswer:
     if reason == cut:
-        return NoAnswer("the answer was cut off")
+        short = NoAnswer("the answer was cut off")
+        short.cut = True
+        return short
     return NoAnswer(f"the answer ended by {str(reason)[:50]!r}")
 
 
@@ -108,14 +127,16 @@ MESSAGES = Protocol(
     "/v1/messages",
     _messages,
     _said,
+    (("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"), ("output_tokens",)),
     key_header="x-api-key",
     key_scheme="",
     headers={"anthropic-version": "2023-06-01"},
 )
 # OpenAI's newer models take neither `max_tokens` nor another temperature than their own; other servers know no
 # `max_completion_tokens`.
-CHAT = Protocol("/chat/completions", _chat("max_completion_tokens", {}), _chosen)
-COMPATIBLE = Protocol("/chat/completions", _chat("max_tokens", {"temperature": 0}), _chosen)
+_CHAT_COUNTS = (("prompt_tokens",), ("completion_tokens",))
+CHAT = Protocol("/chat/completions", _chat("max_completion_tokens", {}), _chosen, _CHAT_COUNTS)
+COMPATIBLE = Protocol("/chat/completions", _chat("max_tokens", {"temperature": 0}), _chosen, _CHAT_COUNTS)
 
 PROVIDERS = {
     "anthropic": Provider("Anthropic", MESSAGES, "https://api.anthropic.com", "claude-haiku-4-5"),

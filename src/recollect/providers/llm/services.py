@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from recollect.model.errors import ModelBroken, ModelError
-from recollect.providers.llm.patient import Asked
+from recollect.providers.llm.patient import Answer, Asked
 from recollect.providers.llm.protocols import NoAnswer, Provider, answer_of
 from recollect.providers.remote.line import Advice, Fault, Line, Remote
 
@@ -38,14 +38,16 @@ class ByService:
             )
         )
 
-    async def ask(self, asked: Asked, *, patience: float) -> str:
+    async def ask(self, asked: Asked, *, patience: float) -> Answer:
         title, protocol = self._provider.title, self._provider.protocol
         content = await self._line.post(protocol.body(self._model, asked), patience=patience)
         try:
             return answer_of(content, protocol)
         except NoAnswer as error:
             advice = "llm.most_output bounds the length of an answer."
-            raise Fault(ModelError(f"{title} gave no answer: {error}.", advice=advice), holds=None) from error
+            unanswered = ModelError(f"{title} gave no answer: {error}.", advice=advice)
+            unanswered.lost = error.cut  # all of it is billed
+            raise Fault(unanswered, holds=None) from error
         except ValueError as error:
             raise Fault(
                 ModelBroken(f"{title} answers what can't be read: {error}.", advice=ADVICE.address)

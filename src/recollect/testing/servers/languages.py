@@ -48,13 +48,14 @@ class Asked:
 
 
 class LanguageServer(FaultyService[Fault | Cut]):
-    """Answers with what `answers` says. A `key` is wanted unless it is empty."""
+    """Answers with what `answers` says. A `key` is wanted unless it is empty; `thought` are tokens that it bills and doesn't show."""
 
-    def __init__(self, answers: Answers, *, key: str = "") -> None:
+    def __init__(self, answers: Answers, *, key: str = "", thought: int = 0) -> None:
         super().__init__()
         self.asked: list[Asked] = []
         self._answers = answers
         self._key = key
+        self.thought = thought
 
     @property
     def url(self) -> str:
@@ -80,7 +81,7 @@ class LanguageServer(FaultyService[Fault | Cut]):
             (fault.text, fault.reason) if fault else (self._answers(asked.system, asked.prompt), "")
         )
         shape = _message if path == MESSAGES else _completion
-        return Fault(200, body=json.dumps(shape(body, text, reason)).encode())
+        return Fault(200, body=json.dumps(shape(body, text, reason, self.thought)).encode())
 
 
 def _wrong(path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
@@ -96,7 +97,7 @@ def _wrong(path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> st
     return ""
 
 
-def _message(body: Mapping[str, Any], text: str, reason: str) -> dict[str, Any]:
+def _message(body: Mapping[str, Any], text: str, reason: str, thought: int) -> dict[str, Any]:
     return {
         "id": "msg_1",
         "type": "message",
@@ -105,11 +106,11 @@ def _message(body: Mapping[str, Any], text: str, reason: str) -> dict[str, Any]:
         "content": [{"type": "text", "text": text}] if text else [],
         "stop_reason": reason or "end_turn",
         "stop_sequence": None,
-        "usage": {"input_tokens": 10, "output_tokens": count_tokens(text)},
+        "usage": {"input_tokens": 10, "output_tokens": count_tokens(text) + thought},
     }
 
 
-def _completion(body: Mapping[str, Any], text: str, reason: str) -> dict[str, Any]:
+def _completion(body: Mapping[str, Any], text: str, reason: str, thought: int) -> dict[str, Any]:
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -121,7 +122,7 @@ def _completion(body: Mapping[str, Any], text: str, reason: str) -> dict[str, An
                 "finish_reason": reason or "stop",
             }
         ],
-        "usage": {"prompt_tokens": 10, "completion_tokens": count_tokens(text)},
+        "usage": {"prompt_tokens": 10, "completion_tokens": count_tokens(text) + thought},
     }
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import random
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-PATIENCE = 30.0  # seconds for anything that a server does when it starts or stops
+PATIENCE = 90.0  # seconds for anything that a server does when it starts or stops; machines are busy
 
 _PAUSE = 0.02
+_NEVER_GIVEN = (20_000, 32_000)  # Linux gives ports from 32768 on, others from 49152 on
+_TRIES = 100
 
 
 class NoServer(RuntimeError):
@@ -31,11 +34,17 @@ def wheel_folder(module: str, *, install: str) -> Path:
 
 
 def free_port() -> int:
-    """One that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One that nobody listens on now, and that no system gives to whoever connects somewhere.
+
+    Of those a connection might take it before the server does, which may be seconds later.
+    """
+    chance = random.SystemRandom()
+    for _ in range(_TRIES):
+        port = chance.randrange(*_NEVER_GIVEN)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise NoServer("No port of this machine is free.")
 
 
 def until(

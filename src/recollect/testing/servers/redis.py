@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -13,8 +12,10 @@ from types import TracebackType
 from typing import Any
 
 from recollect.model.errors import StoreError
+from recollect.testing.servers.programs import free_port
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0  # machines are busy
+END_SECONDS = 20.0
 PATIENCE = 0.02
 MASTER = "recollect"
 
@@ -124,7 +125,7 @@ class RedisServer:
 class RedisSentinels:
     """A master, a replica and one Sentinel that makes the replica master when the first is gone."""
 
-    def __init__(self, folder: Path, *, password: str = "", down_after_ms: int = 500) -> None:
+    def __init__(self, folder: Path, *, password: str = "", down_after_ms: int = 1_500) -> None:
         self.folder = folder
         self.password = password
         self.first = RedisServer(folder / "first", password=password)
@@ -221,13 +222,6 @@ def redis_program() -> str:
     )
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 def _spawned(folder: Path, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     with (folder / "server.log").open("ab") as log:
         return subprocess.Popen(
@@ -241,7 +235,7 @@ def _end(process: subprocess.Popen[bytes] | None, *, kill: bool) -> None:
     if process.poll() is None:
         process.kill() if kill else process.terminate()
     try:
-        process.wait(WAIT_SECONDS)
+        process.wait(END_SECONDS)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait(WAIT_SECONDS)
