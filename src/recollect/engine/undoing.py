@@ -56,7 +56,7 @@ def _note(kept: AuditRecord) -> str:
     if kept.counts.get("merged"):
         said.append("What was merged lives on in what it was merged into.")
     if kept.files:
-        said.append(f"`recollect restore {kept.files[0]}` brings back what was removed.")
+        said.append(f"`recollect restore {kept.files[0]} --merge` brings back what was removed.")
     elif kept.counts.get(Fate.ERASED):
         said.append("The file of what was removed is gone.")
     return " ".join(said)

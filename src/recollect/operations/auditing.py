@@ -93,7 +93,7 @@ def _back(kept: AuditRecord) -> str:
     said: list[str] = []
     if kept.archived() or "retired" in kept.counts:
         said.append(f"recollect audit undo {kept.id}")
-    said += [f"recollect restore {name}" for name in kept.files[:3] if "retired" not in kept.counts]
+    said += [f"recollect restore {name} --merge" for name in kept.files[:3] if "retired" not in kept.counts]
     if kept.counts.get(Fate.ERASED) and not kept.files:
         said.append("the file of what was removed is gone")
     return "; ".join(said)

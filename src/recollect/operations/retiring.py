@@ -44,7 +44,7 @@ async def _retire(call: Call, given: RetireScopeInput) -> RetireScopeResult:
     if done.dropped is not None:
         receipt, notice = await off_deleted_documents(call.engine, done.dropped.receipt, places)
     back = (
-        f"`recollect restore {done.backup}` brings it back."
+        f"`recollect restore {done.backup} --merge` brings it back."
         if given.delete
         else f"Only who names it finds it; `recollect scopes revive {given.name}` brings it back."
     )
