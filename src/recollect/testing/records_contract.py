@@ -246,10 +246,11 @@ class RecordsContract:
             [
                 build.put(kind=Kind.ERROR, tags=("Red",), topic="x", vector=unit(1)),
                 build.put(kind=Kind.ERROR, tags=("red", "blue"), scope="work", tier=Tier.HOT),
-                build.put(agent="ada", status=Status.ARCHIVED),
+                build.put(agent="ada", status=Status.ARCHIVED, provenance=Provenance(source="summary")),
             ]
         )
         everything = Filter(viewer="admin", statuses=())
+        assert await store.tally(everything, "source") == {"": 2, "summary": 1}
         assert await store.tally(everything, "kind") == {"error": 2, "fact": 1}
         assert await store.tally(everything, "status") == {"active": 2, "archived": 1}
         assert await store.tally(everything, "scope") == {"Global": 2, "work": 1}

@@ -44,6 +44,7 @@ _TALLIED: dict[str, Any] = {
     "agent": "$agent",
     "tag": {"$arrayElemAt": ["$tags_folded", "$place"]},
     "embedded_by": {"$ifNull": ["$embedded_by", ""]},
+    "source": "$source",
 }
 
 

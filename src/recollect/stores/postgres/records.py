@@ -42,6 +42,7 @@ _TALLIED = {
     "agent": "fragments.agent_id",
     "tag": "min(fragment_tags.name)",
     "embedded_by": "coalesce(fragments.embedded_by, '')",
+    "source": "fragments.source",
 }
 
 # Live records of exactly one scope and agent by their content's hash.

@@ -56,6 +56,7 @@ _TALLIED = {
     "agent": "memory.agent",
     "tag": "tag.name",
     "embedded_by": "coalesce(memory.embedded_by, '')",
+    "source": "memory.source",
 }
 
 # Live records of exactly one scope and agent by their content's hash.
