@@ -5,27 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
+from tool_calls import texts, use
 
 from recollect.app import App
-from recollect.dialects.schema import output_schema
-from recollect.dialects.toolsets import tools_of
 from recollect.model.errors import Refused, ScopeNotFound
-
-TOOLS = {tool.name: tool for tool in tools_of(["all"])}
-
-
-async def use(app: App, tool_name: str, **arguments: Any) -> dict[str, Any]:
-    tool = TOOLS[tool_name]
-    request = tool.request(arguments)
-    answer = tool.answer(await app.run(request.operation, request.given))
-    jsonschema.validate(answer, output_schema(tool))
-    return answer
-
-
-def texts(answer: dict[str, Any]) -> list[str]:
-    return [one["text"] for one in answer["results"]]
 
 
 async def test_storing_into_a_new_scope_makes_it(app: App) -> None:
