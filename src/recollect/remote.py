@@ -19,8 +19,8 @@ from recollect.settings import LoadedSettings, said_by_file
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
 # Those that are done in the scope of the call where none is named; for others that means all scopes.
-IN_SCOPE = frozenset({"remember", "remember_many", "recall", "context", "ask", "reflect"})
-EXPORT = "export"
+IN_SCOPE = frozenset({"remember", "remember_many", "store", "recall", "context", "ask", "reflect"})
+EXPORT, JSON_LINES = "export", "jsonl"
 UNKNOWN_KEY = "UNAUTHORIZED"
 NO_PROJECT = "PROJECT_NOT_FOUND"
 
@@ -92,9 +92,11 @@ class Elsewhere:
 
     async def _exported(self, given: Input) -> Output:
         path, scope = getattr(given, "path", None), getattr(given, "scope", None)
-        if path is None or getattr(given, "memory_mcp", False):
+        lines = getattr(given, "format", JSON_LINES) == JSON_LINES
+        if path is None or not lines or getattr(given, "memory_mcp", False):
             raise InvalidInput(
-                "A server gives its export as JSON lines alone.", advice="Leave --memory-mcp out."
+                "A server gives its export as JSON lines alone.",
+                advice="Leave --memory-mcp and --format out.",
             )
         return await self.client.export(path, scope=scope)
 

@@ -11,7 +11,8 @@ from recollect.app import App
 from recollect.model.errors import InvalidInput, MemoryNotFound, ScopeNotFound, UnknownTime
 from recollect.operations.forgetting import FORGET
 from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.reading import LIST, TAGS, TIMELINE
+from recollect.operations.reading import LIST, TAGS
+from recollect.operations.timing import TIMELINE
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)  # a Wednesday
 

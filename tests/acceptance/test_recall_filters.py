@@ -10,7 +10,8 @@ from front_door import Open, acting, at, found, recall, run, show, stored
 from recollect.app import App
 from recollect.model.errors import InvalidInput, ScopeNotFound, UnknownTime
 from recollect.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE
-from recollect.operations.reading import LIST, TAGS, TIMELINE
+from recollect.operations.reading import LIST, TAGS
+from recollect.operations.timing import TIMELINE
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)  # a Wednesday
 

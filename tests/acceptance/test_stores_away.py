@@ -22,8 +22,9 @@ from recollect.model.errors import Conflict, StoreAway
 from recollect.operations.forgetting import FORGET
 from recollect.operations.housing import CREATE_PROJECT, LIST_PROJECTS, MIGRATE_PROJECT
 from recollect.operations.keeping import DELETE_SCOPE, LIST_SCOPES, RENAME_SCOPE
-from recollect.operations.reading import LIST, RECALL, TAGS, TIMELINE
+from recollect.operations.reading import LIST, RECALL, TAGS
 from recollect.operations.safekeeping import STATS
+from recollect.operations.timing import TIMELINE
 from recollect.operations.upkeep import STATUS
 from recollect.ports.cache import Active, Alone
 from recollect.ports.houses import Move, Place, Places

@@ -16,7 +16,8 @@ from recollect.operations.keeping import EXPORT, IMPORT
 from recollect.operations.knowing import ASK, CONTEXT
 from recollect.operations.messages import SAVE_MESSAGE, SEARCH_MESSAGES
 from recollect.operations.projects import PROJECT_CONTEXT
-from recollect.operations.reading import LIST, RECALL, TIMELINE
+from recollect.operations.reading import LIST, RECALL
+from recollect.operations.timing import TIMELINE
 from recollect.operations.writing import LINK
 
 RUMOUR = "The walrus statue is hollow inside."

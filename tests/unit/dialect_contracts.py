@@ -28,6 +28,7 @@ def _each(above: str, names: str) -> tuple[str, ...]:
 
 _CAPTURED = "id type content tags created updated confidence accessCount supersedes mergedFrom"
 _FOUND = _each("results", "text source timestamp scope tags confidence memory_id")
+_DIGEST = _each("digest", "about count kinds topics tags summary")
 _DELETE = Contract(
     required=("target",),
     optional={
@@ -107,9 +108,10 @@ ASSISTANT = {
     "store_memory": Contract(
         required=("content",),
         optional={"metadata": None, "metadata.scope": None, "metadata.tags": None, "metadata.source": None},
+        enums={"speaker": ("user", "assistant", "system")},
         gives=("status", "memory_id", "scope"),
-        extra_arguments=("scope", "tags", "source"),
-        extra_answers=("created", "quarantined"),
+        extra_arguments=("scope", "tags", "source", "speaker", "conversation_id"),
+        extra_answers=("created", "quarantined", "scope_reason", "stored_as", "tags", "note"),
     ),
     "retrieve_memory": Contract(
         required=("query",),
@@ -123,21 +125,22 @@ ASSISTANT = {
             "top_k": 5,
         },
         gives=_FOUND,
-        extra_answers=("notice",),
+        extra_arguments=("include_archived",),
+        extra_answers=("notice", "results.archived"),
     ),
     "search_by_tag": Contract(
         required=("tag",),
         optional={"query": None},
         gives=_FOUND,
         extra_arguments=("top_k",),
-        extra_answers=("notice",),
+        extra_answers=("notice", "results.archived"),
     ),
     "search_by_scope": Contract(
         required=("scope",),
         optional={"query": None},
         gives=_FOUND,
         extra_arguments=("top_k",),
-        extra_answers=("notice",),
+        extra_answers=("notice", "results.archived", *_DIGEST),
     ),
     "recall_memory_by_time": Contract(
         optional={"time_query": None, "range": None, "range.from": None, "range.to": None, "scope": None},
@@ -145,12 +148,17 @@ ASSISTANT = {
             *_each("results", "text timestamp scope source memory_id"),
             *_each("time_frame", "from to"),
         ),
-        extra_answers=("notice", "results.tags", "results.confidence"),
+        extra_arguments=("include_archived",),
+        extra_answers=(
+            *("notice", "results.tags", "results.confidence", "results.archived", "total", "note"),
+            *_DIGEST,
+        ),
     ),
     "delete_memory": _DELETE,
     "forget_memory": _DELETE,
     "get_memory_stats": Contract(
         gives=_each("stats", "total_memories conversation_count scopes last_backup db_size_mb"),
+        extra_answers=("stats.sources",),
     ),
     "backup_memory": Contract(
         gives=("status", "backup_file"), extra_arguments=("name",), extra_answers=("memories", "sha256")
@@ -162,14 +170,24 @@ ASSISTANT = {
     ),
     "optimize_memory": Contract(gives=("status", "operations")),
     "create_memory_scope": Contract(
-        required=("name",), optional={"description": ""}, gives=("status", "scope", "description")
+        required=("name",),
+        optional={"description": ""},
+        gives=("status", "scope", "description"),
+        extra_arguments=("parent", "related_keywords"),
+        extra_answers=("parent", "related_keywords"),
     ),
     "list_memory_scopes": Contract(
         gives=_each("scopes", "name description"),
-        extra_answers=("notice", "scopes.memories", "scopes.active", "scopes.parent"),
+        extra_answers=(
+            *("notice", "scopes.memories", "scopes.active", "scopes.parent"),
+            *("scopes.related_keywords", "scopes.created_at"),
+        ),
     ),
     "export_memory": Contract(
-        gives=("status",), extra_arguments=("scope",), extra_answers=("export_file", "memories")
+        enums={"format": ("json", "markdown", "csv", "jsonl")},
+        gives=("status",),
+        extra_arguments=("scope", "format"),
+        extra_answers=("export_file", "memories", "note"),
     ),
 }
 

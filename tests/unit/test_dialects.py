@@ -258,7 +258,6 @@ def test_metadata_and_top_level_are_the_same_to_store_memory() -> None:
     outside = given("store_memory", content="c", scope="Travel", tags=["a"], source="summary")
     assert inside == outside
     assert inside["source"] == "summary"
-    assert inside["kind"] == "context"
     assert inside["dialect"] == "assistant"
     assert given("store_memory", content="c", metadata={"scope": None})["content"] == "c"
 
@@ -280,10 +279,10 @@ def test_a_filter_is_taken_apart() -> None:
     assert exact["until"] == datetime(2026, 3, 2, 10, tzinfo=UTC)
 
 
-def test_a_range_is_used_instead_of_a_phrase() -> None:
+def test_a_range_goes_beside_a_phrase_and_the_operation_tells_which_counts() -> None:
     assert given("recall_memory_by_time", time_query="last week")["when"] == "last week"
     both = given("recall_memory_by_time", time_query="last week", range={"from": "2026-03-01T00:00:00Z"})
-    assert "when" not in both
+    assert (both["when"], both["overview"]) == ("last week", True)
     assert both["since"] == datetime(2026, 3, 1, tzinfo=UTC)
 
 
@@ -349,8 +348,9 @@ def test_nothing_deleted_yet_is_not_called_done() -> None:
     [("stored", "OK", True), ("duplicate", "OK", True), ("noise", "IGNORED", False)],
 )
 def test_what_was_not_stored_is_not_called_stored(outcome: str, status: str, success: bool) -> None:
+    stored = made(operation("store").gives).model_copy(update={"outcome": outcome})
+    assert TOOLS["store_memory"].answer(stored)["status"] == status
     output = made(operation("remember").gives).model_copy(update={"outcome": outcome})
-    assert TOOLS["store_memory"].answer(output)["status"] == status
     assert TOOLS["remember"].answer(output)["success"] is success
 
 

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from recollect.model.errors import ServerError, StoreFull, StoreReadOnly
+from recollect.model.privacy import PERSONAL
 
 if TYPE_CHECKING:
     from recollect.operations.keeping import ExportResult
@@ -76,6 +77,7 @@ class Download:
             versions=found["version"],
             scopes=found["scope"],
             contradictions=found["contradiction"],
+            notice=PERSONAL,
         )
 
     def _failed(self, error: OSError) -> StoreFull | StoreReadOnly:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from recollect.operations.forgetting import ForgetResult, UnforgetResult
     from recollect.operations.keeping import ExportResult, ListScopesResult, ScopeView
     from recollect.operations.knowing import AskResult, ContextResult
-    from recollect.operations.reading import RecallResult, ShowResult, TagsResult, TimelineResult
+    from recollect.operations.reading import RecallResult, ShowResult, TagsResult
     from recollect.operations.safekeeping import StatsResult
+    from recollect.operations.timing import TimelineResult
     from recollect.operations.upkeep import StatusResult
     from recollect.operations.views import MemoryView
     from recollect.operations.writing import AmendResult, LinkResult, RememberManyResult, RememberResult

@@ -18,6 +18,7 @@ from recollect.dialects.assistant_forms import (
     RetrieveArguments,
     ScopeAnswer,
     ScopeArguments,
+    ScopeFoundAnswer,
     ScopesAnswer,
     StatsAnswer,
     StoreAnswer,
@@ -38,7 +39,7 @@ def _deleting(name: str, title: str, description: str) -> Tool:
         "forget",
         DeleteArguments,
         DeleteAnswer,
-        fixed={"everywhere": False},
+        fixed={"missing_ok": True, "drop_scope": True},
         idempotent=True,
     )
 
@@ -52,11 +53,10 @@ ASSISTANT = Dialect(
             "Store a memory",
             "Saves one piece of information for later conversations. Use it when the person asks you to remember "
             "something, or when something worth knowing came up.",
-            "remember",
+            "store",
             StoreArguments,
             StoreAnswer,
             fixed={"dialect": "assistant", "create_scope": True},
-            idempotent=True,
         ),
         Tool(
             "retrieve_memory",
@@ -79,27 +79,28 @@ ASSISTANT = Dialect(
         Tool(
             "search_by_scope",
             "Memories of a scope",
-            "Gives the memories of one scope and no other; ranked when there is a query, else the newest first.",
+            "Gives the memories of one scope and no other; ranked when there is a query, else the newest and a digest "
+            "of all.",
             "recall",
             ScopeArguments,
-            FoundAnswer,
-            fixed={"scope_only": True},
+            ScopeFoundAnswer,
+            fixed={"scope_only": True, "digest": True},
         ),
         Tool(
             "recall_memory_by_time",
             "Memories of a time",
-            "Gives what is remembered of a time, oldest first. Takes a phrase or exact limits; for a subject within a "
-            "time use retrieve_memory with a time range.",
+            "Gives what is remembered of a time, oldest first; of very much the first, the last and a digest. Takes a "
+            "phrase or exact limits; for a subject within a time use retrieve_memory with a time range.",
             "timeline",
             TimeArguments,
             TimeAnswer,
-            fixed={"everywhere": False, "limit": 100},
+            fixed={"everywhere": False, "limit": 50, "overview": True},
         ),
         _deleting(
             "delete_memory",
             "Delete memories",
-            "Forgets what the target names: one memory, a scope, a tag, or what a query finds. Soft can be undone, "
-            "hard can't. A query that finds many, or hard deletion of many, only lists them until you confirm.",
+            "Forgets what the target names: one memory, a scope, a tag, or what a query finds; several narrow. Soft can "
+            "be undone, hard can't. A query that finds many, or hard deletion of many, only lists them until you confirm.",
         ),
         _deleting("forget_memory", "Forget memories", "The same as delete_memory, by its other name."),
         Tool(
@@ -141,7 +142,7 @@ ASSISTANT = Dialect(
         Tool(
             "create_memory_scope",
             "Create a scope",
-            "Makes a scope with a description. Storing into a new scope makes it as well.",
+            "Makes a scope with a description and keywords. Storing into a new scope makes it as well.",
             "create_scope",
             CreateScopeArguments,
             ScopeAnswer,
@@ -157,8 +158,8 @@ ASSISTANT = Dialect(
         Tool(
             "export_memory",
             "Export",
-            "Writes all memories, or one scope's, as JSON lines into the export folder and names the file. For "
-            "taking data elsewhere; for safety use backup_memory.",
+            "Writes all memories, or one scope's, into a file of the export folder and names it. For taking data "
+            "elsewhere: it is personal, tell so. For safety use backup_memory.",
             "export",
             ExportArguments,
             ExportAnswer,

@@ -11,15 +11,21 @@ from recollect.dialects.shape import ALWAYS, Answer, Arguments, From, Recalling,
 
 Ok = Annotated[str, ALWAYS]
 Scope = Annotated[str | None, Field(description="Scope; the active one if left out")]
-# What sort of knowledge the contract's sources hold.
-_SOURCES = {
-    "user_profile": {"source": "user_profile", "kind": "preference"},
-    "summary": {"source": "summary", "kind": "context"},
-}
+Tags = Annotated[list[str] | None, Field(description="With or without #")]
 Source = Annotated[
     str | None,
-    To("source", instead=_SOURCES),
-    Field(description="Where it is from: conversation, user_profile, summary"),
+    Field(description="conversation (a message), summary, user_profile or note; decides what it becomes"),
+]
+Speaker = Annotated[
+    Literal["user", "assistant", "system"] | None, Field(description="Who said it, of a conversation; user")
+]
+ConversationId = Annotated[
+    str | None, To("conversation"), Field(description="Which conversation; this one if left out")
+]
+Archived = Annotated[
+    bool,
+    To("", instead={True: {"statuses": ["active", "archived"]}, False: {}}),
+    Field(description="Also what was archived"),
 ]
 
 
@@ -37,17 +43,21 @@ class Metadata(Arguments):
 
     scope: Scope = None
     tags: list[str] | None = None
-    source: Source = None
+    source: str | None = None
 
 
 class StoreArguments(Arguments):
     """What to remember."""
 
-    content: Annotated[str, Field(description="The text to remember")]
-    scope: Scope = None
-    tags: list[str] | None = None
+    content: Annotated[str, Field(description="The text to remember; #words in it are tags")]
+    scope: Annotated[
+        str | None, Field(description="Scope; if left out the active one, or the one that the text speaks of")
+    ] = None
+    tags: Tags = None
     source: Source = None
-    metadata: Annotated[Metadata | None, To("")] = None
+    speaker: Speaker = None
+    conversation_id: ConversationId = None
+    metadata: Annotated[Metadata | None, To(""), Field(description="The same, nested")] = None
 
 
 class TimeRange(Arguments):
@@ -75,6 +85,7 @@ class RetrieveArguments(Arguments):
     query: Annotated[str, Field(description="A question or a key phrase")]
     filter: Annotated[RetrieveFilter | None, To("")] = None
     top_k: Annotated[int, To("limit"), Field(ge=1, le=200)] = 5
+    include_archived: Archived = False
 
 
 class TagArguments(Arguments):
@@ -96,13 +107,12 @@ class ScopeArguments(Arguments):
 class TimeArguments(Arguments):
     """Which time."""
 
-    time_query: Annotated[
-        str | None, To("when", unless="range"), Field(description='A phrase such as "last week"')
+    time_query: Annotated[str | None, To("when"), Field(description='A phrase such as "last week"')] = None
+    range: Annotated[
+        TimeRange | None, To(""), Field(description="Exact limits; they go before the phrase")
     ] = None
-    range: Annotated[TimeRange | None, To(""), Field(description="Exact limits, instead of the phrase")] = (
-        None
-    )
     scope: Scope = None
+    include_archived: Archived = False
 
 
 class Target(Arguments):
@@ -153,12 +163,21 @@ class CreateScopeArguments(Arguments):
 
     name: str
     description: str = ""
+    parent: Annotated[str | None, Field(description="The scope that it is within")] = None
+    related_keywords: Annotated[
+        list[str] | None,
+        To("keywords"),
+        Field(description="Words that speak of it: texts with them go there"),
+    ] = None
 
 
 class ExportArguments(Arguments):
-    """How much."""
+    """How much, and as what."""
 
     scope: Annotated[str | None, Field(description="Only this scope")] = None
+    format: Annotated[
+        Literal["json", "markdown", "csv", "jsonl"], Field(description="jsonl can be imported again")
+    ] = "json"
 
 
 class StoreAnswer(Answer):
@@ -166,30 +185,52 @@ class StoreAnswer(Answer):
 
     status: Annotated[
         str,
-        From("outcome", values={"stored": "OK", "duplicate": "OK", "noise": "IGNORED", "failed": "FAILED"}),
+        From("outcome", values={"stored": "OK", "duplicate": "OK", "noise": "IGNORED"}),
     ]
     memory_id: Annotated[str | None, From("id")] = None
-    scope: Annotated[str | None, From("memory.scope")] = None
+    scope: str
+    scope_reason: Annotated[str | None, From("reason", unless_empty=True)] = None
+    stored_as: str
+    tags: list[str]
     created: bool
     quarantined: bool
+    note: Annotated[str | None, From("notice", unless_empty=True)] = None
 
 
 class Found(Answer):
     """One memory."""
 
     text: Annotated[str, From("content")]
-    source: Annotated[str, From("provenance.source|kind")]
+    source: Annotated[str, From("origin")]
     timestamp: Annotated[datetime, From("occurred")]
     scope: str
     tags: list[str]
-    confidence: Annotated[float | None, From("score")] = None
+    confidence: Annotated[float | None, From("certainty")] = None
     memory_id: Annotated[str, From("id")]
+    archived: Annotated[bool | None, From("archived", unless_empty=True)] = None
 
 
 class FoundAnswer(Recalling):
     """Best first; newest first without a query."""
 
     results: Annotated[list[Found], From("hits")]
+
+
+class Digest(Answer):
+    """What many memories are, in few words."""
+
+    about: Annotated[str, From("words")]
+    count: int
+    kinds: dict[str, int]
+    topics: list[str]
+    tags: list[str]
+    summary: Annotated[str | None, From("summary", unless_empty=True)] = None
+
+
+class ScopeFoundAnswer(FoundAnswer):
+    """Without a query a digest of the whole scope as well."""
+
+    digest: Digest | None = None
 
 
 class Frame(Answer):
@@ -204,6 +245,9 @@ class TimeAnswer(Recalling):
 
     results: Annotated[list[Found], From("days.memories")]
     time_frame: Annotated[Frame | None, From("timeframe")] = None
+    total: int
+    digest: Digest | None = None
+    note: Annotated[str | None, From("note", unless_empty=True)] = None
 
 
 class Candidate(Answer):
@@ -233,6 +277,7 @@ class Stats(Answer):
     scopes: Annotated[dict[str, int], From("by_scope")]
     last_backup: datetime | None = None
     db_size_mb: Annotated[float, From("megabytes")]
+    sources: Annotated[dict[str, int], From("by_source")]
 
 
 class StatsAnswer(Answer):
@@ -273,6 +318,8 @@ class ScopeAnswer(Answer):
     status: Ok = "OK"
     scope: Annotated[str, From("name")]
     description: str
+    parent: str | None = None
+    related_keywords: Annotated[list[str], From("keywords")]
 
 
 class ScopeView(Answer):
@@ -283,6 +330,8 @@ class ScopeView(Answer):
     memories: int | None  # none where its store doesn't answer
     active: bool
     parent: str | None = None
+    related_keywords: Annotated[list[str], From("keywords")]
+    created_at: Annotated[datetime, From("created")]
 
 
 class ScopesAnswer(Recalling):
@@ -297,3 +346,4 @@ class ExportAnswer(Answer):
     status: Ok = "OK"
     export_file: Annotated[str, From("path")]
     memories: int
+    note: Annotated[str | None, From("notice", unless_empty=True)] = None

@@ -46,10 +46,15 @@ def checked_content(engine: Engine, text: str) -> str:
     return safe
 
 
+def bare_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """As they are kept: a sharp before one is how people write it, and no part of it."""
+    return tuple(tag.strip().lstrip("#＃").strip() for tag in tags)
+
+
 def checked_labels(engine: Engine, labels: Iterable[str], *, what: str) -> tuple[str, ...]:
     """Trimmed, safe, without repeats whatever the case. Raises InvalidInput."""
     kept: dict[str, str] = {}
-    for label in filter(None, labels):
+    for label in filter(None, bare_tags(labels) if what == "tag" else labels):
         safe = " ".join(safe_text(engine, label).split())
         if len(safe) > LONGEST_LABEL:
             raise InvalidInput(f"A {what} has over {LONGEST_LABEL} characters.", advice="Use a shorter one.")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from recollect.engine.checks import bare_tags
 from recollect.engine.core import Engine
-from recollect.engine.reach import find_scope, reach
-from recollect.engine.recall import Hit, Question, recall
+from recollect.engine.reach import reach, scope_called
+from recollect.engine.recall import MOST_HITS, Hit, Question, recall
 from recollect.model.errors import InvalidInput
 from recollect.model.memory import ANY_STATUS, Status
 from recollect.model.query import Filter
 
 MOST_FOUND = 20
+FOUND = (Status.ACTIVE, Status.ARCHIVED)  # what recall finds, by itself or if it is asked to
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,33 +40,32 @@ async def chosen(engine: Engine, choice: Choice, *, agent: str) -> list[str]:
         raise InvalidInput(
             "Nothing was named to forget.", advice="Give ids, a query, or a tag, topic or scope."
         )
-    if choice.scope:
-        await find_scope(engine, choice.scope)
+    scope = await scope_called(engine, choice.scope) if choice.scope else None
     if choice.ids and not (choice.tags or choice.topic or choice.scope):
         return list(choice.ids)
-    scopes = (choice.scope,) if choice.scope else () if choice.everywhere else await reach(engine, None)
+    scopes = (scope,) if scope else () if choice.everywhere else await reach(engine, None)
     where = Filter(
         viewer=agent,
         ids=choice.ids,
-        tags=choice.tags,
+        tags=bare_tags(choice.tags),
         topic=choice.topic,
         scopes=scopes,
-        statuses=ANY_STATUS if choice.hidden or choice.ids else (Status.ACTIVE,),
+        statuses=ANY_STATUS if choice.hidden or choice.ids else FOUND,
     )
     return [memory.id async for batch in engine.store.scan(where) for memory in batch]
 
 
 async def candidates(engine: Engine, choice: Choice, *, agent: str) -> tuple[Hit, ...]:
-    """What a query finds, best first. Raises InvalidInput for ids beside it, ScopeNotFound."""
-    if choice.ids:
-        raise InvalidInput("Name ids, or a query; not both.")
+    """What a query finds, best first; among the ids if there are some. Raises InvalidInput, ScopeNotFound."""
     question = Question(
         text=choice.query or "",
         scope=choice.scope,
         scope_only=choice.scope is not None,
         tags=choice.tags,
         topic=choice.topic,
-        limit=MOST_FOUND,
+        statuses=FOUND,
+        limit=MOST_HITS if choice.ids else MOST_FOUND,
         count_use=False,
     )
-    return (await recall(engine, question, agent=agent)).hits
+    hits = (await recall(engine, question, agent=agent)).hits
+    return tuple(hit for hit in hits if hit.memory.id in choice.ids) if choice.ids else hits

@@ -57,7 +57,7 @@ class Summary:
 
 
 async def open_project(
-    engine: Engine, name: str | None, *, create: bool = False, writing: bool = False
+    engine: Engine, name: str | None, *, create: bool = False, writing: bool = False, kind: str = PROJECT
 ) -> Scope:
     """The project's scope; whatever the case of its name. No name means the engine's scope.
 
@@ -68,7 +68,7 @@ async def open_project(
     found = await _found(engine, wanted)
     if found is None and create:
         try:
-            return await create_scope(engine, wanted, kind=PROJECT)
+            return await create_scope(engine, wanted, kind=kind)
         except Conflict:  # somebody else was faster
             found = await _found(engine, wanted)
     if found is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from recollect.engine.checks import checked_moment
+from recollect.engine.checks import bare_tags, checked_moment
 from recollect.engine.core import LEAST_TRUST, Engine
 from recollect.engine.reach import everywhere, reach
 from recollect.engine.text.clean import clean
@@ -115,7 +115,7 @@ async def filter_of(engine: Engine, question: Question, *, agent: str) -> tuple[
         scopes=scopes,
         kinds=question.kinds,
         statuses=question.statuses,
-        tags=question.tags,
+        tags=bare_tags(question.tags),
         tags_any=question.tags_any,
         topic=question.topic,
         conversation=question.conversation,

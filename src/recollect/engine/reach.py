@@ -10,11 +10,9 @@ from recollect.model.scope import Scope, lineage
 
 
 async def reach(engine: Engine, name: str | None) -> tuple[str, ...]:
-    """The scopes that a call in `name` sees. Raises ScopeNotFound."""
+    """The scopes that a call in `name` sees, that one first, whatever the case of its name. Raises ScopeNotFound."""
     scopes = await engine.store.scopes()
-    wanted = name or engine.policy.scope
-    if all(scope.name != wanted for scope in scopes):
-        raise ScopeNotFound(wanted)
+    wanted = _called(name or engine.policy.scope, scopes).name
     active = {scope.name for scope in scopes if scope.active}
     return tuple(name for name in lineage(wanted, scopes) if name in active or name == wanted)
 
@@ -29,8 +27,24 @@ async def everywhere(engine: Engine, among: Sequence[str] = ()) -> tuple[str, ..
 
 
 async def find_scope(engine: Engine, name: str) -> Scope:
-    """Raises ScopeNotFound."""
+    """The one of exactly that name. Raises ScopeNotFound."""
     for scope in await engine.store.scopes():
         if scope.name == name:
+            return scope
+    raise ScopeNotFound(name)
+
+
+async def scope_called(engine: Engine, name: str) -> str:
+    """The name as the scope has it, whatever the case of this one. Raises ScopeNotFound."""
+    return _called(name, await engine.store.scopes()).name
+
+
+def _called(name: str, scopes: Sequence[Scope]) -> Scope:
+    """No two names differ in case alone."""
+    for scope in scopes:
+        if scope.name == name:
+            return scope
+    for scope in scopes:
+        if scope.name.casefold() == name.casefold():
             return scope
     raise ScopeNotFound(name)

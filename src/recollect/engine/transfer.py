@@ -20,6 +20,7 @@ from recollect.engine.records import link_line, memory_line, scope_line, version
 from recollect.model.errors import StoreFull, StoreReadOnly
 from recollect.model.link import Link
 from recollect.model.memory import ANY_STATUS, Memory, Version
+from recollect.model.privacy import PERSONAL
 from recollect.model.query import Filter
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) 
     async def write(stream: TextIO) -> Exported:
         return await export_stream(engine, stream, where=where)
 
-    return replace(await _whole(path, write), path=str(path))
+    return replace(await in_one_piece(path, write), path=str(path))
 
 
 async def write_whole(path: Path, text: str) -> None:
@@ -57,10 +58,11 @@ async def write_whole(path: Path, text: str) -> None:
     async def write(stream: TextIO) -> None:
         await unbroken(asyncio.to_thread(stream.write, text))
 
-    await _whole(path, write)
+    await in_one_piece(path, write)
 
 
-async def _whole(path: Path, write: Callable[[TextIO], Awaitable[T]]) -> T:
+async def in_one_piece(path: Path, write: Callable[[TextIO], Awaitable[T]]) -> T:
+    """For the owner's eyes, and there when all of it is written. Raises StoreFull, StoreReadOnly."""
     partial = partial_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +114,7 @@ async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None 
     """
     chosen = where or Filter(viewer="system", statuses=ANY_STATUS)
     scopes = await engine.store.scopes()
-    head = {"recollect": "export", "format": FORMAT}
+    head = {"recollect": "export", "format": FORMAT, "notice": PERSONAL}
     await _write(stream, [head, *(scope_line(scope) for scope in scopes)])
     versions = links = pairs = 0
     ids: list[str] = []

@@ -33,6 +33,7 @@ STORES: Mapping[str, Ids] = {
     "remember": lambda answer: _created([answer]),
     "remember_many": lambda answer: _created(answer.results),
     "reflect": lambda answer: answer.ids,
+    "store": lambda answer: _created([answer]),
 }
 
 

@@ -12,9 +12,14 @@ from recollect.engine.checks import MOST_LABELS
 from recollect.engine.choice import Choice, candidates, chosen
 from recollect.engine.core import LEAST_TRUST
 from recollect.engine.forget import erase, forget, forgettable, kept_for_good, unforget
+from recollect.engine.projects import PROJECT
+from recollect.engine.reach import find_scope, scope_called
+from recollect.engine.scopes import delete_scope
 from recollect.engine.surroundings import HIDDEN, shortened
-from recollect.model.errors import MemoryNotFound
-from recollect.model.memory import Memory
+from recollect.model.errors import Conflict, MemoryNotFound, Refused, ScopeNotFound
+from recollect.model.memory import ANY_STATUS, Memory
+from recollect.model.query import Filter
+from recollect.model.scope import GLOBAL
 from recollect.model.storage import LOCAL
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id, full_ids
 from recollect.operations.views import MemoryView, ReceiptView
@@ -40,8 +45,9 @@ class ForgetInput(Input):
     force: bool = False
     hard: bool = False
     confirm: bool = False
-    missing_ok: bool = False  # an unknown id is no error
+    missing_ok: bool = False  # an unknown id or scope is no error
     backup: bool = True  # of a whole scope that goes for good, a copy is put aside first
+    drop_scope: bool = False  # a whole scope that goes for good goes with its name, if nothing else is in it
 
 
 class CandidateView(Output):
@@ -81,6 +87,13 @@ class UnforgetResult(Output):
 
 
 async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
+    if given.scope:
+        try:
+            given = given.model_copy(update={"scope": await scope_called(call.engine, given.scope)})
+        except ScopeNotFound:
+            if not given.missing_ok:
+                raise
+            return _nothing(given, "There is no such scope.")
     choice = Choice(
         ids=tuple(await _named(call, given)),
         query=(given.query or "").strip() or None,
@@ -100,7 +113,8 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
     else:
         ids = await chosen(call.engine, choice, agent=call.agent)
     if not ids:
-        return _nothing(given, "Nothing matches.")
+        dropped = await _dropped(call, given, choice)
+        return _nothing(given, f"Nothing matches. {dropped}".strip())
     kept: list[Memory] = []
     if not (choice.ids or choice.query or choice.whole_scope or given.force):
         kept = await kept_for_good(call.engine, ids, agent=call.agent)
@@ -124,7 +138,12 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
         receipt, unwritten = await off_the_documents(call.engine, receipt, gone.memories)
     else:
         unwritten = await rewrite_documents(call.engine, gone.memories)
-    said = (await _note(call, given, aside), _sparing(kept) if kept else "", unwritten)
+    said = (
+        await _note(call, given, aside),
+        await _dropped(call, given, choice),
+        _sparing(kept) if kept else "",
+        unwritten,
+    )
     return ForgetResult(
         forgotten=[memory.id for memory in gone.memories],
         count=len(gone.memories),
@@ -136,6 +155,26 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
         backup=aside,
         kept=[memory.id for memory in kept],
     )
+
+
+async def _dropped(call: Call, given: ForgetInput, choice: Choice) -> str:
+    """What became of the scope itself. Keys that are bound to scopes may empty one, and not reshape what there is."""
+    if not (given.drop_scope and given.hard and given.scope and choice.whole_scope and call.owner):
+        return ""
+    if call.engine.fence or given.scope == GLOBAL:
+        return ""
+    scope = await find_scope(call.engine, given.scope)
+    if scope.kind == PROJECT:
+        return "The project itself stays: `recollect projects delete` removes it."
+    if await call.engine.store.count(
+        Filter(viewer="system", scopes=(scope.name,), statuses=ANY_STATUS), most=1
+    ):
+        return "The scope stays, for something is left in it."
+    try:
+        await delete_scope(call.engine, scope.name, agent=call.agent)
+    except (Conflict, Refused) as error:
+        return f"The scope stays. {error.message}"
+    return "The scope is gone too."
 
 
 def _sparing(kept: list[Memory]) -> str:

@@ -11,9 +11,11 @@ from recollect.operations.catalogue import Operation
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     "writing": ("remember", "remember_many", "amend", "link", "unlink"),
+    "filing": ("store",),
     "tracing": ("versions", "reconstruct"),
     "forgetting": ("forget", "unforget"),
-    "reading": ("recall", "show", "list", "tags", "timeline", "interpret_time"),
+    "reading": ("recall", "show", "list", "tags"),
+    "timing": ("timeline", "interpret_time"),
     "keeping": (
         "list_scopes",
         "show_scope",

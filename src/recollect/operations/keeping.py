@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 from recollect.engine.capture.rewriting import off_deleted_documents, shown_in
 from recollect.engine.capture.state_file import NAME, export_state, import_state, is_state, scope_of_state
 from recollect.engine.imports import import_lines
+from recollect.engine.reach import scope_called
+from recollect.engine.readable.writing import ENDINGS, LINES, export_readable, form_of, named_by_time
 from recollect.engine.scopes import (
     ScopeReport,
     change_scope,
@@ -20,6 +23,7 @@ from recollect.engine.scopes import (
 from recollect.engine.transfer import export_to
 from recollect.model.errors import InvalidInput
 from recollect.model.memory import ANY_STATUS
+from recollect.model.privacy import PERSONAL
 from recollect.model.query import Filter
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
 from recollect.operations.views import ReceiptView
@@ -123,11 +127,12 @@ class DeleteScopeResult(Output):
 class ExportInput(Input):
     """Where to; into the home's own folder when no path is given. One scope, or everything.
 
-    With `memory_mcp` a .memory/state.json of one scope: that of the project it lies in, unless one is named.
+    Lines of JSON lose nothing and can be imported again; the other formats are for people, without what was forgotten. With `memory_mcp` a .memory/state.json of one scope: that of the project it lies in, unless one is named.
     """
 
     path: str | None = None
     scope: str | None = None
+    format: Literal["jsonl", "json", "markdown", "csv"] = "jsonl"
     memory_mcp: bool = False
 
 
@@ -223,13 +228,20 @@ async def _delete(call: Call, given: DeleteScopeInput) -> DeleteScopeResult:
 async def _export(call: Call, given: ExportInput) -> ExportResult:
     if given.memory_mcp:
         return await _export_state(call, given)
-    scopes = (given.scope,) if given.scope else ()
-    if given.scope:
-        await report_scope(call.engine, given.scope, agent=call.agent)
-    where = Filter(viewer=call.agent, scopes=scopes, statuses=ANY_STATUS)
-    named = f"memories-{call.engine.clock():%Y%m%d-%H%M%S}.jsonl"
-    path = Path(given.path).expanduser() if given.path else call.engine.policy.export_dir / named
-    written = await export_to(call.engine, path, where=where)
+    engine = call.engine
+    scope = await scope_called(engine, given.scope) if given.scope else None
+    scopes = (scope,) if scope else ()
+    path = (
+        Path(given.path).expanduser()
+        if given.path
+        else named_by_time(engine, engine.policy.export_dir, ENDINGS[given.format], scope=scope)
+    )
+    if given.format == LINES:
+        where = Filter(viewer=call.agent, scopes=scopes, statuses=ANY_STATUS)
+        written = await export_to(engine, path, where=where)
+    else:
+        form = form_of(engine, given.format)
+        written = await export_readable(engine, path, form, agent=call.agent, scopes=scopes)
     return ExportResult(
         path=written.path,
         memories=written.memories,
@@ -237,6 +249,7 @@ async def _export(call: Call, given: ExportInput) -> ExportResult:
         versions=written.versions,
         scopes=written.scopes,
         contradictions=written.contradictions,
+        notice=PERSONAL,
     )
 
 
@@ -250,7 +263,7 @@ async def _export_state(call: Call, given: ExportInput) -> ExportResult:
         links=0,
         versions=0,
         scopes=1,
-        notice=f"{kept:,} that only the file had stay in it." if kept else "",
+        notice=f"{kept:,} that only the file had stay in it. {PERSONAL}" if kept else PERSONAL,
     )
 
 
@@ -313,7 +326,7 @@ DELETE_SCOPE = Operation(
 )
 EXPORT = Operation(
     "export",
-    "Write everything as JSON lines.",
+    "Write everything into a file.",
     ExportInput,
     ExportResult,
     _export,

@@ -1,27 +1,29 @@
-"""Operations that read memories: recall, show, list, tags, timeline."""
+"""Operations that read memories: recall, show, list, tags."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import date, datetime
+from datetime import datetime
 from typing import TypeVar
 
 from pydantic import Field
 
-from recollect.engine.checks import MOST_LABELS, checked_moment
+from recollect.engine.checks import MOST_LABELS, bare_tags, checked_moment
 from recollect.engine.core import LEAST_TRUST as LEAST_TRUST  # doors name it as well
-from recollect.engine.question import MOST_KEYWORDS
+from recollect.engine.digest import digest_of
+from recollect.engine.question import MOST_KEYWORDS, filter_of
 from recollect.engine.reach import everywhere as active_scopes
 from recollect.engine.reach import reach
 from recollect.engine.recall import Question, Recalled, recall
 from recollect.engine.storage import as_far_as_it_goes
 from recollect.engine.timeframe import Timeframe, describe
-from recollect.engine.timeline import Day, timeframe_of, timeline
+from recollect.engine.timeline import timeframe_of
 from recollect.model.link import DEFAULT_FOLLOWED, Relation
 from recollect.model.memory import Kind, Memory, Status
 from recollect.model.query import Filter, Order
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output, full_id
+from recollect.operations.digesting import DigestView
 from recollect.operations.paging import next_cursor, started
 from recollect.operations.tagging import etag_of
 from recollect.operations.views import HitView, LinkedView, MemoryView, VersionView
@@ -57,6 +59,7 @@ class RecallInput(Input):
     relations: list[Relation] = list(DEFAULT_FOLLOWED)
     neighbours: int = Field(default=0, ge=0, le=10)
     count_use: bool = True
+    digest: bool = False  # of a listing: of all that the filters admit, not of those alone that are listed
 
 
 class TimeframeView(Output):
@@ -88,6 +91,7 @@ class RecallResult(Output):
     timeframe: TimeframeView | None = None
     scopes: list[str] = []
     layers: list[LayerView] = []  # in order; the last one ended it
+    digest: DigestView | None = None
 
 
 class ShowInput(Input):
@@ -105,8 +109,8 @@ class ShowResult(Output):
     etag: str = ""  # what an amendment of it as it is here may expect
 
 
-class ListInput(Input):
-    """Which memories, in which order; `cursor` is the `next` of the page before, `after` the id that it ended with."""
+class Filtering(Input):
+    """Which memories are listed."""
 
     scope: str | None = None
     everywhere: bool = True
@@ -119,6 +123,11 @@ class ListInput(Input):
     since: datetime | None = None
     until: datetime | None = None
     minimum_trust: float = Field(default=0.0, ge=0, le=1)
+
+
+class ListInput(Filtering):
+    """Which memories, in which order; `cursor` is the `next` of the page before, `after` the id that it ended with."""
+
     order: Order = Order.NEWEST
     limit: int = Field(default=20, ge=1, le=1000)
     after: str | None = None  # or a cursor
@@ -144,36 +153,6 @@ class TagsResult(Output):
     """Tags and how many memories have each, the most used first."""
 
     tags: dict[str, int]
-    notice: str = ""  # which stores don't answer
-
-
-class TimelineInput(Input):
-    """Which time, by a phrase or by its limits, and which scope."""
-
-    when: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    scope: str | None = None
-    everywhere: bool = True
-    tags: list[str] = Field(default=[], max_length=MOST_LABELS)
-    kinds: list[Kind] = []
-    minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1)
-    limit: int = Field(default=50, ge=1, le=1000)
-
-
-class DayView(Output):
-    """One day, oldest memory first."""
-
-    date: date
-    memories: list[MemoryView]
-
-
-class TimelineResult(Output):
-    """Days from old to new."""
-
-    days: list[DayView]
-    count: int
-    timeframe: TimeframeView | None = None
     notice: str = ""  # which stores don't answer
 
 
@@ -206,7 +185,7 @@ async def _recall(call: Call, given: RecallInput) -> RecallResult:
     async def asked(scopes: tuple[str, ...]) -> Recalled:
         return await recall(call.engine, replace(question, among=scopes), agent=call.agent)
 
-    found, left = await _asked(call, asked, everywhere=given.everywhere)
+    found, left = await as_asked(call, asked, everywhere=given.everywhere)
     return RecallResult(
         hits=[HitView.of(hit, call.engine.clock()) for hit in found.hits],
         count=len(found.hits),
@@ -214,10 +193,16 @@ async def _recall(call: Call, given: RecallInput) -> RecallResult:
         tokens=found.tokens,
         rung=found.rung,
         notice=" ".join(filter(None, (found.notice, left))),
-        timeframe=_timeframe(call, found.timeframe, filters=found.time_filters),
+        timeframe=timeframe_view(call, found.timeframe, filters=found.time_filters),
         scopes=list(found.scopes),
         layers=[LayerView(layer=one.layer, found=one.found) for one in found.layers],
+        digest=await _digest(call, question) if given.digest and not question.asked else None,
     )
+
+
+async def _digest(call: Call, question: Question) -> DigestView:
+    where, _ = await filter_of(call.engine, question, agent=call.agent)
+    return DigestView.of(await digest_of(call.engine, where), call.engine.zone())
 
 
 async def _show(call: Call, given: ShowInput) -> ShowResult:
@@ -242,7 +227,7 @@ async def shown_memory(call: Call, memory: Memory) -> ShowResult:
 
 
 async def _list(call: Call, given: ListInput) -> ListResult:
-    where = await _filter(call, given, everywhere=given.everywhere)
+    where = await filter_for(call, given, everywhere=given.everywhere)
     store, begin = call.engine.store, started(given.order, cursor=given.cursor, after=given.after)
 
     async def page(scopes: tuple[str, ...]) -> tuple[list[Memory], int]:
@@ -250,7 +235,7 @@ async def _list(call: Call, given: ListInput) -> ListResult:
         memories = await store.find(own, order=given.order, limit=given.limit, after=begin)
         return memories, await store.count(own)
 
-    (memories, total), left = await _asked(call, page, everywhere=not where.scopes)
+    (memories, total), left = await as_asked(call, page, everywhere=not where.scopes)
     return ListResult(
         memories=[MemoryView.of(memory, call.engine.clock()) for memory in memories],
         total=total,
@@ -265,33 +250,12 @@ async def _tags(call: Call, given: TagsInput) -> TagsResult:
     async def counted(scopes: tuple[str, ...]) -> dict[str, int]:
         return await call.engine.store.tally(Filter(viewer=call.agent, scopes=named or scopes), "tag")
 
-    tally, left = await _asked(call, counted, everywhere=not named)
+    tally, left = await as_asked(call, counted, everywhere=not named)
     ordered = sorted(tally.items(), key=lambda item: (-item[1], item[0].casefold()))
     return TagsResult(tags=dict(ordered), notice=left)
 
 
-async def _timeline(call: Call, given: TimelineInput) -> TimelineResult:
-    where = await _filter(call, given, everywhere=given.everywhere)
-
-    async def told(scopes: tuple[str, ...]) -> list[Day]:
-        return await timeline(call.engine, replace(where, scopes=where.scopes or scopes), limit=given.limit)
-
-    days, left = await _asked(call, told, everywhere=not where.scopes)
-    now = call.engine.clock()
-    limited = where.since is not None or where.until is not None
-    frame = Timeframe(where.since, where.until, given.when or "") if limited else None
-    return TimelineResult(
-        days=[
-            DayView(date=day.date, memories=[MemoryView.of(memory, now) for memory in day.memories])
-            for day in days
-        ],
-        count=sum(len(day.memories) for day in days),
-        timeframe=_timeframe(call, frame, filters=True),
-        notice=left,
-    )
-
-
-async def _asked(
+async def as_asked(
     call: Call, ask: Callable[[tuple[str, ...]], Awaitable[T]], *, everywhere: bool
 ) -> tuple[T, str]:
     """Who names a scope is told when its store is away; who asks everywhere gets what is within reach."""
@@ -304,31 +268,32 @@ async def _asked(
     return await as_far_as_it_goes(call.engine, of_active)
 
 
-async def _filter(call: Call, given: ListInput | TimelineInput, *, everywhere: bool) -> Filter:
+async def filter_for(call: Call, given: Filtering, *, everywhere: bool) -> Filter:
+    """What picks the memories that are listed. Raises UnknownTime, ScopeNotFound, InvalidInput."""
     frame = timeframe_of(call.engine, given.when) if given.when else None
     scopes: tuple[str, ...] = ()
     if given.scope:
-        await reach(call.engine, given.scope)
-        scopes = (given.scope,)
+        scopes = (await reach(call.engine, given.scope))[:1]
     elif not everywhere:
         scopes = await reach(call.engine, None)
     starts = (frame and frame.start, given.since and checked_moment(call.engine, given.since))
     ends = (frame and frame.end, given.until and checked_moment(call.engine, given.until))
-    where = Filter(
+    return Filter(
         viewer=call.agent,
         scopes=scopes,
-        tags=tuple(given.tags),
+        tags=bare_tags(given.tags),
+        tags_any=given.tags_any,
+        topic=given.topic,
         kinds=tuple(given.kinds),
+        statuses=tuple(given.statuses),
         since=max((start for start in starts if start), default=None),
         until=min((end for end in ends if end), default=None),
         minimum_trust=given.minimum_trust,
     )
-    if isinstance(given, TimelineInput):
-        return where
-    return replace(where, tags_any=given.tags_any, topic=given.topic, statuses=tuple(given.statuses))
 
 
-def _timeframe(call: Call, frame: Timeframe | None, *, filters: bool) -> TimeframeView | None:
+def timeframe_view(call: Call, frame: Timeframe | None, *, filters: bool) -> TimeframeView | None:
+    """The frame as its view."""
     if frame is None:
         return None
     return TimeframeView(
@@ -346,26 +311,3 @@ RECALL = Operation(
 SHOW = Operation("show", "One memory, with links and versions.", ShowInput, ShowResult, _show, Effect.READS)
 LIST = Operation("list", "Memories by filter, page by page.", ListInput, ListResult, _list, Effect.READS)
 TAGS = Operation("tags", "Tags and their counts.", TagsInput, TagsResult, _tags, Effect.READS)
-TIMELINE = Operation("timeline", "Memories by day.", TimelineInput, TimelineResult, _timeline, Effect.READS)
-
-
-class InterpretTimeInput(Input):
-    """What people call a time: "last week"."""
-
-    phrase: str
-
-
-async def _interpret_time(call: Call, given: InterpretTimeInput) -> TimeframeView:
-    view = _timeframe(call, timeframe_of(call.engine, given.phrase), filters=False)
-    assert view is not None
-    return view
-
-
-INTERPRET_TIME = Operation(
-    "interpret_time",
-    "The range that a phrase of time means.",
-    InterpretTimeInput,
-    TimeframeView,
-    _interpret_time,
-    Effect.READS,
-)

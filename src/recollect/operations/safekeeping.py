@@ -10,10 +10,11 @@ from recollect.engine.backup_merge import restore
 from recollect.engine.backup_shelf import BackupFile
 from recollect.engine.consolidate import last_consolidated
 from recollect.engine.contradictions import contradictions
-from recollect.engine.conversations import count_conversations
+from recollect.engine.conversations import count_conversations, write_down
 from recollect.engine.feedback import feedback_report
 from recollect.engine.health import status
 from recollect.engine.ledger import EMBEDDING, spent_today
+from recollect.engine.sources import by_source
 from recollect.engine.storage import left_out
 from recollect.model.query import Filter
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
@@ -67,6 +68,7 @@ class StatsResult(Output):
     by_tier: dict[str, int]
     by_scope: dict[str, int]
     by_agent: dict[str, int]
+    by_source: dict[str, int]  # messages, notes, summaries, profile_facts
     embedded: int
     embedded_ratio: float
     anchors: int
@@ -158,6 +160,7 @@ class RestoreResult(Output):
 
 async def _stats(call: Call, _given: StatsInput) -> StatsResult:
     engine, store = call.engine, call.engine.store
+    await write_down(engine)  # conversations that are a moment old count too
     report = await status(engine, agent=call.agent)
     active = Filter(viewer=call.agent, scopes=report.reached)
     whole = [one for one in await backups(engine) if one.whole]
@@ -171,6 +174,7 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
         by_tier=await store.tally(active, "tier"),
         by_scope=dict(report.by_scope),
         by_agent=await store.tally(active, "agent"),
+        by_source=await by_source(engine, active),
         embedded=report.embedded,
         embedded_ratio=round(report.embedded / report.memories, 4) if report.memories else 0.0,
         anchors=await store.count(replace(active, anchored=True)),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from recollect.engine.ranked import LISTED
 from recollect.engine.surroundings import HIDDEN
 from recollect.model.job import Job
 from recollect.model.life import confidence_at
 from recollect.model.link import Link
-from recollect.model.memory import Memory, Version
+from recollect.model.memory import LOG, Kind, Memory, Status, Version
 from recollect.operations.catalogue import Output
 from recollect.ports.store import Finding, Receipt
 
@@ -18,6 +20,13 @@ if TYPE_CHECKING:
     from recollect.engine.recall import Hit
 
 LONGEST_METADATA = 1_000
+
+
+def origin_of(kind: str, provenance: Mapping[str, Any]) -> str:
+    """Where it is from, as it was told; else what it is."""
+    if told := provenance.get("source"):
+        return str(told)
+    return "conversation" if kind == Kind.EPISODE and provenance.get("dialect") == LOG else kind
 
 
 class MemoryView(Output):
@@ -54,6 +63,16 @@ class MemoryView(Output):
     metadata: dict[str, Any] = {}
     embedded_by: str | None = None
     content_hash: str
+
+    @property
+    def origin(self) -> str:
+        """Where it is from, in a word."""
+        return origin_of(self.kind, self.provenance)
+
+    @property
+    def archived(self) -> bool:
+        """Whether it is found by those alone who ask for what is archived too."""
+        return self.status == Status.ARCHIVED
 
     @classmethod
     def of(cls, memory: Memory, now: datetime) -> MemoryView:
@@ -188,6 +207,21 @@ class HitView(Output):
     links: list[LinkedView] = []
     before: list[TurnView] = []
     after: list[TurnView] = []
+
+    @property
+    def origin(self) -> str:
+        """Where it is from, in a word."""
+        return origin_of(self.kind, self.provenance)
+
+    @property
+    def archived(self) -> bool:
+        """Whether it is found by those alone who ask for what is archived too."""
+        return self.status == Status.ARCHIVED
+
+    @property
+    def certainty(self) -> float | None:
+        """How sure it is that this answers; None in a listing, where nothing was compared."""
+        return None if self.layer == LISTED else self.score
 
     @classmethod
     def of(cls, hit: Hit, now: datetime) -> HitView:

@@ -201,7 +201,10 @@ class Records(Protocol):
         """How many match, or `most` where there are more: nothing is counted beyond that."""
 
     async def tally(self, where: Filter, by: str) -> dict[str, int]:
-        """How many match for each value of `by`: kind, status, scope, tier, topic, agent, tag, embedded_by or conversation."""
+        """How many match for each value of `by`.
+
+        That is kind, status, scope, tier, topic, agent, tag, embedded_by, conversation or source.
+        """
 
     async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
         """Active or quarantined records of exactly that scope and agent that have these content hashes."""

@@ -249,12 +249,13 @@ class RecordsContract:
                 build.put(
                     agent="ada",
                     status=Status.ARCHIVED,
-                    provenance=Provenance(conversation="talk", position=1),
+                    provenance=Provenance(source="summary", conversation="talk", position=1),
                 ),
             ]
         )
         everything = Filter(viewer="admin", statuses=())
         assert await store.tally(everything, "conversation") == {"": 2, "talk": 1}
+        assert await store.tally(everything, "source") == {"": 2, "summary": 1}
         assert await store.tally(everything, "kind") == {"error": 2, "fact": 1}
         assert await store.tally(everything, "status") == {"active": 2, "archived": 1}
         assert await store.tally(everything, "scope") == {"Global": 2, "work": 1}

@@ -81,7 +81,7 @@ RESOURCES = (
         summary="A project's memories as lines of JSON.",
         description="As `recollect export` writes them, and `recollect import` reads them again. For the owner.",
         names={"project_id": "scope"},
-        hidden=frozenset({"path", "memory_mcp"}),
+        hidden=frozenset({"path", "memory_mcp", "format"}),
         example={"project_id": "proj_123"},
         stream="export",
     ),
@@ -92,7 +92,7 @@ RESOURCES = (
         section=SECTION,
         summary="All memories as lines of JSON.",
         description="As `recollect export` writes them, and `recollect import` reads them again. For the owner.",
-        hidden=frozenset({"path", "memory_mcp"}),
+        hidden=frozenset({"path", "memory_mcp", "format"}),
         stream="export",
     ),
 )

@@ -34,6 +34,29 @@ COLLECTION = (
         answer=STORED,
     ),
     Resource(
+        method="POST",
+        path="/api/memories/filed",
+        operation="store",
+        section=SECTION,
+        summary="Store what an assistant is told.",
+        description=(
+            "`source` decides as what: a message of a conversation, a summary, a fact of the profile, or a note. Without a scope "
+            "it goes into the active one, or into the one whose name or keyword stands in it; `reason` says why. #words are tags."
+        ),
+        status=201,
+        location="/api/memories/{id}",
+        example={"content": "The login page is done. #login", "source": "conversation", "scope": "shop"},
+        answer={
+            "outcome": "stored",
+            "created": True,
+            "stored_as": "message",
+            "scope": "shop",
+            "id": ID,
+            "tags": ["login"],
+            "embedded": True,
+        },
+    ),
+    Resource(
         method="GET",
         path="/api/memories",
         operation="list",

@@ -71,6 +71,7 @@ _STATE = (
             "by_tier": {"warm": 1523},
             "by_scope": {"Global": 23, "shop": 1500},
             "by_agent": {"default": 1523},
+            "by_source": {"messages": 1200, "notes": 300, "summaries": 20, "profile_facts": 3},
             "embedded": 1523,
             "embedded_ratio": 1.0,
             "anchors": 2,

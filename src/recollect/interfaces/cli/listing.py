@@ -12,7 +12,8 @@ from recollect.interfaces.cli.session import Desk
 from recollect.model.memory import Kind, Status
 
 if TYPE_CHECKING:
-    from recollect.operations.reading import ListResult, ShowResult, TagsResult, TimelineResult
+    from recollect.operations.reading import ListResult, ShowResult, TagsResult
+    from recollect.operations.timing import TimelineResult
     from recollect.operations.views import MemoryView
 
 KINDS = [kind.value for kind in Kind]

@@ -63,6 +63,7 @@ COMMANDS = {
     "serve": f"{_HERE}.serving:serve",
     "backup": f"{_HERE}.backing_up:backup",
     "restore": f"{_HERE}.backing_up:restore",
+    "actions": f"{_HERE}.acting:actions",
     "export": f"{_HERE}.transfer:export",
     "import": f"{_HERE}.transfer:import_file",
     "hook": f"{_HERE}.hooking:hook",
@@ -79,7 +80,7 @@ HEADED = {
     "Memories": "remember recall search ask list show amend link forget unarchive tags timeline versions reconstruct why",
     "Conversations": "history conversations context profile reflect explore feedback",
     "Scopes and projects": "scopes projects migrate",
-    "Serving": "mcp serve keys",
+    "Serving": "mcp serve actions keys",
     "Upkeep": "status stats spend doctor maintain consolidate audit contradictions config models jobs backup restore export "
     "import",
     "Claude Code": "init uninstall connect capture sync hook statusline",

@@ -10,7 +10,7 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -75,6 +75,12 @@ class Console:
         ready = value if isinstance(value, dict) else value.model_dump(mode="json")
         text = json.dumps(ready, ensure_ascii=not _speaks_utf8(), indent=2, default=str)
         click.echo(_STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text), color=False)
+
+    def record(self, value: Mapping[str, Any]) -> None:
+        """One JSON object on a line of its own, there at once for who waits for it."""
+        text = json.dumps(value, ensure_ascii=not _speaks_utf8(), separators=(",", ":"), default=str)
+        click.echo(_STEERING_IN_JSON.sub(lambda found: f"\\u{ord(found.group()):04x}", text), color=False)
+        sys.stdout.flush()
 
     def style(self, text: str, **how: Any) -> str:
         """Styled; what isn't for a terminal loses it when printed."""

@@ -86,6 +86,18 @@ async def describe_scope(desk: Desk, /, *, name: str, description: tuple[str, ..
     )
 
 
+@scopes.command("keywords", examples=["recollect scopes keywords work office payroll"])
+@click.argument("name")
+@click.argument("keywords", nargs=-1)
+@with_desk
+async def set_keywords(desk: Desk, /, *, name: str, keywords: tuple[str, ...]) -> None:
+    """Name the words that speak of a scope, instead of those that it had; none takes them away.
+
+    What an assistant stores without a scope goes where such a word stands in it.
+    """
+    _print(desk, await desk.run("change_scope", name=name, keywords=list(keywords)), told="Changed")
+
+
 @scopes.command("nest", examples=["recollect scopes nest api work", "recollect scopes nest api Global"])
 @click.argument("name")
 @click.argument("parent")
@@ -192,6 +204,7 @@ def _print(desk: Desk, scope: ScopeView, *, told: str = "") -> None:
         ("description", scope.description),
         ("kind", scope.kind),
         ("active", "yes" if scope.active else "no"),
+        ("keywords", ", ".join(scope.keywords)),
         ("sees", ", ".join(scope.sees)),
         ("holds", ", ".join(scope.children)),
         ("memories", f"{scope.memories}" + (f" ({kinds})" if kinds else "")),

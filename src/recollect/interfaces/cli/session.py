@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from recollect.settings import LoadedSettings
 
 T = TypeVar("T")
-NEED_MEANING = frozenset({"recall", "remember", "remember_many"})
+NEED_MEANING = frozenset({"recall", "remember", "remember_many", "store"})
 
 
 @dataclass

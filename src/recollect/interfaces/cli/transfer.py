@@ -1,4 +1,4 @@
-"""`recollect export` and `import`: everything as JSON lines, and back."""
+"""`recollect export` and `import`: everything into a file, and back."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from recollect.operations.upkeep import RunJobsResult
 
 STATE = Path(".memory") / "state.json"
+ENDINGS = {"jsonl": ".jsonl", "json": ".json", "markdown": ".md", "csv": ".csv"}
 
 
 @command(
@@ -28,32 +29,46 @@ STATE = Path(".memory") / "state.json"
         "recollect export",
         "recollect export backup.jsonl",
         "recollect export - --scope work | gzip > work.jsonl.gz",
+        "recollect export --format markdown",
         "recollect export --memory-mcp",
     ],
 )
 @click.argument("path", required=False)
 @click.option("--scope", metavar="NAME", help="Only this scope.")
 @click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(ENDINGS)),
+    default="jsonl",
+    show_default=True,
+    help="jsonl can be imported again; the others are for people.",
+)
+@click.option(
     "--memory-mcp", is_flag=True, help="A state.json, of one project; by default .memory/state.json here."
 )
 @with_desk
-async def export(desk: Desk, /, *, path: str | None, scope: str | None, memory_mcp: bool) -> None:
-    """Write everything as JSON lines.
+async def export(desk: Desk, /, *, path: str | None, scope: str | None, form: str, memory_mcp: bool) -> None:
+    """Write everything into a file.
 
-    Memories, versions, links, scopes and what is known of contradictions go to PATH, to stdout for `-`, else into the export folder.
+    As JSON lines memories, versions, links, scopes and what is known of contradictions; as one JSON document, Markdown or CSV what is
+    remembered, scope by scope, to be read. It goes to PATH, to stdout for `-`, else into the export folder.
     """
+    if memory_mcp and form != "jsonl":
+        raise click.UsageError("--memory-mcp has a format of its own.")
     named = scope or (_chosen_scope(desk) if memory_mcp else None)
-    given = {"scope": named, "memory_mcp": memory_mcp}
+    given = {"scope": named, "memory_mcp": memory_mcp, "format": form}
     if path == "-":
         with tempfile.TemporaryDirectory(prefix="recollect-") as folder:
-            whole = Path(folder) / "export.jsonl"
+            whole = Path(folder) / f"export{ENDINGS[form]}"
             written: ExportResult = await desk.run("export", path=str(whole), **given)
             _copy_to_stdout(whole)
-        desk.console.note(_summary(written))
+        desk.console.note(f"{_summary(written)}. {written.notice}")
         return
-    name = f"recollect-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.jsonl"
-    usual = Path.cwd() / STATE if memory_mcp else desk.running.loaded.settings.export_dir / name
-    result: ExportResult = await desk.run("export", path=path or str(usual), **given)
+    target = str(Path.cwd() / STATE) if memory_mcp else None
+    if desk.server and target is None:  # the file is made here
+        name = f"full_export_{datetime.now(UTC):%Y-%m-%d-%H%M%S}{ENDINGS[form]}"
+        target = str(desk.running.loaded.settings.export_dir / name)
+    result: ExportResult = await desk.run("export", path=path or target, **given)
     if desk.console.json:
         desk.console.document(result)
     else:

@@ -44,6 +44,7 @@ _TALLIED: dict[str, Any] = {
     "tag": {"$arrayElemAt": ["$tags_folded", "$place"]},
     "embedded_by": {"$ifNull": ["$embedded_by", ""]},
     "conversation": {"$ifNull": ["$conversation", ""]},
+    "source": "$source",
 }
 
 

@@ -43,6 +43,7 @@ _TALLIED = {
     "tag": "min(fragment_tags.name)",
     "embedded_by": "coalesce(fragments.embedded_by, '')",
     "conversation": "coalesce(fragments.conversation, '')",
+    "source": "fragments.source",
 }
 
 # Live records of exactly one scope and agent by their content's hash.

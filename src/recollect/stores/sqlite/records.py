@@ -57,6 +57,7 @@ _TALLIED = {
     "tag": "tag.name",
     "embedded_by": "coalesce(memory.embedded_by, '')",
     "conversation": "coalesce(memory.conversation, '')",
+    "source": "memory.source",
 }
 
 # Live records of exactly one scope and agent by their content's hash.
