@@ -6,14 +6,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from recollect.engine.core import Engine
-from recollect.engine.draft import Draft, Remembered
-from recollect.engine.intake import remember
 from recollect.engine.messages import Message, free_position, message_draft
 from recollect.engine.projects import open_project
 from recollect.engine.scope_choice import Placed, placed
+from recollect.engine.text.profile import profile_fact, sentences
 from recollect.engine.verbatim import Kept, keep_verbatim
-from recollect.model.memory import Kind, Provenance
-from recollect.model.scope import GLOBAL
 
 GENERAL = "general"  # the kind of scope that an assistant makes by storing into it
 
@@ -64,26 +61,7 @@ async def log_message(engine: Engine, said: Said, *, agent: str) -> Kept:
     return await keep_verbatim(engine, replace(draft, tags=said.tags, provenance=provenance))
 
 
-async def learn(
-    engine: Engine, text: str, *, agent: str, conversation: str | None, tags: tuple[str, ...] = ()
-) -> Remembered:
-    """A fact about the person, for every scope. To be the profile's own `learn` where there is one.
-
-    Raises InvalidInput, ContentTooLarge and the store's errors.
-    """
-    return await remember(
-        engine,
-        Draft(
-            content=text,
-            kind=Kind.PREFERENCE,
-            scope=GLOBAL,
-            agent=agent,
-            tags=tags,
-            provenance=Provenance(dialect="assistant", source=Source.PROFILE, conversation=conversation),
-        ),
-    )
-
-
-def states_profile(_text: str, source: str) -> bool:
-    """Whether it belongs in the profile. To ask the profile's own rules as well where nothing is said of the source."""
-    return source == Source.PROFILE
+def states_profile(text: str) -> bool:
+    """Whether every sentence of it plainly says something of the person who speaks."""
+    said = sentences(text)
+    return bool(said) and all(profile_fact(one) is not None for one in said)

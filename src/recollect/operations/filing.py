@@ -8,15 +8,14 @@ from pydantic import Field
 
 from recollect.engine.conversations import note_call
 from recollect.engine.doings import Done
-from recollect.engine.draft import Outcome
-from recollect.engine.filing import Said, Source, learn, log_message, place, states_profile
+from recollect.engine.filing import Said, Source, log_message, place, states_profile
 from recollect.engine.message_session import session_name
+from recollect.engine.profile import learn
 from recollect.engine.scope_choice import Placed
 from recollect.engine.text.hashtags import hashtags
+from recollect.engine.text.redact import redact
 from recollect.model.memory import Kind
-from recollect.model.scope import GLOBAL
 from recollect.operations.catalogue import Call, Effect, Input, Operation, Output
-from recollect.operations.drafting import notice_of
 from recollect.operations.messages import MessageType
 from recollect.operations.writing import REMEMBER, RememberInput, RememberResult
 
@@ -61,8 +60,9 @@ class StoreResult(Output):
 async def _store(call: Call, given: StoreInput) -> StoreResult:
     source = given.source.strip().casefold()
     tags = (*given.tags, *hashtags(given.content))
-    if states_profile(given.content, source):
-        return await _learned(call, given, tags)
+    unfiled = not (source or tags or given.scope)
+    if source == Source.PROFILE or (unfiled and states_profile(given.content)):
+        return await _learned(call, given)
     found = await place(call.engine, given.content, tags, scope=given.scope, create=given.create_scope)
     if source == Source.CONVERSATION:
         return await _logged(call, given, found, tags)
@@ -103,28 +103,32 @@ async def _logged(call: Call, given: StoreInput, found: Placed, tags: tuple[str,
     )
 
 
-async def _learned(call: Call, given: StoreInput, tags: tuple[str, ...]) -> StoreResult:
+async def _learned(call: Call, given: StoreInput) -> StoreResult:
+    """As entries of the profile. What it is filed under is the profile's own affair."""
     conversation = given.conversation or call.conversation
-    answer = await learn(call.engine, given.content, agent=call.agent, conversation=conversation, tags=tags)
-    memory = answer.memory
-    outcomes: dict[Outcome, Literal["stored", "duplicate"]] = {
-        Outcome.STORED: "stored",
-        Outcome.DUPLICATE: "duplicate",
-    }
+    learned = await learn(call.engine, given.content, agent=call.agent, conversation=conversation)
+    first = learned.memories[0]
+    new = any(one.what != "unchanged" for one in learned.changes)
+    replaced = [one.label for one in learned.changes if one.what == "replaced"]
+    embedded = all(one.embedded_by for one in learned.memories)
+    notices = (
+        f"It replaces what was known of {', '.join(replaced)}; `recollect profile history` has that."
+        if replaced
+        else "",
+        "" if embedded else call.engine.meaning.reason,
+    )
     return StoreResult(
-        outcome=outcomes.get(answer.outcome, "noise"),
-        created=answer.outcome is Outcome.STORED,
+        outcome="stored" if new else "duplicate",
+        created=new,
         stored_as="profile",
-        scope=memory.scope if memory else GLOBAL,
-        id=memory.id if memory else None,
+        scope=first.scope,
+        id=first.id,
         reason="the profile is everybody's" if given.scope is None else "",
-        tags=list(memory.tags) if memory else [],
-        parts=list(answer.parts),
-        superseded=list(answer.superseded),
-        redacted=[finding.kind for finding in answer.redacted],
-        quarantined=bool(answer.suspicious),
-        embedded=answer.embedded,
-        notice=notice_of(answer, unembedded=call.engine.meaning.reason),
+        tags=list(first.tags),
+        parts=[one.id for one in learned.memories] if len(learned.memories) > 1 else [],
+        redacted=[one.kind for one in redact(given.content).found] if call.engine.policy.redact else [],
+        embedded=embedded,
+        notice=" ".join(filter(None, notices)),
     )
 
 
