@@ -35,6 +35,7 @@ def test_every_row_of_memories(api: Api) -> None:
     _corrected(api, first)
     _forgotten(api, first, second)
     _ordered(api)
+    _filed(api)
     assert api.called == rows(memories)
 
 
@@ -65,6 +66,17 @@ def _kept_and_found(api: Api) -> tuple[str, str]:
     listed = api.get("list", query={"scope": "shop", "tags": ["network"], "order": "oldest"})
     assert ([one["id"] for one in listed["memories"]], listed["total"]) == ([second], 1)
     return first, second
+
+
+def _filed(api: Api) -> None:
+    said = {"content": "The quay is closed. #quay", "source": "conversation", "conversation": "talk"}
+    answer = api.ask("store", said)
+    assert (answer.status_code, answer.json()["stored_as"], answer.json()["tags"]) == (
+        201,
+        "message",
+        ["quay"],
+    )
+    assert answer.headers["location"] == f"/api/memories/{answer.json()['id']}"
 
 
 def _tied(api: Api, first: str, second: str) -> None:
