@@ -38,6 +38,7 @@ SECTIONS: Mapping[str, str] = {
     "Knowledge": "What the memories say together: context, answers, reflection.",
     "Scopes": "The parts that memory is divided into.",
     "History": "Past conversations, made findable.",
+    "Conversations": "What was saved message by message, and the summaries that stand for it.",
     "Upkeep": "How it is, and what keeps it in order.",
     "Jobs": "Work that goes on behind.",
     "Events": "What happens, as it happens.",
