@@ -13,6 +13,7 @@ from front_door import Open, acting, at, everything, on_disk, recall, run, show
 
 from recollect.app import App
 from recollect.engine.recaps import covering
+from recollect.engine.recaps.running import recap_due
 from recollect.model.errors import InvalidInput, SessionNotFound
 from recollect.model.tokens import count_tokens
 from recollect.operations.conversing import END_CONVERSATION, END_SESSION
@@ -238,6 +239,15 @@ class TestALongOne:
             assert not (await now(app)).made, "nothing is new"
             longest = app.engine.policy.recaps.longest_tokens
             assert all(one.tokens <= longest for one in last.values())
+
+    async def test_a_job_that_has_no_more_time_goes_on_later(self, opened: Open) -> None:
+        async with opened(**{"recaps.every_messages": 10}) as app:
+            await long_talk(app, 40)
+            payload = {"scope": "shop", "agent": "default", "conversation": "monday", "why": "ended"}
+            assert await recap_due(app.engine, payload, seconds=0.0) == {"recapped": 1}
+            assert [one.count for one in await recaps(app)] == [10]
+            await run(app, RUN_JOBS)
+            assert sorted(one.count for one in await recaps(app)) == [10, 10, 10, 10, 40]
 
     async def test_an_import_queues_a_conversation_once(self, app: App) -> None:
         await long_talk(app, 300)

@@ -36,6 +36,7 @@ from recollect.model.life import (
     utility,
 )
 from recollect.model.memory import Kind, Memory, Provenance, Status, Tier
+from recollect.model.recap import RECAP
 from recollect.testing.builders import START, Builder
 
 DAY = timedelta(days=1)
@@ -397,4 +398,4 @@ class TestSweeping:
 
 
 def test_the_marks_are_those_that_the_engine_sets() -> None:
-    assert (TURN, SUMMARY_OF) == PART_OF_WHOLE
+    assert (TURN, SUMMARY_OF, RECAP) == PART_OF_WHOLE

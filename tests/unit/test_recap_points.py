@@ -18,7 +18,7 @@ POINTS = [
     Point(Sort.SAID, "The harbour has nine piers.", who="user", weight=1.0),
     Point(Sort.DECIDED, "We chose PostgreSQL 16.", who="user", weight=3.0),
     Point(Sort.OPEN, "Who paints the lighthouse?", who="assistant", weight=2.0),
-    Point(Sort.SAID, "The harbour has nine long piers.", who="assistant", weight=0.5),
+    Point(Sort.SAID, "Nine piers has the harbour.", who="assistant", weight=0.5),
 ]
 
 

@@ -72,10 +72,10 @@ async def _reflect(engine: Engine, job: Job) -> Mapping[str, Any]:
     return {"ended": swept.ended, "reflected": swept.reflected, "expired": swept.expired}
 
 
-async def _recap(engine: Engine, job: Job) -> Mapping[str, Any]:
-    from recollect.engine.recaps.running import recap_due  # it needs much
+async def _recap(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
+    from recollect.engine.recaps.running import LONGEST_RUN, recap_due  # it needs much
 
-    return await recap_due(engine, job.payload)
+    return await recap_due(engine, job.payload, seconds=min(LONGEST_RUN, left()))
 
 
 async def _evaluate(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
@@ -190,4 +190,5 @@ def handlers_within(left: Left) -> Mapping[str, Handler]:
         EMBED: partial(_embed, left=left),
         EVALUATE: partial(_evaluate, left=left),
         REINDEX: partial(_reindex, left=left),
+        RECAP_JOB: partial(_recap, left=left),
     }

@@ -52,6 +52,7 @@ RESOURCES = (
         section=SECTION,
         summary="Summarise a conversation now.",
         description="Of the caller's own messages. By itself that happens when it ends, falls silent or grows long.",
+        codes=("SESSION_NOT_FOUND",),
         example={"conversation": "abc-123", "project": "shop"},
         answer={"recap": RECAP, "made": True, "notice": ""},
     ),

@@ -39,6 +39,7 @@ SECTIONS: Mapping[str, str] = {
     "Profile": "What is known of the person: name, preferences, facts, contacts, notes.",
     "Scopes": "The parts that memory is divided into.",
     "History": "Past conversations, made findable.",
+    "Conversations": "What was saved message by message, and the summaries that stand for it.",
     "Upkeep": "How it is, and what keeps it in order.",
     "Jobs": "Work that goes on behind.",
     "Events": "What happens, as it happens.",

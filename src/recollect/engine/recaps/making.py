@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -38,6 +38,7 @@ class Outcome:
 
     recap: Recap | None = None
     busy: bool = False
+    more: bool = False  # it was enough for one time
 
 
 async def recap_conversation(
@@ -52,19 +53,25 @@ async def recap_conversation(
     return (await recapped(engine, Talk(conversation, scope, agent), whole=whole)).recap
 
 
-async def recapped(engine: Engine, talk: Talk, *, whole: bool) -> Outcome:
-    """The same, and whether somebody else is at it."""
+async def recapped(
+    engine: Engine, talk: Talk, *, whole: bool, enough: Callable[[], bool] = lambda: False
+) -> Outcome:
+    """The same, and whether somebody else is at it; where one part was made and it is `enough`, the others wait."""
     async with claim(engine, f"recap {talk.agent}\n{talk.scope}\n{talk.conversation}") as mine:
         known = await _known(engine, talk)
         if not mine:
             return Outcome(top(known), busy=True)
         last = await last_place(engine, talk.conversation, scope=talk.scope)
         made: list[Recap] = []
+        more = False
         for places in gaps(
             [one.positions for one in known if one.positions and not _is_open(engine, one, known)],
             last=last,
             most=engine.policy.recaps.every_messages,
         ):
+            more = bool(made) and enough()
+            if more:
+                break
             full = places[1] - places[0] + 1 == engine.policy.recaps.every_messages
             if whole or full or places[1] < last:
                 made += filter(None, [await _part(engine, talk, places, [*known, *made])])
@@ -73,7 +80,7 @@ async def recapped(engine: Engine, talk: Talk, *, whole: bool) -> Outcome:
             await _whole(engine, talk, known)
             known = await _known(engine, talk)
         found = top(known)
-        return Outcome(replace(found, made=bool(made)) if found else None)
+        return Outcome(replace(found, made=bool(made)) if found else None, more=more)
 
 
 def gaps(covered: Sequence[Places], *, last: int, most: int) -> list[Places]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,12 +14,11 @@ from recollect.engine.capture.rules import by_rules
 from recollect.engine.capture.rules.speech import Sentence, sentences
 from recollect.engine.core import Engine
 from recollect.engine.draft import QUARANTINE_FROM
-from recollect.engine.insights import section_of
-from recollect.engine.recaps.points import Point, Sort
+from recollect.engine.insights import section_of, statements
+from recollect.engine.recaps.points import Point, Sort, values_of
 from recollect.engine.reflect import OPEN_QUESTION
 from recollect.engine.text.noise import is_noise
 from recollect.engine.text.overlap import content_words
-from recollect.engine.text.sameness import TOKEN
 from recollect.engine.text.suspicion import suspicion
 from recollect.engine.text.worth import worth
 from recollect.model.memory import Kind
@@ -27,6 +26,7 @@ from recollect.ports.transcripts import Role, Step, beginning
 
 FEW = 8  # messages that rules look at in one go
 LONGEST_POINT = 320  # characters
+LONG = 160  # of what is taken for one sentence, from which on it is looked at more closely
 OUTRIGHT, BY_RULES, LEFT_OPEN = (
     3.0,
     2.0,
@@ -79,7 +79,11 @@ def _steps(said: Sequence[Utterance]) -> list[Step]:
 
 
 def _picked(said: Sequence[Utterance], items: Sequence[Item]) -> list[Point]:
-    spoken = list(sentences(_steps(said)))[:MOST_SENTENCES]
+    spoken = [
+        replace(one, text=text)
+        for one in sentences(_steps(said))
+        for text in (statements(one.text) if len(one.text) > LONG else (one.text,))
+    ][:MOST_SENTENCES]
     found = [*_captured(said, items), *_spoken(said, spoken)]
     safe = [(line, point) for line, point in found if suspicion(point.text).score < QUARANTINE_FROM]
     return [point for _, point in sorted(safe, key=lambda pair: pair[0])]
@@ -114,14 +118,9 @@ def _spoken(said: Sequence[Utterance], spoken: Sequence[Sentence]) -> Iterator[t
             continue
         words = content_words(one.text)
         shared = sum(common[word] for word in words) / (most * len(words)) if words else 0.0
-        telling = TELLING * min(MOST_VALUES, len(_values(one.text)))
+        telling = TELLING * min(MOST_VALUES, len(values_of(one.text)))
         weight = (OUTRIGHT - 0.5 if section else value.score) + SHARED * shared + telling
         yield one.line, _point(said[one.line - 1], Sort.SAID, one.text, weight)
-
-
-def _values(text: str) -> set[str]:
-    """Dates, paths and numbers: what nobody remembers by themselves."""
-    return {match[0] for match in TOKEN.finditer(text) if match.lastgroup in ("date", "path", "number")}
 
 
 def _unanswered(said: Sequence[Utterance]) -> set[int]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from recollect.engine.text.overlap import content_words
+from recollect.engine.text.sameness import TOKEN
 from recollect.model.tokens import count_tokens
 
 TOLD = 0.9  # of its words another point has: then it is no news
 BULLET = "- "
+_VALUES = ("date", "path", "number")
 
 
 class Sort(StrEnum):
@@ -40,13 +42,15 @@ class Point:
 def chosen(points: Iterable[Point], *, room: int) -> list[Point]:
     """The weightiest that so many tokens have room for, each told once, in the order that they came in."""
     listed = list(points)
-    told: list[frozenset[str]] = []
+    told: list[tuple[frozenset[str], frozenset[str]]] = []
     taken: set[int] = set()
     sorts: set[Sort] = set()
     for place in sorted(range(len(listed)), key=lambda one: (-listed[one].weight, one)):
         point = listed[place]
-        words = content_words(point.text)
-        if not words or any(len(words & other) >= TOLD * len(words) for other in told):
+        words, values = content_words(point.text), values_of(point.text)
+        if not words or any(
+            values <= others and len(words & other) >= TOLD * len(words) for other, others in told
+        ):
             continue
         cost = count_tokens(f"\n{point.line}") + (
             0 if point.sort in sorts else count_tokens(f"\n{point.sort}")
@@ -54,10 +58,15 @@ def chosen(points: Iterable[Point], *, room: int) -> list[Point]:
         if cost > room:
             continue
         room -= cost
-        told.append(words)
+        told.append((words, values))
         taken.add(place)
         sorts.add(point.sort)
     return [listed[place] for place in sorted(taken)]
+
+
+def values_of(text: str) -> frozenset[str]:
+    """Dates, paths and numbers: what makes it another statement, and nobody remembers by themselves."""
+    return frozenset(match[0] for match in TOKEN.finditer(text) if match.lastgroup in _VALUES)
 
 
 def rendered(heading: str, points: Sequence[Point], *, narrative: str = "") -> str:

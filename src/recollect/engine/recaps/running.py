@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from time import monotonic
 from typing import Any
 
 from recollect.engine.core import Engine
@@ -16,10 +17,13 @@ from recollect.model.query import Order
 from recollect.ports.store import Enqueue
 
 AGAIN = timedelta(minutes=1)  # where somebody else is at it
+LONGEST_RUN = 20.0  # seconds, after which no further part is begun: other jobs wait
 
 
-async def recap_due(engine: Engine, payload: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Of the conversation that a job names. Raises Changed where messages went meanwhile, and the store's errors."""
+async def recap_due(
+    engine: Engine, payload: Mapping[str, Any], *, seconds: float = LONGEST_RUN
+) -> Mapping[str, Any]:
+    """Of the conversation that a job names; what there is no time for is queued again. Raises Changed where messages went meanwhile, and the store's errors."""
     talk = Talk(str(payload[CONVERSATION]), str(payload[SCOPE]), str(payload[AGENT]))
     why = str(payload.get(WHY, SILENCE))
     chosen = engine.policy.recaps
@@ -35,9 +39,10 @@ async def recap_due(engine: Engine, payload: Mapping[str, Any]) -> Mapping[str, 
             return {"recapped": 0}
     if why not in (GROWN, REMADE) and not await _is_enough(engine, talk):
         return {"recapped": 0}
-    done = await recapped(engine, talk, whole=why != GROWN)
-    if done.busy:
-        due = engine.clock() + AGAIN
+    until = monotonic() + seconds
+    done = await recapped(engine, talk, whole=why != GROWN, enough=lambda: monotonic() >= until)
+    if done.busy or done.more:
+        due = engine.clock() + (AGAIN if done.busy else timedelta())
         job = recap_job(engine, talk.conversation, scope=talk.scope, agent=talk.agent, why=why, due=due)
         await engine.store.apply([Enqueue(job)])
     return {"recapped": int(done.recap is not None and done.recap.made)}
