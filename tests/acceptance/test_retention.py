@@ -164,6 +164,38 @@ class TestTime:
         assert len(asked) == 1
         assert "bakery" in asked[0]
 
+    async def test_a_summary_is_asked_for_once(self, app: App) -> None:
+        """Of what is too short for one nobody asks every day."""
+        await talk(app, "bakery", "The oven is lit at five.")
+        asked: list[str] = []
+
+        async def write(engine: Any, conversation: str, /, *, scope: str, agent: str) -> None:
+            asked.append(conversation)
+
+        recaps = Recaps(covered_by_lineage, write)
+        later = days_later(app, 200)
+        for _ in range(3):
+            assert (await retained(later, recaps)).changed == 0
+        assert len(asked) == 1
+        await talk(later, "mill", "The mill is shut.")
+        await retained(days_later(later, 200), recaps)
+        assert len(asked) == 2
+
+    async def test_without_time_it_goes_on_where_it_stopped(self, app: App) -> None:
+        bare = await talk(app, "bakery", *(f"Loaf {n} was sold at noon." for n in range(5)))
+        covered = await talk(app, "mill", *(f"Sack {n} came by cart." for n in range(5)))
+        await recap(app, covered)
+        hasty = Bounds(batch=2, deadline=0.0, ticks=lambda: 1.0)
+        later = days_later(app, 200)
+        runs = 0
+        recaps = Recaps(covered_by_lineage)
+        while (await retention.run(later.engine, hasty, recaps=recaps, consolidated=True)).more:
+            runs += 1
+            assert runs < 20
+        after = await statuses(app)
+        assert {after[one] for one in covered} == {Status.ARCHIVED}
+        assert {after[one] for one in bare} == {Status.ACTIVE}
+
     async def test_younger_ones_are_never_touched(self, app: App) -> None:
         ids = await talk(app, "bakery")
         await recap(app, ids)

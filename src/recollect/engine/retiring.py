@@ -42,9 +42,10 @@ async def retire_scope(engine: Engine, name: str, *, agent: str, delete: bool = 
         await refuse_shared(engine, name, what="deleted")
     memories = await engine.store.count(Filter(viewer=agent, scopes=(name,), statuses=ANY_STATUS))
     aside = (await back_up_scope(engine, name, agent=agent)).path.name
-    await change_scope(engine, name, active=False)
-    await blank_leaflets(engine)
     dropped = await delete_scope(engine, name, agent=agent) if delete else None
+    if dropped is None:
+        await change_scope(engine, name, active=False)
+        await blank_leaflets(engine)
     counted = f"{memories} memor{'y' if memories == 1 else 'ies'}"
     done = f"deleted with its {counted}" if delete else f"switched off with its {counted}"
     written = await record(

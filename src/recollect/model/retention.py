@@ -8,9 +8,10 @@ from enum import StrEnum
 from math import ceil
 
 from recollect.model.life import Life, is_exempt, is_part, is_recap, is_working, unused_since, utility
-from recollect.model.memory import Kind, Memory, Status
+from recollect.model.memory import PART, Kind, Memory, Status
 from recollect.model.wanted import ROLE
 
+PARTS = "parts"  # in the metadata of a long message: how many there are
 YOUNGEST = timedelta(days=21)  # nothing younger is taken away by a rule of retention, whatever is set
 MONTH = timedelta(days=365.25 / 12)
 STARTS_AT, ENDS_AT = 0.9, 0.8  # shares of a limit: from there on it is compressed, down to there
@@ -87,8 +88,11 @@ def is_protected(memory: Memory) -> bool:
 
 
 def is_loose(memory: Memory) -> bool:
-    """Whether it may go alone: it is no piece of a document, nor a project's summary, nor a message."""
-    return not is_part(memory)
+    """Whether it may go alone: it is no piece of a document or of a long message, nor a project's summary.
+
+    A message whose conversation is too short for a summary counts as what it says.
+    """
+    return not is_part(memory) or (is_message(memory) and memory.metadata.keys().isdisjoint((PART, PARTS)))
 
 
 def worth(memory: Memory) -> tuple[float, datetime, str]:

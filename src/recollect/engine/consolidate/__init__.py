@@ -13,7 +13,7 @@ from time import monotonic, perf_counter
 
 from recollect.engine.claims import claim
 from recollect.engine.consolidate.report import Notes, Report, keep, last_consolidated, reports
-from recollect.engine.consolidate.stage import Bounds, Stage, Told, together
+from recollect.engine.consolidate.stage import Bounds, Stage, Told, part_of, together
 from recollect.engine.core import Engine
 from recollect.model.errors import InvalidInput, ModelError
 
@@ -76,7 +76,7 @@ async def _done(engine: Engine, within: Bounds, wanted: Sequence[str], tell: Tel
     runs = {name: found for name in wanted if (found := _run_of(name, swept=name in done)) is not None}
     for number, (name, stage_run) in enumerate(runs.items()):
         tell(name, len(wanted) - len(runs) + number, len(wanted))
-        stage = await _run(name, stage_run, engine, _part(within, 1 / (len(runs) - number)))
+        stage = await _run(name, stage_run, engine, part_of(within, 1 / (len(runs) - number)))
         done[name] = together(done[name], stage) if name in done else stage
     return [done[name] for name in wanted]
 
@@ -85,7 +85,7 @@ async def _swept(engine: Engine, within: Bounds, *, share: float) -> list[Stage]
     from recollect.engine.consolidate import anchors, decay, expiry, feedback, index, sweep, tiers, utility
 
     rules = [module.RULE for module in (tiers, decay, expiry, utility, anchors, feedback, index)]
-    return await sweep.sweep(engine, _part(within, share), rules, whole=True)
+    return await sweep.sweep(engine, part_of(within, share), rules, whole=True)
 
 
 async def _run(name: str, stage_run: Run, engine: Engine, within: Bounds) -> Stage:
@@ -94,12 +94,6 @@ async def _run(name: str, stage_run: Run, engine: Engine, within: Bounds) -> Sta
         return await stage_run(engine, within)
     except ModelError as error:
         return Stage(name, 0, f"failed: {error.message}")  # the next run tries again
-
-
-def _part(within: Bounds, share: float) -> Bounds:
-    """So that no stage takes the time of all that follow."""
-    left = max(0.0, within.deadline - within.ticks())
-    return replace(within, deadline=within.ticks() + left * share)
 
 
 def _run_of(name: str, *, swept: bool) -> Run | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 
 MOST_TOLD = 20  # memories that a stage names
@@ -73,3 +73,9 @@ def together(one: Stage, other: Stage) -> Stage:
         examples=(*one.examples, *other.examples),
         counts={**one.counts, **other.counts},
     )
+
+
+def part_of(within: Bounds, share: float) -> Bounds:
+    """So that no stage takes the time of all that follow."""
+    left = max(0.0, within.deadline - within.ticks())
+    return replace(within, deadline=within.ticks() + left * share)

@@ -12,7 +12,7 @@ from time import perf_counter
 
 from recollect.engine.audit import RETENTION, Journal
 from recollect.engine.claims import claim
-from recollect.engine.consolidate.stage import NOTHING, Bounds, Stage
+from recollect.engine.consolidate.stage import NOTHING, Bounds, Stage, part_of
 from recollect.engine.core import Engine
 from recollect.engine.retention.noise import merge_repeated
 from recollect.engine.retention.recapping import Recaps, recaps_of
@@ -50,11 +50,12 @@ async def run(
             return Stage(NAME, 0, "another process is at it")
         journal = Journal(engine, RETENTION)
         done: list[Stage] = []
-        for step in steps:
-            if journal.full or (done and within.over):
+        noted = replace(within, before=journal.before)
+        for number, step in enumerate(steps):
+            if journal.full:
                 done.append(Stage(NAME, 0, "", more=True))
                 break
-            done.append(await _stepped(step, engine, replace(within, before=journal.before), known))
+            done.append(await _stepped(step, engine, part_of(noted, 1 / (len(steps) - number)), known))
         whole = _together(done)
         operations = [stage.detail for stage in done if stage.changed]
         await journal.close(whole.examples, operations=operations, counts=whole.counts)

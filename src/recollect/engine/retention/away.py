@@ -12,10 +12,9 @@ from recollect.engine.core import Engine
 from recollect.model.life import Fate
 from recollect.model.memory import PART, Memory, Status
 from recollect.model.query import Filter
-from recollect.model.retention import may_go
+from recollect.model.retention import PARTS, may_go
 
 NAME = "retention"
-PARTS = "parts"  # in the metadata of a long message: how many there are
 
 
 async def put_away(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from datetime import timedelta
+from contextlib import suppress
+from datetime import datetime, timedelta
 
 from recollect.engine.consolidate.stage import MOST_GONE, Bounds, Stage, Told
 from recollect.engine.core import Engine
@@ -11,16 +12,19 @@ from recollect.engine.retention.away import put_away, staged, with_parts
 from recollect.engine.retention.noise import WHY as SAYS_NOTHING
 from recollect.engine.retention.noise import says_nothing
 from recollect.engine.retention.recapping import Recaps
+from recollect.model.errors import Changed
 from recollect.model.memory import PART, Kind, Memory
 from recollect.model.query import Filter, Order, Spot
 from recollect.model.retention import is_message, may_go, message_window
 
+ASKED = "retention:asked"  # the cursor that says up to when summaries were asked for
+WHERE = "retention:talk"  # the one that says where a run broke off
 COVERED = "older than {days} days, and a summary stands for it"
 
 
 async def put_old_talk_away(engine: Engine, within: Bounds, recaps: Recaps) -> Stage:
     """Conversations without a summary get one first, the oldest first."""
-    talk = OldTalk(engine, within, recaps, after=message_window(engine.policy.retention))
+    talk = OldTalk(engine, within, recaps, after=message_window(engine.policy.retention), goes_on=True)
     told = [one async for some in talk.leaving() for one in some]
     empty = sum(one.why == SAYS_NOTHING for one in told)
     words = ", ".join(
@@ -40,23 +44,34 @@ def _counted(count: int, which: str) -> str:
 
 
 class OldTalk:
-    """Messages at rest for so long, oldest first, a batch at a time; about so many of them at most."""
+    """Messages at rest for so long, oldest first, a batch at a time; about so many of them at most.
+
+    Where the time was up, the next one that `goes_on` begins there.
+    """
 
     def __init__(
-        self, engine: Engine, within: Bounds, recaps: Recaps, *, after: timedelta, most: int = MOST_GONE
+        self,
+        engine: Engine,
+        within: Bounds,
+        recaps: Recaps,
+        *,
+        after: timedelta,
+        most: int = MOST_GONE,
+        goes_on: bool = False,
     ) -> None:
         self._engine = engine
-        self._left = most
         self._within = within
         self._recaps = recaps
         self._after = after
+        self._left = most
+        self._goes_on = goes_on and not within.dry
         self._asked: set[tuple[str, str, str]] = set()  # conversations that a summary was asked of
         self.looked = 0
         self.more = False
 
     async def leaving(self) -> AsyncIterator[list[Told]]:
         """Those that went, batch by batch."""
-        async for page in self._pages():
+        async for page, ended in self._pages():
             now = self._engine.clock()
             ready = [one for one in page if may_go(one, now, after=self._after)]
             empty = [one for one in ready if says_nothing(one)][: self._left]
@@ -71,18 +86,29 @@ class OldTalk:
             self._left -= len(told)
             if self._left <= 0 or self._within.over:
                 self.more = True
+                await self._note(ended)
                 return
+        await self._note(None)
 
-    async def _pages(self) -> AsyncIterator[list[Memory]]:
-        """The first parts of messages."""
+    async def _pages(self) -> AsyncIterator[tuple[list[Memory], Spot]]:
+        """The first parts of messages, and where the page ended."""
         where = Filter(viewer="system", kinds=(Kind.EPISODE,), until=self._engine.clock() - self._after)
-        after: Spot | None = None
+        after = _spot(await self._engine.store.cursor(WHERE)) if self._goes_on else None
         while page := await self._engine.store.find(
             where, order=Order.OLDEST, limit=self._within.batch, after=after
         ):
             after = Spot.of(page[-1], Order.OLDEST)
             self.looked += len(page)
-            yield [one for one in page if is_message(one) and PART not in one.metadata]
+            yield [one for one in page if is_message(one) and PART not in one.metadata], after
+
+    async def _note(self, ended: Spot | None) -> None:
+        if self._goes_on:
+            noted = (
+                f"{ended.value.isoformat()} {ended.id}"
+                if ended and isinstance(ended.value, datetime)
+                else None
+            )
+            await self._engine.store.set_cursor(WHERE, noted)
 
     async def _covered(self, messages: Sequence[Memory]) -> set[str]:
         ids = [one.id for one in messages]
@@ -93,16 +119,32 @@ class OldTalk:
         return set(await self._recaps.covering(self._engine, ids))
 
     async def _recapped(self, messages: Sequence[Memory]) -> bool:
-        """Whether a summary was asked for: once for each conversation, and not in a dry run."""
+        """Whether a summary was asked for: once of each conversation that came of age, and not in a dry run.
+
+        Of what is too short to be told in short there never is one: nobody asks for it every day.
+        """
         if self._recaps.recap is None or self._within.dry:
             return False
-        asked = False
-        for one in messages:
+        noted = await self._engine.store.cursor(ASKED)
+        since = datetime.fromisoformat(noted) if noted else None
+        fresh = [one for one in messages if since is None or one.occurred > since]
+        for one in fresh:
             key = (one.scope, one.agent, one.provenance.conversation or "")
-            if key in self._asked or self._within.over:
+            if key in self._asked:
                 continue
             self._asked.add(key)
             scope, agent, conversation = key
-            await self._recaps.recap(self._engine, conversation, scope=scope, agent=agent)
-            asked = True
-        return asked
+            with suppress(
+                Changed
+            ):  # somebody took messages away meanwhile: it is written without them another time
+                await self._recaps.recap(self._engine, conversation, scope=scope, agent=agent)
+        if fresh:
+            await self._engine.store.set_cursor(ASKED, max(one.occurred for one in fresh).isoformat())
+        return bool(fresh)
+
+
+def _spot(noted: str | None) -> Spot | None:
+    if noted is None:
+        return None
+    moment, _, name = noted.partition(" ")
+    return Spot(datetime.fromisoformat(moment), name)
