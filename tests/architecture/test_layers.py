@@ -35,10 +35,12 @@ MAY_IMPORT = {
     "transcribing": {"providers", "settings"},
     "housing": {"model", "ports", "settings", "stores"},
     "housing_redis": {"model", "ports", "settings", "stores"},
+    "damage": {"engine", "housing", "housing_redis", "model", "ports", "settings", "stores"},
     "grounding": {"housing", "model", "ports", "settings", "stores"},
     "app": {
         "bare",
         "classifying",
+        "damage",
         "engine",
         "grounding",
         "housing",
