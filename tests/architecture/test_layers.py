@@ -68,6 +68,7 @@ MAY_IMPORT = {
     "__main__": {
         "app",
         "bare",
+        "damage",
         "doors",
         "indexer",
         "interfaces",
