@@ -41,13 +41,13 @@ class AppLauncher:
 
     async def diagnose(self, loaded: LoadedSettings) -> Sequence[Finding]:
         """What is wrong with a database that can't be opened."""
-        from recollect.app import diagnose_store
+        from recollect.damage import diagnose_store
 
         return await diagnose_store(loaded)
 
     async def salvage(self, loaded: LoadedSettings) -> Sequence[str]:
         """What can be read of it, in a new one."""
-        from recollect.app import salvage_store
+        from recollect.damage import salvage_store
 
         return await salvage_store(loaded)
 

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from recollect.bare.files import HOOKS
 from recollect.classifying import classifier_of
+from recollect.damage import told_what_to_restore
 from recollect.engine.capture.place import scope_of_folder
 from recollect.engine.core import Engine
 from recollect.engine.embed import follow_model
@@ -23,7 +24,7 @@ from recollect.engine.uses import UseCounter
 from recollect.grounding import SettingsGrounds
 from recollect.home import make_home
 from recollect.housing import houses_of
-from recollect.housing_redis import address_of, company
+from recollect.housing_redis import company
 from recollect.languages import language_model
 from recollect.meanings import meaning_of
 from recollect.model.access import EVERYONE, Caller
@@ -37,13 +38,12 @@ from recollect.operations.repeating import run_once
 from recollect.policies import capture_of, policy_of
 from recollect.ports.cache import Aside
 from recollect.ports.history import NoHistory
-from recollect.ports.houses import LOCAL, Houses
+from recollect.ports.houses import Houses
 from recollect.ports.llm import LanguageModel, OwnModel
-from recollect.ports.store import Finding, Store
+from recollect.ports.store import Store
 from recollect.providers.embedding.shelf import LocalShelf
 from recollect.recursion import rlm_server
 from recollect.settings import LoadedSettings, load_settings
-from recollect.settings.declared import Settings
 from recollect.stores.history.archive import GzipArchive
 from recollect.stores.history.index import SqliteHistory
 from recollect.stores.routed.store import Routed
@@ -221,7 +221,8 @@ async def open_app(
     make_home(settings.home, database=settings.database)
     houses = houses or houses_of(settings, clock=utc_now)
     store = Routed(houses, clock=utc_now)
-    await store.open()
+    with told_what_to_restore(settings.home):
+        await store.open()
     try:
         async with company(settings, store) as (followed, aside):
             model = language_model(settings)
@@ -267,60 +268,6 @@ def _leave_to_worker(home: Path, agent: str) -> None:
 def left_in_file(loaded: LoadedSettings) -> Leftover:
     """What the local file holds of the agent's, whatever the store is now."""
     return leftover(loaded.settings.database, agent=loaded.settings.agent)
-
-
-async def diagnose_store(loaded: LoadedSettings) -> list[Finding]:
-    """What can be said of a database that can't be opened, and of what stands beside it."""
-    settings = loaded.settings
-    beside = [await _tried_beside(settings)] if settings.redis.enabled else []
-    if settings.store.mode != LOCAL:
-        return [await _tried(settings), *beside]
-    from recollect.stores.sqlite.salvage import diagnose
-
-    return [*await asyncio.to_thread(diagnose, settings.database), *beside]
-
-
-async def salvage_store(loaded: LoadedSettings) -> list[str]:
-    """Put what can be read of a damaged database in its place; the damaged file is kept aside. Says what it did.
-
-    Raises StoreBusy while another process uses it, StoreDamaged when nothing can be read, SchemaTooNew, Refused for a
-    server's database.
-    """
-    if loaded.settings.store.mode != LOCAL:
-        raise Refused(
-            f"The files of {loaded.settings.store.mode} are its server's.", advice="Restore a backup there."
-        )
-    from recollect.stores.sqlite.salvage import rescue
-
-    path = loaded.settings.database
-    saved = await asyncio.to_thread(rescue, path, now=utc_now())
-    return [f"saved {saved.memories} memories into {path}", f"kept the damaged file as {saved.aside}"]
-
-
-async def _tried(settings: Settings) -> Finding:
-    """A server says more when it is asked again than any look from outside."""
-    houses, mode = houses_of(settings, clock=utc_now), settings.store.mode
-    try:
-        await houses.house(mode)
-    except (StoreError, SettingsError) as error:
-        return Finding(mode, False, f"{error.code}: {error.message}", error.advice)
-    finally:
-        await houses.close()
-    return Finding(mode, True, "it answers now")
-
-
-async def _tried_beside(settings: Settings) -> Finding:
-    from recollect.stores.redis.line import Line  # for those who have one
-
-    try:
-        line = Line(address_of(settings.redis))
-        await line.open()
-        await line.close()
-    except (StoreError, SettingsError) as error:
-        return Finding("redis", False, f"{error.code}: {error.message}", error.advice)
-    if line.fault is not None:
-        return Finding("redis", False, f"{line.fault.code}: {line.fault.message}", line.fault.advice)
-    return Finding("redis", True, "it answers")
 
 
 def utc_now() -> datetime:

@@ -140,7 +140,6 @@ def _backup(chosen: BackupSettings) -> BackupRules:
         keep_weekly=chosen.keep_weekly,
         encrypt=chosen.encrypt,
         passphrase=passphrase_of(chosen),
-        tool=chosen.tool,
     )
 
 

@@ -36,10 +36,12 @@ MAY_IMPORT = {
     "home": {"bare", "model"},
     "housing": {"model", "ports", "settings", "stores"},
     "housing_redis": {"model", "ports", "settings", "stores"},
+    "damage": {"engine", "housing", "housing_redis", "model", "ports", "settings", "stores"},
     "grounding": {"housing", "model", "ports", "settings", "stores"},
     "app": {
         "bare",
         "classifying",
+        "damage",
         "engine",
         "home",
         "grounding",
@@ -68,6 +70,7 @@ MAY_IMPORT = {
     "__main__": {
         "app",
         "bare",
+        "damage",
         "doors",
         "indexer",
         "interfaces",

@@ -179,8 +179,10 @@ def _backed_up(api: Api) -> None:
     assert api.refused("backup", {"name": "by-hand"}) == (409, "CONFLICT")
     assert api.refused("backup", {"name": "../by-hand"}) == (400, "INVALID_INPUT")
     assert made["file"] in [one["file"] for one in api.get("list_backups")["backups"]]
+    assert api.get("verify_backups", file=made["file"])["good"]
     back = api.get("restore", file=made["file"])
     assert (back["memories"], back["file"]) == (0, made["file"])
+    assert api.get("drop_backup", file=back["safety"])["dropped"]["file"] == back["safety"]
     for file in ("../data/recollect.db", "/etc/passwd", "none.jsonl.gz", "..\\none"):
         assert api.refused("restore", file=file)[0] in (400, 404), file
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from recollect.bare.rights import loose
+from recollect.engine.backup_report import backup_findings
 from recollect.engine.capture.report import hooks_finding
 from recollect.engine.classifiers import RULES
 from recollect.engine.core import Engine
@@ -124,6 +125,7 @@ async def examine(engine: Engine) -> list[Finding]:
     findings.append(await asyncio.to_thread(_folder, engine.policy.home))
     findings.append(_disk(engine.policy.home))
     findings.append(await room_finding(engine))
+    findings.extend(await backup_findings(engine))
     findings.extend(await asyncio.to_thread(hooks_finding, engine.policy.home, now=engine.clock()))
     findings.extend(await _vectors(engine))
     findings.extend(await _beside(engine))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
-
-Tool = Literal["auto", "ours"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,4 +14,3 @@ class BackupRules:
     keep_weekly: int = 4
     encrypt: bool = False
     passphrase: str = field(default="", repr=False)
-    tool: Tool = "auto"

@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import Field
 
+from recollect.engine.backup_report import BackupState, backup_state
 from recollect.engine.capture.blanking import scrub_leaflets
 from recollect.engine.embed import embed_missing, follow_model, queue_embedding
 from recollect.engine.evaluate import EVALUATE
@@ -63,6 +64,9 @@ class StatusResult(Output):
     conversations: int = 0  # that something was done in lately, as far as that is known
     activity: dict[str, int] = {}  # in all of them
     storage: dict[str, dict[str, Any]] = {}  # by mode, the stores in use: state, detail, projects, copies
+    backup: dict[
+        str, Any
+    ] = {}  # the last one, its file, how many there are, what went wrong, what restores left
 
 
 class DoctorInput(Input):
@@ -142,7 +146,18 @@ async def _status(call: Call, _given: StatusInput) -> StatusResult:
     if not call.owner:
         return told.model_copy(update=_untold(report))
     notice = " ".join(filter(None, (told.notice, await room_notice(call.engine))))
-    return told.model_copy(update={"notice": notice})
+    state = _backup(await backup_state(call.engine))
+    return told.model_copy(update={"notice": notice, "backup": state})
+
+
+def _backup(state: BackupState) -> dict[str, Any]:
+    return {
+        "last": state.last.isoformat() if state.last else None,
+        "file": state.file,
+        "count": state.count,
+        "problem": state.problem,
+        "old": [{"name": old.name, "location": old.location, "bytes": old.size} for old in state.old],
+    }
 
 
 def _untold(report: StatusReport) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from recollect.settings.setting import setting
 
@@ -27,10 +26,6 @@ class BackupSettings:
         secret=True,
     )
     passphrase_file: str = setting("", "A file whose first line is the passphrase; for your eyes alone.")
-    tool: Literal["auto", "ours"] = setting(
-        "auto",
-        "Whether pg_dump and mongodump write a server's part of a backup where they are on the PATH; `ours` never.",
-    )
 
 
 def passphrase_of(chosen: BackupSettings) -> str:

@@ -130,12 +130,14 @@ CONTRADICTION: Mapping[str, Any] = {
 }
 TALLY: Mapping[str, Any] = {"count": 10, "relevant": 9, "sufficient": 8, "served": 8, "share": 0.8}
 BACKUP: Mapping[str, Any] = {
-    "file": "backup-20261116T103000Z.jsonl.gz",
-    "path": "/home/me/.recollect/backups/backup-20261116T103000Z.jsonl.gz",
+    "file": "backup-20261116T103000Z.backup",
+    "path": "/home/me/.recollect/backups/backup-20261116T103000Z.backup",
     "bytes": 48213,
     "sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     "created": NOW,
+    "encrypted": False,
 }
+LISTED_BACKUP: Mapping[str, Any] = {**BACKUP, "made": "daily", "whole": True}
 COUNTS: Mapping[str, Any] = {"memories": 1523, "links": 310, "versions": 44, "scopes": 5}
 SHARE: Mapping[str, Any] = {
     "calls": 4,

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from recollect.dialects.rest.samples import BACKUP, CONTRADICTION, COUNTS, ID, NOW, SHARE, TALLY, THEN
+from recollect.dialects.rest.samples import (
+    BACKUP,
+    CONTRADICTION,
+    COUNTS,
+    ID,
+    LISTED_BACKUP,
+    NOW,
+    SHARE,
+    TALLY,
+    THEN,
+)
 from recollect.dialects.rest.shape import Resource
 
 SECTION = "Upkeep"
@@ -251,7 +261,7 @@ _ORDER = (
         description="For the owner. The file lies in the server's folder of backups.",
         status=201,
         example={"name": "before-the-move"},
-        answer={**BACKUP, **COUNTS},
+        answer={**BACKUP, **COUNTS, "vectors": 1523, "entries": 61, "jobs": 2},
     ),
     Resource(
         method="GET",
@@ -260,7 +270,33 @@ _ORDER = (
         section=SECTION,
         summary="The backups that there are, the newest first.",
         description="For the owner.",
-        answer={"backups": [BACKUP]},
+        answer={"backups": [LISTED_BACKUP]},
+    ),
+    Resource(
+        method="POST",
+        path="/api/backups/{file}/verify",
+        operation="verify_backups",
+        section=SECTION,
+        summary="Prove a backup by restoring it to a temporary place.",
+        description="For the owner. What is restored is counted and compared; nothing that is there is touched.",
+        hidden=frozenset({"all"}),
+        example={"file": BACKUP["file"]},
+        answer={
+            "good": True,
+            "backups": [
+                {"file": BACKUP["file"], "good": True, "memories": 1523, "vectors": 1523, "encrypted": False}
+            ],
+        },
+    ),
+    Resource(
+        method="DELETE",
+        path="/api/backups/{file}",
+        operation="drop_backup",
+        section=SECTION,
+        summary="Remove a backup for good.",
+        description="For the owner.",
+        example={"file": BACKUP["file"]},
+        answer={"dropped": LISTED_BACKUP},
     ),
     Resource(
         method="POST",
@@ -274,7 +310,7 @@ _ORDER = (
             "file": BACKUP["file"],
             **COUNTS,
             "skipped": 1500,
-            "safety": "before-restore-20261116T103000Z.jsonl.gz",
+            "safety": "before-restore-20261116T103000Z.backup",
         },
     ),
 )

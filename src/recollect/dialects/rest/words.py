@@ -209,6 +209,13 @@ WITHIN: Mapping[
     ("", "scope"): "The scope that it is in.",
     ("", "since"): "From when on.",
     ("", "until"): "Until when.",
+    (
+        "backup",
+        "encrypt",
+    ): "Whether it is encrypted, with the server's passphrase; as its settings say where none is said.",
+    ("backup", "without"): "Stores that projects live in, and that are left out.",
+    ("drop_backup", "file"): "A name that the list of backups has.",
+    ("verify_backups", "file"): "A name that the list of backups has.",
     ("backup", "name"): "What to call it; by the time where none is given.",
     ("change_project", "path"): "Where its folder on the server's machine is now; empty for none.",
     ("create_project", "path"): "Its folder on the server's machine.",

@@ -54,6 +54,8 @@ async def status(desk: Desk) -> None:
     if here and here.left:
         kept = f"The local file has {plural(here.left, 'memory')}, and not all of them are in this store"
         console.warn(f"{kept}: {CARRY_OVER}")
+    if result.backup.get("problem"):
+        console.warn(f"no backup: {result.backup['problem']}")
     for missing in result.unready_models:
         console.warn(missing)
     console.note(result.notice)
@@ -227,6 +229,7 @@ def _facts(desk: Desk, result: StatusResult) -> list[tuple[str, str]]:
         ("today", _spent(result)),
         ("beside", _beside(result)),
         ("lately", _lately(result)),
+        ("backup", _backup(result)),
     ]
 
 
@@ -265,6 +268,16 @@ def _history(past: HistoryStatusResult) -> str:
     if past.vanishing_count:
         told += f"; {past.vanishing_count:,} will be deleted within a week, without a copy"
     return told
+
+
+def _backup(result: StatusResult) -> str:
+    """The last one, and what restores have put aside."""
+    told = result.backup
+    if not told:
+        return ""
+    last = f"{told['last'][:16].replace('T', ' ')} UTC, {told['file']}" if told["last"] else "none yet"
+    old = ", ".join(f"{one['location']} ({one['bytes'] / 1e6:.1f} MB)" for one in told["old"])
+    return last + (f"; kept from before a restore: {old} (`recollect restore --drop-old`)" if old else "")
 
 
 def _lately(result: StatusResult) -> str:

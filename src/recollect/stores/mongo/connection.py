@@ -185,7 +185,7 @@ class Database:
         with readable():
             return AsyncMongoClient(
                 self._uri,
-                appname="recollect",
+                appname=app_name(self.name),  # by which a restore knows who else is there
                 maxPoolSize=self._max_connections,
                 serverSelectionTimeoutMS=wait,
                 connectTimeoutMS=wait,
@@ -273,6 +273,11 @@ class Database:
             return await self._writer.write(work, deadline=deadline)
         finally:
             self._turn.release()
+
+
+def app_name(database: str) -> str:
+    """What a server calls those who use that database."""
+    return f"recollect {database}"[:100]
 
 
 @lru_cache(maxsize=64)

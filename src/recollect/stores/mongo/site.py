@@ -16,7 +16,7 @@ from pymongo.errors import OperationFailure
 from recollect.model.errors import NotFound, Refused, StoreBusy, StoreError
 from recollect.ports.clock import Clock
 from recollect.ports.snapshot import Old
-from recollect.stores.mongo.connection import Database
+from recollect.stores.mongo.connection import Database, app_name
 from recollect.stores.mongo.driver import readable, translated
 from recollect.stores.mongo.migrate import make_views
 from recollect.stores.mongo.rows import Document
@@ -147,11 +147,10 @@ async def _refuse_others(database: AsyncDatabase[Document]) -> None:
 
 
 async def _connected(database: AsyncDatabase[Document]) -> bool:
-    """Of all databases of the server: what a connection is used for it doesn't say."""
     for everybody in (True, False):
         pipeline: list[Document] = [
             {"$currentOp": {"allUsers": everybody, "idleConnections": True}},
-            {"$match": {"appName": "recollect"}},
+            {"$match": {"appName": app_name(database.name)}},
             {"$limit": 1},
         ]
         try:
