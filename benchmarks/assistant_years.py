@@ -87,8 +87,8 @@ class Life:
     nights: list[float] = field(default_factory=list)
     asking: list[float] = field(default_factory=list)
 
-    async def tell(self, content: str, **metadata: Any) -> None:
-        await self._use("store_memory", content=content, metadata=metadata)
+    async def tell(self, content: str, **filed: Any) -> None:
+        await self._use("store_memory", content=content, **filed)
 
     async def ask(self, fact: Fact) -> bool:
         begun = time.perf_counter()

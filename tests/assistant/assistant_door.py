@@ -14,9 +14,9 @@ DAY = timedelta(days=1)
 NOW = datetime(2031, 5, 15, 10, 30, tzinfo=UTC)  # a Thursday
 
 
-async def keep(app: App, content: str, **metadata: Any) -> str:
+async def keep(app: App, content: str, **filed: Any) -> str:
     """Stored for sure; its id."""
-    answer = await use(app, "store_memory", content=content, metadata=metadata)
+    answer = await use(app, "store_memory", content=content, **filed)
     assert answer["status"] == "OK", answer
     return str(answer["memory_id"])
 

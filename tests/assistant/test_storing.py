@@ -25,7 +25,8 @@ async def test_a_plain_text_is_kept_with_scope_time_and_id(app: App) -> None:
 
 
 async def test_scope_and_tags_are_kept_whether_beside_or_in_the_metadata(app: App) -> None:
-    first = await keep(app, "The keel is made of oak.", scope="Boat", tags=["wood", "hull"])
+    nested = {"scope": "Boat", "tags": ["wood", "hull"]}
+    first = await keep(app, "The keel is made of oak.", metadata=nested)
     answer = await use(
         app, "store_memory", content="The mast is made of spruce.", scope="Boat", tags=["wood"]
     )
