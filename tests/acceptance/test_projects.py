@@ -450,6 +450,10 @@ async def test_the_context_of_a_project_that_nobody_spoke_in_is_what_is_known(ap
     told = {found.content for found in answer.rag_results}
     assert told == {"We chose brass for the lamps.", "Brass tarnishes at sea."}
     assert (answer.summary, answer.recent_messages) == (None, [])
+    await run(app, REPLACE_SUMMARY, project="shop", summary="Anchors and ropes.")
+    written = await run(app, PROJECT_CONTEXT, project="shop")
+    assert {found.content for found in written.rag_results} == told, "the summary asks for nothing of it"
+    assert (await run(app, PROJECT_CONTEXT, project="shop", query="zeppelins")).rag_results == []
     assert (await run(app, PROJECT_CONTEXT, project="shop", related=1)).rag_results != []
     assert (await run(app, PROJECT_CONTEXT, project="shop", related=0)).rag_results == []
 

@@ -255,7 +255,7 @@ async def brief(
 ) -> Briefing:
     """Summary, newest messages, and what else has to do with the question; without one, with what was said last.
 
-    Where nothing was said, as where hooks alone captured what is known, it is the best of that. Raises InvalidInput, ScopeNotFound.
+    Where that finds nothing, as where hooks alone captured what is known, it is the best of that. Raises InvalidInput, ScopeNotFound.
     """
     summary = await project_summary(engine, project, agent=agent)
     half = replace(engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_answer // 2))
@@ -267,9 +267,13 @@ async def brief(
     wide = replace(
         engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_hit * (wanted + BESIDES))
     )
-    kinds = () if asked else KNOWN_KINDS
-    found = await search_project(wide, summary.project, asked, agent=agent, limit=wanted, kinds=kinds)
-    return Briefing(summary, tuple(messages), found.hits)
+    hits: tuple[Hit, ...] = ()
+    if asked:
+        hits = (await search_project(wide, summary.project, asked, agent=agent, limit=wanted)).hits
+    if not hits and not query:
+        best = await search_project(wide, summary.project, "", agent=agent, limit=related, kinds=KNOWN_KINDS)
+        hits = best.hits
+    return Briefing(summary, tuple(messages), hits)
 
 
 def _question(messages: list[Shown], summary: Summary) -> str:
