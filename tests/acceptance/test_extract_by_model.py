@@ -232,7 +232,7 @@ class TestLadder:
         self, laddered: Open, server: LanguageServer, other: LanguageServer, fault: Any
     ) -> None:
         server.always(fault)
-        async with laddered(**{"llm.wait_seconds": 1}) as app:
+        async with laddered(**{"llm.wait_seconds": 4}) as app:
             model = asking(app)
             assert len(await by_model(app.engine, model, LINES, [])) == 1
             assert model.name == SECOND

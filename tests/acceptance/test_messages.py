@@ -406,7 +406,7 @@ def served(opened: Open, server: EmbeddingServer) -> Callable[..., Any]:
             "embedding.provider": "voyage",
             "embedding.voyage_key": "sk-x",
             "embedding.base_url": server.url,
-            "embedding.wait_seconds": 1,
+            "embedding.wait_seconds": 3,
         }
     )
 

@@ -26,7 +26,7 @@ from recollect.operations.messages import (
 )
 from recollect.operations.projects import PROJECT_CONTEXT
 from recollect.operations.summaries import PROJECT_SUMMARY, REPLACE_SUMMARY, UPDATE_SUMMARY
-from recollect.operations.writing import AMEND
+from recollect.operations.writing import AMEND, REMEMBER
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)
 
@@ -435,6 +435,27 @@ async def test_the_context_holds_summary_newest_messages_and_what_is_related(app
     other = await run(app, PROJECT_CONTEXT, project="shop", recent=0, query="small talk number 2")
     assert other.recent_messages == []
     assert other.rag_results[0].content == "Small talk number 2"
+
+
+async def test_the_context_of_a_project_that_nobody_spoke_in_is_what_is_known(app: App) -> None:
+    """As where hooks captured it: whoever begins there asks nothing yet."""
+    await run(app, operation("create_project"), name="shop")
+    for kind, content in (
+        ("decision", "We chose brass for the lamps."),
+        ("gotcha", "Brass tarnishes at sea."),
+    ):
+        await run(app, REMEMBER, content=content, kind=kind, scope="shop")
+    await run(app, REMEMBER, content="Elsewhere it is tin.", kind="decision")
+    answer = await run(app, PROJECT_CONTEXT, project="shop")
+    told = {found.content for found in answer.rag_results}
+    assert told == {"We chose brass for the lamps.", "Brass tarnishes at sea."}
+    assert (answer.summary, answer.recent_messages) == (None, [])
+    await run(app, REPLACE_SUMMARY, project="shop", summary="Anchors and ropes.")
+    written = await run(app, PROJECT_CONTEXT, project="shop")
+    assert {found.content for found in written.rag_results} == told, "the summary asks for nothing of it"
+    assert (await run(app, PROJECT_CONTEXT, project="shop", query="zeppelins")).rag_results == []
+    assert (await run(app, PROJECT_CONTEXT, project="shop", related=1)).rag_results != []
+    assert (await run(app, PROJECT_CONTEXT, project="shop", related=0)).rag_results == []
 
 
 async def test_the_context_of_a_new_project_is_empty(app: App) -> None:

@@ -50,7 +50,7 @@ def served(opened: Open, server: EmbeddingServer) -> Open:
         "embedding.provider": "openai",
         "embedding.openai_key": KEY,
         "embedding.base_url": server.url,
-        "embedding.wait_seconds": 1,
+        "embedding.wait_seconds": 3,
     }
     return lambda **changes: opened(**(usual | changes))
 
@@ -303,7 +303,7 @@ class TestOtherStores:
             "embedding.provider": "openai",
             "embedding.openai_key": KEY,
             "embedding.base_url": server.url,
-            "embedding.wait_seconds": 1,
+            "embedding.wait_seconds": 3,
         }
         return load_settings(given, environ={})
 

@@ -44,7 +44,7 @@ def beside(redis: RedisServer, **changes: Any) -> dict[str, Any]:
         "redis.host": "127.0.0.1",
         "redis.port": redis.port,
         "redis.password": SECRET,
-        "redis.timeout_ms": 300,
+        "redis.timeout_ms": 1_000,
     }
     return given | changes
 

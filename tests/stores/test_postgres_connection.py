@@ -136,11 +136,11 @@ def test_a_password_that_is_not_escaped_is_said_without_any_of_it(url: str) -> N
 async def test_all_connections_in_use_is_said_in_bounded_time(
     postgres_url: str, store: PostgresStore
 ) -> None:
-    few = made(postgres_url, max_connections=3, connection_timeout_ms=500)
+    few = made(postgres_url, max_connections=3, connection_timeout_ms=2_000)
     await few.open()
     with holding(postgres_url):
         waiting = [asyncio.create_task(few.count(Filter())) for _ in range(6)]
-        done, _ = await asyncio.wait(waiting, timeout=20)
+        done, _ = await asyncio.wait(waiting, timeout=60)
         assert len(done) == 6
     errors = [task.exception() for task in done]
     assert all(isinstance(error, StoreBusy) for error in errors)
@@ -150,7 +150,7 @@ async def test_all_connections_in_use_is_said_in_bounded_time(
 
 
 async def test_a_statement_that_takes_too_long_is_ended(postgres_url: str) -> None:
-    store = made(postgres_url, query_timeout_ms=200)
+    store = made(postgres_url, query_timeout_ms=2_000)
     await store.open()
     with pytest.raises(StoreBusy) as caught:
         await store._database.read(lambda connection: connection.execute("SELECT pg_sleep(60)").fetchall())
@@ -161,7 +161,7 @@ async def test_a_statement_that_takes_too_long_is_ended(postgres_url: str) -> No
 
 async def test_a_server_that_hangs_is_given_up(postgres_url: str, store: PostgresStore) -> None:
     """It ends no statement by itself: as a machine that stands still would not."""
-    hung = made(postgres_url, query_timeout_ms=100, connection_timeout_ms=100)
+    hung = made(postgres_url, query_timeout_ms=1_500, connection_timeout_ms=1_500)
     await hung.open()
 
     def work(connection: Connection) -> object:
@@ -227,7 +227,7 @@ async def test_idle_connections_are_given_back(postgres_server: PostgresServer, 
         while postgres_server.execute(used)[0][0] > 2:  # one to work with and one that listens
             await store.count(Filter())
 
-    await asyncio.wait_for(few(), 30)
+    await asyncio.wait_for(few(), 90)
     await store.close()
     assert postgres_server.execute(used) == [(0,)]
 
@@ -244,7 +244,7 @@ async def test_idle_connections_are_given_back_also_where_nobody_asks_for_more(
         while store._database._idle:
             await asyncio.to_thread(postgres_server.execute, "SELECT 1")
 
-    await asyncio.wait_for(none(), 30)
+    await asyncio.wait_for(none(), 90)
     await store.close()
 
 

@@ -19,7 +19,7 @@ from recollect.stores.postgres.store import PostgresStore
 from recollect.testing.builders import START, Builder
 from recollect.testing.servers.postgres import PostgresServer
 
-LIMITS = {"connection_timeout_ms": 200, "query_timeout_ms": 200}
+LIMITS = {"connection_timeout_ms": 1_000, "query_timeout_ms": 1_000}  # a busy machine is not silent
 
 
 class Line:

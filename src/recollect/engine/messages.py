@@ -33,6 +33,7 @@ LATELY = timedelta(hours=1)
 LOOKED_AT = 8
 ASKED_BY = 3  # the newest messages of a person that stand in for a question
 LONGEST_QUESTION = 1_000
+KNOWN_KINDS = tuple(kind for kind in Kind if kind is not Kind.EPISODE)
 BESIDES = 2  # hits asked for beyond the limit, for the summary is none
 
 
@@ -180,9 +181,11 @@ async def search_project(
     agent: str,
     limit: int = 20,
     conversation: str | None = None,
+    kinds: tuple[Kind, ...] = (),
     summary: bool = False,
 ) -> Recalled:
-    """What that project remembers, messages and other memories alike; its summary only if that is wanted too.
+    """What that project remembers, messages and other memories alike; its summary only if that is wanted too. Without a
+    query, but with kinds, the best of those.
 
     Of a long message that is found by several of its parts there is one hit, with the words that answer best and the id that
     it was saved under. Raises InvalidInput, ScopeNotFound.
@@ -193,6 +196,7 @@ async def search_project(
         everywhere=True,
         among=(name,),
         conversation=asked_session(engine, conversation),
+        kinds=kinds,
         count_use=False,  # of more than are shown
         explained=False,
     )
@@ -251,20 +255,25 @@ async def brief(
 ) -> Briefing:
     """Summary, newest messages, and what else has to do with the question; without one, with what was said last.
 
-    Raises InvalidInput, ScopeNotFound.
+    Where that finds nothing, as where hooks alone captured what is known, it is the best of that. Raises InvalidInput, ScopeNotFound.
     """
     summary = await project_summary(engine, project, agent=agent)
     half = replace(engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_answer // 2))
     messages = await recent_messages(half, summary.project, agent=agent, limit=recent) if recent else []
     asked = (query or "").strip() or _question(messages, summary)
-    if not asked or not related:
+    if not related:
         return Briefing(summary, tuple(messages), ())
     wanted = min(related + len(messages), MOST_HITS - BESIDES)
     wide = replace(
         engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_hit * (wanted + BESIDES))
     )
-    found = await search_project(wide, summary.project, asked, agent=agent, limit=wanted)
-    return Briefing(summary, tuple(messages), found.hits)
+    hits: tuple[Hit, ...] = ()
+    if asked:
+        hits = (await search_project(wide, summary.project, asked, agent=agent, limit=wanted)).hits
+    if not hits and not query:
+        best = await search_project(wide, summary.project, "", agent=agent, limit=related, kinds=KNOWN_KINDS)
+        hits = best.hits
+    return Briefing(summary, tuple(messages), hits)
 
 
 def _question(messages: list[Shown], summary: Summary) -> str:
