@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from importlib import import_module
 from time import monotonic, perf_counter
 
+from recollect.engine.audit import record
 from recollect.engine.claims import claim
 from recollect.engine.consolidate import last_consolidated
 from recollect.engine.consolidate.stage import Bounds, Stage
@@ -23,6 +24,7 @@ JOB = "maintain"
 BACKUP, CONSOLIDATE = "backup", "consolidate"
 # In their order, each imported when it runs: `async (engine, within) -> Stage`. A backup comes before anything goes.
 STEPS: Mapping[str, str] = {
+    BACKUP: "recollect.engine.backup_schedule:run",
     "summaries": "recollect.engine.recaps:run",
     CONSOLIDATE: "recollect.engine.consolidating:run",
     "retention": "recollect.engine.retention:run",
@@ -113,7 +115,15 @@ async def keep(engine: Engine, report: Maintained, *, whole: bool) -> None:
         now = engine.clock().isoformat()
         await engine.store.set_cursor(MAINTAINED, now)
         await engine.store.set_cursor(SCHEDULE, now)
-    changed = sum(step.stage.changed for step in report.steps)
+    told = [
+        f"{step.stage.name} failed: {step.code}" if step.error else f"{step.stage.name}: {step.stage.detail}"
+        for step in report.steps
+        if step.error or step.stage.changed
+    ]
+    counts = {step.stage.name: step.stage.changed for step in report.steps if step.stage.changed}
+    if told:
+        await record(engine, JOB, operations=told, counts=counts)
+    changed = sum(counts.values())
     log.info(
         "maintenance ended: %d steps, %d changes, %.1f s, failed: %s",
         len(report.steps),
