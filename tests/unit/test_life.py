@@ -18,6 +18,7 @@ from recollect.model.life import (
     NEVER,
     NEVER_FORGOTTEN,
     PART_OF_WHOLE,
+    PROFILE,
     SESSION_ONLY,
     SINKS_TO,
     Fate,
@@ -398,4 +399,4 @@ class TestSweeping:
 
 
 def test_the_marks_are_those_that_the_engine_sets() -> None:
-    assert (TURN, SUMMARY_OF, RECAP) == PART_OF_WHOLE
+    assert (TURN, SUMMARY_OF, RECAP, PROFILE) == PART_OF_WHOLE

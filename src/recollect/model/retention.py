@@ -111,9 +111,9 @@ class Room:
     most_bytes: int = 0
 
     @property
-    def active_bytes(self) -> int:
+    def active_bytes(self) -> float:
         """What the active ones take up, about: a store knows only of all of them together."""
-        return ceil(self.bytes_used * self.items / self.all_items) if self.all_items else 0
+        return self.bytes_used * self.items / self.all_items if self.all_items else 0.0
 
     @property
     def fullest(self) -> float:
