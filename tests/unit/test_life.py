@@ -18,6 +18,7 @@ from recollect.model.life import (
     NEVER,
     NEVER_FORGOTTEN,
     PART_OF_WHOLE,
+    PROFILE,
     SESSION_ONLY,
     SINKS_TO,
     Fate,
@@ -397,4 +398,4 @@ class TestSweeping:
 
 
 def test_the_marks_are_those_that_the_engine_sets() -> None:
-    assert (TURN, SUMMARY_OF) == PART_OF_WHOLE
+    assert (TURN, SUMMARY_OF, PROFILE) == PART_OF_WHOLE
