@@ -13,6 +13,7 @@ import pytest
 from front_door import Open, acting, at, everything, found, recall, remember, run, show
 
 from recollect.app import App
+from recollect.engine.capture.leaflet import leaflet
 from recollect.engine.meaning import Meaning
 from recollect.engine.profile import count_profile, drop_entry, learn, profile, set_entry
 from recollect.engine.text.profile_values import Section
@@ -407,6 +408,12 @@ class TestContext:
         await change(app, name="Jane")
         assert "- name: Ada" in (await run(acting(app, "ada"), CONTEXT, scope="unheard-of")).text
         assert "Ada" not in (await run(app, CONTEXT)).text
+
+    async def test_hooks_tell_it_at_the_start(self, app: App) -> None:
+        done = await change(app, name="Jane", preferences={"tone": "casual"})
+        told = await leaflet(app.engine, "Global", agent="default")
+        assert "- name: Jane\n- preferences: tone = casual" in told["start"]
+        assert not {one.id for one in done.changes} & {one["id"] for one in told["memories"]}
 
     async def test_showing_it_counts_for_nothing(self, app: App) -> None:
         done = await change(app, name="Jane")

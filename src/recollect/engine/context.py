@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from recollect.engine.conversations import MOST_WAITING, called, unreflected
 from recollect.engine.core import LEAST_TRUST, Engine
-from recollect.engine.profile import outlined, profile
+from recollect.engine.profile_entries import outlined, profile
 from recollect.engine.reach import reach
 from recollect.engine.reflect import OPEN_QUESTION, REFLECTION, REFLECTION_OF
 from recollect.engine.surroundings import UNDISPUTED, ties_of

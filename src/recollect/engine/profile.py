@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from recollect.engine.core import Engine
-from recollect.engine.profile_entries import Entry, Slot, entry_of, named, no_entry, records, value_of
+from recollect.engine.profile_entries import (
+    Entry,
+    Profile,
+    Slot,
+    count_profile,
+    entry_of,
+    named,
+    no_entry,
+    profile,
+    records,
+    value_of,
+)
 from recollect.engine.profile_writing import EntryChange, Wish, change_entries, note
 from recollect.engine.text.noise import is_noise
 from recollect.engine.text.profile import profile_fact, sentences
@@ -19,42 +30,24 @@ from recollect.engine.text.profile_values import Section, key_of
 from recollect.engine.versions import WITHHELD, editions_of
 from recollect.model.errors import InvalidInput, Refused
 from recollect.model.memory import Memory
-from recollect.model.tokens import count_tokens, truncate_to_tokens
 
-SHORTEST_TOLD = 3  # tokens: what is left below that is room for nothing
-LONGEST_TOLD = 40  # tokens of one value in a context
-HEADING = "Profile of the user:"
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """Section by section; within one, in the order of their keys, and notes in that of their writing."""
-
-    agent: str
-    entries: tuple[Entry, ...]
-
-    @property
-    def name(self) -> str | None:
-        return next((one.value for one in self.of(Section.NAME)), None)
-
-    @property
-    def preferences(self) -> dict[str, str]:
-        return {one.key: one.value for one in self.of(Section.PREFERENCES)}
-
-    @property
-    def facts(self) -> dict[str, str]:
-        return {one.key: one.value for one in self.of(Section.FACTS)}
-
-    @property
-    def contacts(self) -> list[tuple[str, str]]:
-        return [(one.label, one.value) for one in self.of(Section.CONTACTS)]
-
-    @property
-    def notes(self) -> list[str]:
-        return [one.value for one in self.of(Section.NOTES)]
-
-    def of(self, section: Section) -> list[Entry]:
-        return [one for one in self.entries if one.section is section]
+__all__ = [
+    "EntryChange",
+    "EntryEdition",
+    "Learned",
+    "Profile",
+    "Section",
+    "count_profile",
+    "drop_entry",
+    "dropping",
+    "entry_history",
+    "find_entry",
+    "learn",
+    "profile",
+    "set_entry",
+    "setting",
+    "wished",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +70,6 @@ class Learned:
     @property
     def memories(self) -> tuple[Memory, ...]:
         return tuple(one.memory for one in self.changes)
-
-
-async def profile(engine: Engine, agent: str) -> Profile:
-    """All that the agent is to know of the person."""
-    found: dict[tuple[Section, str], Entry] = {}
-    # The agent's own come last, and of two for one place the one that was written last.
-    for memory in sorted(
-        await records(engine, agent), key=lambda one: (one.agent == agent, one.updated, one.id)
-    ):
-        entry = entry_of(memory, agent=agent)
-        found[entry.section, entry.key] = entry
-    order = list(Section)
-    return Profile(
-        agent, tuple(sorted(found.values(), key=lambda one: (order.index(one.section), *_place(one))))
-    )
-
-
-async def count_profile(engine: Engine, agent: str) -> dict[str, int]:
-    """How many entries each section has."""
-    known = await profile(engine, agent)
-    return {section.value: len(known.of(section)) for section in Section}
 
 
 async def find_entry(engine: Engine, name: str, *, agent: str) -> Entry:
@@ -209,42 +181,3 @@ def _is_meant(entry: Entry, name: str) -> bool:
     except InvalidInput:  # the text of a note, then
         return False
     return entry.key == key and section in (None, entry.section)
-
-
-def outlined(known: Profile, room: int) -> tuple[str, frozenset[str]]:
-    """The profile in a few lines within so many tokens, and the memories that are told by them: what comes first fits first."""
-    told: list[Entry] = []
-    text = ""
-    for entry in known.entries:
-        longer = _outline([*told, entry])
-        if count_tokens(longer) > room:
-            continue
-        told.append(entry)
-        text = longer
-        if count_tokens(text) > room - SHORTEST_TOLD:
-            break
-    return text, frozenset(entry.memory.id for entry in told)
-
-
-def _outline(entries: Sequence[Entry]) -> str:
-    sections: dict[Section, list[str]] = {}
-    for entry in entries:
-        sections.setdefault(entry.section, []).append(_told(entry))
-    return "\n".join([HEADING, *(f"- {section}: {'; '.join(told)}" for section, told in sections.items())])
-
-
-def _told(entry: Entry) -> str:
-    value = truncate_to_tokens(" ".join(entry.value.split()), LONGEST_TOLD)
-    match entry.section:
-        case Section.NAME | Section.NOTES:
-            return value
-        case Section.CONTACTS:
-            return f"{entry.label} ({value})"
-        case _:
-            return value if value == entry.label else f"{entry.label} = {value}"
-
-
-def _place(entry: Entry) -> tuple[str, str]:
-    return (
-        (entry.memory.created.isoformat(), entry.key) if entry.section is Section.NOTES else (entry.key, "")
-    )

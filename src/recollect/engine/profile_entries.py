@@ -1,8 +1,8 @@
-"""An entry of the profile as a memory: where it is kept, and how it is read again."""
+"""The profile as it is read: its entries are memories, known by their metadata. It is quick to import: every context has it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from recollect.engine.core import LEAST_TRUST, Engine
@@ -14,6 +14,7 @@ from recollect.model.life import PROFILE
 from recollect.model.memory import Memory, Version
 from recollect.model.query import Filter, Order
 from recollect.model.scope import GLOBAL
+from recollect.model.tokens import count_tokens, truncate_to_tokens
 
 TAG = "profile"
 SOURCE = "user_profile"
@@ -21,6 +22,9 @@ SOURCE = "user_profile"
 KEY, LABEL, VALUE, WRITTEN = "profile_entry", "profile_label", "profile_value", "profile_written"
 Slot = tuple[str, str]  # a section and a key
 MOST_ENTRIES = 500  # of one agent
+SHORTEST_TOLD = 3  # tokens: what is left below that is room for nothing
+LONGEST_TOLD = 40  # tokens of one value in a context
+HEADING = "Profile of the user:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,97 @@ class Entry:
     value: str  # of a contact, what they are to the person
     memory: Memory
     shared: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Section by section; within one, in the order of their keys, and notes in that of their writing."""
+
+    agent: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def name(self) -> str | None:
+        return next((one.value for one in self.of(Section.NAME)), None)
+
+    @property
+    def preferences(self) -> dict[str, str]:
+        return {one.key: one.value for one in self.of(Section.PREFERENCES)}
+
+    @property
+    def facts(self) -> dict[str, str]:
+        return {one.key: one.value for one in self.of(Section.FACTS)}
+
+    @property
+    def contacts(self) -> list[tuple[str, str]]:
+        return [(one.label, one.value) for one in self.of(Section.CONTACTS)]
+
+    @property
+    def notes(self) -> list[str]:
+        return [one.value for one in self.of(Section.NOTES)]
+
+    def of(self, section: Section) -> list[Entry]:
+        return [one for one in self.entries if one.section is section]
+
+
+async def profile(engine: Engine, agent: str) -> Profile:
+    """All that the agent is to know of the person."""
+    found: dict[tuple[Section, str], Entry] = {}
+    # The agent's own come last, and of two for one place the one that was written last.
+    for memory in sorted(
+        await records(engine, agent), key=lambda one: (one.agent == agent, one.updated, one.id)
+    ):
+        entry = entry_of(memory, agent=agent)
+        found[entry.section, entry.key] = entry
+    order = list(Section)
+    return Profile(
+        agent, tuple(sorted(found.values(), key=lambda one: (order.index(one.section), *_place(one))))
+    )
+
+
+async def count_profile(engine: Engine, agent: str) -> dict[str, int]:
+    """How many entries each section has."""
+    known = await profile(engine, agent)
+    return {section.value: len(known.of(section)) for section in Section}
+
+
+def outlined(known: Profile, room: int) -> tuple[str, frozenset[str]]:
+    """The profile in a few lines within so many tokens, and the memories that are told by them: what comes first fits first."""
+    told: list[Entry] = []
+    text = ""
+    for entry in known.entries:
+        longer = _outline([*told, entry])
+        if count_tokens(longer) > room:
+            continue
+        told.append(entry)
+        text = longer
+        if count_tokens(text) > room - SHORTEST_TOLD:
+            break
+    return text, frozenset(entry.memory.id for entry in told)
+
+
+def _outline(entries: Sequence[Entry]) -> str:
+    sections: dict[Section, list[str]] = {}
+    for entry in entries:
+        sections.setdefault(entry.section, []).append(_told(entry))
+    return "\n".join([HEADING, *(f"- {section}: {'; '.join(told)}" for section, told in sections.items())])
+
+
+def _told(entry: Entry) -> str:
+    value = truncate_to_tokens(" ".join(entry.value.split()), LONGEST_TOLD)
+    match entry.section:
+        case Section.NAME | Section.NOTES:
+            return value
+        case Section.CONTACTS:
+            return f"{entry.label} ({value})"
+        case _:
+            return value if value == entry.label else f"{entry.label} = {value}"
+
+
+def _place(entry: Entry) -> tuple[str, str]:
+    return (
+        (entry.memory.created.isoformat(), entry.key) if entry.section is Section.NOTES else (entry.key, "")
+    )
 
 
 def named(name: str) -> tuple[Section | None, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from recollect.engine.text.profile_korean import korean_fact
 from recollect.engine.text.profile_values import (
@@ -61,6 +62,8 @@ _ZONE = re.compile(
 _ADDRESS = re.compile(r"\S+@\S+|\[redacted:[\w-]+\]|\+?[\d][\d ()./-]{5,}", re.IGNORECASE)
 _PRONOUNS = re.compile(r"\w+(?:\s?/\s?\w+)+", re.IGNORECASE)
 _Fits = Callable[[str], bool]
+_Reader = Callable[[re.Match[str]], ProfileFact | None]
+_Form = tuple[re.Pattern[str], _Reader]
 
 
 def _matching(pattern: re.Pattern[str]) -> _Fits:
@@ -133,7 +136,7 @@ def profile_fact(text: str) -> ProfileFact | None:
     whole = _END.sub("", _PREFIX.sub("", said))
     if not whole or len(whole) > 200 or _UNSURE.search(whole):
         return None
-    for pattern, read in _FORMS:
+    for pattern, read in _forms():
         if match := pattern.fullmatch(whole):
             try:
                 return read(match)
@@ -147,9 +150,7 @@ def sentences(text: str) -> list[str]:
     return [part.strip() for part in _SENTENCE.split(text) if part.strip()]
 
 
-def _form(
-    pattern: str, read: Callable[[re.Match[str]], ProfileFact | None]
-) -> tuple[re.Pattern[str], Callable[[re.Match[str]], ProfileFact | None]]:
+def _form(pattern: str, read: _Reader) -> _Form:
     return re.compile(pattern, re.IGNORECASE), read
 
 
@@ -292,29 +293,35 @@ _WISH = (
     r"(?:i(?: really| always| generally| usually)? (?:prefer|like|want)|i['’]d like|give me|use|keep|make)"
 )
 _TONE = r"(?P<tone>casual|formal|friendly|professional|informal|neutral)"
-_FORMS = (
-    _form(r"(?:my (?:full |first )?name is|my name['’]s) (?P<value>.+)", _name),
-    _form(r"(?:you (?:can|may) )?call me (?P<value>[^,]+)", _called),
-    _form(r"my (?P<label>favou?rite (?P<thing>[\w' -]+?)) (?:is|are) (?P<value>.+)", _favourite),
-    _form(rf"my (?P<pet>{'|'.join(_PETS)})(?:['’]s name is| is (?:called|named)) (?P<value>.+)", _pet),
-    _form(rf"my {_RELATION}(?:['’]s name)? is (?:called |named )?{_NAME}", _contact),
-    _form(rf"{_NAME} is my {_RELATION}", _contact),
-    _form(r"my (?P<thing>[\w' -]+?) (?:is|are) (?P<value>.+)", _own),
-    _form(r"i (?:currently |now )?live in (?P<value>.+)", _home),
-    _form(r"i(?:['’]m| am) (?:now )?living in (?P<value>.+)", _home),
-    _form(r"i was born (?P<how>on|in) (?P<value>.+)", _born),
-    _form(r"i (?:currently |now )?work (?P<how>as|at|for) (?P<value>.+)", _work),
-    _form(r"i(?:['’]m| am) allergic to (?P<value>.+)", _allergic),
-    _form(rf"{_WISH} (?:a |an )?(?:more )?{_TONE} (?:tone|style)", _tone),
-    _form(rf"{_WISH} (?:your |the |a )?(?:tone|style)(?: to be)? {_TONE}", _tone),
-    _form(rf"(?:always |please )*be (?:more |very )?{_HOW}(?: (?:in|with) {_ANSWERS})?", _detail),
-    _form(rf"{_WISH} {_ANSWERS}(?: to be)? {_HOW}", _detail),
-    _form(rf"{_WISH} {_HOW} {_ANSWERS}", _detail),
-    _form(
-        r"(?:always |please )*(?:answer|reply|respond|speak|talk)(?: to me)? in (?P<value>\w+)", _answered_in
-    ),
-    _form(
-        r"i (?:always |really |generally |usually |strongly |much )?prefer (?P<value>.+?)(?: (?:over|to|rather than|instead of) (?P<other>.+))?",
-        _preferred,
-    ),
-)
+
+
+@cache
+def _forms() -> tuple[_Form, ...]:
+    """Made when somebody says something: a start is quick, or it is nothing."""
+    return (
+        _form(r"(?:my (?:full |first )?name is|my name['’]s) (?P<value>.+)", _name),
+        _form(r"(?:you (?:can|may) )?call me (?P<value>[^,]+)", _called),
+        _form(r"my (?P<label>favou?rite (?P<thing>[\w' -]+?)) (?:is|are) (?P<value>.+)", _favourite),
+        _form(rf"my (?P<pet>{'|'.join(_PETS)})(?:['’]s name is| is (?:called|named)) (?P<value>.+)", _pet),
+        _form(rf"my {_RELATION}(?:['’]s name)? is (?:called |named )?{_NAME}", _contact),
+        _form(rf"{_NAME} is my {_RELATION}", _contact),
+        _form(r"my (?P<thing>[\w' -]+?) (?:is|are) (?P<value>.+)", _own),
+        _form(r"i (?:currently |now )?live in (?P<value>.+)", _home),
+        _form(r"i(?:['’]m| am) (?:now )?living in (?P<value>.+)", _home),
+        _form(r"i was born (?P<how>on|in) (?P<value>.+)", _born),
+        _form(r"i (?:currently |now )?work (?P<how>as|at|for) (?P<value>.+)", _work),
+        _form(r"i(?:['’]m| am) allergic to (?P<value>.+)", _allergic),
+        _form(rf"{_WISH} (?:a |an )?(?:more )?{_TONE} (?:tone|style)", _tone),
+        _form(rf"{_WISH} (?:your |the |a )?(?:tone|style)(?: to be)? {_TONE}", _tone),
+        _form(rf"(?:always |please )*be (?:more |very )?{_HOW}(?: (?:in|with) {_ANSWERS})?", _detail),
+        _form(rf"{_WISH} {_ANSWERS}(?: to be)? {_HOW}", _detail),
+        _form(rf"{_WISH} {_HOW} {_ANSWERS}", _detail),
+        _form(
+            r"(?:always |please )*(?:answer|reply|respond|speak|talk)(?: to me)? in (?P<value>\w+)",
+            _answered_in,
+        ),
+        _form(
+            r"i (?:always |really |generally |usually |strongly |much )?prefer (?P<value>.+?)(?: (?:over|to|rather than|instead of) (?P<other>.+))?",
+            _preferred,
+        ),
+    )

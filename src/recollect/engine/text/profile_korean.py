@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from recollect.engine.text.profile_values import (
     ALLERGY,
@@ -67,7 +68,7 @@ def korean_fact(said: str) -> ProfileFact | None:
     whole = _PREFIX.sub("", _SUFFIX.sub("", said)).strip(" .!。！")
     if not whole or len(whole) > 120 or _UNSURE.search(whole):
         return None
-    for pattern, read in _FORMS:
+    for pattern, read in _forms():
         if match := pattern.fullmatch(whole):
             found = read(match)
             return found if found is None or _is_told(found.value) else None
@@ -147,39 +148,50 @@ def _tone(match: re.Match[str]) -> ProfileFact:
 
 
 _ASK = r"(?:\s*(?:줘|주세요|줘요|라|요))?"
-_FORMS: tuple[tuple[re.Pattern[str], _Found], ...] = tuple(
-    (re.compile(pattern), read)
-    for pattern, read in (
-        (rf"{_MINE}\s*이름{_OF}\s*(?P<value>.+?){_IS}", _name),
-        (
-            r"(?:나를|저를|날|절)\s*(?P<value>[가-힣A-Za-z ]+?)(?:이?라고)\s*(?:불러|부르면)(?:줘|\s*줘|\s*주세요|\s*돼|\s*됩니다)?",
-            _name,
-        ),
-        (
-            rf"(?:{_SELF}\s*)?(?:가장|제일)?\s*좋아하는\s*(?P<thing>[가-힣A-Za-z]{{1,10}}?){_OF}\s+(?P<value>.+?){_IS}",
-            _favourite,
-        ),
-        (rf"{_MINE}\s*(?P<relation>{_RELATIVES})(?:\s*이름)?{_OF}\s+(?P<value>.+?){_IS}", _contact),
-        (rf"(?P<value>[가-힣A-Za-z]{{2,12}}?){_OF}\s+{_MINE}\s*(?P<relation>{_RELATIVES}){_IS}", _contact),
-        (rf"{_MINE}\s*(?P<thing>[가-힣]{{2,6}}?){_OF}\s+(?P<value>.+?){_IS}", _own),
-        (rf"{_SELF}\s*(?:지금\s*|현재\s*)?(?P<value>[가-힣A-Za-z ]{{2,20}}?)에서?\s*{_LIVES}", _home),
-        (
-            rf"{_SELF}\s*(?P<value>[가-힣A-Za-z ]{{2,20}}?)(?:으)?로\s*일(?:해(?:요)?|하고\s*있(?:어|어요|습니다)|합니다)",
-            _job,
-        ),
-        (
-            rf"{_SELF}\s*(?P<value>[가-힣A-Za-z ]{{2,20}}?)에서\s*일(?:해(?:요)?|하고\s*있(?:어|어요|습니다)|합니다)",
-            _employer,
-        ),
-        (rf"{_SELF}\s*(?P<value>[가-힣A-Za-z ]{{1,20}}?)\s*알레르기가?\s*있(?:어|어요|습니다|다)", _allergic),
-        (
-            rf"{_SELF}\s*(?P<other>.{{1,20}}?)보다\s*(?P<value>.{{1,20}}?)[을를이가]\s*(?:더\s*)?(?:좋아해(?:요)?|좋아합니다|선호해(?:요)?|선호합니다|좋아|좋아요)",
-            _preferred,
-        ),
-        (
-            rf"(?:항상\s*|앞으로\s*|답변은\s*|대답은\s*)*(?P<how>짧게|간결하게|간단하게|간단히|자세하게|자세히|길게)\s*(?:대답해|답해|답변해|설명해){_ASK}",
-            _detail,
-        ),
-        (rf"(?:항상\s*|앞으로\s*)*(?P<how>반말|존댓말)로\s*(?:해|말해|대답해|답해){_ASK}", _tone),
+
+
+@cache
+def _forms() -> tuple[tuple[re.Pattern[str], _Found], ...]:
+    """Made when somebody says something in Korean."""
+    return tuple(
+        (re.compile(pattern), read)
+        for pattern, read in (
+            (rf"{_MINE}\s*이름{_OF}\s*(?P<value>.+?){_IS}", _name),
+            (
+                r"(?:나를|저를|날|절)\s*(?P<value>[가-힣A-Za-z ]+?)(?:이?라고)\s*(?:불러|부르면)(?:줘|\s*줘|\s*주세요|\s*돼|\s*됩니다)?",
+                _name,
+            ),
+            (
+                rf"(?:{_SELF}\s*)?(?:가장|제일)?\s*좋아하는\s*(?P<thing>[가-힣A-Za-z]{{1,10}}?){_OF}\s+(?P<value>.+?){_IS}",
+                _favourite,
+            ),
+            (rf"{_MINE}\s*(?P<relation>{_RELATIVES})(?:\s*이름)?{_OF}\s+(?P<value>.+?){_IS}", _contact),
+            (
+                rf"(?P<value>[가-힣A-Za-z]{{2,12}}?){_OF}\s+{_MINE}\s*(?P<relation>{_RELATIVES}){_IS}",
+                _contact,
+            ),
+            (rf"{_MINE}\s*(?P<thing>[가-힣]{{2,6}}?){_OF}\s+(?P<value>.+?){_IS}", _own),
+            (rf"{_SELF}\s*(?:지금\s*|현재\s*)?(?P<value>[가-힣A-Za-z ]{{2,20}}?)에서?\s*{_LIVES}", _home),
+            (
+                rf"{_SELF}\s*(?P<value>[가-힣A-Za-z ]{{2,20}}?)(?:으)?로\s*일(?:해(?:요)?|하고\s*있(?:어|어요|습니다)|합니다)",
+                _job,
+            ),
+            (
+                rf"{_SELF}\s*(?P<value>[가-힣A-Za-z ]{{2,20}}?)에서\s*일(?:해(?:요)?|하고\s*있(?:어|어요|습니다)|합니다)",
+                _employer,
+            ),
+            (
+                rf"{_SELF}\s*(?P<value>[가-힣A-Za-z ]{{1,20}}?)\s*알레르기가?\s*있(?:어|어요|습니다|다)",
+                _allergic,
+            ),
+            (
+                rf"{_SELF}\s*(?P<other>.{{1,20}}?)보다\s*(?P<value>.{{1,20}}?)[을를이가]\s*(?:더\s*)?(?:좋아해(?:요)?|좋아합니다|선호해(?:요)?|선호합니다|좋아|좋아요)",
+                _preferred,
+            ),
+            (
+                rf"(?:항상\s*|앞으로\s*|답변은\s*|대답은\s*)*(?P<how>짧게|간결하게|간단하게|간단히|자세하게|자세히|길게)\s*(?:대답해|답해|답변해|설명해){_ASK}",
+                _detail,
+            ),
+            (rf"(?:항상\s*|앞으로\s*)*(?P<how>반말|존댓말)로\s*(?:해|말해|대답해|답해){_ASK}", _tone),
+        )
     )
-)
