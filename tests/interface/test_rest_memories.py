@@ -150,8 +150,19 @@ def test_every_row_of_upkeep(api: Api) -> None:
     assert api.get("feedback", said)["rated"] == 1
     assert api.get("feedback_report")["tools"]["recall"]["whole"]["count"] == 1
     _contradicted(api)
+    _audited(api)
     _backed_up(api)
     assert api.called - {"remember"} == rows(upkeep)
+
+
+def _audited(api: Api) -> None:
+    kept = api.get("list_audit", query={"limit": 5})["records"]
+    assert [one["what"] for one in kept] == ["consolidation"]
+    shown = api.get("show_audit", id=kept[0]["id"])
+    assert shown["memories"]
+    assert api.get("undo_audit", id=kept[0]["id"])["restored"] == []
+    for word in ("show", "undo"):
+        assert api.refused(f"{word}_audit", id="none") == (404, "NOT_FOUND")
 
 
 def _contradicted(api: Api) -> None:

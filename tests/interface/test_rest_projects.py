@@ -40,7 +40,7 @@ def test_every_row_of_projects(api: Api, tmp_path: Path) -> None:
     stays = api.get("migrate_project", {"to": home}, project_id="shop")
     assert (stays["moved"], stays["target"]) == (False, home)
     _deleted(api)
-    assert api.called - {"remember"} == {row.name for row in projects.RESOURCES}
+    assert api.called - {"remember", "recall"} == {row.name for row in projects.RESOURCES}
 
 
 def _made_and_changed(api: Api, tmp_path: Path) -> None:
@@ -85,6 +85,13 @@ def _scopes(api: Api) -> None:
     assert (changed["description"], changed["keywords"]) == ("Hours", ["h"])
     assert api.get("rename_scope", {"new_name": "hours"}, name="día / noche")["name"] == "hours"
     assert "hours" in [one["name"] for one in api.get("list_scopes")["scopes"]]
+    away = api.get("retire_scope", name="hours")
+    assert (away["memories"], away["deleted"]) == (1, False)
+    assert (api.home / "backups" / away["backup"]).is_file()
+    search = {"query": "night long", "everywhere": True}
+    assert api.get("recall", search)["hits"] == []
+    assert api.get("revive_scope", name="hours")["active"]
+    assert len(api.get("recall", search)["hits"]) == 1
     gone = api.get("delete_scope", name="hours")
     assert (gone["memories"], gone["receipt"]["empty"]) == (1, True)
     assert "The night is long." in Path(gone["export"]).read_text(encoding="utf-8")
@@ -212,6 +219,8 @@ def test_projects_are_made_changed_and_deleted_by_the_owner_alone(
         "migrate_project",
         "delete_scope",
         "rename_scope",
+        "retire_scope",
+        "revive_scope",
     }
     bodies = {
         "create_project": {"name": "mine", "path": str(tmp_path / "other")},
