@@ -32,7 +32,9 @@ async def meaning_of(
     if name is None:
         return Meaning(None, reason="No model is here yet: `recollect models pull` fetches one.")
     precision = chosen.precision if chosen.precision != "auto" else _usual_precision(shelf, name, before)
-    embedder = OnnxEmbedder(settings.models_dir, name, threads=chosen.threads, precision=precision)
+    embedder = OnnxEmbedder(
+        settings.models_dir, name, threads=chosen.threads, device=chosen.device, precision=precision
+    )
     return Meaning(cached(embedder, chosen.cache_size))
 
 

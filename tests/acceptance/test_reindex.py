@@ -15,6 +15,7 @@ import pytest
 from front_door import Open, at, run, stored
 
 import recollect.engine.reindex as reindexing
+import recollect.engine.speed as speed
 from recollect.app import App
 from recollect.model.access import Caller
 from recollect.model.errors import Conflict, JobNotFound, ModelError, ModelMismatch, Refused, ScopeNotFound
@@ -307,8 +308,9 @@ async def test_who_is_bound_to_scopes_may_have_theirs_done(idle: App) -> None:
 
 async def test_the_speed_is_remembered(idle: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reindexing, "BATCH", 3)
-    monkeypatch.setattr(reindexing, "USUAL_SPEED", 0.1)
-    monkeypatch.setattr(reindexing, "LEAST_MEASURED", 0.0)
+    monkeypatch.setattr(speed, "LEAST_COUNTED", 3)
+    monkeypatch.setattr(speed, "USUAL_SPEED", 0.1)
+    monkeypatch.setattr(speed, "LEAST_MEASURED", 0.0)
     assert (await begun(idle, force=True)).estimated_time_seconds == 60
     await work_off(idle)
     assert (

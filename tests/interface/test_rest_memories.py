@@ -58,7 +58,7 @@ def _kept_and_found(api: Api) -> tuple[str, str]:
     assert wrong == (400, "INVALID_INPUT")
     several = api.get("remember_many", {"items": [items[0], items[2]], "scope": "shop"})
     assert (several["created"], several["failed"]) == (1, 1)
-    assert several["results"][1]["error_code"] == "EMPTY_CONTENT"
+    assert several["results"][1]["error_code"] == "INVALID_INPUT"
     second: str = several["results"][0]["id"]
     found = api.get("recall", {"query": "which port does staging use?", "scope": "shop"})
     assert found["hits"][0]["content"] == "Staging listens on port 5433."
@@ -179,7 +179,7 @@ def _backed_up(api: Api) -> None:
     ("name", "given", "status", "code"),
     [
         ("remember", {"body": {}}, 400, "INVALID_INPUT"),
-        ("remember", {"body": {"content": "  "}}, 400, "EMPTY_CONTENT"),
+        ("remember", {"body": {"content": "  "}}, 400, "INVALID_INPUT"),
         ("remember", {"body": {"content": "x", "kind": "gossip"}}, 400, "INVALID_INPUT"),
         ("remember", {"body": {"content": "A fine day.", "colour": "red"}}, 400, "INVALID_INPUT"),
         ("remember", {"body": {"content": "A fine day.", "scope": "none"}}, 404, "SCOPE_NOT_FOUND"),

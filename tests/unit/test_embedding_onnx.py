@@ -14,6 +14,7 @@ from recollect.model.errors import ModelBroken, ModelMissing
 from recollect.providers.embedding.installed import MODELS
 from recollect.providers.embedding.onnx import OnnxEmbedder
 from recollect.providers.embedding.pull import pull
+from recollect.providers.embedding.runtime import places
 from recollect.testing.embedder_contract import EmbedderContract
 from recollect.testing.tiny_model import HEADS, HIDDEN, LAYERS, Tensors, tiny_vocabulary, write_tiny_model
 
@@ -55,6 +56,28 @@ class TestFloat(EmbedderContract):
     @pytest.fixture
     def embedder(self, shared_models: Path) -> OnnxEmbedder:
         return OnnxEmbedder(shared_models, "tiny", precision="float", threads=1)
+
+
+@pytest.mark.parametrize(
+    ("device", "offered", "chosen"),
+    [
+        ("cpu", ["CUDAExecutionProvider", "CPUExecutionProvider"], ["CPUExecutionProvider"]),
+        (
+            "gpu",
+            ["CPUExecutionProvider", "CoreMLExecutionProvider"],
+            ["CoreMLExecutionProvider", "CPUExecutionProvider"],
+        ),
+        ("gpu", ["CPUExecutionProvider"], ["CPUExecutionProvider"]),
+    ],
+)
+def test_where_it_computes(device: str, offered: list[str], chosen: list[str]) -> None:
+    assert places(device, offered) == chosen
+
+
+async def test_without_a_gpu_the_cpu_does_it(shared_models: Path) -> None:
+    here = await OnnxEmbedder(shared_models, "tiny", threads=1).embed(["memory"])
+    there = await OnnxEmbedder(shared_models, "tiny", threads=1, device="gpu").embed(["memory"])
+    np.testing.assert_allclose(here, there, atol=1e-3)
 
 
 async def test_float_is_what_the_architecture_says(shared_models: Path, weights: Tensors) -> None:

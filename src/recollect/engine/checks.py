@@ -122,6 +122,17 @@ def checked_provenance(engine: Engine, provenance: Provenance) -> Provenance:
     )
 
 
+def imported_scope(engine: Engine, scope: Scope) -> Scope:
+    """Of another's export: a secret in a name is taken out of it, so that the rest comes in. Raises InvalidInput."""
+    parent = None if scope.parent is None else imported_scope_name(engine, scope.parent)
+    return checked_scope(engine, replace(scope, name=imported_scope_name(engine, scope.name), parent=parent))
+
+
+def imported_scope_name(engine: Engine, name: str) -> str:
+    """Of what an export holds. Raises InvalidInput."""
+    return checked_scope_name(engine, safe_text(engine, name))
+
+
 def checked_scope(engine: Engine, scope: Scope) -> Scope:
     """Safe and bounded. Raises InvalidInput."""
     return replace(

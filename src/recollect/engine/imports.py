@@ -15,10 +15,10 @@ from recollect.engine.checks import (
     checked_labels,
     checked_metadata,
     checked_provenance,
-    checked_scope,
-    checked_scope_name,
     checked_topic,
     everything_said,
+    imported_scope,
+    imported_scope_name,
 )
 from recollect.engine.contradiction_carry import TYPE, Carried, bring, carried_from, is_taken_back
 from recollect.engine.core import Engine, unbroken
@@ -181,7 +181,7 @@ class _Import:
             return self._checked_memory(item)
         if isinstance(item, Version):
             return self._checked_version(item)
-        return checked_scope(self._engine, item) if isinstance(item, Scope) else item
+        return imported_scope(self._engine, item) if isinstance(item, Scope) else item
 
     async def take(self, batch: Sequence[_Item]) -> None:
         """A batch in one transaction."""
@@ -283,7 +283,7 @@ class _Import:
         part = part and len(memory.content_hash) == len(PART_OF) + len(digest)
         return replace(
             _quarantined(memory) if _instructs(memory) else memory,
-            scope=checked_scope_name(engine, memory.scope),
+            scope=imported_scope_name(engine, memory.scope),
             content=text,
             content_hash=memory.content_hash if part else digest,
             tokens=count_tokens(text),

@@ -183,6 +183,10 @@ class EmbeddingSettings:
         "auto", "int8 is half again as fast and ranks alike; auto keeps what is pulled."
     )
     threads: int = _setting(0, "Threads for one inference; 0 chooses by the machine.", least=0, most=64)
+    device: Literal["cpu", "gpu"] = _setting(
+        "cpu",
+        "Where a local model runs; gpu needs an ONNX Runtime that offers one, and is the cpu where it doesn't.",
+    )
     cache_size: int = _setting(4096, "How many vectors of repeated texts are kept in memory.", least=0)
 
 

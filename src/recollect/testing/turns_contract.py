@@ -7,7 +7,7 @@ from typing import Any
 
 from recollect.model.memory import LOG, PART, Kind, Provenance, Status, is_turn
 from recollect.model.query import Filter, Order
-from recollect.ports.store import Revise, Store
+from recollect.ports.store import Capability, Revise, Store
 from recollect.testing.builders import MODEL, Builder, unit
 from recollect.testing.records_contract import ids
 
@@ -44,7 +44,9 @@ class TurnsContract:
             assert ids(await store.find(where, limit=2)) == wanted[:-3:-1]
             assert await store.count(where) == 5
             tally = await store.tally(where, "embedded_by")
-            assert tally.get(MODEL, 0) == int(turns[-1].memory.embedded_by is not None)
+            kept = await store.get(wanted[-1], viewer="system")
+            assert tally.get(MODEL, 0) == int(kept.embedded_by is not None)
+            assert (kept.embedded_by is not None) == (Capability.VECTORS in store.capabilities)
             assert sum(tally.values()) == 5
         assert sorted([one.id async for page in store.scan(Filter(turns=True)) for one in page]) == sorted(
             wanted

@@ -43,12 +43,14 @@ class OnnxEmbedder:
         *,
         precision: str = "int8",
         threads: int = 0,
+        device: str = "cpu",
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
     ) -> None:
         self._models_dir = models_dir
         self._model = model
         self._precision = precision
         self._threads = threads
+        self._device = device
         self._batch_tokens = batch_tokens
         self._lock = threading.Lock()
         self._loaded: _Loaded | None = None
@@ -122,7 +124,7 @@ class OnnxEmbedder:
         if sha256_of(tokenizer) != model.files[tokenizer.name].sha256:
             raise MODELS.broken(self._model, f"{tokenizer.name} has changed since it was made")
         try:
-            session = open_session(folder / model_file(self._precision))
+            session = open_session(folder / model_file(self._precision), device=self._device)
         except session_errors() as error:
             raise MODELS.broken(self._model, "the runtime can't open it") from error
         return _Loaded(

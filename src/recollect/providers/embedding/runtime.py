@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+GPU = "gpu"
+# As the runtime calls them; which of them it offers is a matter of the package that is installed.
+ON_GPU = (
+    "CUDAExecutionProvider",
+    "ROCMExecutionProvider",
+    "DmlExecutionProvider",
+    "CoreMLExecutionProvider",
+)
+ON_CPU = "CPUExecutionProvider"
 _MOST_THREADS = 4
 _ERRORS_ONLY = 3
 
@@ -22,7 +32,13 @@ def workers(threads: int) -> int:
     return threads or min(_MOST_THREADS, usable_cores())
 
 
-def open_session(model: Path | bytes) -> Any:
+def places(device: str, offered: Sequence[str]) -> list[str]:
+    """Where to compute, in order of preference: the last one can do all that the others can't."""
+    found = [name for name in ON_GPU if name in offered] if device == GPU else []
+    return [*found[:1], ON_CPU]
+
+
+def open_session(model: Path | bytes, *, device: str = "cpu") -> Any:
     """A session that computes in the thread that calls it.
 
     Threads inside an inference wait for each other at every layer, and spin or sleep meanwhile; batches side by side
@@ -39,7 +55,8 @@ def open_session(model: Path | bytes) -> Any:
     options.enable_mem_pattern = False
     options.enable_cpu_mem_arena = False
     source = model if isinstance(model, bytes) else str(model)
-    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    chosen = places(device, onnxruntime.get_available_providers())
+    return onnxruntime.InferenceSession(source, options, providers=chosen)
 
 
 def session_errors() -> tuple[type[Exception], ...]:
