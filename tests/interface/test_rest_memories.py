@@ -175,6 +175,8 @@ def _contradicted(api: Api) -> None:
     done = api.get("consolidate")
     assert done["stages"]
     assert api.get("consolidation_reports")["reports"][0]["started"]
+    kept = api.get("maintain", {"steps": ["tidy"], "seconds": 30})
+    assert [(one["step"], one["error"]) for one in kept["steps"]] == [("tidy", "")]
     both = api.get("list_contradictions")
     assert both["found"] or both["pending"]
     for one in both["found"]:

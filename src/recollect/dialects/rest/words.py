@@ -230,6 +230,8 @@ WITHIN: Mapping[
     ("create_project", "path"): "Its folder on the server's machine.",
     ("delete_project", "confirm"): "The project's name once more: without it nothing is deleted.",
     ("forget", "force"): "Also what is kept for good: anchors, and permanent ones.",
+    ("maintain", "backup"): "Whether a backup that is due is made first.",
+    ("maintain", "steps"): "Only these steps.",
     ("restore", "file"): "A name that the list of backups has.",
     ("delete_messages", "message_id"): "Delete this message.",
     ("delete_messages", "session_id"): "Delete what was said in this session.",
