@@ -79,6 +79,7 @@ async def recap(app: App, ids: list[str], content: str = "They spoke of the bake
         verified=now,
         merged_from=tuple(ids),
         provenance=Provenance(source="summary"),
+        metadata={"recollect.recap": {"part": 1}},
     )
     memory = replace(made, id=app.engine.new_id(), content_hash=app.engine.new_id())
     await app.engine.store.apply([indexed(app.engine, memory, vector=None)])

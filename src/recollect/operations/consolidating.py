@@ -123,7 +123,7 @@ class ReportView(ConsolidateResult):
 
 
 class ReportsResult(Output):
-    """The newest first; they are kept for five years."""
+    """The newest first; they are told for a year."""
 
     reports: list[ReportView]
 

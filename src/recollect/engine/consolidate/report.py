@@ -1,4 +1,4 @@
-"""What a consolidation did, kept for years."""
+"""What a consolidation did: told for a year, and kept longer for the audit trail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from recollect.model.entry import Entry
 from recollect.model.life import Fate
 
 DRAWER = "consolidations"
-KEPT = timedelta(days=5 * 365)  # as long as the audit trail
+TOLD_FOR = timedelta(days=365)
+KEPT = timedelta(days=5 * 365)  # for the audit trail
 CURSOR = "consolidated"
 
 
@@ -89,9 +90,10 @@ async def _put(engine: Engine, key: str, report: Report) -> None:
 
 
 async def reports(engine: Engine, *, limit: int) -> list[Report]:
-    """The newest first."""
-    found = await engine.store.entries(DRAWER, now=engine.clock(), limit=limit)
-    return [report_of(entry.value) for entry in found]
+    """Of the last year, the newest first."""
+    now = engine.clock()
+    found = [report_of(entry.value) for entry in await engine.store.entries(DRAWER, now=now, limit=limit)]
+    return [report for report in found if report.started > now - TOLD_FOR]
 
 
 async def last_consolidated(engine: Engine) -> datetime | None:

@@ -37,7 +37,7 @@ LONGEST_QUOTE = 60
 @click.option("--dry-run", is_flag=True, help="Change nothing, and tell what would be done.")
 @words("--stage", "stages", metavar="NAME", help="Only these stages.")
 @click.option("--seconds", type=float, metavar="N", help="At most how long (life.seconds).")
-@click.option("--reports", is_flag=True, help="What was done before, for five years.")
+@click.option("--reports", is_flag=True, help="What was done before, for a year.")
 @click.option("--limit", "-n", type=int, metavar="N", help="With --reports: at most how many (10).")
 @click.option("--captured", is_flag=True, help="Condense what was captured, and nothing else.")
 @click.option("--scope", metavar="NAME", help="With --captured: of this scope.")
