@@ -86,7 +86,8 @@ class BackupWriter:
         said = {**asdict(head), "created": head.created.isoformat(), "seal": seal}
         written = json.dumps(said).encode()
         stream.write(_MAGIC + _LENGTH.pack(len(written)) + written)
-        self._sealing = Sealing(stream, key, bound=hashlib.sha256(written).digest()) if key else None
+        self._head = hashlib.sha256(written).digest()
+        self._sealing = Sealing(stream, key, bound=self._head) if key else None
         self._sink: Sink = self._sealing or stream
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="recollect-backup")
         self._packing: deque[Future[bytes]] = deque()
@@ -127,7 +128,8 @@ class BackupWriter:
 
     def finish(self) -> None:
         """The table of the parts; the stream stays open."""
-        self._frame(b"T", json.dumps({"parts": [asdict(part) for part in self._parts]}).encode())
+        table = {"head": self._head.hex(), "parts": [asdict(part) for part in self._parts]}
+        self._frame(b"T", json.dumps(table).encode())
         if self._sealing:
             self._sealing.close()
 
@@ -157,10 +159,11 @@ def opened(path: Path, passphrase: str | None) -> Iterator[BackupReader]:
     with path.open("rb") as stream:
         head, written = _head(stream, path.name)
         source: Source = stream
+        bound = hashlib.sha256(written).digest()
         if head.seal is not None:
             key = key_of(head.seal, passphrase, name=path.name)
-            source = Unsealing(stream, key, bound=hashlib.sha256(written).digest(), name=path.name)
-        yield BackupReader(source, head, path.name)
+            source = Unsealing(stream, key, bound=bound, name=path.name)
+        yield BackupReader(source, head, path.name, bound=bound)
 
 
 def read_through(path: Path, passphrase: str | None) -> tuple[Head, tuple[Part, ...]]:
@@ -192,8 +195,9 @@ def _head(stream: BinaryIO, name: str) -> tuple[Head, bytes]:
 class BackupReader:
     """Reads one file, part after part. Raises Refused, wherever it finds that something isn't as it was written."""
 
-    def __init__(self, source: Source, head: Head, name: str) -> None:
+    def __init__(self, source: Source, head: Head, name: str, *, bound: bytes) -> None:
         self._source = source
+        self._bound = bound
         self._name = name
         self.head = head
         self.table: list[Part] = []  # of what was read to its end
@@ -208,8 +212,9 @@ class BackupReader:
                 raise changed(self._name)
             said = self._read(data)
             yield Part(str(said.get("mode")), str(said.get("form"))), self._blocks()
-        listed = [self._part(one) for one in self._read(data).get("parts", [])]
-        if listed != self.table or self._source.read(1):
+        table = self._read(data)
+        listed = [self._part(one) for one in table.get("parts", [])]
+        if table.get("head") != self._bound.hex() or listed != self.table or self._source.read(1):
             raise changed(self._name)
 
     def _blocks(self) -> Iterator[bytes]:

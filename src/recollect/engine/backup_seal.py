@@ -10,6 +10,7 @@ import hashlib
 import secrets
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, BinaryIO
 
 from recollect.model.errors import InvalidInput, Refused
@@ -70,6 +71,9 @@ def key_of(seal: dict[str, Any], passphrase: str | None, *, name: str) -> Key:
     return key
 
 
+@lru_cache(
+    maxsize=4
+)  # what is written is read back: the half second is spent once; the passphrase is in memory anyway
 def _derived(passphrase: str, salt: bytes, *, n: int, r: int, p: int) -> Key:
     try:
         both = hashlib.scrypt(
