@@ -43,6 +43,9 @@ def test_every_byte_outside_stays(
     tail = Z + (newline + joined(after, newline) if final else b"")
     document = head + joined(inside, newline) + tail
     assume(not document.startswith((b"\xff\xfe", b"\xfe\xff")))
+    assume(
+        not (newline == b"\r" and joined(inside, newline).startswith(b"\n"))
+    )  # together they are one end of a line
     written = placed(document, BLOCK)
     block = BLOCK.encode().replace(b"\n", newline)
     assert written == head + block + tail
