@@ -179,7 +179,7 @@ def _fate_at_rest(memory: Memory, now: datetime, life: Life) -> tuple[Fate, str]
     if now - memory.created < _days(life.youngest_days):
         return Fate.STAYS, ""
     idle, unused = now - _known_good(memory), (now - unused_since(memory)).days
-    if idle >= 2 * stale_after(memory.kind, life) and memory.importance < life.archive_below:
+    if idle >= _rest(memory, life) and memory.importance < life.archive_below:
         return Fate.ARCHIVED, f"unused for {unused} days, importance faded to {memory.importance:.2f}"
     if _goes_unused(memory, life) and idle >= _days(life.unused_days):
         return Fate.ARCHIVED, f"never used in {unused} days, importance {memory.importance:.2f}"
@@ -263,7 +263,7 @@ def _moments(memory: Memory, now: datetime, life: Life) -> list[datetime]:
         good = _known_good(memory) if memory.verified else now
         grown = memory.created + _days(life.youngest_days)
         if memory.importance < life.archive_below:
-            moments.append(max(good + 2 * stale, grown))
+            moments.append(max(good + _rest(memory, life), grown))
         if _goes_unused(memory, life):
             moments.append(max(good + _days(life.unused_days), grown))
     return moments
@@ -289,6 +289,12 @@ def _fading_from(memory: Memory, life: Life) -> datetime:
 def _may_be_archived(memory: Memory) -> bool:
     whole = not is_part(memory) and not is_recap(memory)
     return whole and not is_exempt(memory) and not is_working(memory)
+
+
+def _rest(memory: Memory, life: Life) -> timedelta:
+    """Unused for so long, what has faded is archived. What somebody came back to may be wanted again a year later."""
+    rest = 2 * stale_after(memory.kind, life)
+    return max(rest, _days(life.unused_days)) if memory.uses else rest
 
 
 def _goes_unused(memory: Memory, life: Life) -> bool:
