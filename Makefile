@@ -72,8 +72,8 @@ FEWER ?=
 WITHOUT = $(if $(FEWER),--without $(FEWER),)
 PYTEST = $(PY) -m pytest -n 3 --dist loadfile $(WITHOUT)
 # What goes through a store, whichever it is; those left out choose their stores themselves, or have none.
-ON_EVERY_STORE = tests/acceptance tests/assistant --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
-	$(addprefix tests/interface/test_,$(addsuffix .py,cli_memories http_running mcp_http mcp_sessions rest_door rest_import rest_jobs rest_memories rest_page rest_summaries))
+ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
+	$(addprefix tests/interface/test_,$(addsuffix .py,cli_maintain cli_memories http_running mcp_http mcp_sessions rest_door rest_import rest_jobs rest_memories rest_page rest_summaries rights))
 
 # The contract once more on the same servers in other forms: of its owner, without vectors, as a replica set.
 FORMS = tests/contract/test_*_forms.py
