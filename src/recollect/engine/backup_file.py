@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -62,6 +62,7 @@ class Part:
     totals: Totals = field(default_factory=Totals)
     size: int = 0
     sha256: str = ""
+    packed: str = ""  # the sum of the blocks as they stand in the file: not every bit of those matters to what is in them
     lives: tuple[str, ...] = ()
     elsewhere: tuple[str, ...] = ()
 
@@ -103,7 +104,7 @@ class BackupWriter:
         """A part; nothing is written to before."""
         self._frame(b"P", json.dumps({"mode": mode, "form": form}).encode())
         self._part = Part(mode, form)
-        self._sum, self._size = hashlib.sha256(), 0
+        self._sum, self._packed, self._size = hashlib.sha256(), hashlib.sha256(), 0
 
     def write(self, data: bytes) -> None:
         """Of the part. Raises OSError."""
@@ -120,9 +121,16 @@ class BackupWriter:
             self._pack(bytes(self._waiting))
             self._waiting.clear()
         while self._packing:
-            self._frame(b"D", self._packing.popleft().result())
-        sha256 = self._sum.hexdigest()
-        done = Part(self._part.mode, self._part.form, totals, self._size, sha256, lives, elsewhere)
+            self._put_block()
+        done = replace(
+            self._part,
+            totals=totals,
+            size=self._size,
+            sha256=self._sum.hexdigest(),
+            packed=self._packed.hexdigest(),
+            lives=lives,
+            elsewhere=elsewhere,
+        )
         self._parts.append(done)
         self._frame(b"E", json.dumps(asdict(done)).encode())
 
@@ -140,7 +148,12 @@ class BackupWriter:
     def _pack(self, block: bytes) -> None:
         self._packing.append(self._threads.submit(zlib.compress, block, _LEVEL))
         while len(self._packing) > _AHEAD:
-            self._frame(b"D", self._packing.popleft().result())
+            self._put_block()
+
+    def _put_block(self) -> None:
+        block = self._packing.popleft().result()
+        self._packed.update(block)
+        self._frame(b"D", block)
 
     def _frame(self, kind: bytes, data: bytes) -> None:
         self._sink.write(_FRAME.pack(kind, len(data)))
@@ -211,14 +224,15 @@ class BackupReader:
             if kind != b"P":
                 raise changed(self._name)
             said = self._read(data)
-            yield Part(str(said.get("mode")), str(said.get("form"))), self._blocks()
+            part = Part(str(said.get("mode")), str(said.get("form")))
+            yield part, self._blocks(part)
         table = self._read(data)
         listed = [self._part(one) for one in table.get("parts", [])]
         if table.get("head") != self._bound.hex() or listed != self.table or self._source.read(1):
             raise changed(self._name)
 
-    def _blocks(self) -> Iterator[bytes]:
-        digest, size = hashlib.sha256(), 0
+    def _blocks(self, part: Part) -> Iterator[bytes]:
+        digest, packed, size = hashlib.sha256(), hashlib.sha256(), 0
         while True:
             kind, data = self._next()
             if kind != b"D":
@@ -228,12 +242,14 @@ class BackupReader:
             except zlib.error as error:
                 raise changed(self._name) from error
             digest.update(block)
+            packed.update(data)
             size += len(block)
             yield block
         if kind != b"E":
             raise changed(self._name)
         done = self._part(self._read(data))
-        if (done.size, done.sha256) != (size, digest.hexdigest()):
+        found = replace(done, mode=part.mode, form=part.form, size=size, sha256=digest.hexdigest())
+        if replace(found, packed=packed.hexdigest()) != done:
             raise changed(self._name)
         self.table.append(done)
 

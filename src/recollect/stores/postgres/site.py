@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ Connection = psycopg.Connection[tuple[Any, ...]]
 
 _RESTORED, _BEFORE = f"{SCHEMA}_restoring_", f"{SCHEMA}_before_"
 _STAMP = "%Y%m%dt%H%M%Sz"
+_LEAVING_SECONDS, _PAUSE_SECONDS = 3.0, 0.1
 _LIMITS = Limits(2, 30_000, 10_000, 30_000)
 
 # Who else is connected, of ours.
@@ -92,11 +94,7 @@ class PostgresSite:
         new, aside = _named(_RESTORED, stamp), _named(_BEFORE, stamp)
 
         def work(connection: Connection) -> bool:
-            if connection.execute(OTHERS).fetchone() != (0,):
-                raise StoreBusy(
-                    f"Other processes use the database {self._session.place}; nothing was changed.",
-                    advice="End the servers and sessions that use it, then run it again.",
-                )
+            self._refuse_others(connection)
             with connection.transaction():
                 connection.execute(LOCK)
                 return _swapped(connection, new, aside)
@@ -121,6 +119,17 @@ class PostgresSite:
                 f"There is no old schema {name!r}.", advice="`recollect status` names those there are."
             )
         await self._work(lambda connection: _drop(connection, name))
+
+    def _refuse_others(self, connection: Connection) -> None:
+        """Raises StoreBusy. One that has just gone may be known for a moment still."""
+        deadline = time.monotonic() + _LEAVING_SECONDS
+        while connection.execute(OTHERS).fetchone() != (0,):
+            if time.monotonic() > deadline:
+                raise StoreBusy(
+                    f"Other processes use the database {self._session.place}; nothing was changed.",
+                    advice="End the servers and sessions that use it, then run it again.",
+                )
+            time.sleep(_PAUSE_SECONDS)
 
     async def _work(self, work: Callable[[Connection], T]) -> T:
         def run() -> T:
