@@ -67,10 +67,10 @@ class TestMonths:
         early = await tended(app, datetime(2024, 9, 20, tzinfo=UTC))
         assert (early.name, early.changed) == ("summaries", 0), "the month was going on 180 days before"
         dry = await tended(app, datetime(2024, 11, 1, tzinfo=UTC), dry=True)
-        assert dry.counts == {"merged": 1, "archived": 4}
+        assert dry.counts == {"gathered": 1, "archived": 4}
         assert await recaps(app) == apart
         done = await tended(app, datetime(2024, 11, 1, tzinfo=UTC))
-        assert done.counts == {"merged": 1, "archived": 4}
+        assert done.counts == {"gathered": 1, "archived": 4}
         [one] = await recaps(app)
         assert (one.level, one.count, one.conversation) == (2, 40, None)
         assert one.content.startswith("Summary of 2024-03: 4 conversations, 40 messages.")
@@ -139,7 +139,7 @@ class TestYears:
         assert [one.level for one in await recaps(app)] == [2] * 4
         assert (await tended(app, datetime(2026, 6, 1, tzinfo=UTC))).changed == 0
         done = await tended(app, datetime(2027, 3, 1, tzinfo=UTC))
-        assert done.counts == {"merged": 1, "archived": 4}
+        assert done.counts == {"gathered": 1, "archived": 4}
         [year] = await recaps(app)
         assert (year.level, year.count) == (3, 80)
         assert year.content.startswith("Summary of 2024: 80 messages.")

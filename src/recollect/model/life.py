@@ -86,7 +86,7 @@ def is_exempt(memory: Memory) -> bool:
     return is_kept_for_good(memory) or memory.kind in NEVER_FORGOTTEN or is_wanted(memory)
 
 
-def is_recap(memory: Memory) -> bool:
+def stands_for_others(memory: Memory) -> bool:
     """Whether it was written to stand for others, which may be in the archive: then it is what is left of them."""
     return memory.provenance.source == SUMMARY and bool(memory.merged_from)
 
@@ -287,7 +287,7 @@ def _fading_from(memory: Memory, life: Life) -> datetime:
 
 
 def _may_be_archived(memory: Memory) -> bool:
-    whole = not is_part(memory) and not is_recap(memory)
+    whole = not is_part(memory) and not stands_for_others(memory)
     return whole and not is_exempt(memory) and not is_working(memory)
 
 

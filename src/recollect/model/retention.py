@@ -7,7 +7,15 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from math import ceil
 
-from recollect.model.life import Life, is_exempt, is_part, is_recap, is_working, unused_since, utility
+from recollect.model.life import (
+    Life,
+    is_exempt,
+    is_part,
+    is_working,
+    stands_for_others,
+    unused_since,
+    utility,
+)
 from recollect.model.memory import PART, Kind, Memory, Status
 from recollect.model.wanted import ROLE
 
@@ -84,7 +92,7 @@ def may_go(memory: Memory, now: datetime, *, after: timedelta = YOUNGEST) -> boo
 
 def is_protected(memory: Memory) -> bool:
     """What no rule takes: kept for good, wanted, standing for others, or working memory, which ends otherwise."""
-    return is_exempt(memory) or is_recap(memory) or is_working(memory)
+    return is_exempt(memory) or stands_for_others(memory) or is_working(memory)
 
 
 def is_loose(memory: Memory) -> bool:

@@ -16,6 +16,8 @@ _NAMES = {
     "merged": "removed_{}_duplicate_entries",
     "archived": "archived_{}_memories",
     "erased": "erased_{}_memories",
+    "recapped": "summarized_{}_conversations",
+    "gathered": "summarized_{}_months_or_years",
     "bytes freed": "compacted_db",
     "repaired": "rebuilt_indexes",
     "old jobs dropped": "dropped_{}_old_jobs",

@@ -28,7 +28,7 @@ from recollect.ports.store import Change, Mark
 YEARS_AFTER = timedelta(days=2 * 365)  # months that are over for so long become a year
 LEAST = 2  # that are worth merging
 PAGE = 500
-MERGED, ARCHIVED = "merged", "archived"
+MERGED, ARCHIVED = "gathered", "archived"
 OF = {MONTH: (CONVERSATION,), YEAR: (CONVERSATION, MONTH)}  # the levels that each is made of
 FORMS = {MONTH: "%Y-%m", YEAR: "%Y"}
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, Protocol
 
 from recollect.engine.core import Engine
-from recollect.model.life import is_recap
+from recollect.model.life import stands_for_others
 from recollect.model.memory import Status
 
 _MODULE = "recollect.engine.recaps"
@@ -51,7 +51,7 @@ async def covered_by_lineage(engine: Engine, ids: Sequence[str], /) -> set[str]:
     return {
         source
         for one in made
-        if one.status is Status.ACTIVE and is_recap(one)
+        if one.status is Status.ACTIVE and stands_for_others(one)
         for source in one.merged_from
         if source in wanted
     }
