@@ -19,9 +19,10 @@ from recollect.operations.consolidating import CONSOLIDATE, CONSOLIDATION_REPORT
 from recollect.operations.forgetting import FORGET, UNFORGET
 from recollect.operations.keeping import CREATE_SCOPE, LIST_SCOPES
 from recollect.operations.knowing import CONTEXT, EXPLORE
-from recollect.operations.reading import LIST, TAGS, TIMELINE
+from recollect.operations.reading import LIST, TAGS
 from recollect.operations.retiring import RETIRE_SCOPE, REVIVE_SCOPE
 from recollect.operations.safekeeping import LIST_BACKUPS, RESTORE
+from recollect.operations.timing import TIMELINE
 from recollect.operations.writing import LINK
 
 DAY = timedelta(days=1)
@@ -163,7 +164,7 @@ class TestRetiredScopes:
         assert one not in [memory.id for memory in await everything(app, statuses=["active", "archived"])]
         assert "mill" not in [scope.name for scope in (await run(app, LIST_SCOPES)).scopes]
         [kept] = (await run(app, LIST_AUDIT)).records
-        assert kept.back == f"recollect restore {done.backup}"
+        assert kept.back == f"recollect restore {done.backup} --merge"
         assert (await run(app, RESTORE, file=done.backup)).memories == 1
         assert one in await found(app, "barley", scope="mill")
 

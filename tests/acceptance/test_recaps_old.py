@@ -46,7 +46,7 @@ async def month(app: App, first: datetime, subjects: list[str]) -> list[str]:
     for number, subject in enumerate(subjects):
         day = first + timedelta(days=7 * number)
         ids += await said_on(app, day, f"{subject} {day:%Y-%m}", subject=subject)
-        await run(at(app, day + timedelta(hours=2)), RUN_JOBS)
+        await run(at(app, day + timedelta(hours=2)), RUN_JOBS, scheduled=False)
     return ids
 
 
@@ -120,7 +120,7 @@ class TestMonths:
         assert before.id in gone.receipt.ids
         back = await recaps(app)
         assert [one.level for one in back] == [1, 1], "those of the others stand for themselves again"
-        await run(app, RUN_JOBS)
+        await run(app, RUN_JOBS, scheduled=False)
         assert len(await recaps(app)) == 3
         await tended(app, datetime(2024, 11, 2, tzinfo=UTC))
         [after] = await recaps(app)
