@@ -346,7 +346,7 @@ async def test_a_scope_goes_with_its_messages_summaries_and_its_name(app: App) -
     await use(app, "create_memory_scope", name="Porto", parent="Travel")
     soft = await use(app, "delete_memory", target={"scope": "travel"})
     assert (soft["deleted_count"], soft["scope"]) == (3, "Travel")
-    assert "backup_file" not in soft, "soft is its own copy"
+    assert soft["backup_file"].startswith("scope-Travel-")
     assert texts(await use(app, "search_by_scope", scope="Travel")) == []
     hard = await use(app, "delete_memory", target={"scope": "Travel"}, forget_mode="hard")
     assert (hard["deleted_count"], hard["scope"]) == (3, "Travel")

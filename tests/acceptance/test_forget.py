@@ -322,10 +322,8 @@ async def test_a_whole_scope_is_put_aside_before_it_goes_for_good(app: App) -> N
     assert (back.memories, back.skipped) == (3, 0)
 
 
-@pytest.mark.parametrize("how", [{"hard": False}, {"hard": True, "backup": False}])
-async def test_no_copy_is_made_of_what_can_be_brought_back_or_shall_be_gone(
-    app: App, how: dict[str, bool]
-) -> None:
+@pytest.mark.parametrize("how", [{"hard": False, "backup": False}, {"hard": True, "backup": False}])
+async def test_no_copy_is_made_where_none_is_wanted(app: App, how: dict[str, bool]) -> None:
     await run(app, CREATE_SCOPE, name="music")
     await stored(app, TEXT, scope="music")
     answer = await run(app, FORGET, scope="music", **how)

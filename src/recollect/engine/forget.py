@@ -10,7 +10,7 @@ from recollect.engine.capture.erased import note_erased
 from recollect.engine.core import Engine
 from recollect.engine.recap_undo import hide_recaps, remake, with_derived
 from recollect.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
-from recollect.model.life import is_going, is_kept_for_good
+from recollect.model.life import PROFILE, is_going, is_kept_for_good
 from recollect.model.link import Relation
 from recollect.model.memory import Memory, Status
 from recollect.ports.store import Change, Mark, Receipt
@@ -105,7 +105,7 @@ async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: 
         if memory_id not in found:
             raise MemoryNotFound(memory_id)
         memory = found[memory_id]
-        if not force and is_kept_for_good(memory):
+        if not force and needs_force(memory):
             raise Refused(
                 f"The memory {memory_id} is kept for good ({'an anchor' if memory.anchor else 'permanent'}).",
                 advice="Say so with `force`.",
@@ -113,10 +113,15 @@ async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: 
     return list(found.values())
 
 
+def needs_force(memory: Memory) -> bool:
+    """Whether it goes only by force. What people said of themselves they take back as they like, though no upkeep may."""
+    return is_kept_for_good(memory) and PROFILE not in memory.metadata
+
+
 async def kept_for_good(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
     """Those of them that only go by force: anchors, and permanent ones."""
     found = await engine.store.get_many(ids, viewer=agent)
-    return [memory for memory in found.values() if is_kept_for_good(memory)]
+    return [memory for memory in found.values() if needs_force(memory)]
 
 
 async def _with_parts(engine: Engine, memories: Sequence[Memory], *, agent: str) -> list[Memory]:

@@ -46,7 +46,7 @@ class ForgetInput(Input):
     hard: bool = False
     confirm: bool = False
     missing_ok: bool = False  # an unknown id or scope is no error
-    backup: bool = True  # of a whole scope that goes for good, a copy is put aside first
+    backup: bool = True  # of a whole scope that goes, a copy is put aside first
     drop_scope: bool = False  # a whole scope that goes for good goes with its name, if nothing else is in it
 
 
@@ -127,7 +127,7 @@ async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
         return _asking(given, [_candidate(memory, 1.0) for memory in some.values()], count=len(ids))
     await forgettable(call.engine, ids, agent=call.agent, force=given.force)
     aside = None
-    if choice.whole_scope and given.scope and given.hard and given.backup:
+    if choice.whole_scope and given.scope and given.backup:
         aside = (await back_up_scope(call.engine, given.scope, agent=call.agent)).path.name
     act = erase if given.hard else forget
     gone = await act(call.engine, ids, agent=call.agent, force=given.force)
@@ -226,7 +226,11 @@ def _candidate(memory: Memory, score: float) -> CandidateView:
 
 async def _note(call: Call, given: ForgetInput, aside: str | None) -> str:
     if not given.hard:
-        return "Marked as forgotten: no recall finds them. Their owner can undo it: `recollect forget --undo ID`."
+        kept = f" A copy of the scope is kept: backups/{aside} in the home folder." if aside else ""
+        return (
+            "Marked as forgotten: no recall finds them. Their owner can undo it: `recollect forget --undo ID`."
+            + kept
+        )
     said: list[str] = []
     if aside:
         said.append(
