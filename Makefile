@@ -72,13 +72,13 @@ FEWER ?=
 WITHOUT = $(if $(FEWER),--without $(FEWER),)
 PYTEST = $(PY) -m pytest -n 3 --dist loadfile $(WITHOUT)
 # What goes through a store, whichever it is; those left out choose their stores themselves, or have none.
-ON_EVERY_STORE = tests/acceptance --ignore tests/acceptance/test_housing.py --ignore tests/acceptance/test_migrate.py --ignore tests/acceptance/test_models_pull.py \
+ON_EVERY_STORE = tests/acceptance $(addprefix --ignore tests/acceptance/test_,$(addsuffix .py,backup_between housing migrate models_pull)) \
 	$(addprefix tests/interface/test_,$(addsuffix .py,cli_maintain cli_memories http_running mcp_http mcp_sessions rest_door rest_import rest_jobs rest_memories rest_page rest_summaries rights))
 
 # The contract once more on the same servers in other forms: of its owner, without vectors, as a replica set.
 FORMS = tests/contract/test_*_forms.py
-# Several servers on one database, and a capture that is killed at every write: they take minutes.
-LONGER = tests/interface/test_many_servers.py tests/faults/test_capture_killed.py
+# Several servers on one database; a capture, a backup and a restore that are killed at every step: they take minutes.
+LONGER = tests/interface/test_many_servers.py tests/faults/test_capture_killed.py tests/faults/test_backup_faults.py
 
 test: $(VENV)/dev ## Everything, on real servers: about ten minutes. FEWER=postgres,mongodb,redis does without some.
 	$(PYTEST) tests --ignore-glob '$(FORMS)' $(addprefix --ignore ,$(LONGER))

@@ -63,7 +63,8 @@ async def salvage_store(loaded: LoadedSettings) -> list[str]:
     from recollect.stores.sqlite.salvage import rescue
 
     path = loaded.settings.database
-    saved = await asyncio.to_thread(rescue, path, now=_utc_now())
+    with told_what_to_restore(loaded.settings.home):
+        saved = await asyncio.to_thread(rescue, path, now=_utc_now())
     return [f"saved {saved.memories} memories into {path}", f"kept the damaged file as {saved.aside}"]
 
 

@@ -26,6 +26,7 @@ from recollect.engine.backup_shelf import (
     is_stamped,
     is_taken,
     listed,
+    on_disk,
     own_names,
     placed,
     sum_of,
@@ -40,8 +41,6 @@ from recollect.model.errors import (
     SettingsError,
     StoreAway,
     StoreError,
-    StoreFull,
-    StoreReadOnly,
 )
 from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
@@ -242,7 +241,7 @@ async def _written(
 ) -> Backup | None:
     """Under the first of the names that is free, when it was read back whole; None when none is."""
     now, folder = engine.clock(), paths[0].parent
-    with _written_or_not(paths[0]), made_folder(folder), workshop(folder) as room:
+    with on_disk(f"The backup {paths[0].name}"), made_folder(folder), workshop(folder) as room:
         partial = partial_of(paths[0])
         try:
             head = Head(now, engine.houses.home)
@@ -260,18 +259,6 @@ def made_folder(folder: Path) -> Any:
     """There, and for its owner alone. Raises OSError."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     yield
-
-
-@contextmanager
-def _written_or_not(path: Path) -> Any:
-    try:
-        yield
-    except OSError as error:
-        problem = StoreFull if error.errno == errno.ENOSPC else StoreReadOnly
-        raise problem(
-            f"The backup {path.name} failed: {error.strerror or error}.",
-            advice="Make room, or look at the disk.",
-        ) from error
 
 
 @asynccontextmanager

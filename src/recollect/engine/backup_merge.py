@@ -12,7 +12,7 @@ from recollect.engine.backup import Backup, Told, back_up, folder_of, silent
 from recollect.engine.backup_file import EXPORT, Part, read_through
 from recollect.engine.backup_read import Opening, PartReading, parts_of
 from recollect.engine.backup_rows import lines_of
-from recollect.engine.backup_shelf import SAFETY, BackupFile, check_sum, named, workshop
+from recollect.engine.backup_shelf import SAFETY, BackupFile, check_sum, named, on_disk, workshop
 from recollect.engine.core import Engine, unbroken
 from recollect.engine.imports import Imported, import_lines
 from recollect.engine.transfer import export_stream
@@ -45,7 +45,7 @@ async def restore(
     if chosen.earlier:
         return chosen, await _of_export(engine, chosen, progress), safety
     done = Imported()
-    with workshop(folder_of(engine)) as room:
+    with on_disk(f"The restore of {chosen.path.name}"), workshop(folder_of(engine)) as room:
         opening = Opening(engine.grounds, room, engine.zone(), engine.clock())
         async for part in parts_of(chosen.path, secret, opening):
             done = _sum(done, await _of_part(engine, part, room, progress))

@@ -16,7 +16,7 @@ from recollect.engine.backup import Told, silent
 from recollect.engine.backup_file import Head, Part, read_through
 from recollect.engine.backup_load import Loading
 from recollect.engine.backup_read import Opening, PartReading, parts_of
-from recollect.engine.backup_shelf import BackupFile, Made, check_sum, named, workshop
+from recollect.engine.backup_shelf import BackupFile, Made, check_sum, named, on_disk, workshop
 from recollect.engine.backup_verify import differences
 from recollect.engine.core import unbroken
 from recollect.model.errors import Refused
@@ -63,10 +63,10 @@ async def replace_store(work: Restoring, file: str | None = None) -> Replaced:
     await unbroken(asyncio.to_thread(check_sum, chosen))
     head, table = await unbroken(asyncio.to_thread(read_through, chosen.path, work.passphrase))
     now = work.clock()
-    stamp = f"{now:%Y%m%dT%H%M%SZ}"
+    stamp = f"{now:%Y%m%dT%H%M%S%fZ}"
     prepared: Sites = {}
     try:
-        with workshop(work.folder) as room:
+        with on_disk(f"The restore of {chosen.path.name}"), workshop(work.folder) as room:
             opening = Opening(work.grounds, room, work.zone, now)
             parts = parts_of(chosen.path, work.passphrase, opening)
             filled = _together if head.home != work.home and len(table) > 1 else _apart

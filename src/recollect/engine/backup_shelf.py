@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from recollect.engine.backup_file import ENDING, head_of
 from recollect.engine.transfer import partial_of, put_in_place
-from recollect.model.errors import InvalidInput, NotFound, Refused
+from recollect.model.errors import InvalidInput, NotFound, Refused, StoreFull, StoreReadOnly
 
 EARLIER = ".jsonl.gz"  # of backups before there were vectors in them: they are read, and no more written
 ENDINGS = (ENDING, EARLIER)
@@ -32,6 +33,23 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)  # no files on Windows
 _STAMP = re.compile(r"\d{8}T\d{6}Z(?:-\d+)?")
 _CHUNK = 1 << 20
+
+
+@contextmanager
+def on_disk(what: str) -> Iterator[None]:
+    """What the disk refuses, as errors of ours. Raises StoreFull, StoreReadOnly."""
+    try:
+        yield
+    except OSError as error:
+        problem = StoreFull if is_full(error) else StoreReadOnly
+        raise problem(
+            f"{what} failed: {error.strerror or error}.", advice="Make room, or look at the disk."
+        ) from error
+
+
+def is_full(error: OSError) -> bool:
+    """Whether there is no room left, or no more may be used."""
+    return error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
 class Made(StrEnum):

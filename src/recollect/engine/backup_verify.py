@@ -13,9 +13,9 @@ from recollect.engine.backup import Told, folder_of, silent
 from recollect.engine.backup_file import EXPORT, Part
 from recollect.engine.backup_read import Opening, PartReading, parts_of
 from recollect.engine.backup_rows import lines_of
-from recollect.engine.backup_shelf import BackupFile, check_sum, workshop
+from recollect.engine.backup_shelf import BackupFile, check_sum, is_full, workshop
 from recollect.engine.core import Engine, unbroken
-from recollect.model.errors import Refused, SchemaTooNew, StoreDamaged
+from recollect.model.errors import Refused, SchemaTooNew, StoreDamaged, StoreFull
 from recollect.ports.snapshot import Totals
 
 
@@ -62,6 +62,10 @@ async def _proved(engine: Engine, one: BackupFile, secret: str, told: Told) -> P
     except (Refused, StoreDamaged, SchemaTooNew) as error:
         return Proof(one, tuple(parts), error.message)
     except OSError as error:
+        if is_full(error):
+            raise StoreFull(
+                f"There is no room to restore {one.path.name} to a temporary place.", advice="Make room."
+            ) from error
         return Proof(one, tuple(parts), f"It can't be read: {error.strerror or error}.")
     return Proof(one, tuple(parts))
 

@@ -26,7 +26,7 @@ from recollect.ports.snapshot import Cursor, Gone, House, Kept, Record, Site
 from recollect.ports.store import Capability, Connect, Enqueue, Keep
 from recollect.testing.builders import START, Builder, unit
 
-STAMP = "20260105T090000Z"
+STAMP = "20260105T090000000000Z"
 
 
 async def filled(house: House, build: Builder) -> list[Kept]:

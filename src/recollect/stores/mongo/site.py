@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -23,12 +23,12 @@ from recollect.stores.mongo.rows import Document
 from recollect.stores.mongo.steps import MEMORIES, METADATA
 from recollect.stores.mongo.store import MongoStore
 from recollect.stores.mongo.swapping import begin_swap, finish_swap
+from recollect.stores.stamps import is_stale, moment_of
 
 T = TypeVar("T")
 Address = Callable[[], AbstractAsyncContextManager[str]]  # of the server, which may be started for it
 
 _RESTORED, _BEFORE = "restoring_", "before_"
-_STAMP = "%Y%m%dT%H%M%SZ"
 _LEAVING_SECONDS = 3.0  # for so long a server may know of connections that are closed
 _PAUSE_SECONDS = 0.1
 
@@ -52,7 +52,11 @@ class MongoSite:
 
         async def work(database: AsyncDatabase[Document]) -> None:
             await finish_swap(database)
-            if _prefix(_RESTORED, stamp) + METADATA in await database.list_collection_names():
+            names = await database.list_collection_names()
+            for begun in {name.partition(".")[0] for name in names if name.startswith(_RESTORED)}:
+                if is_stale(begun.removeprefix(_RESTORED), self._clock()):  # of one that died
+                    await _drop(database, f"{begun}.")
+            if _prefix(_RESTORED, stamp) + METADATA in names:
                 raise StoreError("There is such a place already.", advice="Try again in a second.")
 
         await self._work(work)
@@ -97,7 +101,12 @@ class MongoSite:
             names = await database.list_collection_names()
             begun = {name.partition(".")[0] for name in names if name.startswith(_BEFORE)}
             return [
-                Old(one, f"collections {one}.* of {database.name}", await _size(database, one), _since(one))
+                Old(
+                    one,
+                    f"collections {one}.* of {database.name}",
+                    await _size(database, one),
+                    moment_of(one.removeprefix(_BEFORE)),
+                )
                 for one in sorted(begun, reverse=True)
             ]
 
@@ -174,10 +183,3 @@ async def _size(database: AsyncDatabase[Document], name: str) -> int:
 
 def _prefix(begin: str, stamp: str) -> str:
     return f"{begin}{stamp}."
-
-
-def _since(name: str) -> datetime | None:
-    try:
-        return datetime.strptime(name.removeprefix(_BEFORE), _STAMP).replace(tzinfo=UTC)
-    except ValueError:
-        return None

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,12 +21,12 @@ from recollect.stores.postgres.failures import translated
 from recollect.stores.postgres.migrate import LOCK
 from recollect.stores.postgres.session import SCHEMA, Limits, Session, unlimited
 from recollect.stores.postgres.store import PostgresStore
+from recollect.stores.stamps import is_stale, moment_of
 
 T = TypeVar("T")
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 _RESTORED, _BEFORE = f"{SCHEMA}_restoring_", f"{SCHEMA}_before_"
-_STAMP = "%Y%m%dt%H%M%Sz"
 _LEAVING_SECONDS, _PAUSE_SECONDS = 3.0, 0.1
 _LIMITS = Limits(2, 30_000, 10_000, 30_000)
 
@@ -74,6 +74,9 @@ class PostgresSite:
             raise Refused("A PostgreSQL database takes no such copy.")
 
         def work(connection: Connection) -> None:
+            for name, _ in connection.execute(OLDS, (_RESTORED,)).fetchall():
+                if is_stale(name.removeprefix(_RESTORED), self._clock()):  # of one that died
+                    _drop(connection, name)
             if connection.execute(EXISTS, (_named(_RESTORED, stamp),)).fetchone():
                 raise StoreError(
                     f"The schema {_named(_RESTORED, stamp)} exists already.", advice="Try again in a second."
@@ -109,7 +112,12 @@ class PostgresSite:
     async def olds(self) -> list[Old]:
         found = await self._work(lambda connection: connection.execute(OLDS, (_BEFORE,)).fetchall())
         return [
-            Old(name, f"schema {name} of {self._session.place}", int(size), _since(name))
+            Old(
+                name,
+                f"schema {name} of {self._session.place}",
+                int(size),
+                moment_of(name.removeprefix(_BEFORE)),
+            )
             for name, size in found
         ]
 
@@ -165,10 +173,3 @@ def _drop(connection: Connection, schema: str) -> None:
 
 def _named(begin: str, stamp: str) -> str:
     return f"{begin}{stamp.lower()}"
-
-
-def _since(name: str) -> datetime | None:
-    try:
-        return datetime.strptime(name.removeprefix(_BEFORE), _STAMP).replace(tzinfo=UTC)
-    except ValueError:
-        return None

@@ -19,6 +19,7 @@ from recollect.stores.sqlite.salvage import JOURNALS, beside, discard, refuse_ot
 from recollect.stores.sqlite.snapshot import RAW_FORM
 from recollect.stores.sqlite.store import SqliteStore
 from recollect.stores.sqlite_file import make_private
+from recollect.stores.stamps import is_stale
 
 _RESTORED, _BEFORE = ".restoring-", ".before-"
 
@@ -36,6 +37,7 @@ class SqliteSite:
 
     async def prepare(self, stamp: str, raw: Path | None = None) -> None:
         new = self._named(_RESTORED, stamp)
+        await asyncio.to_thread(self._sweep)
         if new.exists():
             raise StoreError(f"{new} exists already.", advice="Try again in a second.")
         await asyncio.to_thread(_laid, raw, new)
@@ -68,6 +70,13 @@ class SqliteSite:
 
     def _named(self, mark: str, stamp: str) -> Path:
         return self._path.with_name(f"{self._path.stem}{mark}{stamp}{self._path.suffix}")
+
+    def _sweep(self) -> None:
+        """What a restore left that died."""
+        begin = f"{self._path.stem}{_RESTORED}"
+        for path in self._path.parent.glob(f"{begin}*{self._path.suffix}"):
+            if is_stale(path.stem.removeprefix(begin), self._clock()):
+                discard(path)
 
     def _olds(self) -> list[Old]:
         found = []
