@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from front_door import Open, acting, run
+from front_door import Open, acting, at, run
 
 from recollect.app import App
 from recollect.engine.embed import EMBED
@@ -205,7 +205,7 @@ async def test_vectors_may_come_later(app: App) -> None:
     assert job.due > job.created
     await save(app, lines(20), embed=False)
     assert len([one for one in await app.engine.store.jobs() if one.name == EMBED]) == 1
-    await run(app, RUN_JOBS)
+    await run(at(app, job.due + timedelta(minutes=1)), RUN_JOBS)
     assert all(memory.embedded_by == app.engine.meaning.model for memory in await kept(app))
 
 

@@ -65,7 +65,7 @@ async def test_a_document_has_conversations_in_order_summaries_facts_and_the_pro
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     document = json.loads(path.read_text(encoding="utf-8"))
     scopes = {one["name"]: one for one in document["scopes"]}
-    assert [one["text"] for one in scopes["Global"]["profile"]] == ["My favourite colour is blue."]
+    assert [one["text"] for one in scopes["Global"]["profile"]] == ["The user's favourite colour is blue."]
     talks = {one["conversation_id"]: one["messages"] for one in scopes["Home"]["conversations"]}
     assert list(talks) == ["tea", "ink"]
     assert [(one["speaker"], one["text"]) for one in talks["tea"]] == [

@@ -5,22 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from assistant_door import EMBEDDED, OWN, keep, retrieved
+from assistant_door import EMBEDDED, keep, retrieved
 from front_door import Open, everything, run, spoil
 from tool_door import use
 
-from recollect.app import App, open_app
+from recollect.app import App
 from recollect.model.errors import RecollectError
 from recollect.operations.safekeeping import STATS
 from recollect.operations.upkeep import DOCTOR, EMBED_MISSING
-from recollect.settings import LoadedSettings
 from recollect.stores.mongo.keeper import read_running
-from recollect.testing.servers.mongo import MongoServer
 
 WRITERS, EACH = 6, 8
 
@@ -78,31 +74,6 @@ async def test_reading_goes_on_while_a_backup_is_made(app: App) -> None:
     made = await backup
     assert made["memories"] in (40, 41)
     assert late in {one.id for one in await everything(app)}
-
-
-@pytest.mark.needs("mongodb")
-@pytest.mark.parametrize("house", [OWN], indirect=True)
-async def test_a_killed_mongod_has_all_that_was_acknowledged(
-    load: Callable[..., LoadedSettings], new_mongo_server: Callable[..., MongoServer]
-) -> None:
-    server = new_mongo_server()
-    given: dict[str, Any] = {
-        "store.mode": "mongodb",
-        "mongodb.mode": "external",
-        "mongodb.uri": server.url,
-        "mongodb.database": "claude_memory",
-        "mongodb.timeout_ms": 60_000,  # it mends itself first
-    }
-    async with open_app(load(**given)) as app:
-        names: set[str] = set()
-        for number in range(25):
-            names.add(await keep(app, f"Buoy {number} was seen at {number + 3} fathoms."))
-        os.kill(server.pid, signal.SIGKILL)
-        await asyncio.to_thread(server.start)
-    async with open_app(load(**given)) as app:
-        assert {one.id for one in await everything(app)} == names
-        assert (await run(app, STATS)).embedded == len(names)
-        assert await healthy(app)
 
 
 @pytest.mark.needs("mongodb")

@@ -22,7 +22,7 @@ KNOWN = {
     "allergy": "My daughter can't have peanuts",
     "timeline": "We decided the timeline for Alpha project: design in May, building until autumn",
     "desk": "John sits at desk 142 on the third floor",
-    "cat": "My cat's name is Whiskers",
+    "cat": "The user's cat's name is Whiskers.",  # as the profile has it
 }
 ASKED = [
     ("When is Apollo due?", "apollo"),

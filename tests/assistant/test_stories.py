@@ -53,7 +53,7 @@ async def test_what_was_told_is_known_in_the_next_conversation(talking: Talking)
         await remember(session, "My cat's name is Whiskers.")
         await remember(session, "My sister lives in Oslo.")
     async with talking() as session:
-        assert (await ask(session, "What's my cat's name?"))[0] == "My cat's name is Whiskers."
+        assert (await ask(session, "What's my cat's name?"))[0] == "The user's cat's name is Whiskers."
         assert await ask(session, "capital of Mongolia") == []
 
 
@@ -135,7 +135,7 @@ async def test_preferences_are_there_before_anybody_asks(talking: Talking) -> No
     async with talking("core,assistant") as session:
         said = str(await called(session, "context"))
         assert "blue" in said
-        assert "short answers" in said
+        assert "concise" in said
 
 
 async def test_it_talks_to_nobody_but_this_machine(home: Path, told: dict[str, str]) -> None:

@@ -67,6 +67,7 @@ class Place:
         """Whatever was destroyed is there again."""
         for path, name in (("/api/projects", PROJECT), ("/api/scopes", SCOPE)):
             assert self.http.post(path, json={"name": name}).status_code in (200, 201, 409)
+        assert self.http.patch(f"/api/scopes/{SCOPE}", json={"active": True}).status_code == 200
         said = {"content": "The staging server listens on port 8443.", "scope": SCOPE, "tags": ["network"]}
         memory = self.http.post("/api/memories", json=said)
         assert memory.status_code in (200, 201), memory.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from recollect.engine.core import Engine
+from recollect.model.errors import StoreAway
 from recollect.model.memory import ANY_STATUS
 from recollect.model.query import Filter
 from recollect.model.retention import Room
@@ -26,7 +27,10 @@ async def room_of(engine: Engine) -> Room:
 
 async def room_finding(engine: Engine) -> Finding:
     """Healthy where no limit is near, or where upkeep will see to it."""
-    room = await room_of(engine)
+    try:
+        room = await room_of(engine)
+    except StoreAway as error:  # a project's own store: how much is in it can't be told now
+        return Finding(WHAT, True, f"not known: {error.message}")
     return Finding(WHAT, not room.tight, _counted(room), advice=_advice(engine) if room.tight else "")
 
 

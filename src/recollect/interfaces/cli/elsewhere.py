@@ -6,7 +6,7 @@ from recollect.interfaces.cli.session import Session
 from recollect.model.errors import InvalidInput, SettingsError
 
 SERVED = frozenset(
-    "remember recall search ask list show amend link forget unarchive tags timeline versions reconstruct context profile "
+    "remember recall search ask list show amend link forget unarchive tags timeline versions reconstruct context conversations profile "
     "reflect explore feedback scopes projects status stats spend consolidate audit contradictions jobs export".split()
 )
 # Of those that need this machine for the rest.
