@@ -8,7 +8,7 @@ import hashlib
 import io
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -241,7 +241,7 @@ async def _written(
 ) -> Backup | None:
     """Under the first of the names that is free, when it was read back whole; None when none is."""
     now, folder = engine.clock(), paths[0].parent
-    with on_disk(f"The backup {paths[0].name}"), made_folder(folder), workshop(folder) as room:
+    with on_disk(f"The backup {paths[0].name}"), workshop(folder) as room:
         partial = partial_of(paths[0])
         try:
             head = Head(now, engine.houses.home)
@@ -252,13 +252,6 @@ async def _written(
         finally:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
-
-
-@contextmanager
-def made_folder(folder: Path) -> Any:
-    """There, and for its owner alone. Raises OSError."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    yield
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -113,13 +113,6 @@ def lines_of(blocks: Iterable[bytes]) -> Iterator[str]:
             yield line.decode("utf-8", "surrogatepass")
     if rest:
         yield rest.decode("utf-8", "surrogatepass")
-
-
-async def counted(batches: AsyncIterator[list[Kept]], tally: Tally) -> AsyncIterator[list[Kept]]:
-    """The same, counted."""
-    async for batch in batches:
-        tally.add(batch)
-        yield batch
 
 
 def _line(one: Kept) -> Line:

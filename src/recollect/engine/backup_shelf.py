@@ -215,7 +215,8 @@ def dropped(one: BackupFile) -> bool:
 
 @contextmanager
 def workshop(folder: Path) -> Iterator[Path]:
-    """A folder for what is only needed while a backup is made or read. What the dead left is swept away."""
+    """A folder for what is only needed while a backup is made or read. What the dead left is swept away. Raises OSError."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _sweep(folder)
     made = Path(tempfile.mkdtemp(prefix=_MAKING, dir=folder))  # for its owner alone
     try:

@@ -11,7 +11,7 @@ MEANINGS: Mapping[str, str] = {
     "agent": "Whose it is.",
     "anchor": "Whether it never fades.",
     "answer": "What memory says.",
-    "backup": "Where the copy was put that was made first.",
+    "backup": "Where the copy was put that was made first; of a status, how things are with backups.",
     "by_scope": "How many there are in each scope.",
     "candidates": "What would be forgotten: say `confirm` to do it.",
     "children": "The scopes within it.",
