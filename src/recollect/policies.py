@@ -73,6 +73,7 @@ def _life(life: LifeSettings) -> Life:
             Kind.PROCEDURE: life.stale_days_procedure,
             Kind.FACT: life.stale_days_fact,
             Kind.DECISION: life.stale_days_decision,
+            Kind.NOTE: life.stale_days_note,
         },
         other_stale_days=life.stale_days_other,
         hot_days=life.hot_days,

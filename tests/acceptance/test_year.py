@@ -32,7 +32,7 @@ DAY = timedelta(days=1)
 FIRST_DAY = datetime(2030, 1, 1, 4, 0, tzinfo=UTC)
 YEAR = 365
 QUICK = {"store.durability": "normal"}  # power failures matter elsewhere
-STALE = {Kind.PROCEDURE: 30, Kind.FACT: 60, Kind.DECISION: 90}
+STALE = {Kind.PROCEDURE: 30, Kind.FACT: 60, Kind.DECISION: 90, Kind.NOTE: 90}
 KEPT = 180
 KINDS = [Kind.FACT] * 5 + [Kind.DECISION] * 2 + [Kind.PROCEDURE] * 2 + [Kind.NOTE] * 2 + [Kind.ERROR]
 SUBJECTS = "gateway ledger scheduler indexer courier archive beacon registry compiler mirror".split()

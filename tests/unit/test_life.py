@@ -185,7 +185,13 @@ class TestTiers:
 
     def test_the_steps(self) -> None:
         hot = memory(tier=Tier.HOT)
-        for kind, stale in ((Kind.PROCEDURE, 30), (Kind.FACT, 60), (Kind.DECISION, 90), (Kind.NOTE, 60)):
+        for kind, stale in (
+            (Kind.PROCEDURE, 30),
+            (Kind.FACT, 60),
+            (Kind.DECISION, 90),
+            (Kind.NOTE, 90),
+            (Kind.CONTEXT, 60),
+        ):
             one = replace(hot, kind=kind)
             at = [tier_at(one, START + day * DAY, PLAIN) for day in (6.9, 7, stale - 0.1, stale)]
             assert at == [Tier.HOT, Tier.WARM, Tier.WARM, Tier.COLD]

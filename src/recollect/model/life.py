@@ -13,7 +13,7 @@ from recollect.model.recap import RECAP
 from recollect.model.wanted import is_wanted
 
 NEVER_FORGOTTEN = frozenset({Kind.PREFERENCE, Kind.ERROR})
-STALE_DAYS: Mapping[Kind, int] = {Kind.PROCEDURE: 30, Kind.FACT: 60, Kind.DECISION: 90}
+STALE_DAYS: Mapping[Kind, int] = {Kind.PROCEDURE: 30, Kind.FACT: 60, Kind.DECISION: 90, Kind.NOTE: 90}
 FLOOR = 0.05  # nothing fades below
 LONGEST_DAYS = 36_500  # so that no setting leads beyond the calendar
 PROFILE = "profile_section"  # in the metadata of an entry of the profile: which part of it that is

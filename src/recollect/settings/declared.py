@@ -277,6 +277,7 @@ class LifeSettings:
     stale_days_procedure: int = _setting(30, "Days unused until a procedure is stale.", least=1)
     stale_days_fact: int = _setting(60, "Days unused until a fact is stale.", least=1)
     stale_days_decision: int = _setting(90, "Days unused until a decision is stale.", least=1)
+    stale_days_note: int = _setting(90, "Days unused until a note is stale.", least=1)
     stale_days_other: int = _setting(
         60, "Days unused until anything else is; preferences and errors never are.", least=1
     )
