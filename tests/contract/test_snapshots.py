@@ -25,7 +25,7 @@ _numbers = count(1)
 
 class Contract(SnapshotContract, SiteContract):
     @pytest.fixture
-    async def house(self, made: House) -> AsyncIterator[House]:
+    async def dwelling(self, made: House) -> AsyncIterator[House]:
         await made.open()
         yield made
         await made.close()
