@@ -80,7 +80,7 @@ FORMS = tests/contract/test_*_forms.py
 # Several servers on one database; a capture, a backup and a restore that are killed at every step: they take minutes.
 LONGER = tests/interface/test_many_servers.py tests/faults/test_capture_killed.py tests/faults/test_backup_faults.py
 
-test: $(VENV)/dev ## Everything, on real servers: about ten minutes. FEWER=postgres,mongodb,redis does without some.
+test: $(VENV)/dev ## Everything, on real servers: about a quarter of an hour. FEWER=postgres,mongodb,redis does without some.
 	$(PYTEST) tests --ignore-glob '$(FORMS)' $(addprefix --ignore ,$(LONGER))
 
 test-stores: $(VENV)/dev ## Every store in its other forms, and what takes long; acceptance and the doors with every home on PostgreSQL and on MongoDB: fifteen minutes.
