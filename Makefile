@@ -77,8 +77,10 @@ ON_EVERY_STORE = tests/acceptance $(addprefix --ignore tests/acceptance/test_,$(
 
 # The contract once more on the same servers in other forms: of its owner, without vectors, as a replica set.
 FORMS = tests/contract/test_*_forms.py
-# Several servers on one database; a capture, a backup and a restore that are killed at every step: they take minutes.
-LONGER = tests/interface/test_many_servers.py tests/faults/test_capture_killed.py tests/faults/test_backup_faults.py
+# What takes minutes: several servers on one database, what is killed at every write, backups from each store into each, and
+# the assistant's tests once more without a network.
+LONGER = tests/interface/test_many_servers.py tests/faults/test_capture_killed.py tests/faults/test_backup_faults.py \
+	tests/acceptance/test_backup_between.py tests/assistant/test_network.py tests/interface/test_no_network.py
 
 test: $(VENV)/dev ## Everything, on real servers: about a quarter of an hour. FEWER=postgres,mongodb,redis does without some.
 	$(PYTEST) tests --ignore-glob '$(FORMS)' $(addprefix --ignore ,$(LONGER))
