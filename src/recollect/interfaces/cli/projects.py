@@ -118,7 +118,7 @@ async def show_project(desk: Desk, /, *, name: str) -> None:
 @projects.command(
     "change",
     examples=[
-        "recollect projects change shop --path ~/work/shop",
+        "recollect projects change shop --path ~/src/shop",
         "recollect projects change shop --description 'Lamps' --inactive",
     ],
 )
