@@ -1,4 +1,4 @@
-# Recollect. `make help` lists the targets. Needs Python 3.11 or newer and make; uv is used when it is there.
+# Mindhold. `make help` lists the targets. Needs Python 3.11 or newer and make; uv is used when it is there.
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 
@@ -21,7 +21,7 @@ help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 $(VENV)/made:
-	@test -n "$(PYTHON)" || { echo "Recollect needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python."; exit 1; }
+	@test -n "$(PYTHON)" || { echo "Mindhold needs Python 3.11 or newer: install it, or say make PYTHON=/path/to/python."; exit 1; }
 ifdef UV
 	$(UV) venv --quiet --allow-existing --python "$(PYTHON)" $(VENV)
 else
@@ -45,13 +45,13 @@ $(VENV)/dev: $(VENV)/runtime requirements-dev.lock
 	$(call install_locked,requirements-dev.lock)
 	@touch $@
 
-install: $(VENV)/runtime ## Make .venv with recollect in it and pull the embedding model.
-	$(BIN)/recollect models pull
-	@echo "Ready: $(BIN)/recollect --help"
+install: $(VENV)/runtime ## Make .venv with mindhold in it and pull the embedding model.
+	$(BIN)/mindhold models pull
+	@echo "Ready: $(BIN)/mindhold --help"
 
 run: $(VENV)/runtime ## Install if need be, then take the guided tour.
-	@$(BIN)/recollect models pull || echo "Going on without a model: recall will stand on full text alone."
-	$(BIN)/recollect demo
+	@$(BIN)/mindhold models pull || echo "Going on without a model: recall will stand on full text alone."
+	$(BIN)/mindhold demo
 
 check: lint types unit ## Format, lint, types, architecture and unit tests; no server: under a minute.
 
@@ -93,7 +93,7 @@ test-stores: $(VENV)/dev ## Every store in its other forms, and what takes long;
 	esac; done
 
 docs: $(VENV)/runtime ## Make docs/TOOLS.md anew from the dialects.
-	$(PY) -m recollect.dialects.reference
+	$(PY) -m mindhold.dialects.reference
 
 define install_npm
 	@command -v npm >/dev/null 2>&1 || { echo "This needs npm, which comes with Node.js."; exit 1; }
@@ -154,7 +154,7 @@ bench-capture: $(VENV)/dev ## A transcript of 200 MB, followed and captured: spe
 bench-load: $(VENV)/dev ## 200 MCP clients at once, a minute without rest and one with pauses. QUICK=1 for ten seconds.
 	$(PY) -m benchmarks.load $(if $(QUICK),--quick,) $(ARGS)
 
-bench-start: $(VENV)/dev ## From the start of `recollect mcp` to its first answers, with 100,000 memories.
+bench-start: $(VENV)/dev ## From the start of `mindhold mcp` to its first answers, with 100,000 memories.
 	$(PY) -m benchmarks.start $(if $(QUICK),--quick,) $(ARGS)
 
 bench-hooks: $(VENV)/dev ## A hook's whole process, event by event, against the bare start of Python. QUICK=1 for fewer rounds.

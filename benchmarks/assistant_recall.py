@@ -1,4 +1,4 @@
-"""retrieve_memory of a real `recollect mcp`, beside the least that it must do; and how soon a server is there."""
+"""retrieve_memory of a real `mindhold mcp`, beside the least that it must do; and how soon a server is there."""
 
 from __future__ import annotations
 

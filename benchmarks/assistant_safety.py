@@ -22,8 +22,8 @@ from benchmarks.peers.front_door import plain_puts
 from benchmarks.served import MODEL, place_model, program
 from benchmarks.vectors import between, stored_vectors
 
-from recollect.app import open_app
-from recollect.settings import load_settings
+from mindhold.app import open_app
+from mindhold.settings import load_settings
 
 BATCH = 5_000
 REAL = 2_000  # vectors that others are mixed of
@@ -90,9 +90,9 @@ async def _fill(home: Path, size: int) -> int:
 def _measured(argv: Sequence[str], home: Path) -> dict[str, Any]:
     """One command as a process: how long it took, and the most memory that it and its children held."""
     own = {
-        "RECOLLECT_HOME": str(home),
-        "RECOLLECT_EMBEDDING_PROVIDER": "none",
-        "RECOLLECT_BACKUP_PASSPHRASE": PASSPHRASE,
+        "MINDHOLD_HOME": str(home),
+        "MINDHOLD_EMBEDDING_PROVIDER": "none",
+        "MINDHOLD_BACKUP_PASSPHRASE": PASSPHRASE,
     }
     begun = time.perf_counter()
     process = subprocess.Popen(
@@ -105,7 +105,7 @@ def _measured(argv: Sequence[str], home: Path) -> dict[str, Any]:
     taken = time.perf_counter() - begun
     looker.join()
     if process.returncode:
-        raise SystemExit(f"recollect {' '.join(argv)}: {err.decode()[-500:]}")
+        raise SystemExit(f"mindhold {' '.join(argv)}: {err.decode()[-500:]}")
     return {"seconds": taken, "peak": peak[0], "answer": json.loads(out)}
 
 

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from recollect.model.lexemes import query_lexemes
-from recollect.ports.transcripts import shortened
+from mindhold.model.lexemes import query_lexemes
+from mindhold.ports.transcripts import shortened
 
 FEWEST_WORDS = 3  # of a first line that tells something
 MOST_ANSWERS = 3  # conversations that one commit is of; of more it is nobody's

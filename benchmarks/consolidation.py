@@ -24,13 +24,13 @@ from benchmarks.environment import HERE, RESULTS, machine
 from benchmarks.report import Aim, Table, aims_table, megabytes, milliseconds, text, write
 from benchmarks.served import data_folder, filled
 
-from recollect.app import open_app
-from recollect.engine.consolidate import STAGES, Report, run
-from recollect.engine.core import Engine
-from recollect.engine.evaluate import evaluate
-from recollect.model.query import Filter
-from recollect.ports.store import Change, Tend
-from recollect.settings import LoadedSettings, load_settings
+from mindhold.app import open_app
+from mindhold.engine.consolidate import STAGES, Report, run
+from mindhold.engine.core import Engine
+from mindhold.engine.evaluate import evaluate
+from mindhold.model.query import Filter
+from mindhold.ports.store import Change, Tend
+from mindhold.settings import LoadedSettings, load_settings
 
 MEMORIES, QUICK_MEMORIES = 100_000, 10_000
 CHANGED = 100  # one in so many

@@ -38,7 +38,7 @@ class Entry:
 
 
 FLOOR = Entry("floor", "floor: embed + exact product", "floor", "floor", fills=True, bulk=True, exact=True)
-OURS = Entry("recollect", "Recollect", "front_door", "recollect", fills=True, bulk=True, exact=True)
+OURS = Entry("mindhold", "Mindhold", "front_door", "mindhold", fills=True, bulk=True, exact=True)
 
 ENTRIES = (
     FLOOR,

@@ -21,12 +21,12 @@ from benchmarks.nli_data import DATASETS, REPORTED, TUNED, DataMissing, Dataset,
 from benchmarks.peers.door import OWN_HOME, door_options, uncached_embedder
 from benchmarks.report import Aim, Table, aims_table, share, text, write
 
-from recollect.engine.classifiers import SURE, LayeredClassifier, RuleClassifier
-from recollect.engine.disputes import ALIKE, DOUBTED, LEAST_ALIKE
-from recollect.ports.classifier import Classifier, Judgement
-from recollect.providers.embedding.pull import pull
-from recollect.providers.embedding.shelf import LocalShelf
-from recollect.providers.nli.onnx import OnnxClassifier
+from mindhold.engine.classifiers import SURE, LayeredClassifier, RuleClassifier
+from mindhold.engine.disputes import ALIKE, DOUBTED, LEAST_ALIKE
+from mindhold.ports.classifier import Classifier, Judgement
+from mindhold.providers.embedding.pull import pull
+from mindhold.providers.embedding.shelf import LocalShelf
+from mindhold.providers.nli.onnx import OnnxClassifier
 
 LEAST_PRECISION = 0.9
 MODEL = "all-MiniLM-L6-v2"
@@ -196,7 +196,7 @@ def _measured(data: dict[Dataset, list[Pair]], models: Path) -> tuple[list[Table
         )
     name = next((card.name for card in LocalShelf(models).classifiers() if card.installed), None)
     if name is None:
-        print("No model of nli is here to measure: `recollect models pull nli` fetches one.", flush=True)
+        print("No model of nli is here to measure: `mindhold models pull nli` fetches one.", flush=True)
     else:
         few = {dataset: pairs[:MOST_JUDGED] for dataset, pairs in data.items()}
         model = OnnxClassifier(models, name)

@@ -109,7 +109,7 @@ def _passes(interpreter: str, test: str) -> bool:
 def surroundings() -> dict[str, str]:
     """Environment variables for contestants: this machine's, with a home folder of the benchmark's own."""
     # Without byte code on disk every start would compile everything anew, which nobody's does.
-    left_out = ("RECOLLECT_", "MCP_", "POSTGRES_", "DB_", "REDIS_", "MONGODB_", "PYTHONDONTWRITEBYTECODE")
+    left_out = ("MINDHOLD_", "MCP_", "POSTGRES_", "DB_", "REDIS_", "MONGODB_", "PYTHONDONTWRITEBYTECODE")
     own = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     own.update(HOME=str(HOME), USERPROFILE=str(HOME), HF_HUB_OFFLINE="1")
     own.update(ANONYMIZED_TELEMETRY="False", ORT_DISABLE_TELEMETRY="1")

@@ -1,6 +1,6 @@
 """How well memories are picked out of conversations by the rules, against labels made by hand (see `labels.py`).
 
-The conversations are `transcripts/*.jsonl` under RECOLLECT_BENCH_DATA (default ../shared/data). They are followed as the hooks
+The conversations are `transcripts/*.jsonl` under MINDHOLD_BENCH_DATA (default ../shared/data). They are followed as the hooks
 follow them: whole, with and without an embedding model, and in small pieces as they grow. What fits no label counts as wrong.
 The rules were made by people who had seen these conversations: on others expect less.
 """
@@ -21,14 +21,14 @@ from benchmarks.labels import NONE, Label, Picked, Verdict, judge, read_labels
 from benchmarks.peers.door import OWN_HOME, door_options
 from benchmarks.report import Aim, Table, aims_table, share, text, write
 
-from recollect.app import App, open_app
-from recollect.engine.capture.rules import by_rules
-from recollect.model.errors import ModelPullFailed
-from recollect.ports.transcripts import Cursor
-from recollect.providers.embedding.pull import pull
-from recollect.providers.transcripts.claude import ClaudeTranscripts
-from recollect.settings import load_settings
-from recollect.settings.capture import KINDS
+from mindhold.app import App, open_app
+from mindhold.engine.capture.rules import by_rules
+from mindhold.model.errors import ModelPullFailed
+from mindhold.ports.transcripts import Cursor
+from mindhold.providers.embedding.pull import pull
+from mindhold.providers.transcripts.claude import ClaudeTranscripts
+from mindhold.settings import load_settings
+from mindhold.settings.capture import KINDS
 
 LEAST_PRECISION = 0.7
 MODEL = "all-MiniLM-L6-v2"
@@ -105,7 +105,7 @@ async def measure(files: Sequence[Path], way: Way) -> list[Picked]:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         arguments = {
             "home": str(OWN_HOME),
-            "store.path": str(Path(folder) / "recollect.db"),
+            "store.path": str(Path(folder) / "mindhold.db"),
             "embedding.model": MODEL,
             **({} if way.model else {"embedding.provider": "none"}),
         }
@@ -162,7 +162,7 @@ def _why(verdict: Verdict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    data = Path(os.environ.get("RECOLLECT_BENCH_DATA", default))
+    data = Path(os.environ.get("MINDHOLD_BENCH_DATA", default))
     parser.add_argument(
         "--folder", type=Path, default=data / "transcripts", help="where the conversations lie"
     )
@@ -172,7 +172,7 @@ def main() -> None:
     names = {label.file for label in labels}
     files = sorted(file for file in chosen.folder.glob("*.jsonl") if file.name in names)
     if not files:
-        raise SystemExit(f"There are no labelled conversations in {chosen.folder}: set RECOLLECT_BENCH_DATA.")
+        raise SystemExit(f"There are no labelled conversations in {chosen.folder}: set MINDHOLD_BENCH_DATA.")
     if not _measured(files, labels, told=chosen.show):
         raise SystemExit(1)
 

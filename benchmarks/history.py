@@ -1,7 +1,7 @@
 """`make bench-history`: a gigabyte of past conversations, indexed and asked, side by side with ripgrep over the same files.
 
-The conversations are those in `transcripts/*.jsonl` under RECOLLECT_BENCH_DATA (default ../shared/data), replicated with ids, times and
-some words of their own. Indexing is by words, without vectors, as `recollect history index --no-vectors` does it, in a process of its own
+The conversations are those in `transcripts/*.jsonl` under MINDHOLD_BENCH_DATA (default ../shared/data), replicated with ids, times and
+some words of their own. Indexing is by words, without vectors, as `mindhold history index --no-vectors` does it, in a process of its own
 whose memory, with that of the processes it starts, is watched. Each question is put to memory_recall and to ripgrep in turn. ripgrep
 lists the lines that have any of the words, in files; it has no ranking, so that the comparison is of time alone.
 """
@@ -27,10 +27,10 @@ from benchmarks.replicas import replicate
 from benchmarks.report import Aim, Table, aims_table, megabytes, milliseconds, percentile, text, times, write
 from benchmarks.served import data_folder
 
-from recollect.app import App, open_app
-from recollect.model.lexemes import query_lexemes
-from recollect.operations.history import SEARCH_HISTORY
-from recollect.settings import LoadedSettings, load_settings
+from mindhold.app import App, open_app
+from mindhold.model.lexemes import query_lexemes
+from mindhold.operations.history import SEARCH_HISTORY
+from mindhold.settings import LoadedSettings, load_settings
 
 GIGABYTE, QUICK = 1_000_000_000, 100_000_000
 CONVERSATIONS, FEWER = 1_000, 100
@@ -87,7 +87,7 @@ def _indexed(home: Path, claude: Path) -> dict[str, float]:
     shell = [
         sys.executable,
         "-m",
-        "recollect",
+        "mindhold",
         "--home",
         str(home),
         "history",
@@ -96,8 +96,8 @@ def _indexed(home: Path, claude: Path) -> dict[str, float]:
         "--json",
     ]
     others = {"codex": "CODEX_DIR", "gemini": "GEMINI_DIR"}
-    surroundings = {f"RECOLLECT_HISTORY_{name}": str(home / "none") for name in others.values()}
-    surroundings |= {"RECOLLECT_HISTORY_CLAUDE_DIR": str(claude), "RECOLLECT_EMBEDDING_PROVIDER": "hashing"}
+    surroundings = {f"MINDHOLD_HISTORY_{name}": str(home / "none") for name in others.values()}
+    surroundings |= {"MINDHOLD_HISTORY_CLAUDE_DIR": str(claude), "MINDHOLD_EMBEDDING_PROVIDER": "hashing"}
     begun, peak = time.perf_counter(), 0
     with psutil.Popen(shell, stdout=subprocess.PIPE, env=_environment(surroundings), text=True) as running:
         while running.poll() is None:
@@ -113,7 +113,7 @@ def _indexed(home: Path, claude: Path) -> dict[str, float]:
 def _environment(given: dict[str, str]) -> dict[str, str]:
     import os
 
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("RECOLLECT_")}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("MINDHOLD_")}
     kept.pop("PYTHONDONTWRITEBYTECODE", None)
     return kept | given
 

@@ -1,7 +1,7 @@
 """How often the conversation that made a commit is found by what the commit is called.
 
 Questions are the first lines of commits (see benchmarks/commits.py), answers the conversations that made them. The conversations are
-those in `transcripts/*.jsonl` under RECOLLECT_BENCH_DATA (default ../shared/data), in folders given by --transcripts, and in clones given by
+those in `transcripts/*.jsonl` under MINDHOLD_BENCH_DATA (default ../shared/data), in folders given by --transcripts, and in clones given by
 --checkpoints. Where none of them made a commit, questions are what was asked for last in each, which is taken out in the same way.
 Sessions are split in two halves by their ids: weights are chosen on the one that is called dev.
 Beside memory_recall, by words and with the local model's vectors, stand two plain ways over the same text: how many of the question's
@@ -28,12 +28,12 @@ from benchmarks.environment import HERE, RESULTS, machine
 from benchmarks.report import Table, share, text, write
 from benchmarks.served import data_folder
 
-from recollect.app import App, open_app
-from recollect.model.lexemes import query_lexemes
-from recollect.operations.embedding import EMBED_HISTORY, EmbedHistoryInput
-from recollect.operations.history import SEARCH_HISTORY, SearchHistoryInput
-from recollect.operations.indexing import INDEX_HISTORY, IndexHistoryInput
-from recollect.settings import LoadedSettings, load_settings
+from mindhold.app import App, open_app
+from mindhold.model.lexemes import query_lexemes
+from mindhold.operations.embedding import EMBED_HISTORY, EmbedHistoryInput
+from mindhold.operations.history import SEARCH_HISTORY, SearchHistoryInput
+from mindhold.operations.indexing import INDEX_HISTORY, IndexHistoryInput
+from mindhold.settings import LoadedSettings, load_settings
 
 MODEL = "all-MiniLM-L6-v2"
 DEEPEST = 20  # results that are looked at
@@ -116,7 +116,7 @@ async def _methods(
         return methods
     models = load_settings(environ=dict(os.environ)).settings.models_dir
     if not (models / MODEL).is_dir():
-        print(f"Without vectors: {MODEL} isn't there. `recollect models pull` fetches it.")
+        print(f"Without vectors: {MODEL} isn't there. `mindhold models pull` fetches it.")
         return methods
     shutil.copytree(models / MODEL, folder / "home" / "models" / MODEL)
     async with open_app(_settings(folder, desk, vectors=True)) as app:

@@ -20,10 +20,10 @@ from benchmarks import texts
 from benchmarks.environment import HERE, RESULTS, machine, surroundings
 from benchmarks.report import Aim, Table, aims_table, milliseconds, spread, text, times, write
 
-from recollect.bare import leaflet
-from recollect.bare.folders import identity, key
-from recollect.bare.lease import lease
-from recollect.model.error_signs import error_signs
+from mindhold.bare import leaflet
+from mindhold.bare.folders import identity, key
+from mindhold.bare.lease import lease
+from mindhold.model.error_signs import error_signs
 
 MEMORIES, ERRORS = 1_000, 200
 ROUNDS, QUICK_ROUNDS = 30, 8
@@ -32,8 +32,8 @@ MOST_MILLISECONDS = 150.0
 BARE = "python -c pass"
 FAILURE = "Exit code 1\nTraceback (most recent call last):\n  File \"run.py\"\nModuleNotFoundError: No module named 'yaml'"
 
-SCRIPT = Path(sys.executable).with_name("recollect")  # what Claude Code runs
-PROGRAM = [str(SCRIPT)] if SCRIPT.is_file() else [sys.executable, "-m", "recollect"]
+SCRIPT = Path(sys.executable).with_name("mindhold")  # what Claude Code runs
+PROGRAM = [str(SCRIPT)] if SCRIPT.is_file() else [sys.executable, "-m", "mindhold"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ class _Place:
         self._project = folder / "project"
         self._project.mkdir()
         self._environ = surroundings() | {
-            "RECOLLECT_HOME": self._home,
-            "RECOLLECT_EMBEDDING_PROVIDER": "hashing",
+            "MINDHOLD_HOME": self._home,
+            "MINDHOLD_EMBEDDING_PROVIDER": "hashing",
         }
         known = texts.memories(MEMORIES)
         self._known = known[7]
@@ -137,7 +137,7 @@ class _Place:
             print(f"\r  round {number} of {rounds}", end="", flush=True)
             _note(_timed([sys.executable, "-c", "pass"], b"", self._environ), wall[BARE], used[BARE])
             for event in events(self._known):
-                environ = self._environ | ({"RECOLLECT_HOME": self._working} if event.worker else {})
+                environ = self._environ | ({"MINDHOLD_HOME": self._working} if event.worker else {})
                 with self._surrounded(event):
                     taken = _timed(self._command(event), self._input(event, number), environ, told=event.told)
                 _note(taken, wall[event.title], used[event.title])

@@ -1,4 +1,4 @@
-"""`make bench-load`: many MCP clients at once on one `recollect serve`: first without rest, then as agents call, with pauses."""
+"""`make bench-load`: many MCP clients at once on one `mindhold serve`: first without rest, then as agents call, with pauses."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ async def measured(store: Filled, *, clients: int, seconds: int) -> dict[str, An
     """Both phases on one server."""
     facts: dict[str, Any] = {"machine": machine(), "memories": store.memories, "model": store.model}
     material = Material(texts.questions(200), texts.fresh())
-    quiet = {"RECOLLECT_SERVE_REQUESTS_PER_MINUTE": "0", "RECOLLECT_LOG_LEVEL": "warning"}
+    quiet = {"MINDHOLD_SERVE_REQUESTS_PER_MINUTE": "0", "MINDHOLD_LOG_LEVEL": "warning"}
     with serving(store, **quiet) as (server, port):
         crowd = [Client(number, port) for number in range(clients)]
         await asyncio.gather(*(client.open() for client in crowd))

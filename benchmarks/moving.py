@@ -14,17 +14,17 @@ from benchmarks.peers.front_door import plain_puts
 from benchmarks.sites import LOCAL, MONGODB, POSTGRES, Sites
 from benchmarks.vectors import Matrix
 
-from recollect.app import App, open_app
-from recollect.model.query import Filter
-from recollect.operations.housing import (
+from mindhold.app import App, open_app
+from mindhold.model.query import Filter
+from mindhold.operations.housing import (
     CREATE_PROJECT,
     MIGRATE_PROJECT,
     CreateProjectInput,
     MigrateProjectInput,
 )
-from recollect.settings import LoadedSettings
+from mindhold.settings import LoadedSettings
 
-DATABASE = "recollect_moved"
+DATABASE = "mindhold_moved"
 WAYS = ((LOCAL, POSTGRES), (POSTGRES, MONGODB), (MONGODB, LOCAL))
 BATCH = 2_000
 

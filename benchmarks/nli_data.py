@@ -1,6 +1,6 @@
 """Public pairs of sentences that people labelled: entailment, neutral or contradiction. None of them is kept in this repository.
 
-They are read from `nli/` under RECOLLECT_BENCH_DATA if it is there, else from benchmarks/.cache/nli, and what is missing is
+They are read from `nli/` under MINDHOLD_BENCH_DATA if it is there, else from benchmarks/.cache/nli, and what is missing is
 fetched once, each file at a named commit of a public repository and checked by its hash.
 """
 
@@ -155,7 +155,7 @@ def pairs_of(dataset: Dataset) -> list[Pair]:
 
 
 def _file(source: Source) -> Path:
-    given = os.environ.get("RECOLLECT_BENCH_DATA")
+    given = os.environ.get("MINDHOLD_BENCH_DATA")
     for folder in (Path(given) / "nli" if given else CACHE / "nli", CACHE / "nli"):
         if (folder / source.name).is_file():
             return folder / source.name
@@ -163,9 +163,7 @@ def _file(source: Source) -> Path:
 
 
 def _fetched(source: Source, path: Path) -> Path:
-    how = (
-        f"Put it at {path.parent.name}/{source.name} under RECOLLECT_BENCH_DATA; it comes from {source.url}."
-    )
+    how = f"Put it at {path.parent.name}/{source.name} under MINDHOLD_BENCH_DATA; it comes from {source.url}."
     try:
         with urllib.request.urlopen(source.url, timeout=_TIMEOUT_SECONDS) as answer:
             content: bytes = answer.read()

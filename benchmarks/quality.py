@@ -1,7 +1,7 @@
 """Retrieval quality on conversations, on every store: full text alone, vectors alone, the hybrid, and ChromaDB on the same vectors.
 
 Each turn is remembered as a memory with its date, through the front door; gold is the evidence of each question. The
-file is `locomo/dev.json` under RECOLLECT_BENCH_DATA (default ../shared/data), or any other of the same shape.
+file is `locomo/dev.json` under MINDHOLD_BENCH_DATA (default ../shared/data), or any other of the same shape.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from benchmarks.peers.known import KnownTexts
 from benchmarks.report import Aim, Table, aims_table, text, write
 from benchmarks.sites import LOCAL, NAMES, STORES, Sites, site_folder
 
-from recollect.app import App, open_app
-from recollect.engine.meaning import Meaning
-from recollect.model.query import Filter
-from recollect.operations.keeping import CREATE_SCOPE, CreateScopeInput
-from recollect.operations.reading import RECALL, RecallInput
-from recollect.operations.writing import REMEMBER_MANY, RememberInput, RememberManyInput
-from recollect.settings import load_settings
+from mindhold.app import App, open_app
+from mindhold.engine.meaning import Meaning
+from mindhold.model.query import Filter
+from mindhold.operations.keeping import CREATE_SCOPE, CreateScopeInput
+from mindhold.operations.reading import RECALL, RecallInput
+from mindhold.operations.writing import REMEMBER_MANY, RememberInput, RememberManyInput
+from mindhold.settings import load_settings
 
 CHROMA = next(entry for entry in ENTRIES if entry.key == "chroma")
 ADVERSARIAL = "adversarial"
@@ -176,7 +176,7 @@ class Asking:
 
     @asynccontextmanager
     async def app(self, **further: Any) -> AsyncIterator[App]:
-        """Recollect on that store."""
+        """Mindhold on that store."""
         arguments = {"home": str(OWN_HOME), **self.settings, **further}
         async with open_app(load_settings(arguments, environ={})) as app:
             yield app
@@ -320,7 +320,7 @@ def store_aims(found: Found, *, model: str) -> list[Aim]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     default = Path(__file__).resolve().parents[2] / "shared" / "data"
-    data = Path(os.environ.get("RECOLLECT_BENCH_DATA", default))
+    data = Path(os.environ.get("MINDHOLD_BENCH_DATA", default))
     parser.add_argument(
         "--file", type=Path, default=data if data.suffix == ".json" else data / "locomo" / "dev.json"
     )
@@ -330,7 +330,7 @@ def main() -> None:
     )
     chosen = parser.parse_args()
     if not chosen.file.is_file():
-        raise SystemExit(f"There are no conversations at {chosen.file}: set RECOLLECT_BENCH_DATA.")
+        raise SystemExit(f"There are no conversations at {chosen.file}: set MINDHOLD_BENCH_DATA.")
     with site_folder("quality") as folder, Sites(folder, chosen.store or STORES) as sites:
         _measured(chosen.file, chosen.model or ["all-MiniLM-L6-v2", "gte-small"], sites)
 

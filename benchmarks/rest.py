@@ -54,10 +54,10 @@ IMPORT = f"/api/projects/{PROJECT}/memory/messages/import"
 SEARCH = f"/api/projects/{PROJECT}/memory/search"
 IN_A_CONVERSATION = 100
 UNHURRIED = {
-    "RECOLLECT_SERVE_REQUESTS_PER_MINUTE": "0",
-    "RECOLLECT_LOG_LEVEL": "warning",
-    "RECOLLECT_HISTORY_ENABLED": "false",
-    "RECOLLECT_LIFE_CONSOLIDATE_HOURS": "0",  # upkeep has a benchmark of its own
+    "MINDHOLD_SERVE_REQUESTS_PER_MINUTE": "0",
+    "MINDHOLD_LOG_LEVEL": "warning",
+    "MINDHOLD_HISTORY_ENABLED": "false",
+    "MINDHOLD_LIFE_CONSOLIDATE_HOURS": "0",  # upkeep has a benchmark of its own
 }
 PEER = Entry("chroma-http", "ChromaDB's HTTP server", "chroma_http", "chroma-http", peer=CHROMA)
 
@@ -256,7 +256,7 @@ def _tables(facts: dict[str, Any]) -> list[Table]:
     searching: list[tuple[str, ...]] = []
     for place, phase in enumerate(own["phases"]):
         rest = f"a search every {phase['pause']:.0f} s each" if phase["pause"] else "without rest"
-        searching.append(_row(f"Recollect, {rest}", phase))
+        searching.append(_row(f"Mindhold, {rest}", phase))
         if "missing" not in peer:
             other = peer["phases"][place]
             searching.append(_row(f"ChromaDB {peer['version']}, {rest}", other))

@@ -1,4 +1,4 @@
-"""A filled store, and Recollect's servers on it as their clients start them."""
+"""A filled store, and Mindhold's servers on it as their clients start them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Filled:
         folder = CACHE / name
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(self.folder, folder)
-        path = {"RECOLLECT_STORE_PATH": str(folder / "recollect.db")}
+        path = {"MINDHOLD_STORE_PATH": str(folder / "mindhold.db")}
         return Filled(folder, self.memories, self.model, self.variables | path)
 
 
@@ -54,7 +54,7 @@ def filled(count: int, *, data: Path | None = None) -> Filled:
     _, variables = command_line(folder, options)
     done = folder / "done"
     if not pulled:
-        variables = {**variables, "RECOLLECT_EMBEDDING_PROVIDER": "hashing"}
+        variables = {**variables, "MINDHOLD_EMBEDDING_PROVIDER": "hashing"}
     if not done.is_file():
         shutil.rmtree(folder, ignore_errors=True)
         rows = texts.memories(count, data=data)
@@ -75,7 +75,7 @@ def place_model(home: Path) -> None:
 
 def data_folder() -> Path:
     """Where real sentences to mix in may lie, as for the speed benchmark."""
-    given = os.environ.get("RECOLLECT_BENCH_DATA")
+    given = os.environ.get("MINDHOLD_BENCH_DATA")
     return Path(given) if given else HERE.parent.parent / "shared" / "data"
 
 
@@ -98,8 +98,8 @@ def _import(folder: Path, rows: list[str], variables: dict[str, str]) -> None:
 
 
 def program() -> list[str]:
-    """`recollect`, by the interpreter that this runs in."""
-    return [sys.executable, "-m", "recollect"]
+    """`mindhold`, by the interpreter that this runs in."""
+    return [sys.executable, "-m", "mindhold"]
 
 
 def ask(process: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def ask(process: subprocess.Popen[bytes], number: int, method: str, params: dict
 
 @contextmanager
 def serving(store: Filled, **settings: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """`recollect serve` on the store: its process and its port."""
+    """`mindhold serve` on the store: its process and its port."""
     process = subprocess.Popen(
         [*program(), "serve", "--port", "0"],
         env=surroundings() | store.variables | settings,
@@ -144,4 +144,4 @@ def _port(process: subprocess.Popen[str]) -> int:
         if found := _ADDRESS.search(line):
             threading.Thread(target=process.stderr.read, daemon=True).start()
             return int(found[1])
-    raise SystemExit(f"recollect serve did not start: {''.join(said)}")
+    raise SystemExit(f"mindhold serve did not start: {''.join(said)}")

@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 import psutil
 from benchmarks.environment import CACHE
 
-from recollect.model.errors import RecollectError
-from recollect.settings import variable_of
-from recollect.testing.servers.programs import NoServer
+from mindhold.model.errors import MindholdError
+from mindhold.settings import variable_of
+from mindhold.testing.servers.programs import NoServer
 
 LOCAL, POSTGRES, MONGODB, REDIS = "local", "postgres", "mongodb", "redis"
 STORES = (LOCAL, POSTGRES, MONGODB)
@@ -59,24 +59,24 @@ class Sites:
         before = _children()
         try:
             self._servers[name] = self._stack.enter_context(make())
-        except (RecollectError, NoServer, ImportError, OSError) as reason:
+        except (MindholdError, NoServer, ImportError, OSError) as reason:
             self.missing[name] = str(reason)
         self._processes[name] = tuple(_children() - before)
         if name == MONGODB and name in self._servers:
             self._servers[name].command({"setParameter": 1, "wiredTigerEngineRuntimeConfig": _CACHE})
 
     def _postgres(self) -> Any:
-        from recollect.testing.servers.postgres import PostgresServer
+        from mindhold.testing.servers.postgres import PostgresServer
 
         return PostgresServer(self._folder / POSTGRES, durable=True)
 
     def _mongodb(self) -> Any:
-        from recollect.testing.servers.mongo import MongoServer
+        from mindhold.testing.servers.mongo import MongoServer
 
         return MongoServer(self._folder / MONGODB, replica=True)
 
     def _redis(self) -> Any:
-        from recollect.testing.servers.redis import RedisServer
+        from mindhold.testing.servers.redis import RedisServer
 
         return RedisServer(self._folder / REDIS)
 
@@ -94,7 +94,7 @@ class Sites:
         return tuple(process for server in servers for process in self._processes.get(server, ()))
 
     def settings(self, store: str, database: str) -> Settings:
-        """What tells Recollect to keep everything in that store, in an empty database of that name."""
+        """What tells Mindhold to keep everything in that store, in an empty database of that name."""
         return {"store.mode": store, **self._reach(store, database)}
 
     def beside(self) -> Settings:

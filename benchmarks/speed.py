@@ -47,12 +47,12 @@ def main() -> None:
     print("\n" + "\n\n".join(map(text, shown)))
     path = write(RESULTS, "speed", facts, shown)
     if {OURS.label, FLOOR.label} & facts["missing"].keys():
-        raise SystemExit("Recollect itself did not run to the end; see Conditions above.")
+        raise SystemExit("Mindhold itself did not run to the end; see Conditions above.")
     print(f"\n{facts['seconds']} s in all; {path.relative_to(HERE.parent)} and .md")
 
 
 def _arguments() -> argparse.Namespace:
-    given = os.environ.get("RECOLLECT_BENCH_DATA")
+    given = os.environ.get("MINDHOLD_BENCH_DATA")
     beside = HERE.parent.parent / "shared" / "data"
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, under four minutes")
@@ -99,7 +99,7 @@ def _at_each_size(
             row["recall"] = measures.recall(stage, material, queries=sizes.queries)
             row["store"] = measures.store_one(stage, material, stores=sizes.stores)
             row["start"] = measures.cold_start(
-                stage, material, starts=sizes.starts, command=command_line(folder / "recollect", options)
+                stage, material, starts=sizes.starts, command=command_line(folder / "mindhold", options)
             )
             rows.append(row)
             start = count

@@ -1,4 +1,4 @@
-"""`make bench-start`: from the start of `recollect mcp` to its first answers, against what importing the SDK alone takes."""
+"""`make bench-start`: from the start of `mindhold mcp` to its first answers, against what importing the SDK alone takes."""
 
 from __future__ import annotations
 

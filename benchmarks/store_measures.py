@@ -19,7 +19,7 @@ from benchmarks.texts import keyword_questions
 from benchmarks.vectors import Matrix, agreement, between
 
 BARE, BESIDE = "postgres-bare", "postgres-redis"
-FILLED, COPIED, BULK = "recollect_filled", "recollect_copied", "recollect_bulk"  # names of databases
+FILLED, COPIED, BULK = "mindhold_filled", "mindhold_copied", "mindhold_bulk"  # names of databases
 LABELS = {
     LOCAL: NAMES[LOCAL],
     POSTGRES: NAMES[POSTGRES],
@@ -89,7 +89,7 @@ def _uncached(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _own(stage: Field) -> list[Entry]:
-    """Those that are Recollect on a store."""
+    """Those that are Mindhold on a store."""
     return [entry for entry in stage.entries() if entry.key not in (FLOOR.key, BARE)]
 
 

@@ -71,7 +71,7 @@ def _recall(row: Facts) -> Table:
                 megabytes(row["size"].get(key, {}).get("bytes")),
             )
         )
-    rows.append(("`processor` counts the database server's too; `resident` is Recollect's process alone.",))
+    rows.append(("`processor` counts the database server's too; `resident` is Mindhold's process alone.",))
     if row["by_index"] is False:
         rows.append(("PostgreSQL answered the bare query without an index.",))
     return Table(f"Recall of ten from {row['count']:,} memories", heads, rows)

@@ -25,7 +25,7 @@ from benchmarks.store_measures import QUICK, Sizes
 from benchmarks.together import together
 from benchmarks.vectors import stored_vectors
 
-from recollect.model.errors import RecollectError
+from mindhold.model.errors import MindholdError
 
 
 def main() -> None:
@@ -118,7 +118,7 @@ def _phase(name: str, facts: dict[str, Any]) -> Iterator[None]:
     print(name, flush=True)
     try:
         yield
-    except (RecollectError, PeerMissing, OSError, SystemExit) as reason:
+    except (MindholdError, PeerMissing, OSError, SystemExit) as reason:
         print(f"  failed: {reason}", flush=True)
         facts["failed"][name] = f"{type(reason).__name__}: {reason}"
 

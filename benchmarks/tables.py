@@ -44,7 +44,7 @@ def _ratio(value: float | None, to: float | None) -> float | None:
 
 def _recall(row: Facts, facts: Facts) -> Table:
     figures = row["recall"]
-    floor, ours = _p50(figures, "floor"), _p50(figures, "recollect")
+    floor, ours = _p50(figures, "floor"), _p50(figures, "mindhold")
     rows: list[Sequence[str]] = []
     for entry in _taking_part(figures):
         own = figures[entry.key]
@@ -88,7 +88,7 @@ def _others(facts: Facts) -> Table:
         *(f"first answer at {size}" for size in sizes),
     ]
     bare = facts["bulk"].get("floor", {}).get("per_second")
-    ours = _p50(facts["recall"][-1]["store"], "recollect")
+    ours = _p50(facts["recall"][-1]["store"], "mindhold")
     rows: list[Sequence[str]] = []
     for entry in ENTRIES:
         stores = [_p50(row["store"], entry.key) for row in facts["recall"]]
@@ -103,7 +103,7 @@ def _others(facts: Facts) -> Table:
             ]
             rows.append((entry.label, *cells, *map(milliseconds, starts)))
     for key, label in (
-        ("command", "`recollect recall`, whole process"),
+        ("command", "`mindhold recall`, whole process"),
         ("python", "an empty Python process"),
     ):
         starts = [_p50(row["start"], key) for row in facts["recall"]]
@@ -131,14 +131,14 @@ def _growth(rows: Sequence[Facts]) -> Table:
     cells = [
         (
             f"{row['count']:,}",
-            milliseconds(row["recollect"]["p50"]),
-            milliseconds(row["recollect"]["p95"]),
+            milliseconds(row["mindhold"]["p50"]),
+            milliseconds(row["mindhold"]["p95"]),
             milliseconds(row["floor"]["p50"]),
-            times(_ratio(row["recollect"]["p50"], row["floor"]["p50"])),
-            share(row["recollect"]["of_exact"]),
-            megabytes(row["recollect"]["resident"]),
-            megabytes(row["recollect"]["disk"]),
-            rate(row["recollect"]["loaded"] / row["recollect"]["load_seconds"]),
+            times(_ratio(row["mindhold"]["p50"], row["floor"]["p50"])),
+            share(row["mindhold"]["of_exact"]),
+            megabytes(row["mindhold"]["resident"]),
+            megabytes(row["mindhold"]["disk"]),
+            rate(row["mindhold"]["loaded"] / row["mindhold"]["load_seconds"]),
         )
         for row in rows
     ]
@@ -161,13 +161,13 @@ def aims(facts: Facts) -> list[Aim]:
         ("10 times faster than ChromaDB with its default embedder", "chroma", 10.0),
     ):
         ratios = [
-            _ratio(_p50(row["recall"], key), _p50(row["recall"], "recollect")) for row in facts["recall"]
+            _ratio(_p50(row["recall"], key), _p50(row["recall"], "mindhold")) for row in facts["recall"]
         ]
         found.append(_least(f"{promise}, at every size", ratios, least, times))
-    exact = [row["exact"].get("recollect", {}).get("of_exact") for row in facts["recall"]]
+    exact = [row["exact"].get("mindhold", {}).get("of_exact") for row in facts["recall"]]
     found.append(_least("the exact ten by vectors", exact, 0.9995, share))
     bulk = facts["bulk"]
-    ours, bare = (bulk.get(key, {}).get("per_second") for key in ("recollect", "floor"))
+    ours, bare = (bulk.get(key, {}).get("per_second") for key in ("mindhold", "floor"))
     found.append(_least("bulk store at 0.85 of the bare embedder", [_ratio(ours, bare)], 0.85, share))
     if facts.get("growth"):
         found += _growth_aims(facts["growth"])
@@ -176,19 +176,19 @@ def aims(facts: Facts) -> list[Aim]:
 
 def _growth_aims(rows: Sequence[Facts]) -> list[Aim]:
     first, last = rows[0], rows[-1]
-    cost = last["recollect"]["p50"] / first["recollect"]["p50"]
+    cost = last["mindhold"]["p50"] / first["mindhold"]["p50"]
     size = last["count"] / first["count"]
     words = f"{times(cost)} the time for {times(size)} the memories"
     return [
         Aim("cost grows no faster than linearly", words, cost <= size),
         _least(
-            "0.98 of the exact answer at the end of the growth", [last["recollect"]["of_exact"]], 0.98, share
+            "0.98 of the exact answer at the end of the growth", [last["mindhold"]["of_exact"]], 0.98, share
         ),
     ]
 
 
 def _at_most(promise: str, figures: Mapping[str, Any], key: str, most: float) -> Aim:
-    ratio = _ratio(_p50(figures, "recollect"), _p50(figures, key))
+    ratio = _ratio(_p50(figures, "mindhold"), _p50(figures, key))
     return Aim(promise, times(ratio), None if ratio is None else ratio <= most)
 
 

@@ -1,4 +1,4 @@
-"""Many MCP clients on two `recollect serve` with one PostgreSQL, against the same clients on one of the two."""
+"""Many MCP clients on two `mindhold serve` with one PostgreSQL, against the same clients on one of the two."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from benchmarks.sites import POSTGRES, Sites, variables
 from benchmarks.store_measures import Sizes
 
 CLIENTS = 64
-DATABASE = "recollect_served"
-_QUIET = {"RECOLLECT_SERVE_REQUESTS_PER_MINUTE": "0", "RECOLLECT_LOG_LEVEL": "warning"}
+DATABASE = "mindhold_served"
+_QUIET = {"MINDHOLD_SERVE_REQUESTS_PER_MINUTE": "0", "MINDHOLD_LOG_LEVEL": "warning"}
 
 
 def together(

@@ -1,6 +1,6 @@
 """`make bench-capture`: a transcript of 200 MB, followed and captured by rules: how fast, and in how much memory.
 
-It is made of the conversations in `transcripts/*.jsonl` under RECOLLECT_BENCH_DATA (default ../shared/data), one after the other
+It is made of the conversations in `transcripts/*.jsonl` under MINDHOLD_BENCH_DATA (default ../shared/data), one after the other
 and over again, each time with ids and times of its own. What is said repeats itself, so that most of what is found is known
 already. Each figure is of a process of its own; a small file beside the large one shows that memory doesn't grow with it.
 `--gigabyte` takes 1 GB.
@@ -25,11 +25,11 @@ from benchmarks.environment import HERE, RESULTS, machine
 from benchmarks.report import Aim, Table, aims_table, megabytes, milliseconds, text, write
 from benchmarks.served import data_folder
 
-from recollect.app import open_app
-from recollect.operations.capturing import CAPTURE
-from recollect.ports.transcripts import Cursor
-from recollect.providers.transcripts.claude import ClaudeTranscripts
-from recollect.settings import load_settings
+from mindhold.app import open_app
+from mindhold.operations.capturing import CAPTURE
+from mindhold.ports.transcripts import Cursor
+from mindhold.providers.transcripts.claude import ClaudeTranscripts
+from mindhold.settings import load_settings
 
 SMALL, LARGE, GIGABYTE, QUICK = 10_000_000, 200_000_000, 1_000_000_000, 40_000_000
 PIECE = 4 << 20
@@ -67,7 +67,7 @@ def _made(file: Path, size: int) -> Path:
     entries = [entry for source in sources for entry in _entries(source)]
     if not entries:
         raise SystemExit(
-            f"There are no conversations in {data_folder() / 'transcripts'}: set RECOLLECT_BENCH_DATA."
+            f"There are no conversations in {data_folder() / 'transcripts'}: set MINDHOLD_BENCH_DATA."
         )
     number = written = 0
     with file.open("w", encoding="utf-8") as stream:

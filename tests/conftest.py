@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from recollect.app import App, open_app
-from recollect.providers.embedding.shelf import LocalShelf
-from recollect.settings import LoadedSettings, load_settings
+from mindhold.app import App, open_app
+from mindhold.providers.embedding.shelf import LocalShelf
+from mindhold.settings import LoadedSettings, load_settings
 
 if TYPE_CHECKING:
     from everywhere import House

@@ -165,14 +165,14 @@ def _left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def as_environment(settings: dict[str, Any]) -> dict[str, str]:
     """Settings as a process is told them."""
-    return {f"RECOLLECT_{name.replace('.', '_').upper()}": str(value) for name, value in settings.items()}
+    return {f"MINDHOLD_{name.replace('.', '_').upper()}": str(value) for name, value in settings.items()}
 
 
 def _open_once(home: Path, settings: dict[str, Any]) -> None:
     import asyncio
 
-    from recollect.app import open_app
-    from recollect.settings import load_settings
+    from mindhold.app import open_app
+    from mindhold.settings import load_settings
 
     async def opened() -> None:
         given = {"home": home, "time_zone": "UTC", "embedding.provider": "none"}  # no model has been here yet

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from recollect.app import App
-from recollect.engine.history.finding import Candidate
-from recollect.model.lexemes import lexemes
-from recollect.ports.history import Conversation, Match, Passage, Utterance
-from recollect.ports.transcripts import Role
+from mindhold.app import App
+from mindhold.engine.history.finding import Candidate
+from mindhold.model.lexemes import lexemes
+from mindhold.ports.history import Conversation, Match, Passage, Utterance
+from mindhold.ports.transcripts import Role
 
 BEGIN = datetime(2026, 3, 1, 9, tzinfo=UTC)
 

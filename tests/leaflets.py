@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from recollect.bare.leaflet import read_leaflet
+from mindhold.bare.leaflet import read_leaflet
 
 
 def read(home: str, identity: str, agent: str = "") -> dict[str, Any] | None:

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from recollect.model.query import Filter
-from recollect.ports.store import Store
-from recollect.stores.redis.beside import RedisAside, open_aside
-from recollect.stores.redis.line import Address
-from recollect.testing.servers.redis import RedisSentinels, RedisServer
+from mindhold.model.query import Filter
+from mindhold.ports.store import Store
+from mindhold.stores.redis.beside import RedisAside, open_aside
+from mindhold.stores.redis.line import Address
+from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 
 TIMEOUT = 2.0  # a busy machine is no dead server
 

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 from left_out import leave_out
-from recollect.testing.servers.mongo import MongoServer
-from recollect.testing.servers.postgres import PostgresServer
-from recollect.testing.servers.redis import RedisSentinels, RedisServer
+from mindhold.testing.servers.mongo import MongoServer
+from mindhold.testing.servers.postgres import PostgresServer
+from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 
 _SHARED = Path("/dev/shm")
 _MUCH_ROOM = 4 * 1024**3
@@ -66,7 +66,7 @@ def _in_memory() -> str | None:
 @contextmanager
 def server_folder(name: str) -> Iterator[Path]:
     """A folder that a server's own user can reach, which those of tests are not; gone afterwards."""
-    folder = Path(tempfile.mkdtemp(prefix=f"recollect-{name}-", dir=_in_memory()))
+    folder = Path(tempfile.mkdtemp(prefix=f"mindhold-{name}-", dir=_in_memory()))
     folder.chmod(0o755)
     try:
         yield folder / "server"

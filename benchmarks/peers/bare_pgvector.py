@@ -1,4 +1,4 @@
-"""The least that PostgreSQL must do: the ten nearest, from the table and by the index that Recollect has made."""
+"""The least that PostgreSQL must do: the ten nearest, from the table and by the index that Mindhold has made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark's only way into Recollect: its embedder, its models, its command line."""
+"""The benchmark's only way into Mindhold: its embedder, its models, its command line."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from recollect.ports.embedder import Matrix
-from recollect.providers.embedding.onnx import OnnxEmbedder
-from recollect.providers.embedding.pull import pull
-from recollect.settings import LoadedSettings, load_settings
-from recollect.settings.declared import EmbeddingSettings
+from mindhold.ports.embedder import Matrix
+from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.providers.embedding.pull import pull
+from mindhold.settings import LoadedSettings, load_settings
+from mindhold.settings.declared import EmbeddingSettings
 
 PRECISION = "int8"
 CACHE = Path(__file__).resolve().parent.parent / ".cache"
-OWN_HOME = CACHE / "recollect-home"
+OWN_HOME = CACHE / "mindhold-home"
 PEERS_HOME = CACHE / "home"
 
 # What peers download for themselves where there is internet: the float model, its last hidden state as the output.
@@ -67,19 +67,19 @@ def settings_for(folder: Path, options: dict[str, Any]) -> LoadedSettings:
 
 
 def command_line(folder: Path, options: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-    """`recollect recall --json` with what it needs in the environment; the question comes last."""
-    program = Path(sys.executable).with_name("recollect" + Path(sys.executable).suffix)
-    variables = {"RECOLLECT_HOME": str(OWN_HOME)}
+    """`mindhold recall --json` with what it needs in the environment; the question comes last."""
+    program = Path(sys.executable).with_name("mindhold" + Path(sys.executable).suffix)
+    variables = {"MINDHOLD_HOME": str(OWN_HOME)}
     for key, value in _arguments(folder, options).items():
         if key != "home":
-            variables["RECOLLECT_" + key.replace(".", "_").upper()] = str(value)
+            variables["MINDHOLD_" + key.replace(".", "_").upper()] = str(value)
     return [str(program), "recall", "--json"], variables
 
 
 def _arguments(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
     return {
         "home": str(OWN_HOME),
-        "store.path": str(folder / "recollect.db"),
+        "store.path": str(folder / "mindhold.db"),
         "embedding.model": options["model"],
         **options.get("settings", {}),
     }

@@ -1,4 +1,4 @@
-"""Recollect by its Python front door: the engine that every interface of it uses, with default settings."""
+"""Mindhold by its Python front door: the engine that every interface of it uses, with default settings."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ import numpy as np
 from benchmarks.peers.door import settings_for, uncached_embedder
 from benchmarks.peers.known import KnownTexts
 
-from recollect.app import App, open_app
-from recollect.engine.draft import Draft, Outcome, content_hash, labels_of
-from recollect.engine.intake import remember, remember_many
-from recollect.engine.meaning import Meaning
-from recollect.engine.recall import Question, recall
-from recollect.model.lexemes import lexemes
-from recollect.model.memory import Kind, Memory, Status
-from recollect.model.query import Filter
-from recollect.model.scope import GLOBAL
-from recollect.ports.embedder import Matrix
-from recollect.ports.store import Put
+from mindhold.app import App, open_app
+from mindhold.engine.draft import Draft, Outcome, content_hash, labels_of
+from mindhold.engine.intake import remember, remember_many
+from mindhold.engine.meaning import Meaning
+from mindhold.engine.recall import Question, recall
+from mindhold.model.lexemes import lexemes
+from mindhold.model.memory import Kind, Memory, Status
+from mindhold.model.query import Filter
+from mindhold.model.scope import GLOBAL
+from mindhold.ports.embedder import Matrix
+from mindhold.ports.store import Put
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from recollect.model.ranking import Cosines
-from recollect.ports.embedder import Embedder, Matrix
+from mindhold.model.ranking import Cosines
+from mindhold.ports.embedder import Embedder, Matrix
 
 
 class KnownTexts:

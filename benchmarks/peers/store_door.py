@@ -1,4 +1,4 @@
-"""Recollect on the store that the options name, by the front door of every store; and PostgreSQL's floor beside it."""
+"""Mindhold on the store that the options name, by the front door of every store; and PostgreSQL's floor beside it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from benchmarks.peers.bare_pgvector import BarePgvector
 from benchmarks.peers.front_door import FrontDoor, plain_puts
 from benchmarks.texts import keywords_in
 
-from recollect.engine.draft import Draft, Outcome
-from recollect.engine.intake import remember
-from recollect.engine.recall import Question, recall
-from recollect.ports.embedder import Matrix
-from recollect.ports.houses import POSTGRES
-from recollect.ports.store import Put
-from recollect.stores.postgres.estimates import EXACT_UP_TO
+from mindhold.engine.draft import Draft, Outcome
+from mindhold.engine.intake import remember
+from mindhold.engine.recall import Question, recall
+from mindhold.ports.embedder import Matrix
+from mindhold.ports.houses import POSTGRES
+from mindhold.ports.store import Put
+from mindhold.stores.postgres.estimates import EXACT_UP_TO
 
 T = TypeVar("T")
 

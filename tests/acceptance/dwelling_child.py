@@ -1,4 +1,4 @@
-"""A process with a Recollect of its own: does what it is told, line by line, and says what is acknowledged."""
+"""A process with a Mindhold of its own: does what it is told, line by line, and says what is acknowledged."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 from dwellings import opened_at
 
-from recollect.app import App
-from recollect.model.errors import RecollectError
-from recollect.operations.index import operation
+from mindhold.app import App
+from mindhold.model.errors import MindholdError
+from mindhold.operations.index import operation
 
 
 def say(answer: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ async def main(told: dict[str, Any]) -> None:
         command = json.loads(line)
         try:
             await {"migrate": migrate, "write": write}[command.pop("do")](app, **command)
-        except RecollectError as error:
+        except MindholdError as error:
             say({"error": error.code, "message": str(error)})
 
 

@@ -12,13 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from recollect.app import App, open_app
-from recollect.model.memory import ANY_STATUS
-from recollect.model.query import Filter, Vector
-from recollect.ports.store import Store
-from recollect.settings import load_settings
-from recollect.stores.houses import OpenHouses, kept_open
-from recollect.stores.sqlite.store import SqliteStore
+from mindhold.app import App, open_app
+from mindhold.model.memory import ANY_STATUS
+from mindhold.model.query import Filter, Vector
+from mindhold.ports.store import Store
+from mindhold.settings import load_settings
+from mindhold.stores.houses import OpenHouses, kept_open
+from mindhold.stores.sqlite.store import SqliteStore
 
 Addresses = Mapping[str, str]
 CHILD = Path(__file__).with_name("dwelling_child.py")
@@ -31,11 +31,11 @@ def now() -> datetime:
 def store_at(address: str) -> Store:
     """The store of an address."""
     if address.startswith("postgresql://"):
-        from recollect.stores.postgres.store import PostgresStore
+        from mindhold.stores.postgres.store import PostgresStore
 
         return PostgresStore(address, clock=now, max_connections=6)
     if address.startswith("mongodb://"):
-        from recollect.stores.mongo.store import MongoStore
+        from mindhold.stores.mongo.store import MongoStore
 
         uri, _, database = address.rpartition("#")
         return MongoStore(uri, clock=now, database=database)

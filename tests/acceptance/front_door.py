@@ -10,11 +10,11 @@ from pathlib import Path
 from sqlite3 import Connection, connect
 from typing import Any, TypeVar
 
-from recollect.app import App
-from recollect.operations.catalogue import Input, Operation, Output
-from recollect.operations.reading import LIST, RECALL, SHOW, RecallResult, ShowResult
-from recollect.operations.views import MemoryView
-from recollect.operations.writing import REMEMBER, RememberResult
+from mindhold.app import App
+from mindhold.operations.catalogue import Input, Operation, Output
+from mindhold.operations.reading import LIST, RECALL, SHOW, RecallResult, ShowResult
+from mindhold.operations.views import MemoryView
+from mindhold.operations.writing import REMEMBER, RememberResult
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741

@@ -9,9 +9,9 @@ from typing import Any
 from front_door import run
 from talks import Line, write
 
-from recollect.app import App
-from recollect.operations.indexing import INDEX_HISTORY, IndexHistoryResult
-from recollect.ports.history import Conversation, Passage
+from mindhold.app import App
+from mindhold.operations.indexing import INDEX_HISTORY, IndexHistoryResult
+from mindhold.ports.history import Conversation, Passage
 
 SHOP = "/home/me/code/shop"
 

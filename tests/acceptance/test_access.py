@@ -13,23 +13,23 @@ from typing import Any
 import pytest
 from front_door import Open, at, on_disk, run, stored
 
-from recollect.app import App
-from recollect.engine import clients, grants
-from recollect.model.access import Caller
-from recollect.model.errors import (
+from mindhold.app import App
+from mindhold.engine import clients, grants
+from mindhold.model.access import Caller
+from mindhold.model.errors import (
     Conflict,
     ContentTooLarge,
     InvalidInput,
     MemoryNotFound,
+    MindholdError,
     NotFound,
-    RecollectError,
     Refused,
     ScopeNotFound,
 )
-from recollect.operations import access
-from recollect.operations.access_forms import CreatedKey, FoundToken, GrantedCode, TokenPair
-from recollect.operations.catalogue import Operation
-from recollect.operations.index import MODULES, operation
+from mindhold.operations import access
+from mindhold.operations.access_forms import CreatedKey, FoundToken, GrantedCode, TokenPair
+from mindhold.operations.catalogue import Operation
+from mindhold.operations.index import MODULES, operation
 
 BACK = "https://client.example/back"
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
@@ -699,7 +699,7 @@ class TestScopes:
         path = tmp_path / "out.jsonl"
         try:
             await self.as_guest(app, "export", path=str(path))
-        except RecollectError:
+        except MindholdError:
             assert not path.exists()
         else:
             text = path.read_text(encoding="utf-8")

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, on_disk, recall, run, show, stored
 
-from recollect.app import App
-from recollect.model.errors import (
+from mindhold.app import App
+from mindhold.model.errors import (
     Conflict,
     ContentTooLarge,
     InvalidInput,
@@ -21,10 +21,10 @@ from recollect.model.errors import (
     Refused,
     ScopeNotFound,
 )
-from recollect.model.memory import Tier
-from recollect.operations.catalogue import Operation
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import (
+from mindhold.model.memory import Tier
+from mindhold.operations.catalogue import Operation
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import (
     CHANGE_SCOPE,
     CREATE_SCOPE,
     DELETE_SCOPE,
@@ -33,8 +33,8 @@ from recollect.operations.keeping import (
     RENAME_SCOPE,
     SHOW_SCOPE,
 )
-from recollect.operations.writing import AMEND, LINK, UNLINK
-from recollect.ports.store import Rate, Tend
+from mindhold.operations.writing import AMEND, LINK, UNLINK
+from mindhold.ports.store import Rate, Tend
 
 NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8

@@ -9,21 +9,21 @@ from datetime import timedelta
 import pytest
 from front_door import acting, at, everything, found, recall, run, stored
 
-from recollect.app import App
-from recollect.engine.audit import MOST, record, records
-from recollect.engine.consolidate import Told
-from recollect.engine.evaluate import evaluate
-from recollect.model.errors import Conflict, InvalidInput, NotFound, Refused, ScopeNotFound
-from recollect.operations.auditing import LIST_AUDIT, SHOW_AUDIT, UNDO_AUDIT
-from recollect.operations.consolidating import CONSOLIDATE, CONSOLIDATION_REPORTS
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.keeping import CREATE_SCOPE, LIST_SCOPES
-from recollect.operations.knowing import CONTEXT, EXPLORE
-from recollect.operations.reading import LIST, TAGS
-from recollect.operations.retiring import RETIRE_SCOPE, REVIVE_SCOPE
-from recollect.operations.safekeeping import LIST_BACKUPS, RESTORE
-from recollect.operations.timing import TIMELINE
-from recollect.operations.writing import LINK
+from mindhold.app import App
+from mindhold.engine.audit import MOST, record, records
+from mindhold.engine.consolidate import Told
+from mindhold.engine.evaluate import evaluate
+from mindhold.model.errors import Conflict, InvalidInput, NotFound, Refused, ScopeNotFound
+from mindhold.operations.auditing import LIST_AUDIT, SHOW_AUDIT, UNDO_AUDIT
+from mindhold.operations.consolidating import CONSOLIDATE, CONSOLIDATION_REPORTS
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.keeping import CREATE_SCOPE, LIST_SCOPES
+from mindhold.operations.knowing import CONTEXT, EXPLORE
+from mindhold.operations.reading import LIST, TAGS
+from mindhold.operations.retiring import RETIRE_SCOPE, REVIVE_SCOPE
+from mindhold.operations.safekeeping import LIST_BACKUPS, RESTORE
+from mindhold.operations.timing import TIMELINE
+from mindhold.operations.writing import LINK
 
 DAY = timedelta(days=1)
 
@@ -47,7 +47,7 @@ class TestRecords:
         [kept] = (await run(away, LIST_AUDIT)).records
         assert (kept.what, kept.who, kept.counts["archived"]) == ("consolidation", "system", 2)
         assert "expiry: 2 archived" in kept.operations
-        assert kept.back == f"recollect audit undo {kept.id}"
+        assert kept.back == f"mindhold audit undo {kept.id}"
         shown = await run(away, SHOW_AUDIT, id=kept.id[:10])
         told = {one.id: one.why for one in shown.memories if one.what == "archived"}
         assert told.keys() == set(ids)
@@ -164,7 +164,7 @@ class TestRetiredScopes:
         assert one not in [memory.id for memory in await everything(app, statuses=["active", "archived"])]
         assert "mill" not in [scope.name for scope in (await run(app, LIST_SCOPES)).scopes]
         [kept] = (await run(app, LIST_AUDIT)).records
-        assert kept.back == f"recollect restore {done.backup} --merge"
+        assert kept.back == f"mindhold restore {done.backup} --merge"
         assert (await run(app, RESTORE, file=done.backup)).memories == 1
         assert one in await found(app, "barley", scope="mill")
 

@@ -13,20 +13,20 @@ import numpy as np
 import pytest
 from front_door import found, recall, run, stored
 
-from recollect.app import App, open_app
-from recollect.model.errors import StoreAway
-from recollect.operations.access import CREATE_KEY, LIST_KEYS
-from recollect.operations.backups import VERIFY_BACKUPS
-from recollect.operations.forgetting import FORGET
-from recollect.operations.housing import CREATE_PROJECT, LIST_PROJECTS
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.safekeeping import BACKUP, RESTORE
-from recollect.operations.upkeep import DOCTOR
-from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
-from recollect.ports.snapshot import Record
-from recollect.restoring import replace_all
-from recollect.settings import LoadedSettings, load_settings
-from recollect.testing.servers.mongo import MongoServer
+from mindhold.app import App, open_app
+from mindhold.model.errors import StoreAway
+from mindhold.operations.access import CREATE_KEY, LIST_KEYS
+from mindhold.operations.backups import VERIFY_BACKUPS
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.housing import CREATE_PROJECT, LIST_PROJECTS
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.safekeeping import BACKUP, RESTORE
+from mindhold.operations.upkeep import DOCTOR
+from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
+from mindhold.ports.snapshot import Record
+from mindhold.restoring import replace_all
+from mindhold.settings import LoadedSettings, load_settings
+from mindhold.testing.servers.mongo import MongoServer
 
 MODES = ("local", "postgres", "mongodb")
 Loaded = Callable[..., LoadedSettings]

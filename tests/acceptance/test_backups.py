@@ -19,26 +19,26 @@ import numpy as np
 import pytest
 from front_door import Open, acting, at, everything, found, recall, run, show, stored
 
-from recollect.app import App
-from recollect.engine.backup_schedule import run as run_schedule
-from recollect.engine.consolidate.stage import Bounds
-from recollect.engine.transfer import export_stream
-from recollect.model.errors import InvalidInput, NotFound, Refused, SchemaTooNew, StoreBusy, StoreDamaged
-from recollect.model.lexemes import lexemes
-from recollect.operations.access import CREATE_KEY, LIST_KEYS
-from recollect.operations.backups import DROP_BACKUP, VERIFY_BACKUPS
-from recollect.operations.forgetting import FORGET
-from recollect.operations.judging import FEEDBACK
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.replacing import ReplaceResult
-from recollect.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE, STATS
-from recollect.operations.upkeep import DOCTOR, STATUS
-from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
-from recollect.ports.snapshot import Gone, Kept, Record
-from recollect.ports.store import Put
-from recollect.restoring import drop_old, replace_all
-from recollect.settings import LoadedSettings
-from recollect.testing.builders import Builder
+from mindhold.app import App
+from mindhold.engine.backup_schedule import run as run_schedule
+from mindhold.engine.consolidate.stage import Bounds
+from mindhold.engine.transfer import export_stream
+from mindhold.model.errors import InvalidInput, NotFound, Refused, SchemaTooNew, StoreBusy, StoreDamaged
+from mindhold.model.lexemes import lexemes
+from mindhold.operations.access import CREATE_KEY, LIST_KEYS
+from mindhold.operations.backups import DROP_BACKUP, VERIFY_BACKUPS
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.judging import FEEDBACK
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.replacing import ReplaceResult
+from mindhold.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE, STATS
+from mindhold.operations.upkeep import DOCTOR, STATUS
+from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
+from mindhold.ports.snapshot import Gone, Kept, Record
+from mindhold.ports.store import Put
+from mindhold.restoring import drop_old, replace_all
+from mindhold.settings import LoadedSettings
+from mindhold.testing.builders import Builder
 
 Load = Callable[..., LoadedSettings]
 SECRET = "eleven grey herons"
@@ -273,7 +273,7 @@ def flipped(data: bytes, place: int) -> bytes:
 
 def chunks(data: bytes) -> tuple[bytes, list[bytes]]:
     """The head of an encrypted backup, and its chunks."""
-    start = len(b"RECOLLECT BACKUP\n")
+    start = len(b"MINDHOLD BACKUP\n")
     begin = start + 4 + int.from_bytes(data[start : start + 4], "big")
     found, place = [], begin
     while place < len(data):
@@ -405,7 +405,7 @@ async def test_a_damaged_database_names_the_last_good_backup(load: Load, opened:
     with pytest.raises(StoreDamaged, match="is damaged") as told:
         async with opened():
             pass
-    assert f"`recollect restore {good.file}`" in told.value.advice
+    assert f"`mindhold restore {good.file}`" in told.value.advice
     done = await restored(load(), good.file)
     assert done.old[0].bytes == 20_016
     async with opened() as app:
@@ -417,7 +417,7 @@ async def test_a_damaged_database_names_the_last_good_backup(load: Load, opened:
 async def test_one_of_an_older_schema_is_migrated_and_one_of_a_newer_refused(
     load: Load, opened: Open
 ) -> None:
-    from recollect.stores.sqlite.migrate import latest
+    from mindhold.stores.sqlite.migrate import latest
 
     async with opened() as app:
         kept = await stored(app, "The harbour has nine cranes.", keywords=["crane"])
@@ -439,9 +439,9 @@ async def test_one_of_an_older_schema_is_migrated_and_one_of_a_newer_refused(
 
 async def raw_backup(loaded: LoadedSettings, name: str) -> str:
     """What an earlier or a later version would write."""
-    from recollect.engine.backup_file import BackupWriter, Head
-    from recollect.model.totals import content_sum
-    from recollect.ports.snapshot import Totals
+    from mindhold.engine.backup_file import BackupWriter, Head
+    from mindhold.model.totals import content_sum
+    from mindhold.ports.snapshot import Totals
 
     with closing(sqlite3.connect(loaded.settings.database)) as connection, connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -13,17 +13,17 @@ import pytest
 from front_door import Open, everything, on_disk, run
 from talks import Line, append, claude, ran, user, write
 
-from recollect.app import App
-from recollect.engine.capture.pending import PENDING
-from recollect.engine.capture.state import read_state
-from recollect.model.errors import StoreAway
-from recollect.operations.capturing import CAPTURE, CaptureResult
-from recollect.operations.forgetting import FORGET
-from recollect.operations.housing import SHOW_PROJECT
-from recollect.operations.keeping import CHANGE_SCOPE
-from recollect.operations.writing import AMEND
-from recollect.ports.store import Store
-from recollect.testing.servers.languages import LanguageServer
+from mindhold.app import App
+from mindhold.engine.capture.pending import PENDING
+from mindhold.engine.capture.state import read_state
+from mindhold.model.errors import StoreAway
+from mindhold.operations.capturing import CAPTURE, CaptureResult
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.housing import SHOW_PROJECT
+from mindhold.operations.keeping import CHANGE_SCOPE
+from mindhold.operations.writing import AMEND
+from mindhold.ports.store import Store
+from mindhold.testing.servers.languages import LanguageServer
 
 DECIDED = "We decided to use PostgreSQL 16 for the order database instead of MySQL."
 TABS = "Always use tabs for indentation, never spaces."
@@ -164,7 +164,7 @@ async def test_marked_turns_are_left_out(app: App, file: Path, folder: Path) -> 
 
 
 async def test_our_own_calls_are_never_captured(app: App, file: Path, folder: Path) -> None:
-    write(file, user(f"Pick out what matters: {DECIDED}\n\n[recollect: own call]"), *TALK)
+    write(file, user(f"Pick out what matters: {DECIDED}\n\n[mindhold: own call]"), *TALK)
     assert (await capture(app, file, folder)).outcome == "own_call"
     append(file, *TALK)
     assert (await capture(app, file, folder, "SessionEnd")).outcome == "own_call"

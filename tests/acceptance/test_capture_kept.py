@@ -12,18 +12,18 @@ import pytest
 from front_door import Open, everything, run, stored
 from talks import Line, append, claude, user, write
 
-from recollect.app import App
-from recollect.engine.capture.condense import DRAWER as CONDENSED
-from recollect.engine.capture.condense import condense
-from recollect.engine.capture.flow import CURSOR, UNREADABLE, Heard, cursor_key
-from recollect.engine.capture.pending import PENDING
-from recollect.engine.capture.state import DRAWER as STATE
-from recollect.engine.capture.state import read_state, record_capture
-from recollect.model.entry import Entry
-from recollect.operations.capturing import CAPTURE, CaptureResult
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import DELETE_SCOPE, RENAME_SCOPE
-from recollect.testing.servers.languages import LanguageServer
+from mindhold.app import App
+from mindhold.engine.capture.condense import DRAWER as CONDENSED
+from mindhold.engine.capture.condense import condense
+from mindhold.engine.capture.flow import CURSOR, UNREADABLE, Heard, cursor_key
+from mindhold.engine.capture.pending import PENDING
+from mindhold.engine.capture.state import DRAWER as STATE
+from mindhold.engine.capture.state import read_state, record_capture
+from mindhold.model.entry import Entry
+from mindhold.operations.capturing import CAPTURE, CaptureResult
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import DELETE_SCOPE, RENAME_SCOPE
+from mindhold.testing.servers.languages import LanguageServer
 
 DECIDED = "We decided to use PostgreSQL 16 for the order database instead of MySQL."
 INVOICES = "We decided to keep the invoices in the archive folder for the audit team."

@@ -13,22 +13,22 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, run, show, spoil, stored
 
-from recollect.app import App
-from recollect.engine.capture.condense import condense, due
-from recollect.engine.capture.condense_plan import DROPPED
-from recollect.engine.capture.item import CAPTURED, SIGNS
-from recollect.engine.claims import claim
-from recollect.engine.draft import Draft
-from recollect.engine.intake import remember as remember_draft
-from recollect.model.errors import ScopeNotFound, StoreError
-from recollect.model.memory import Kind, Provenance
-from recollect.operations.condensing import CONDENSE, CondenseResult
-from recollect.operations.consolidating import CONSOLIDATE
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.writing import AMEND, LINK
-from recollect.ports.llm import LanguageModel
-from recollect.testing.servers.faulty import failing
-from recollect.testing.servers.languages import LanguageServer
+from mindhold.app import App
+from mindhold.engine.capture.condense import condense, due
+from mindhold.engine.capture.condense_plan import DROPPED
+from mindhold.engine.capture.item import CAPTURED, SIGNS
+from mindhold.engine.claims import claim
+from mindhold.engine.draft import Draft
+from mindhold.engine.intake import remember as remember_draft
+from mindhold.model.errors import ScopeNotFound, StoreError
+from mindhold.model.memory import Kind, Provenance
+from mindhold.operations.condensing import CONDENSE, CondenseResult
+from mindhold.operations.consolidating import CONSOLIDATE
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.writing import AMEND, LINK
+from mindhold.ports.llm import LanguageModel
+from mindhold.testing.servers.faulty import failing
+from mindhold.testing.servers.languages import LanguageServer
 
 SHORT = "We use pnpm for packages."
 LONGER = "We use pnpm for packages because npm was slow."

@@ -13,28 +13,28 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, recall, remember, run, show, stored
 
-from recollect.app import App
-from recollect.engine.amend import indexed
-from recollect.engine.claims import claim
-from recollect.engine.consolidate import STAGES
-from recollect.engine.consolidate import run as consolidate
-from recollect.engine.evaluate import evaluate
-from recollect.jobs.handlers import HANDLERS
-from recollect.jobs.runner import Runner
-from recollect.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
-from recollect.model.job import Job
-from recollect.model.life import Life
-from recollect.model.memory import ANY_STATUS, Kind, Memory, Status, Tier
-from recollect.model.query import Filter, Order
-from recollect.operations.consolidating import CONSOLIDATE, CONSOLIDATION_REPORTS, ConsolidateResult
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.judging import FEEDBACK
-from recollect.operations.keeping import EXPORT
-from recollect.operations.safekeeping import STATS
-from recollect.operations.upkeep import LIST_JOBS
-from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
-from recollect.ports.store import Enqueue, Inherit, Mark
-from recollect.testing.builders import Builder
+from mindhold.app import App
+from mindhold.engine.amend import indexed
+from mindhold.engine.claims import claim
+from mindhold.engine.consolidate import STAGES
+from mindhold.engine.consolidate import run as consolidate
+from mindhold.engine.evaluate import evaluate
+from mindhold.jobs.handlers import HANDLERS
+from mindhold.jobs.runner import Runner
+from mindhold.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
+from mindhold.model.job import Job
+from mindhold.model.life import Life
+from mindhold.model.memory import ANY_STATUS, Kind, Memory, Status, Tier
+from mindhold.model.query import Filter, Order
+from mindhold.operations.consolidating import CONSOLIDATE, CONSOLIDATION_REPORTS, ConsolidateResult
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.judging import FEEDBACK
+from mindhold.operations.keeping import EXPORT
+from mindhold.operations.safekeeping import STATS
+from mindhold.operations.upkeep import LIST_JOBS
+from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
+from mindhold.ports.store import Enqueue, Inherit, Mark
+from mindhold.testing.builders import Builder
 
 DAY = timedelta(days=1)
 WORDS = "harbour crane winch anchor rope captain lantern compass rudder galley".split()

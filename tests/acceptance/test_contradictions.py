@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from front_door import Open, acting, found, recall, run, show, stored
 
-from recollect.app import App
-from recollect.engine.classifiers import LayeredClassifier, RuleClassifier
-from recollect.engine.consolidate import contradictions as searching
-from recollect.engine.consolidate import pending
-from recollect.engine.consolidate.stage import Bounds
-from recollect.engine.contradiction_book import (
+from mindhold.app import App
+from mindhold.engine.classifiers import LayeredClassifier, RuleClassifier
+from mindhold.engine.consolidate import contradictions as searching
+from mindhold.engine.consolidate import pending
+from mindhold.engine.consolidate.stage import Bounds
+from mindhold.engine.contradiction_book import (
     FOUND,
     MOST_PENDING,
     PENDING,
@@ -29,27 +29,27 @@ from recollect.engine.contradiction_book import (
     trim,
     write,
 )
-from recollect.engine.contradiction_review import LINES, review
-from recollect.engine.disputes import read_verdict
-from recollect.engine.keys import fingerprint
-from recollect.model.access import Caller
-from recollect.model.errors import InvalidInput, ModelBroken, NotFound
-from recollect.operations.catalogue import Operation
-from recollect.operations.consolidating import CONSOLIDATE
-from recollect.operations.contradicting import (
+from mindhold.engine.contradiction_review import LINES, review
+from mindhold.engine.disputes import read_verdict
+from mindhold.engine.keys import fingerprint
+from mindhold.model.access import Caller
+from mindhold.model.errors import InvalidInput, ModelBroken, NotFound
+from mindhold.operations.catalogue import Operation
+from mindhold.operations.consolidating import CONSOLIDATE
+from mindhold.operations.contradicting import (
     CONFIRM_CONTRADICTION,
     DISMISS_CONTRADICTION,
     LIST_CONTRADICTIONS,
     UNDO_CONTRADICTION,
     ListContradictionsResult,
 )
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.upkeep import DOCTOR, STATUS
-from recollect.operations.writing import AMEND, REMEMBER_MANY
-from recollect.ports.classifier import Judgement
-from recollect.testing.servers.faulty import failing
-from recollect.testing.servers.languages import LanguageServer
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.upkeep import DOCTOR, STATUS
+from mindhold.operations.writing import AMEND, REMEMBER_MANY
+from mindhold.ports.classifier import Judgement
+from mindhold.testing.servers.faulty import failing
+from mindhold.testing.servers.languages import LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 OLD = "The request timeout of the billing gateway is 30 seconds."

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from front_door import Open, everything, found, raw, recall, run, stored
 
-from recollect.app import App
-from recollect.model.errors import SchemaTooNew, StoreDamaged
-from recollect.operations.forgetting import FORGET
-from recollect.operations.upkeep import DOCTOR, STATUS, DoctorResult
-from recollect.operations.writing import AMEND, LINK
+from mindhold.app import App
+from mindhold.model.errors import SchemaTooNew, StoreDamaged
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.upkeep import DOCTOR, STATUS, DoctorResult
+from mindhold.operations.writing import AMEND, LINK
 
 QUESTION = "zebra striped number"
 HAS_MODES = sys.platform != "win32"
@@ -114,9 +114,9 @@ async def test_a_second_process_sees_what_was_mended(opened: Open) -> None:
 async def test_a_damaged_file_is_named(opened: Open, home: Path) -> None:
     async with opened() as app:
         await furnish(app)
-    file = home / "data" / "recollect.db"
+    file = home / "data" / "mindhold.db"
     file.write_bytes(b"This is no database at all. " * 400)
-    with pytest.raises(StoreDamaged, match=r"recollect\.db"):
+    with pytest.raises(StoreDamaged, match=r"mindhold\.db"):
         async with opened():
             pass
 
@@ -128,12 +128,12 @@ async def test_a_newer_schema_is_refused_with_advice_and_left_alone(opened: Open
         with raw(app) as database:
             version = database.execute("PRAGMA user_version").fetchone()[0]
             database.execute(f"PRAGMA user_version = {version + 1}")
-    before = (home / "data" / "recollect.db").read_bytes()
+    before = (home / "data" / "mindhold.db").read_bytes()
     with pytest.raises(SchemaTooNew) as caught:
         async with opened():
             pass
     assert caught.value.advice
-    assert (home / "data" / "recollect.db").read_bytes() == before
+    assert (home / "data" / "mindhold.db").read_bytes() == before
 
 
 async def test_a_home_that_others_may_read_is_told(app: App, home: Path) -> None:
@@ -146,7 +146,7 @@ async def test_a_home_that_others_may_read_is_told(app: App, home: Path) -> None
 
 @pytest.mark.local_file
 async def test_a_database_that_others_may_read_is_told(app: App, home: Path) -> None:
-    (home / "data" / "recollect.db").chmod(0o644)
+    (home / "data" / "mindhold.db").chmod(0o644)
     assert unhealthy(await run(app, DOCTOR)) == ({"permissions", "home folder"} if HAS_MODES else set())
 
 

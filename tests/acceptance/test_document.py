@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, run, stored
 
-from recollect.app import App
-from recollect.model.errors import NotFound, ScopeNotFound
-from recollect.model.markers import END, START
-from recollect.operations.condensing import WRITE_DOCUMENTS, WriteDocumentsResult
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.housing import CREATE_PROJECT
-from recollect.operations.keeping import DELETE_SCOPE
-from recollect.operations.reading import LIST
-from recollect.operations.writing import AMEND
+from mindhold.app import App
+from mindhold.model.errors import NotFound, ScopeNotFound
+from mindhold.model.markers import END, START
+from mindhold.operations.condensing import WRITE_DOCUMENTS, WriteDocumentsResult
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.housing import CREATE_PROJECT
+from mindhold.operations.keeping import DELETE_SCOPE
+from mindhold.operations.reading import LIST
+from mindhold.operations.writing import AMEND
 
 DECISION = "Use pnpm for packages"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from front_door import everything, found, recall, remember, run, show
 
-from recollect.app import App
-from recollect.operations.forgetting import FORGET
+from mindhold.app import App
+from mindhold.operations.forgetting import FORGET
 
 
 def document(topic: str, *, sentences: int = 300) -> str:

@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 from front_door import at, everything, run, said, show
 
-from recollect.app import App
-from recollect.engine.conversations import conversation_of, happened, note_call, open_ones, write_down
-from recollect.engine.doings import Doings, Done
-from recollect.engine.endings import AT_ONCE, reflect_on_silent
-from recollect.engine.events import MOST_APART, Conversation, Event
-from recollect.engine.feedback import STEP, TOOLS
-from recollect.engine.quoting import answered, quoted
-from recollect.engine.recount import in_words
-from recollect.model.entry import Entry
-from recollect.model.errors import Refused
-from recollect.model.memory import Status
-from recollect.operations.conversing import END_CONVERSATION, GO_ON
-from recollect.operations.forgetting import FORGET
-from recollect.operations.judging import FEEDBACK, FEEDBACK_REPORT
-from recollect.operations.knowing import CONTEXT
-from recollect.ports.store import Mark, Rate, Revise
+from mindhold.app import App
+from mindhold.engine.conversations import conversation_of, happened, note_call, open_ones, write_down
+from mindhold.engine.doings import Doings, Done
+from mindhold.engine.endings import AT_ONCE, reflect_on_silent
+from mindhold.engine.events import MOST_APART, Conversation, Event
+from mindhold.engine.feedback import STEP, TOOLS
+from mindhold.engine.quoting import answered, quoted
+from mindhold.engine.recount import in_words
+from mindhold.model.entry import Entry
+from mindhold.model.errors import Refused
+from mindhold.model.memory import Status
+from mindhold.operations.conversing import END_CONVERSATION, GO_ON
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.judging import FEEDBACK, FEEDBACK_REPORT
+from mindhold.operations.knowing import CONTEXT
+from mindhold.ports.store import Mark, Rate, Revise
 
 SCRATCH = "Scratch: the pier is 14 metres long."
 LEDGER = "The harbour ledger is kept in PostgreSQL from now on."
@@ -244,7 +244,7 @@ class TestMeanwhile:
                     )
                 return found
 
-        from recollect.engine.conversations import outlive
+        from mindhold.engine.conversations import outlive
 
         store: Any = Store()
         await outlive(replace(app.engine, store=store), memory)

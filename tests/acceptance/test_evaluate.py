@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, remember, run, show, stored
 
-from recollect.app import App
-from recollect.engine.evaluate import AT_ONCE, evaluate, read_verdicts
-from recollect.model.memory import Kind
-from recollect.operations.knowing import ASK
-from recollect.operations.safekeeping import STATS
-from recollect.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS, STATUS
-from recollect.operations.writing import AMEND, REMEMBER_MANY
-from recollect.testing.servers.faulty import HANG, failing
-from recollect.testing.servers.languages import Cut, LanguageServer
+from mindhold.app import App
+from mindhold.engine.evaluate import AT_ONCE, evaluate, read_verdicts
+from mindhold.model.memory import Kind
+from mindhold.operations.knowing import ASK
+from mindhold.operations.safekeeping import STATS
+from mindhold.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS, STATUS
+from mindhold.operations.writing import AMEND, REMEMBER_MANY
+from mindhold.testing.servers.faulty import HANG, failing
+from mindhold.testing.servers.languages import Cut, LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 CRANE = "The quay crane lifts 40 tonnes."

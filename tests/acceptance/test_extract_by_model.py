@@ -11,20 +11,20 @@ from typing import Any
 import pytest
 from front_door import Open, at, run, stored
 
-from recollect.app import App
-from recollect.bare.marks import OWN_CALL_MARK
-from recollect.engine.capture.by_model import by_model
-from recollect.engine.capture.item import Item
-from recollect.engine.ledger import DRAWER, EXTRACT, KEPT, Metered, day_of, metered, note_memories
-from recollect.model.entry import Entry
-from recollect.model.errors import ModelAway, ModelBroken, ModelError, ModelSpent
-from recollect.model.memory import Kind
-from recollect.model.tokens import count_tokens
-from recollect.operations.knowing import ASK
-from recollect.operations.spending import SPEND, ShareView, SpendResult
-from recollect.operations.upkeep import DOCTOR, RUN_JOBS, STATUS
-from recollect.testing.servers.faulty import DROP, HANG, failing
-from recollect.testing.servers.languages import Cut, LanguageServer
+from mindhold.app import App
+from mindhold.bare.marks import OWN_CALL_MARK
+from mindhold.engine.capture.by_model import by_model
+from mindhold.engine.capture.item import Item
+from mindhold.engine.ledger import DRAWER, EXTRACT, KEPT, Metered, day_of, metered, note_memories
+from mindhold.model.entry import Entry
+from mindhold.model.errors import ModelAway, ModelBroken, ModelError, ModelSpent
+from mindhold.model.memory import Kind
+from mindhold.model.tokens import count_tokens
+from mindhold.operations.knowing import ASK
+from mindhold.operations.spending import SPEND, ShareView, SpendResult
+from mindhold.operations.upkeep import DOCTOR, RUN_JOBS, STATUS
+from mindhold.testing.servers.faulty import DROP, HANG, failing
+from mindhold.testing.servers.languages import Cut, LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 FIRST, SECOND = "anthropic:claude-haiku-4-5", "compatible:qwen3"

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, found, remember, run, show, stored
 
-from recollect.app import App
-from recollect.engine.context import standing
-from recollect.engine.feedback import STEP, step_of
-from recollect.model.access import Caller
-from recollect.operations.forgetting import FORGET
-from recollect.operations.judging import FEEDBACK, FEEDBACK_REPORT, FeedbackResult
-from recollect.operations.knowing import CONTEXT, REFLECT
-from recollect.operations.reading import RECALL, SHOW
-from recollect.operations.safekeeping import STATS
+from mindhold.app import App
+from mindhold.engine.context import standing
+from mindhold.engine.feedback import STEP, step_of
+from mindhold.model.access import Caller
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.judging import FEEDBACK, FEEDBACK_REPORT, FeedbackResult
+from mindhold.operations.knowing import CONTEXT, REFLECT
+from mindhold.operations.reading import RECALL, SHOW
+from mindhold.operations.safekeeping import STATS
 
 GOOD: dict[str, Any] = {"relevant": True, "sufficient": True}
 BAD: dict[str, Any] = {"relevant": False, "sufficient": False}
@@ -217,7 +217,7 @@ class TestShownInVain:
         assert await order() == [ignored, used], "somebody found it useful after all"
 
     async def test_anchors_stand_first_whatever_happens(self, app: App) -> None:
-        anchor = await stored(app, "The product is called Recollect.", anchor=True, importance=0.1)
+        anchor = await stored(app, "The product is called Mindhold.", anchor=True, importance=0.1)
         other = await stored(app, "Always greet the porter.", kind="preference", importance=1.0)
         await app.engine.store.note_shown([anchor] * 500, app.engine.clock())
         assert [item.id for item in (await run(app, CONTEXT)).core] == [anchor, other]

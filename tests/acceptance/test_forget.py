@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, on_disk, raw, recall, remember, run, show, stored
 
-from recollect.app import App
-from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
-from recollect.model.query import Filter
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.keeping import CREATE_SCOPE, EXPORT
-from recollect.operations.reading import LIST, TAGS
-from recollect.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE
-from recollect.operations.timing import TIMELINE
-from recollect.operations.upkeep import DOCTOR
-from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
+from mindhold.app import App
+from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
+from mindhold.model.query import Filter
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.keeping import CREATE_SCOPE, EXPORT
+from mindhold.operations.reading import LIST, TAGS
+from mindhold.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE
+from mindhold.operations.timing import TIMELINE
+from mindhold.operations.upkeep import DOCTOR
+from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
 
 TEXT = "The xylophone of the quartermaster is purple."
 

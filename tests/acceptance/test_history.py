@@ -14,20 +14,20 @@ from pathlib import Path
 import pytest
 from front_door import Open, acting, at, run, stored
 
-from recollect.app import App
-from recollect.dialects.history import HISTORY
-from recollect.engine.history import indexing
-from recollect.engine.history.apart import apart
-from recollect.engine.history.known import WITHHELD_ALL
-from recollect.model.access import Caller
-from recollect.model.errors import InvalidInput
-from recollect.operations.history import HISTORY_PROJECTS, HISTORY_TIMELINE, SEARCH_HISTORY
-from recollect.operations.indexing import INDEX_HISTORY
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.messages import SAVE_MESSAGE
-from recollect.ports.history import Conversation, Passage, Told
-from recollect.ports.transcripts import Check
-from recollect.settings import load_settings
+from mindhold.app import App
+from mindhold.dialects.history import HISTORY
+from mindhold.engine.history import indexing
+from mindhold.engine.history.apart import apart
+from mindhold.engine.history.known import WITHHELD_ALL
+from mindhold.model.access import Caller
+from mindhold.model.errors import InvalidInput
+from mindhold.operations.history import HISTORY_PROJECTS, HISTORY_TIMELINE, SEARCH_HISTORY
+from mindhold.operations.indexing import INDEX_HISTORY
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.messages import SAVE_MESSAGE
+from mindhold.ports.history import Conversation, Passage, Told
+from mindhold.ports.transcripts import Check
+from mindhold.settings import load_settings
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)
 SHOP, API, TOOLS = "/home/me/code/shop", "/home/me/code/shop-api", "/srv/tools"
@@ -302,7 +302,7 @@ async def test_what_was_said_a_moment_ago_is_found(app: App, desk: Desk) -> None
 async def test_a_call_with_the_question_is_no_answer_to_it(app: App, desk: Desk) -> None:
     desk.talk("then", SHOP, CERTIFICATE)
     path = desk.talk("now", SHOP, [("user", "hello")], days_ago=1 / 1440)
-    command = {"command": "recollect history search 'warehouse certificate'"}
+    command = {"command": "mindhold history search 'warehouse certificate'"}
     call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": command}
     entry = {"type": "assistant", "sessionId": "now", "timestamp": NOW.isoformat()}
     with path.open("a", encoding="utf-8") as file:
@@ -326,7 +326,7 @@ async def test_a_question_for_a_time_only_is_answered_by_that_time(
     empty = await run(app, SEARCH_HISTORY, query="what did we do in December?")
     assert empty.results == []
     assert empty.suggestion is not None
-    assert "`recollect history timeline`" in empty.suggestion
+    assert "`mindhold history timeline`" in empty.suggestion
 
 
 async def test_how_it_was_fixed_is_told_before_what_was_wrong(app: App, desk: Desk) -> None:
@@ -493,7 +493,7 @@ async def test_an_unknown_project_is_nothing_and_says_so(app: App, desk: Desk) -
     answer = await run(app, SEARCH_HISTORY, query="warehouse", project="nowhere")
     assert (answer.results, answer.total_sessions_searched) == ([], 0)
     assert answer.suggestion is not None
-    assert "'nowhere': memory_projects (`recollect history projects`) lists" in answer.suggestion
+    assert "'nowhere': memory_projects (`mindhold history projects`) lists" in answer.suggestion
     timeline = await run(app, HISTORY_TIMELINE, project="nowhere")
     assert timeline.sessions == []
     assert timeline.suggestion is not None
@@ -567,7 +567,7 @@ async def test_who_finds_nothing_is_told_what_was_not_read_yet(
     answer = await run(app, SEARCH_HISTORY, query="pelican")
     assert answer.suggestion is not None
     assert "1 conversation (1 MB) is not read yet" in answer.suggestion
-    assert "`recollect history archive`" in answer.suggestion
+    assert "`mindhold history archive`" in answer.suggestion
     answer = await run(app, SEARCH_HISTORY, query="pelican")
     assert answer.suggestion is not None
     assert "not read yet" not in answer.suggestion
@@ -701,8 +701,8 @@ def test_the_folder_is_claude_codes_own_or_the_one_it_was_moved_to() -> None:
 
 
 async def test_a_remembered_conversation_is_told_by_its_reflection(app: App) -> None:
-    from recollect.operations.knowing import REFLECT
-    from recollect.operations.writing import REMEMBER
+    from mindhold.operations.knowing import REFLECT
+    from mindhold.operations.writing import REMEMBER
 
     given = REMEMBER.takes(content="The kiln is fired at 900 degrees.", topic="kiln")
     await app.run(REMEMBER, given, conversation="pottery")

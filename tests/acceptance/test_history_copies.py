@@ -13,11 +13,11 @@ import pytest
 from front_door import Open, run
 from talks import append, user, write
 
-from recollect.app import App
-from recollect.engine.history.archive_report import last_trouble
-from recollect.model.errors import InvalidInput, NotFound
-from recollect.operations.index import operation
-from recollect.ports.history import Archive
+from mindhold.app import App
+from mindhold.engine.history.archive_report import last_trouble
+from mindhold.model.errors import InvalidInput, NotFound
+from mindhold.operations.index import operation
+from mindhold.ports.history import Archive
 
 IDS = [f"0000000{number}-1111-4222-8333-444455556666" for number in range(1, 7)]
 

@@ -11,14 +11,14 @@ import pytest
 from front_door import Open, run
 
 from indexed_talks import matching, talked
-from recollect.app import App
-from recollect.engine.history.deep import read_by_model
-from recollect.engine.history.reading import json_in, verdicts_in
-from recollect.model.errors import InvalidInput
-from recollect.operations.history import SEARCH_HISTORY
-from recollect.operations.spending import SPEND
-from recollect.testing.servers.faulty import failing
-from recollect.testing.servers.languages import LanguageServer
+from mindhold.app import App
+from mindhold.engine.history.deep import read_by_model
+from mindhold.engine.history.reading import json_in, verdicts_in
+from mindhold.model.errors import InvalidInput
+from mindhold.operations.history import SEARCH_HISTORY
+from mindhold.operations.spending import SPEND
+from mindhold.testing.servers.faulty import failing
+from mindhold.testing.servers.languages import LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 QUESTION = "how did we stop webpack from running out of memory"

@@ -14,18 +14,18 @@ from front_door import Open, acting, everything, run
 from shelved_talks import Shelf, index, known
 from talks import append, claude, user, write
 
-from recollect.app import App
-from recollect.engine.capture import alone as waiting
-from recollect.engine.capture.alone import alone
-from recollect.engine.capture.flow import CURSOR, Heard, cursor_key
-from recollect.engine.history import held
-from recollect.engine.history.archive_names import archive_name, begins
-from recollect.engine.history.forgotten import note_forgotten
-from recollect.engine.history.turn import turn
-from recollect.model.access import Caller
-from recollect.model.errors import InvalidInput, NotFound, Refused, StoreBusy
-from recollect.operations.index import operation
-from recollect.ports.history import Conversation
+from mindhold.app import App
+from mindhold.engine.capture import alone as waiting
+from mindhold.engine.capture.alone import alone
+from mindhold.engine.capture.flow import CURSOR, Heard, cursor_key
+from mindhold.engine.history import held
+from mindhold.engine.history.archive_names import archive_name, begins
+from mindhold.engine.history.forgotten import note_forgotten
+from mindhold.engine.history.turn import turn
+from mindhold.model.access import Caller
+from mindhold.model.errors import InvalidInput, NotFound, Refused, StoreBusy
+from mindhold.operations.index import operation
+from mindhold.ports.history import Conversation
 
 FIRST = "3f2a91c0-1111-4222-8333-444455556666"
 CODEX = "01999f2a-7c31-7d10-8a11-52b6a5f0c001"

@@ -15,17 +15,17 @@ from front_door import Open, run
 from shelved_talks import SHOP, Shelf, everything, head, index, known, passages, told
 from talks import append, claude, ran, user, write
 
-import recollect.engine.history.passing as passing
-from recollect.app import App
-from recollect.bare.marks import OWN_CALL_MARK, SKIP_MARK
-from recollect.engine.history.forgotten import note_forgotten
-from recollect.engine.history.indexing import refresh
-from recollect.engine.history.turn import turn
-from recollect.model.access import Caller
-from recollect.model.errors import Refused
-from recollect.operations.indexing import BUSY, DISABLED, INDEX_HISTORY, LEFT
-from recollect.ports.history import Told
-from recollect.ports.transcripts import Role
+import mindhold.engine.history.passing as passing
+from mindhold.app import App
+from mindhold.bare.marks import OWN_CALL_MARK, SKIP_MARK
+from mindhold.engine.history.forgotten import note_forgotten
+from mindhold.engine.history.indexing import refresh
+from mindhold.engine.history.turn import turn
+from mindhold.model.access import Caller
+from mindhold.model.errors import Refused
+from mindhold.operations.indexing import BUSY, DISABLED, INDEX_HISTORY, LEFT
+from mindhold.ports.history import Told
+from mindhold.ports.transcripts import Role
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "transcripts"
 KEY = "sk-ant-api03-" + "Zq7Xw2Lm9Rt4Kp8Nc3Vb6Yh1"

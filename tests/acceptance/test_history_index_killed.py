@@ -14,11 +14,11 @@ from talks import claude, user
 
 CHILD = """
 import asyncio, os, sys
-import recollect.engine.history.passing as passing
-from recollect.app import open_app
-from recollect.operations.indexing import INDEX_HISTORY
-from recollect.settings import load_settings
-from recollect.stores.history.index import SqliteHistory
+import mindhold.engine.history.passing as passing
+from mindhold.app import open_app
+from mindhold.operations.indexing import INDEX_HISTORY
+from mindhold.settings import load_settings
+from mindhold.stores.history.index import SqliteHistory
 
 class Mortal(SqliteHistory):
     left = int(sys.argv[3])
@@ -42,8 +42,8 @@ async def main():
     passing.MUCH = -1
     passing.PIECE = 2_000
     given = {"home": sys.argv[1], "time_zone": "UTC", "embedding.provider": "hashing", "history.claude_dir": sys.argv[2]}
-    import recollect.app
-    recollect.app.SqliteHistory = Mortal
+    import mindhold.app
+    mindhold.app.SqliteHistory = Mortal
     async with open_app(load_settings(given, environ={})) as app:
         await app.run(INDEX_HISTORY, INDEX_HISTORY.takes(workers=int(sys.argv[5])))
 

@@ -12,12 +12,12 @@ import pytest
 from front_door import Open, everything, on_disk, run, stored
 from talks import Line, append, claude, ran, user, write
 
-from recollect.app import App
-from recollect.engine.history.show import Window
-from recollect.model.access import Caller
-from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, NotFound, Refused
-from recollect.operations.index import operation
-from recollect.ports.history import Conversation
+from mindhold.app import App
+from mindhold.engine.history.show import Window
+from mindhold.model.access import Caller
+from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, NotFound, Refused
+from mindhold.operations.index import operation
+from mindhold.ports.history import Conversation
 
 FIRST = "3f2a91c0-1111-4222-8333-444455556666"
 SECOND = "3f2b0000-1111-4222-8333-444455556666"
@@ -168,7 +168,7 @@ async def test_from_a_captured_memory_to_the_words(app: App, projects: Path, sho
 async def test_a_memory_that_was_merged_leads_to_the_words_of_its_sources(
     app: App, projects: Path, shop: Path
 ) -> None:
-    from recollect.engine.lineage import made_of
+    from mindhold.engine.lineage import made_of
 
     file = first_talk(projects, shop)
     await ask(app, "capture", file=str(file))
@@ -515,7 +515,7 @@ async def test_they_are_the_owners_alone(app: App, projects: Path, shop: Path) -
 
 
 def test_names_in_the_archive_tell_two_files_of_one_session_apart() -> None:
-    from recollect.engine.history.archive_names import archive_name, begins
+    from mindhold.engine.history.archive_names import archive_name, begins
 
     one = Conversation(FIRST, "claude", Path("a") / f"{FIRST}.jsonl")
     other = Conversation(FIRST, "claude", Path("b") / f"{FIRST}.jsonl")

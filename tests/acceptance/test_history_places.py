@@ -12,10 +12,10 @@ from front_door import Open
 from shelved_talks import SHOP, Shelf, index, known, passages, told
 from talks import append, claude, user
 
-from recollect.app import App
-from recollect.engine.history.indexing import refresh
-from recollect.engine.history.turn import turn
-from recollect.ports.history import Told
+from mindhold.app import App
+from mindhold.engine.history.indexing import refresh
+from mindhold.engine.history.turn import turn
+from mindhold.ports.history import Told
 
 MOVED = "/home/me/code/store"
 

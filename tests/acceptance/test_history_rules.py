@@ -13,12 +13,12 @@ from front_door import Open
 from shelved_talks import Shelf, everything, head, index, known, passages, told
 from talks import Line, append, claude, ran, user, write
 
-from recollect.app import App
-from recollect.engine.text import redact
-from recollect.model.words import Words
-from recollect.operations.indexing import REREAD
-from recollect.ports.history import Conversation, Told
-from recollect.ports.transcripts import beginning
+from mindhold.app import App
+from mindhold.engine.text import redact
+from mindhold.model.words import Words
+from mindhold.operations.indexing import REREAD
+from mindhold.ports.history import Conversation, Told
+from mindhold.ports.transcripts import beginning
 
 TOKEN = "ghp_" + "NqVwYS81VP7Hb1DX8pPd5khxE3pyIgKpaUnA"
 
@@ -89,7 +89,7 @@ async def test_better_rules_are_applied_to_what_is_there_and_to_copies(
         gone.unlink()
         await index(app)
         before = known(app)
-        monkeypatch.setattr("recollect.engine.history.preparing.VERSION", f"{redact.VERSION}+")
+        monkeypatch.setattr("mindhold.engine.history.preparing.VERSION", f"{redact.VERSION}+")
         await index(app)
         after = known(app)
         assert {name: one.rules for name, one in after.items()} == dict.fromkeys(before, f"{redact.VERSION}+")
@@ -232,7 +232,7 @@ async def test_a_line_that_breaks_off_is_told_once_nobody_goes_on_with_it(app: A
 async def test_what_is_too_long_is_told_as_such(
     app: App, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.providers.transcripts.lines.LONGEST_LINE", 2_000)
+    monkeypatch.setattr("mindhold.providers.transcripts.lines.LONGEST_LINE", 2_000)
     shelf.talk("s1", user("Where is the walrus?"), claude("In the harbour. " * 200), claude("It swims."))
     answer = await index(app)
     assert [(one.line, "too long" in one.problem) for one in answer.warnings] == [(2, True)]
@@ -242,7 +242,7 @@ async def test_what_is_too_long_is_told_as_such(
 async def test_a_file_that_is_too_long_is_told_as_such(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recollect.providers.transcripts.whole.MOST", 100)
+    monkeypatch.setattr("mindhold.providers.transcripts.whole.MOST", 100)
     said = [{"id": "m1", "type": "user", "content": "Where is the walrus? " * 20}]
     file = tmp_path / "gemini" / "tmp" / "shop" / "chats" / "session-2026-03-02T10-00-abc.json"
     write(file, {"sessionId": "g1", "messages": said})

@@ -9,13 +9,13 @@ from pathlib import Path
 from front_door import Open, at, run
 from talks import claude, user, write
 
-from recollect.app import App
-from recollect.engine.history.vectors import own_job
-from recollect.jobs.handlers import ARCHIVE_HISTORY
-from recollect.jobs.schedule import schedule_of
-from recollect.operations.indexing import INDEX_HISTORY
-from recollect.operations.upkeep import DOCTOR, RUN_JOBS
-from recollect.operations.views import FindingView
+from mindhold.app import App
+from mindhold.engine.history.vectors import own_job
+from mindhold.jobs.handlers import ARCHIVE_HISTORY
+from mindhold.jobs.schedule import schedule_of
+from mindhold.operations.indexing import INDEX_HISTORY
+from mindhold.operations.upkeep import DOCTOR, RUN_JOBS
+from mindhold.operations.views import FindingView
 
 HISTORY, VANISHING, RLM = "history", "vanishing conversations", "rlm"
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from front_door import Open, at, run
 
-from recollect.app import App
-from recollect.engine.history.vectors import (
+from mindhold.app import App
+from mindhold.engine.history.vectors import (
     EMBED_HISTORY as JOB,
 )
-from recollect.engine.history.vectors import (
+from mindhold.engine.history.vectors import (
     MOST_READ,
     as_read,
     embed_history,
@@ -22,16 +22,16 @@ from recollect.engine.history.vectors import (
     own_job,
     queue_history_embedding,
 )
-from recollect.jobs.handlers import EMBED_MOST, handlers_of
-from recollect.model.job import JobState
-from recollect.operations.embedding import EMBED_HISTORY
-from recollect.operations.upkeep import RUN_JOBS
-from recollect.ports.embedder import Matrix
-from recollect.ports.history import Conversation, NoHistory, Passage, Utterance
-from recollect.ports.houses import LOCAL, POSTGRES
-from recollect.ports.transcripts import Role
-from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.testing.servers.embeddings import EmbeddingServer
+from mindhold.jobs.handlers import EMBED_MOST, handlers_of
+from mindhold.model.job import JobState
+from mindhold.operations.embedding import EMBED_HISTORY
+from mindhold.operations.upkeep import RUN_JOBS
+from mindhold.ports.embedder import Matrix
+from mindhold.ports.history import Conversation, NoHistory, Passage, Utterance
+from mindhold.ports.houses import LOCAL, POSTGRES
+from mindhold.ports.transcripts import Role
+from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.testing.servers.embeddings import EmbeddingServer
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
 KEY = "sk-a-key-that-nobody-must-see"

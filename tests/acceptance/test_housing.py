@@ -12,21 +12,21 @@ import pytest
 from dwellings import Addresses, houses_at, opened_at, store_at
 from front_door import Open, acting, everything, found, recall, run, stored
 
-from recollect.app import App, open_app
-from recollect.engine.hold import Hold
-from recollect.model.access import Caller
-from recollect.model.errors import (
+from mindhold.app import App, open_app
+from mindhold.engine.hold import Hold
+from mindhold.model.access import Caller
+from mindhold.model.errors import (
     Conflict,
     InvalidInput,
+    MindholdError,
     NotFound,
-    RecollectError,
     Refused,
     SettingsError,
     StoreAway,
 )
-from recollect.model.query import Filter
-from recollect.operations.forgetting import FORGET
-from recollect.operations.housing import (
+from mindhold.model.query import Filter
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.housing import (
     CHANGE_PROJECT,
     CREATE_PROJECT,
     DELETE_PROJECT,
@@ -35,17 +35,17 @@ from recollect.operations.housing import (
     OPEN_FOLDER,
     SHOW_PROJECT,
 )
-from recollect.operations.keeping import DELETE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, RENAME_SCOPE
-from recollect.operations.messages import RECENT_MESSAGES, SAVE_MESSAGE, SEARCH_MESSAGES
-from recollect.operations.projects import PROJECT_CONTEXT
-from recollect.operations.reading import RECALL
-from recollect.operations.safekeeping import BACKUP
-from recollect.operations.summaries import REPLACE_SUMMARY
-from recollect.operations.upkeep import DOCTOR, STATUS
-from recollect.operations.writing import LINK
-from recollect.ports.store import Store
-from recollect.settings import LoadedSettings, load_settings
-from recollect.stores.houses import OpenHouses, kept_open
+from mindhold.operations.keeping import DELETE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, RENAME_SCOPE
+from mindhold.operations.messages import RECENT_MESSAGES, SAVE_MESSAGE, SEARCH_MESSAGES
+from mindhold.operations.projects import PROJECT_CONTEXT
+from mindhold.operations.reading import RECALL
+from mindhold.operations.safekeeping import BACKUP
+from mindhold.operations.summaries import REPLACE_SUMMARY
+from mindhold.operations.upkeep import DOCTOR, STATUS
+from mindhold.operations.writing import LINK
+from mindhold.ports.store import Store
+from mindhold.settings import LoadedSettings, load_settings
+from mindhold.stores.houses import OpenHouses, kept_open
 
 MODES = ("local", "postgres", "mongodb")
 
@@ -245,7 +245,7 @@ async def test_who_is_bound_to_scopes_is_told_of_those_only(app: App) -> None:
     bound = Caller("ci", bound=True, scopes=("shop",), owner=False)
     listed = await app.run(LIST_PROJECTS, LIST_PROJECTS.takes(), caller=bound)
     assert [one.name for one in listed.projects] == ["shop"]
-    with pytest.raises(RecollectError):
+    with pytest.raises(MindholdError):
         await app.run(SHOW_PROJECT, SHOW_PROJECT.takes(name="zoo"), caller=bound)
     for operation, fields in (
         (CREATE_PROJECT, {"name": "mine"}),

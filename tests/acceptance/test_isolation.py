@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from front_door import Open
 
-from recollect.app import App
-from recollect.dialects.toolsets import tools_of
-from recollect.model.access import Caller
-from recollect.model.errors import RecollectError, Refused
-from recollect.operations.index import names, operation
+from mindhold.app import App
+from mindhold.dialects.toolsets import tools_of
+from mindhold.model.access import Caller
+from mindhold.model.errors import MindholdError, Refused
+from mindhold.operations.index import names, operation
 
 ADA = Caller("ada", bound=True, owner=False)
 STRANGER = Caller("mallory", bound=True, owner=False)
@@ -176,7 +176,7 @@ class World:
     async def _told(self, name: str, arguments: Any) -> Any:
         try:
             return self.plain(await (self._by_tool if name in TOOLS else self._by_name)(name, arguments))
-        except RecollectError as error:
+        except MindholdError as error:
             return self.plain({"code": error.code, "message": error.message, "advice": error.advice})
 
     async def _by_tool(self, name: str, arguments: Any) -> Any:

@@ -13,16 +13,16 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, recall, run, show, stored
 
-from recollect.app import App
-from recollect.engine.core import Engine
-from recollect.engine.relate import relate_job
-from recollect.jobs.handlers import HANDLERS
-from recollect.jobs.runner import LEASE, Runner
-from recollect.jobs.schedule import enqueue_due, schedule_of
-from recollect.model.errors import Conflict, InvalidInput, JobNotFound
-from recollect.model.job import Job, JobState
-from recollect.operations.keeping import EXPORT
-from recollect.operations.upkeep import (
+from mindhold.app import App
+from mindhold.engine.core import Engine
+from mindhold.engine.relate import relate_job
+from mindhold.jobs.handlers import HANDLERS
+from mindhold.jobs.runner import LEASE, Runner
+from mindhold.jobs.schedule import enqueue_due, schedule_of
+from mindhold.model.errors import Conflict, InvalidInput, JobNotFound
+from mindhold.model.job import Job, JobState
+from mindhold.operations.keeping import EXPORT
+from mindhold.operations.upkeep import (
     CANCEL_JOB,
     DOCTOR,
     EMBED_MISSING,
@@ -31,8 +31,8 @@ from recollect.operations.upkeep import (
     RUN_JOBS,
     STATUS,
 )
-from recollect.operations.writing import LINK, REMEMBER_MANY
-from recollect.ports.store import Enqueue
+from mindhold.operations.writing import LINK, REMEMBER_MANY
+from mindhold.ports.store import Enqueue
 
 NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 
@@ -248,7 +248,7 @@ async def test_running_by_hand_makes_the_vectors_that_are_missing(opened: Open) 
         await enqueue_due(app.engine)
         for job in (await run(app, LIST_JOBS, states=["waiting"])).jobs:
             await run(app, CANCEL_JOB, id=job.id)
-        assert "`recollect jobs run` makes them" in (await recall(app, "crane")).notice
+        assert "`mindhold jobs run` makes them" in (await recall(app, "crane")).notice
         assert len((await run(app, RUN_JOBS, waiting=True)).ran) == 1
         assert (await recall(app, "crane")).notice == ""
 

@@ -16,19 +16,19 @@ import pytest
 from front_door import Open, acting, at, on_disk, remember, run, stored
 
 from leaflets import read as read_leaflet
-from recollect.app import FEW, App, open_app
-from recollect.bare import leaflet as sheets
-from recollect.bare import waiting
-from recollect.bare.folders import identity, key
-from recollect.bare.lease import lease
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.handing import BRING_TO_MIND, MAKE_LEAFLET
-from recollect.operations.housing import CREATE_PROJECT
-from recollect.operations.keeping import CHANGE_SCOPE, DELETE_SCOPE, RENAME_SCOPE
-from recollect.operations.messages import SAVE_MESSAGE
-from recollect.operations.upkeep import DOCTOR
-from recollect.operations.writing import AMEND, LINK
-from recollect.settings import load_settings
+from mindhold.app import FEW, App, open_app
+from mindhold.bare import leaflet as sheets
+from mindhold.bare import waiting
+from mindhold.bare.folders import identity, key
+from mindhold.bare.lease import lease
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.handing import BRING_TO_MIND, MAKE_LEAFLET
+from mindhold.operations.housing import CREATE_PROJECT
+from mindhold.operations.keeping import CHANGE_SCOPE, DELETE_SCOPE, RENAME_SCOPE
+from mindhold.operations.messages import SAVE_MESSAGE
+from mindhold.operations.upkeep import DOCTOR
+from mindhold.operations.writing import AMEND, LINK
+from mindhold.settings import load_settings
 
 PHRASE = "the xylophone is purple"
 
@@ -301,8 +301,8 @@ async def test_much_is_left_to_the_worker(home: Path, tmp_path: Path) -> None:
             await stored(app, "Always use tabs.", kind="preference")
         assert [event["event"] for _, event in waiting.every(str(home))] == ["Written"]
         assert texts(read(app, str(folders[0]))) == []
-    environment = {**os.environ, "RECOLLECT_HOME": str(home)}
-    worker = [sys.executable, "-P", "-m", "recollect", "hook-worker"]
+    environment = {**os.environ, "MINDHOLD_HOME": str(home)}
+    worker = [sys.executable, "-P", "-m", "mindhold", "hook-worker"]
     await asyncio.to_thread(subprocess.run, worker, env=environment, check=True)
     assert texts(read(app, str(folders[0]))) == ["Always use tabs."]
     assert waiting.count(str(home)) == 0

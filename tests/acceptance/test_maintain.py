@@ -11,23 +11,23 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, raw, recall, remember, run, stored
 
-from recollect.app import App
-from recollect.engine import maintain
-from recollect.engine.amend import indexed
-from recollect.engine.claims import claim
-from recollect.engine.consolidate.stage import Bounds, Stage
-from recollect.engine.core import Engine
-from recollect.engine.maintain import STEPS
-from recollect.jobs.runner import LEASE
-from recollect.model.access import Caller
-from recollect.model.errors import InvalidInput, Refused, StoreFull
-from recollect.model.maintenance import PATIENCE
-from recollect.model.memory import Kind
-from recollect.operations.consolidating import CONSOLIDATION_REPORTS
-from recollect.operations.maintaining import MAINTAIN, MaintainResult
-from recollect.operations.upkeep import CANCEL_JOB, LIST_JOBS, RUN_JOBS
-from recollect.operations.views import JobView
-from recollect.testing.builders import Builder
+from mindhold.app import App
+from mindhold.engine import maintain
+from mindhold.engine.amend import indexed
+from mindhold.engine.claims import claim
+from mindhold.engine.consolidate.stage import Bounds, Stage
+from mindhold.engine.core import Engine
+from mindhold.engine.maintain import STEPS
+from mindhold.jobs.runner import LEASE
+from mindhold.model.access import Caller
+from mindhold.model.errors import InvalidInput, Refused, StoreFull
+from mindhold.model.maintenance import PATIENCE
+from mindhold.model.memory import Kind
+from mindhold.operations.consolidating import CONSOLIDATION_REPORTS
+from mindhold.operations.maintaining import MAINTAIN, MaintainResult
+from mindhold.operations.upkeep import CANCEL_JOB, LIST_JOBS, RUN_JOBS
+from mindhold.operations.views import JobView
+from mindhold.testing.builders import Builder
 
 EVENING = datetime(2026, 3, 10, 20, 0, tzinfo=UTC)
 THREE = datetime(2026, 3, 11, 3, 0, tzinfo=UTC)
@@ -65,7 +65,7 @@ def having(patch: pytest.MonkeyPatch, *names: str) -> None:
     """These steps, and no others; those above by their name."""
     steps = {name: STEPS.get(name, f"{__name__}:{name}") for name in names}
     patch.setattr(maintain, "STEPS", steps)
-    patch.setattr("recollect.engine.nightly.STEPS", steps)
+    patch.setattr("mindhold.engine.nightly.STEPS", steps)
 
 
 def by_step(answer: MaintainResult) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import pytest
 from front_door import Open, everything, found, recall, remember, run, show, stored
 from test_duplicates import DIFFERENT
 
-from recollect.app import App
-from recollect.model.query import Filter
-from recollect.operations.modelling import LIST_MODELS, REMOVE_MODEL
-from recollect.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS, STATUS
-from recollect.operations.writing import AMEND, REMEMBER_MANY
+from mindhold.app import App
+from mindhold.model.query import Filter
+from mindhold.operations.modelling import LIST_MODELS, REMOVE_MODEL
+from mindhold.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS, STATUS
+from mindhold.operations.writing import AMEND, REMEMBER_MANY
 
 pytestmark = pytest.mark.xdist_group("model")
 

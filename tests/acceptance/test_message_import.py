@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, run
 
-from recollect.app import App
-from recollect.engine.embed import EMBED
-from recollect.model.access import Caller
-from recollect.model.errors import InvalidInput, Refused, ScopeNotFound
-from recollect.model.memory import ANY_STATUS, Memory
-from recollect.model.query import Filter, Order
-from recollect.operations.message_import import MOST_AT_ONCE, MOST_TOLD, SAVE_MESSAGES, SaveMessagesResult
-from recollect.operations.messages import LIST_MESSAGES, RECENT_MESSAGES, SAVE_MESSAGE, SEARCH_MESSAGES
-from recollect.operations.upkeep import RUN_JOBS
+from mindhold.app import App
+from mindhold.engine.embed import EMBED
+from mindhold.model.access import Caller
+from mindhold.model.errors import InvalidInput, Refused, ScopeNotFound
+from mindhold.model.memory import ANY_STATUS, Memory
+from mindhold.model.query import Filter, Order
+from mindhold.operations.message_import import MOST_AT_ONCE, MOST_TOLD, SAVE_MESSAGES, SaveMessagesResult
+from mindhold.operations.messages import LIST_MESSAGES, RECENT_MESSAGES, SAVE_MESSAGE, SEARCH_MESSAGES
+from mindhold.operations.upkeep import RUN_JOBS
 
 PARROT = {"message_type": "user", "content": "The parrot speaks Portuguese."}
 

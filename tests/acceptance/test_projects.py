@@ -10,23 +10,23 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, recall, remember, run, show, stored
 
-from recollect.app import App
-from recollect.engine.projects import LONGEST_SUMMARY
-from recollect.model.access import Caller
-from recollect.model.errors import ContentTooLarge, InvalidInput, RecollectError, Refused, ScopeNotFound
-from recollect.model.query import Filter, Order
-from recollect.operations.conversing import END_CONVERSATION
-from recollect.operations.index import operation
-from recollect.operations.keeping import CHANGE_SCOPE, EXPORT, IMPORT, SHOW_SCOPE
-from recollect.operations.messages import (
+from mindhold.app import App
+from mindhold.engine.projects import LONGEST_SUMMARY
+from mindhold.model.access import Caller
+from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError, Refused, ScopeNotFound
+from mindhold.model.query import Filter, Order
+from mindhold.operations.conversing import END_CONVERSATION
+from mindhold.operations.index import operation
+from mindhold.operations.keeping import CHANGE_SCOPE, EXPORT, IMPORT, SHOW_SCOPE
+from mindhold.operations.messages import (
     RECENT_MESSAGES,
     SAVE_MESSAGE,
     SEARCH_MESSAGES,
     SaveMessageResult,
 )
-from recollect.operations.projects import PROJECT_CONTEXT
-from recollect.operations.summaries import PROJECT_SUMMARY, REPLACE_SUMMARY, UPDATE_SUMMARY
-from recollect.operations.writing import AMEND, REMEMBER
+from mindhold.operations.projects import PROJECT_CONTEXT
+from mindhold.operations.summaries import PROJECT_SUMMARY, REPLACE_SUMMARY, UPDATE_SUMMARY
+from mindhold.operations.writing import AMEND, REMEMBER
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)
 
@@ -54,7 +54,7 @@ async def known(app: App) -> str:
 
 
 async def test_no_word_of_a_caller_means_something_to_us(app: App) -> None:
-    words = {"part": 2, "parts": 3, "session_only": True, "recollect.session_only": "talk", "extras": {}}
+    words = {"part": 2, "parts": 3, "session_only": True, "mindhold.session_only": "talk", "extras": {}}
     words |= {"message_type": "system", "task_id": "x", "summary_of": "shop", "reflection_of": "talk"}
     text = "We moved the chapter to the second part of the book."
     save = SAVE_MESSAGE.takes(project="shop", message_type="user", content=text, metadata=words)
@@ -497,9 +497,9 @@ async def test_a_caller_bound_to_a_project_stays_in_it(app: App) -> None:
 
     assert (await save(None)).project == "shop"
     for project in ("other", "made-up"):
-        with pytest.raises(RecollectError):
+        with pytest.raises(MindholdError):
             await save(project)
-        with pytest.raises(RecollectError):
+        with pytest.raises(MindholdError):
             await app.run(RECENT_MESSAGES, RECENT_MESSAGES.takes(project=project), caller=bound)
     assert await said(app) == ["Said by the owner", "Said by the guest"]
     assert await said(app, project="other") == ["Said elsewhere"]

@@ -15,13 +15,13 @@ import pytest
 from front_door import acting, at, everything, remember, run
 from tool_door import use
 
-from recollect.app import App
-from recollect.model.errors import InvalidInput, ScopeNotFound
-from recollect.model.privacy import PERSONAL
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import EXPORT, IMPORT
-from recollect.operations.message_import import SAVE_MESSAGES
-from recollect.operations.writing import AMEND
+from mindhold.app import App
+from mindhold.model.errors import InvalidInput, ScopeNotFound
+from mindhold.model.privacy import PERSONAL
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import EXPORT, IMPORT
+from mindhold.operations.message_import import SAVE_MESSAGES
+from mindhold.operations.writing import AMEND
 
 NOW = datetime(2026, 11, 16, 10, 30, tzinfo=UTC)
 LONG = "\n\n".join(f"Paragraph {number} is about the kiln. " + "Clay and fire. " * 40 for number in range(12))
@@ -101,7 +101,7 @@ async def test_lines_come_in_again_and_other_forms_are_refused(app: App) -> None
     await furnish(app)
     lines = await exported(app, "jsonl")
     head = json.loads(lines.read_text(encoding="utf-8").splitlines()[0])
-    assert (head["recollect"], head["notice"]) == ("export", PERSONAL)
+    assert (head["mindhold"], head["notice"]) == ("export", PERSONAL)
     before = len(await everything(app))
     again = await run(app, IMPORT, path=str(lines))
     assert (again.memories, len(await everything(app))) == (0, before)

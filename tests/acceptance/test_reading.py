@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from front_door import Open, acting, at, run, show, stored
 
-from recollect.app import App
-from recollect.model.errors import InvalidInput, MemoryNotFound, ScopeNotFound, UnknownTime
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.reading import LIST, TAGS
-from recollect.operations.timing import TIMELINE
+from mindhold.app import App
+from mindhold.model.errors import InvalidInput, MemoryNotFound, ScopeNotFound, UnknownTime
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.reading import LIST, TAGS
+from mindhold.operations.timing import TIMELINE
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)  # a Wednesday
 

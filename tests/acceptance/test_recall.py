@@ -9,13 +9,13 @@ import pytest
 from front_door import Open, at, found, recall, remember, run, show, stored
 from pydantic import ValidationError
 
-from recollect.app import App
-from recollect.model.errors import InvalidInput
-from recollect.model.tokens import count_tokens
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.reading import RecallResult
-from recollect.operations.upkeep import STATUS
-from recollect.operations.writing import LINK
+from mindhold.app import App
+from mindhold.model.errors import InvalidInput
+from mindhold.model.tokens import count_tokens
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.reading import RecallResult
+from mindhold.operations.upkeep import STATUS
+from mindhold.operations.writing import LINK
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)  # a Wednesday
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from front_door import Open, acting, at, found, recall, run, show, stored
 
-from recollect.app import App
-from recollect.model.errors import InvalidInput, ScopeNotFound, UnknownTime
-from recollect.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE
-from recollect.operations.reading import LIST, TAGS
-from recollect.operations.timing import TIMELINE
+from mindhold.app import App
+from mindhold.model.errors import InvalidInput, ScopeNotFound, UnknownTime
+from mindhold.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE
+from mindhold.operations.reading import LIST, TAGS
+from mindhold.operations.timing import TIMELINE
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)  # a Wednesday
 

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, found, recall, run, show, stored
 
-from recollect.app import App
-from recollect.interfaces.running import ask
-from recollect.model.errors import InvalidInput, SettingsError
-from recollect.model.link import Link, Relation
-from recollect.model.query import Filter
-from recollect.model.tokens import count_tokens
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.reading import RecallResult
-from recollect.operations.upkeep import STATUS
-from recollect.operations.writing import LINK, REMEMBER_MANY
-from recollect.ports.store import Connect, Rate
-from recollect.settings import load_settings
-from recollect.testing.builders import Builder
-from recollect.testing.servers.redis import RedisServer
+from mindhold.app import App
+from mindhold.interfaces.running import ask
+from mindhold.model.errors import InvalidInput, SettingsError
+from mindhold.model.link import Link, Relation
+from mindhold.model.query import Filter
+from mindhold.model.tokens import count_tokens
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.reading import RecallResult
+from mindhold.operations.upkeep import STATUS
+from mindhold.operations.writing import LINK, REMEMBER_MANY
+from mindhold.ports.store import Connect, Rate
+from mindhold.settings import load_settings
+from mindhold.testing.builders import Builder
+from mindhold.testing.servers.redis import RedisServer
 from redis_beside import eventually, settings_of
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, on_disk, recall, run, show
 
-from recollect.app import App
-from recollect.engine.recaps import covering
-from recollect.engine.recaps.running import recap_due
-from recollect.model.errors import InvalidInput, SessionNotFound
-from recollect.model.tokens import count_tokens
-from recollect.operations.conversing import END_CONVERSATION, END_SESSION
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.history_keeping import ORIGIN
-from recollect.operations.message_import import SAVE_MESSAGES
-from recollect.operations.messages import DELETE_MESSAGES, SAVE_MESSAGE
-from recollect.operations.recaps import (
+from mindhold.app import App
+from mindhold.engine.recaps import covering
+from mindhold.engine.recaps.running import recap_due
+from mindhold.model.errors import InvalidInput, SessionNotFound
+from mindhold.model.tokens import count_tokens
+from mindhold.operations.conversing import END_CONVERSATION, END_SESSION
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.history_keeping import ORIGIN
+from mindhold.operations.message_import import SAVE_MESSAGES
+from mindhold.operations.messages import DELETE_MESSAGES, SAVE_MESSAGE
+from mindhold.operations.recaps import (
     LIST_CONVERSATIONS,
     LIST_RECAPS,
     RECAP,
@@ -29,10 +29,10 @@ from recollect.operations.recaps import (
     RecapResult,
     RecapView,
 )
-from recollect.operations.spending import SPEND
-from recollect.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS
-from recollect.testing.servers.faulty import HANG
-from recollect.testing.servers.languages import LanguageServer
+from mindhold.operations.spending import SPEND
+from mindhold.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS
+from mindhold.testing.servers.faulty import HANG
+from mindhold.testing.servers.languages import LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 DECISION = "We decided to use PostgreSQL 16 for the orders of the shop."

@@ -7,15 +7,15 @@ from typing import Any
 
 from front_door import at, run, show
 
-from recollect.app import App
-from recollect.engine.consolidate.stage import Bounds, Stage
-from recollect.engine.recaps import covering
-from recollect.engine.recaps import run as summarise
-from recollect.model.tokens import count_tokens
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.message_import import SAVE_MESSAGES
-from recollect.operations.recaps import LIST_CONVERSATIONS, LIST_RECAPS, RECAP, RECAP_MESSAGES, RecapView
-from recollect.operations.upkeep import RUN_JOBS
+from mindhold.app import App
+from mindhold.engine.consolidate.stage import Bounds, Stage
+from mindhold.engine.recaps import covering
+from mindhold.engine.recaps import run as summarise
+from mindhold.model.tokens import count_tokens
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.message_import import SAVE_MESSAGES
+from mindhold.operations.recaps import LIST_CONVERSATIONS, LIST_RECAPS, RECAP, RECAP_MESSAGES, RecapView
+from mindhold.operations.upkeep import RUN_JOBS
 
 MARCH = datetime(2024, 3, 4, 10, tzinfo=UTC)
 SUBJECTS = "harbour observatory bakery orchard tannery foundry brewery monastery aqueduct menagerie".split()

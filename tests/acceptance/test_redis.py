@@ -12,20 +12,20 @@ import pytest
 from dwellings import houses_at, opened_at
 from front_door import Open, everything, recall, run, stored
 
-from recollect.app import App, open_app
-from recollect.engine.embed import queue_embedding
-from recollect.model.access import Caller
-from recollect.model.errors import SettingsError, StoreDenied
-from recollect.operations.forgetting import FORGET
-from recollect.operations.housing import CREATE_PROJECT
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.reading import RECALL
-from recollect.operations.upkeep import DOCTOR, EMBED_MISSING, STATUS
-from recollect.operations.writing import AMEND, REMEMBER
-from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.settings import load_settings
-from recollect.testing.servers.embeddings import EmbeddingServer
-from recollect.testing.servers.redis import RedisServer
+from mindhold.app import App, open_app
+from mindhold.engine.embed import queue_embedding
+from mindhold.model.access import Caller
+from mindhold.model.errors import SettingsError, StoreDenied
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.housing import CREATE_PROJECT
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.reading import RECALL
+from mindhold.operations.upkeep import DOCTOR, EMBED_MISSING, STATUS
+from mindhold.operations.writing import AMEND, REMEMBER
+from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.settings import load_settings
+from mindhold.testing.servers.embeddings import EmbeddingServer
+from mindhold.testing.servers.redis import RedisServer
 from redis_beside import eventually, settings_of
 
 SETS = "keyword sets"  # the rung of a recall that they answered

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 from front_door import Open, at, run, stored
 
-import recollect.engine.reindex as reindexing
-import recollect.engine.speed as speed
-from recollect.app import App
-from recollect.model.access import Caller
-from recollect.model.errors import Conflict, JobNotFound, ModelError, ModelMismatch, Refused, ScopeNotFound
-from recollect.model.job import Job, JobState
-from recollect.model.memory import ANY_STATUS
-from recollect.model.query import Filter
-from recollect.operations.index import operation
-from recollect.operations.reindexing import ReindexProjectResult, ReindexStatusResult
-from recollect.ports.store import Enqueue
-from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.testing.servers.embeddings import EmbeddingServer
+import mindhold.engine.reindex as reindexing
+import mindhold.engine.speed as speed
+from mindhold.app import App
+from mindhold.model.access import Caller
+from mindhold.model.errors import Conflict, JobNotFound, ModelError, ModelMismatch, Refused, ScopeNotFound
+from mindhold.model.job import Job, JobState
+from mindhold.model.memory import ANY_STATUS
+from mindhold.model.query import Filter
+from mindhold.operations.index import operation
+from mindhold.operations.reindexing import ReindexProjectResult, ReindexStatusResult
+from mindhold.ports.store import Enqueue
+from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.testing.servers.embeddings import EmbeddingServer
 
 NONE: dict[str, Any] = {"embedding.provider": "none"}
 ADA = Caller("ada", bound=True, owner=False)
@@ -198,7 +198,7 @@ async def test_a_running_one_is_given_up_from_another_process(
 
 async def test_it_takes_turns_with_what_else_is_due(idle: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reindexing, "BATCH", 2)
-    monkeypatch.setattr("recollect.jobs.handlers.TURN", 0.0)  # a batch is a turn
+    monkeypatch.setattr("mindhold.jobs.handlers.TURN", 0.0)  # a batch is a turn
     answer = await begun(idle, force=True)
     [first] = (await asked(idle, "run_jobs", scheduled=False, most=1)).ran
     assert (first.id, first.state, first.attempts, first.error) == (answer.job_id, "waiting", 0, None)
@@ -338,10 +338,10 @@ async def test_an_erased_memory_holds_nothing_up(idle: App, monkeypatch: pytest.
 
 CHILD = """
 import asyncio, os, sys
-import recollect.engine.reindex as reindexing
-from recollect.app import open_app
-from recollect.operations.index import operation
-from recollect.settings import load_settings
+import mindhold.engine.reindex as reindexing
+from mindhold.app import open_app
+from mindhold.operations.index import operation
+from mindhold.settings import load_settings
 
 async def main():
     reindexing.BATCH = 2

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from front_door import Open, acting, at, everything, recall, remember, run, show, stored
 
-from recollect.app import App
-from recollect.engine.once import PATIENCE, PAUSE, RENEWED, TERM, hold
-from recollect.model.errors import Conflict, InvalidInput, KeyReused
-from recollect.operations import repeating
-from recollect.operations.catalogue import Call
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import EXPORT, LIST_SCOPES
-from recollect.operations.upkeep import LIST_JOBS
-from recollect.operations.writing import AMEND, REMEMBER_MANY
-from recollect.ports.store import Tend
+from mindhold.app import App
+from mindhold.engine.once import PATIENCE, PAUSE, RENEWED, TERM, hold
+from mindhold.model.errors import Conflict, InvalidInput, KeyReused
+from mindhold.operations import repeating
+from mindhold.operations.catalogue import Call
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import EXPORT, LIST_SCOPES
+from mindhold.operations.upkeep import LIST_JOBS
+from mindhold.operations.writing import AMEND, REMEMBER_MANY
+from mindhold.ports.store import Tend
 
 TEXT = "The lighthouse lamp turns every nine seconds."
 

@@ -13,24 +13,24 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, found, recall, run, stored
 
-from recollect.app import App
-from recollect.engine import retention
-from recollect.engine.amend import indexed
-from recollect.engine.consolidate import Bounds, Stage
-from recollect.engine.consolidate import run as consolidate
-from recollect.engine.evaluate import evaluate
-from recollect.engine.retention.recapping import Recaps, covered_by_lineage
-from recollect.model.errors import StoreBusy
-from recollect.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
-from recollect.model.query import Filter
-from recollect.operations.auditing import LIST_AUDIT, SHOW_AUDIT, UNDO_AUDIT
-from recollect.operations.consolidating import CONSOLIDATE
-from recollect.operations.forgetting import UNFORGET
-from recollect.operations.messages import SAVE_MESSAGE
-from recollect.operations.safekeeping import LIST_BACKUPS, RESTORE
-from recollect.operations.upkeep import DOCTOR, STATUS
-from recollect.ports.store import Mark
-from recollect.testing.builders import Builder
+from mindhold.app import App
+from mindhold.engine import retention
+from mindhold.engine.amend import indexed
+from mindhold.engine.consolidate import Bounds, Stage
+from mindhold.engine.consolidate import run as consolidate
+from mindhold.engine.evaluate import evaluate
+from mindhold.engine.retention.recapping import Recaps, covered_by_lineage
+from mindhold.model.errors import StoreBusy
+from mindhold.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
+from mindhold.model.query import Filter
+from mindhold.operations.auditing import LIST_AUDIT, SHOW_AUDIT, UNDO_AUDIT
+from mindhold.operations.consolidating import CONSOLIDATE
+from mindhold.operations.forgetting import UNFORGET
+from mindhold.operations.messages import SAVE_MESSAGE
+from mindhold.operations.safekeeping import LIST_BACKUPS, RESTORE
+from mindhold.operations.upkeep import DOCTOR, STATUS
+from mindhold.ports.store import Mark
+from mindhold.testing.builders import Builder
 
 DAY = timedelta(days=1)
 WITHIN = Bounds()
@@ -79,7 +79,7 @@ async def recap(app: App, ids: list[str], content: str = "They spoke of the bake
         verified=now,
         merged_from=tuple(ids),
         provenance=Provenance(source="summary"),
-        metadata={"recollect.recap": {"part": 1}},
+        metadata={"mindhold.recap": {"part": 1}},
     )
     memory = replace(made, id=app.engine.new_id(), content_hash=app.engine.new_id())
     await app.engine.store.apply([indexed(app.engine, memory, vector=None)])
@@ -410,7 +410,7 @@ class TestPruned:
         assert file.sha256
         records = (await run(last, LIST_AUDIT)).records
         assert records[0].files == [file.file]
-        assert f"recollect restore {file.file}" in records[0].back
+        assert f"mindhold restore {file.file}" in records[0].back
         back = await run(last, RESTORE, file=file.file)
         assert back.memories == 1
         assert (await statuses(app))[gone] is Status.ARCHIVED

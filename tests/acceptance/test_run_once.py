@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, remember, run, show, stored
 
-from recollect.app import App
-from recollect.engine.once import DRAWER, TERM, Held, hold, renew
-from recollect.model.access import Caller
-from recollect.model.errors import Conflict, InvalidInput, KeyReused, MemoryNotFound, ScopeNotFound
-from recollect.operations.catalogue import Operation
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import CREATE_SCOPE, LIST_SCOPES
-from recollect.operations.reading import LIST
-from recollect.operations.writing import AMEND, LINK, REMEMBER, REMEMBER_MANY
+from mindhold.app import App
+from mindhold.engine.once import DRAWER, TERM, Held, hold, renew
+from mindhold.model.access import Caller
+from mindhold.model.errors import Conflict, InvalidInput, KeyReused, MemoryNotFound, ScopeNotFound
+from mindhold.operations.catalogue import Operation
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import CREATE_SCOPE, LIST_SCOPES
+from mindhold.operations.reading import LIST
+from mindhold.operations.writing import AMEND, LINK, REMEMBER, REMEMBER_MANY
 
 TEXT = "The lighthouse lamp turns every nine seconds."
 NEW = "The lighthouse lamp turns every ten seconds."

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, recall, run, show, stored
 
-from recollect.app import App
-from recollect.engine.imports import import_lines
-from recollect.engine.transfer import export_stream
-from recollect.model.access import Caller
-from recollect.model.errors import Conflict, InvalidInput, NotFound, Refused
-from recollect.operations.catalogue import Operation
-from recollect.operations.consolidating import CONSOLIDATE
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE, STATS
-from recollect.operations.writing import AMEND, LINK
+from mindhold.app import App
+from mindhold.engine.imports import import_lines
+from mindhold.engine.transfer import export_stream
+from mindhold.model.access import Caller
+from mindhold.model.errors import Conflict, InvalidInput, NotFound, Refused
+from mindhold.operations.catalogue import Operation
+from mindhold.operations.consolidating import CONSOLIDATE
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE, STATS
+from mindhold.operations.writing import AMEND, LINK
 
 
 def folder(app: App) -> Path:

@@ -11,22 +11,22 @@ import pytest
 from dwellings import houses_at, opened_at, store_at
 from front_door import Open, at, everything, found, recall, remember, run, stored
 
-from recollect.app import App, open_app
-from recollect.engine.embed import EMBEDDER_CURSOR
-from recollect.engine.ledger import DRAWER
-from recollect.model.errors import SettingsError, StoreAway
-from recollect.model.tokens import count_tokens
-from recollect.operations.adopting import ADOPT_MODEL
-from recollect.operations.housing import CREATE_PROJECT
-from recollect.operations.safekeeping import STATS
-from recollect.operations.upkeep import DOCTOR, EMBED_MISSING, RUN_JOBS, STATUS
-from recollect.ports.embedder import Matrix
-from recollect.ports.houses import Houses
-from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.settings import LoadedSettings, load_settings
-from recollect.stores.houses import OpenHouses, kept_open
-from recollect.testing.servers.embeddings import EmbeddingServer
-from recollect.testing.servers.faulty import HANG, Fault, failing
+from mindhold.app import App, open_app
+from mindhold.engine.embed import EMBEDDER_CURSOR
+from mindhold.engine.ledger import DRAWER
+from mindhold.model.errors import SettingsError, StoreAway
+from mindhold.model.tokens import count_tokens
+from mindhold.operations.adopting import ADOPT_MODEL
+from mindhold.operations.housing import CREATE_PROJECT
+from mindhold.operations.safekeeping import STATS
+from mindhold.operations.upkeep import DOCTOR, EMBED_MISSING, RUN_JOBS, STATUS
+from mindhold.ports.embedder import Matrix
+from mindhold.ports.houses import Houses
+from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.settings import LoadedSettings, load_settings
+from mindhold.stores.houses import OpenHouses, kept_open
+from mindhold.testing.servers.embeddings import EmbeddingServer
+from mindhold.testing.servers.faulty import HANG, Fault, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 SMALL = "openai:text-embedding-3-small/1536"
@@ -45,7 +45,7 @@ def server() -> Iterator[EmbeddingServer]:
 
 @pytest.fixture
 def served(opened: Open, server: EmbeddingServer) -> Open:
-    """Recollect with OpenAI's protocol spoken on this machine."""
+    """Mindhold with OpenAI's protocol spoken on this machine."""
     usual = {
         "embedding.provider": "openai",
         "embedding.openai_key": KEY,
@@ -203,13 +203,13 @@ class TestAdoption:
             ):
                 assert "hashing-256" in notice
                 assert SMALL in notice
-                assert "recollect models adopt" in notice
+                assert "mindhold models adopt" in notice
             assert await found(app, "ferry to Oslo") == [ferry]
             ran = await run(app, RUN_JOBS)
             assert not any(job.error for job in ran.ran)
             examined = await run(app, DOCTOR)
             assert not examined.healthy
-            assert any("recollect models adopt" in finding.advice for finding in examined.findings)
+            assert any("mindhold models adopt" in finding.advice for finding in examined.findings)
             assert server.asked == []
 
     async def test_adopting_tells_the_cost_and_mends_it(
@@ -282,8 +282,8 @@ class TestAdoption:
             async with opened() as other:  # with other settings
                 await run(other, RUN_JOBS)
             count = len(server.asked)
-            assert "recollect models adopt" in (await run(process, EMBED_MISSING)).notice
-            assert "recollect models adopt" in (await recall(process, "ferry to Oslo")).notice
+            assert "mindhold models adopt" in (await run(process, EMBED_MISSING)).notice
+            assert "mindhold models adopt" in (await recall(process, "ferry to Oslo")).notice
             assert len(server.asked) == count
             assert await adopted(process) == 1
 
@@ -343,7 +343,7 @@ class TestOtherStores:
 
 
 class TestAway:
-    """The service fails; Recollect doesn't."""
+    """The service fails; Mindhold doesn't."""
 
     @pytest.mark.parametrize("fault", [None, HANG, failing(500), failing(401)])
     async def test_lexical_with_a_notice_and_caught_up_later(
@@ -400,7 +400,7 @@ class TestAway:
             server.always(Fault(length=768))
             answer = await recall(app, "ferry to Oslo")
             assert "768" in answer.notice
-            assert "recollect models adopt" in answer.notice
+            assert "mindhold models adopt" in answer.notice
             assert len(answer.hits) == 1
 
 

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, run, show, stored
 
-from recollect.app import App
-from recollect.engine.capture.item import CAPTURED
-from recollect.engine.draft import Draft
-from recollect.engine.intake import remember
-from recollect.model.errors import InvalidInput, NotFound
-from recollect.model.ids import ALPHABET
-from recollect.model.memory import Kind, Provenance
-from recollect.model.query import Filter
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.keeping import CREATE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, ExportResult, ImportResult
-from recollect.operations.writing import AMEND
+from mindhold.app import App
+from mindhold.engine.capture.item import CAPTURED
+from mindhold.engine.draft import Draft
+from mindhold.engine.intake import remember
+from mindhold.model.errors import InvalidInput, NotFound
+from mindhold.model.ids import ALPHABET
+from mindhold.model.memory import Kind, Provenance
+from mindhold.model.query import Filter
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.keeping import CREATE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, ExportResult, ImportResult
+from mindhold.operations.writing import AMEND
 
 SIX = ("architecture", "decision", "pattern", "gotcha", "progress", "context")
 NINE = "2026-01-27T09:00:00Z"
@@ -374,7 +374,7 @@ async def test_no_project_is_made_for_a_broken_file(app: App, file: Path) -> Non
         {"supersedes": 5},
         {"mergedFrom": ["x", 3]},
         {"content": "x" * 10_000_000},
-        {"recollect": {"kind": "note", "tier": "boiling"}},
+        {"mindhold": {"kind": "note", "tier": "boiling"}},
     ],
 )
 async def test_one_wrong_memory_and_nothing_is_imported(

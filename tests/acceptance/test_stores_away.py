@@ -15,22 +15,22 @@ import pytest
 from dwellings import Addresses, now, opened_at, store_at
 from front_door import found, run, stored
 
-from recollect.app import App, open_app
-from recollect.doors import _engine
-from recollect.model.access import Caller
-from recollect.model.errors import Conflict, StoreAway
-from recollect.operations.forgetting import FORGET
-from recollect.operations.housing import CREATE_PROJECT, LIST_PROJECTS, MIGRATE_PROJECT
-from recollect.operations.keeping import DELETE_SCOPE, LIST_SCOPES, RENAME_SCOPE
-from recollect.operations.reading import LIST, RECALL, TAGS
-from recollect.operations.safekeeping import STATS
-from recollect.operations.timing import TIMELINE
-from recollect.operations.upkeep import STATUS
-from recollect.ports.cache import Active, Alone
-from recollect.ports.houses import Move, Place, Places
-from recollect.ports.store import Store
-from recollect.settings import LoadedSettings, load_settings
-from recollect.stores.houses import OpenHouses, kept_open
+from mindhold.app import App, open_app
+from mindhold.doors import _engine
+from mindhold.model.access import Caller
+from mindhold.model.errors import Conflict, StoreAway
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.housing import CREATE_PROJECT, LIST_PROJECTS, MIGRATE_PROJECT
+from mindhold.operations.keeping import DELETE_SCOPE, LIST_SCOPES, RENAME_SCOPE
+from mindhold.operations.reading import LIST, RECALL, TAGS
+from mindhold.operations.safekeeping import STATS
+from mindhold.operations.timing import TIMELINE
+from mindhold.operations.upkeep import STATUS
+from mindhold.ports.cache import Active, Alone
+from mindhold.ports.houses import Move, Place, Places
+from mindhold.ports.store import Store
+from mindhold.settings import LoadedSettings, load_settings
+from mindhold.stores.houses import OpenHouses, kept_open
 
 MODES = ("local", "postgres", "mongodb")
 

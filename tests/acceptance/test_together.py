@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from front_door import Open, found, raw, recall, remember, run, show, stored
 
-from recollect.app import App
-from recollect.engine.meaning import Meaning
-from recollect.model.errors import MemoryNotFound, Refused
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
-from recollect.ports.embedder import Matrix
-from recollect.providers.embedding.hashing import HashingEmbedder
+from mindhold.app import App
+from mindhold.engine.meaning import Meaning
+from mindhold.model.errors import MemoryNotFound, Refused
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
+from mindhold.ports.embedder import Matrix
+from mindhold.providers.embedding.hashing import HashingEmbedder
 
 
 class Interrupted(HashingEmbedder):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tool_door import texts, use
 
-from recollect.app import App
-from recollect.model.errors import Refused, ScopeNotFound
+from mindhold.app import App
+from mindhold.model.errors import Refused, ScopeNotFound
 
 
 async def test_storing_into_a_new_scope_makes_it(app: App) -> None:

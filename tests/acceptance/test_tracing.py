@@ -7,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from front_door import acting, at, remember, run, stored
 
-from recollect.app import App
-from recollect.model.errors import InvalidInput, MemoryNotFound, ScopeNotFound
-from recollect.model.tokens import count_tokens
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.operations.tracing import RECONSTRUCT, VERSIONS
-from recollect.operations.writing import AMEND, LINK
+from mindhold.app import App
+from mindhold.model.errors import InvalidInput, MemoryNotFound, ScopeNotFound
+from mindhold.model.tokens import count_tokens
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.operations.tracing import RECONSTRUCT, VERSIONS
+from mindhold.operations.writing import AMEND, LINK
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 

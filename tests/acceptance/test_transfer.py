@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, on_disk, recall, remember, run, show, stored
 
-from recollect.app import App
-from recollect.model.errors import InvalidInput, RecollectError, StoreError
-from recollect.model.life import NEVER
-from recollect.model.query import Filter, Order
-from recollect.model.tokens import count_tokens
-from recollect.operations.consolidating import CONSOLIDATE
-from recollect.operations.contradicting import LIST_CONTRADICTIONS, UNDO_CONTRADICTION
-from recollect.operations.forgetting import FORGET, UNFORGET
-from recollect.operations.keeping import (
+from mindhold.app import App
+from mindhold.model.errors import InvalidInput, MindholdError, StoreError
+from mindhold.model.life import NEVER
+from mindhold.model.query import Filter, Order
+from mindhold.model.tokens import count_tokens
+from mindhold.operations.consolidating import CONSOLIDATE
+from mindhold.operations.contradicting import LIST_CONTRADICTIONS, UNDO_CONTRADICTION
+from mindhold.operations.forgetting import FORGET, UNFORGET
+from mindhold.operations.keeping import (
     CHANGE_SCOPE,
     CREATE_SCOPE,
     EXPORT,
@@ -29,13 +29,13 @@ from recollect.operations.keeping import (
     SHOW_SCOPE,
     ImportResult,
 )
-from recollect.operations.safekeeping import BACKUP, RESTORE
-from recollect.operations.writing import AMEND, LINK, REMEMBER_MANY
-from recollect.ports.store import Rate, Tend
+from mindhold.operations.safekeeping import BACKUP, RESTORE
+from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
+from mindhold.ports.store import Rate, Tend
 
 WHEN = "2026-03-11T12:00:00+00:00"
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8
-HEAD = {"recollect": "export", "format": 1}
+HEAD = {"mindhold": "export", "format": 1}
 
 
 @pytest.fixture
@@ -337,7 +337,7 @@ async def test_a_line_with_a_wrong_value_is_named(
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\n", "hello\n", "{}\n", "[1, 2]\n", '{"recollect": "export", "format": 99}\n', "null\n"]
+    "text", ["", "\n", "hello\n", "{}\n", "[1, 2]\n", '{"mindhold": "export", "format": 99}\n', "null\n"]
 )
 async def test_a_file_that_is_no_export_is_refused(app: App, tmp_path: Path, text: str) -> None:
     path = tmp_path / "foreign.jsonl"
@@ -423,7 +423,7 @@ async def test_an_export_that_fails_keeps_the_one_before(app: App, tmp_path: Pat
     path = tmp_path / "out.jsonl"
     await stored(app, "The port is 8080.")
     before = await export(app, path)
-    with pytest.raises(RecollectError):
+    with pytest.raises(MindholdError):
         await run(app, EXPORT, path=str(path), scope="nowhere")
     assert path.read_bytes() == before
 

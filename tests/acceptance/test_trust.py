@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from front_door import everything, recall, remember, run, show, stored
 
-from recollect.app import App
-from recollect.dialects.toolsets import tools_of
-from recollect.model.access import Caller
-from recollect.operations.forgetting import FORGET
-from recollect.operations.keeping import EXPORT, IMPORT
-from recollect.operations.knowing import ASK, CONTEXT
-from recollect.operations.messages import SAVE_MESSAGE, SEARCH_MESSAGES
-from recollect.operations.projects import PROJECT_CONTEXT
-from recollect.operations.reading import LIST, RECALL
-from recollect.operations.timing import TIMELINE
-from recollect.operations.writing import LINK
+from mindhold.app import App
+from mindhold.dialects.toolsets import tools_of
+from mindhold.model.access import Caller
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.keeping import EXPORT, IMPORT
+from mindhold.operations.knowing import ASK, CONTEXT
+from mindhold.operations.messages import SAVE_MESSAGE, SEARCH_MESSAGES
+from mindhold.operations.projects import PROJECT_CONTEXT
+from mindhold.operations.reading import LIST, RECALL
+from mindhold.operations.timing import TIMELINE
+from mindhold.operations.writing import LINK
 
 RUMOUR = "The walrus statue is hollow inside."
 

@@ -16,17 +16,17 @@ from statistics import mean
 import pytest
 from front_door import Open, run
 
-from recollect.app import App
-from recollect.engine.evaluate import evaluate
-from recollect.engine.uses import UseCounter
-from recollect.model.ids import IdMaker
-from recollect.model.life import NEVER_FORGOTTEN
-from recollect.model.memory import ANY_STATUS, DEFAULT_IMPORTANCE, Kind, Memory, Status, Tier
-from recollect.model.query import Filter
-from recollect.operations.consolidating import CONSOLIDATE, ConsolidateResult
-from recollect.operations.forgetting import FORGET
-from recollect.operations.safekeeping import STATS
-from recollect.operations.writing import REMEMBER, REMEMBER_MANY
+from mindhold.app import App
+from mindhold.engine.evaluate import evaluate
+from mindhold.engine.uses import UseCounter
+from mindhold.model.ids import IdMaker
+from mindhold.model.life import NEVER_FORGOTTEN
+from mindhold.model.memory import ANY_STATUS, DEFAULT_IMPORTANCE, Kind, Memory, Status, Tier
+from mindhold.model.query import Filter
+from mindhold.operations.consolidating import CONSOLIDATE, ConsolidateResult
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.safekeeping import STATS
+from mindhold.operations.writing import REMEMBER, REMEMBER_MANY
 
 DAY = timedelta(days=1)
 FIRST_DAY = datetime(2030, 1, 1, 4, 0, tzinfo=UTC)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src" / "recollect"
+SOURCE = Path(__file__).parents[2] / "src" / "mindhold"
 
 # What each part may import of ours, besides itself.
 MAY_IMPORT = {
@@ -60,7 +60,7 @@ MAY_IMPORT = {
         "stores",
         "transcribing",
     },
-    # The command line's Recollect that is a server elsewhere: put together like the app, out of the client.
+    # The command line's Mindhold that is a server elsewhere: put together like the app, out of the client.
     "remote": {"client", "interfaces", "model", "operations", "settings"},
     "restoring": {"app", "engine", "grounding", "home", "model", "operations", "ports", "settings", "stores"},
     "doors": {"app", "bare", "interfaces", "model", "settings", "watching"},
@@ -114,7 +114,7 @@ def test_imports_stay_within_the_layers(path: Path) -> None:
     allowed = MAY_IMPORT[part] | {part}
     for name in imports_of(path):
         pieces = name.split(".")
-        if pieces[0] == "recollect" and len(pieces) > 1 and pieces[1] in MAY_IMPORT:
+        if pieces[0] == "mindhold" and len(pieces) > 1 and pieces[1] in MAY_IMPORT:
             assert pieces[1] in allowed, f"{part} may not import {name}"
 
 
@@ -126,7 +126,7 @@ def test_siblings_do_not_know_each_other(family: str) -> None:
             continue
         for name in imports_of(path):
             pieces = name.split(".")
-            if pieces[:2] == ["recollect", family] and len(pieces) > 3:
+            if pieces[:2] == ["mindhold", family] and len(pieces) > 3:
                 sibling = SOURCE / family / pieces[2]
                 assert not sibling.is_dir() or pieces[2] == relative.parts[0], f"{path} imports {name}"
 

@@ -10,10 +10,10 @@ from assistant_door import keep, retrieved
 from front_door import everything, on_disk, run, show
 from tool_door import texts, use
 
-from recollect.app import App
-from recollect.model.errors import InvalidInput, MemoryNotFound
-from recollect.operations.forgetting import UNFORGET
-from recollect.operations.upkeep import DOCTOR
+from mindhold.app import App
+from mindhold.model.errors import InvalidInput, MemoryNotFound
+from mindhold.operations.forgetting import UNFORGET
+from mindhold.operations.upkeep import DOCTOR
 
 BOTH = pytest.mark.parametrize("tool", ["delete_memory", "forget_memory"])
 

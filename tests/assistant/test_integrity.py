@@ -12,11 +12,11 @@ from assistant_door import EMBEDDED, keep, retrieved
 from front_door import Open, everything, run, spoil
 from tool_door import use
 
-from recollect.app import App
-from recollect.model.errors import RecollectError
-from recollect.operations.safekeeping import STATS
-from recollect.operations.upkeep import DOCTOR, EMBED_MISSING
-from recollect.stores.mongo.keeper import read_running
+from mindhold.app import App
+from mindhold.model.errors import MindholdError
+from mindhold.operations.safekeeping import STATS
+from mindhold.operations.upkeep import DOCTOR, EMBED_MISSING
+from mindhold.stores.mongo.keeper import read_running
 
 WRITERS, EACH = 6, 8
 
@@ -28,7 +28,7 @@ async def healthy(app: App) -> bool:
 async def test_a_write_that_fails_midway_leaves_nothing_of_itself(app: App) -> None:
     await keep(app, "The chimney was swept.")
     spoil(app, "Cursed")
-    with pytest.raises(RecollectError):
+    with pytest.raises(MindholdError):
         await use(app, "store_memory", content="Cursed be the chimney. " * 400)  # many parts, all or none
     assert [one.content for one in await everything(app)] == ["The chimney was swept."]
     assert (await run(app, STATS)).embedded == 1

@@ -13,11 +13,11 @@ from assistant_door import DAY, NOW, keep, retrieved
 from front_door import Open, at, everything, run, show
 from tool_door import texts, use
 
-from recollect.app import App
-from recollect.engine.uses import UseCounter
-from recollect.operations.forgetting import UNFORGET
-from recollect.operations.index import operation
-from recollect.operations.upkeep import RUN_JOBS
+from mindhold.app import App
+from mindhold.engine.uses import UseCounter
+from mindhold.operations.forgetting import UNFORGET
+from mindhold.operations.index import operation
+from mindhold.operations.upkeep import RUN_JOBS
 
 DECISION = "We decided to paint the boathouse red in September."
 TALK = [

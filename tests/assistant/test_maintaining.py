@@ -16,12 +16,12 @@ from assistant_door import DAY, NOW, keep, retrieved
 from front_door import Open, at, everything, run
 from tool_door import use
 
-from recollect.app import App
-from recollect.engine.draft import content_hash, labels_of
-from recollect.model.errors import Conflict
-from recollect.model.lexemes import lexemes
-from recollect.operations.forgetting import FORGET
-from recollect.ports.store import Put
+from mindhold.app import App
+from mindhold.engine.draft import content_hash, labels_of
+from mindhold.model.errors import Conflict
+from mindhold.model.lexemes import lexemes
+from mindhold.operations.forgetting import FORGET
+from mindhold.ports.store import Put
 
 FACTS = ("The ferry leaves at noon.", "The guide is called Amaru.", "The pass is closed in May.")
 

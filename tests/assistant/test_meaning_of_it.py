@@ -8,10 +8,10 @@ from assistant_door import keep, retrieved
 from front_door import Open, run
 from tool_door import use
 
-from recollect.app import App
-from recollect.model.memory import Status
-from recollect.model.query import Filter
-from recollect.operations.writing import REMEMBER_MANY
+from mindhold.app import App
+from mindhold.model.memory import Status
+from mindhold.model.query import Filter
+from mindhold.operations.writing import REMEMBER_MANY
 
 pytestmark = pytest.mark.xdist_group("model")
 

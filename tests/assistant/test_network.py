@@ -43,7 +43,7 @@ def test_the_tools_need_no_network_and_ask_for_none(tmp_path: Path) -> None:
     files = [str(file) for name in TOOLS if (file := HERE / f"{name}.py").is_file()]
     run = ["-m", "pytest", "-q", "-x", "-p", "only_loopback", "-k", "[own and not other_words", *files]
     kept = {
-        name: value for name, value in os.environ.items() if not name.startswith(("RECOLLECT_", "PYTEST_"))
+        name: value for name, value in os.environ.items() if not name.startswith(("MINDHOLD_", "PYTEST_"))
     }
     done = subprocess.run(
         [

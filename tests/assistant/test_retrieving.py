@@ -7,8 +7,8 @@ from assistant_door import DAY, NOW, keep, retrieved
 from front_door import at
 from tool_door import texts, use
 
-from recollect.app import App
-from recollect.model.errors import ScopeNotFound
+from mindhold.app import App
+from mindhold.model.errors import ScopeNotFound
 
 NOTES = [
     "Alpha project deadline is June 5.",

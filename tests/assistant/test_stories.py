@@ -1,4 +1,4 @@
-"""What a person says, and what the assistant then does: a real client, a real `recollect mcp`, a home of its own.
+"""What a person says, and what the assistant then does: a real client, a real `mindhold mcp`, a home of its own.
 
 Each story goes on all three: the file, a mongod that is there already, and a private one. The part of the assistant is played
 by the test, which makes the calls that such sentences ask for.
@@ -20,7 +20,7 @@ from mcp.client.session import ClientSession
 from mcp_clients import NEWEST, Json, Wire, called, over_stdio
 from tool_door import texts
 
-from recollect.model.loopback import is_loopback
+from mindhold.model.loopback import is_loopback
 
 _MONGO = pytest.mark.needs("mongodb")
 pytestmark = pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_what_was_told_is_known_in_the_next_conversation(talking: Talking)
 
 @pytest.mark.xdist_group("model")
 async def test_other_words_find_it_too(talking: Talking, told: dict[str, str], models_dir: Path) -> None:
-    told["RECOLLECT_EMBEDDING_PROVIDER"] = "local"
+    told["MINDHOLD_EMBEDDING_PROVIDER"] = "local"
     async with talking() as session:
         await remember(
             session, "We decided the timeline for Alpha project: design in May, building by autumn."

@@ -9,8 +9,8 @@ from assistant_door import DAY, NOW, keep
 from front_door import at
 from tool_door import texts, use
 
-from recollect.app import App
-from recollect.model.errors import InvalidInput
+from mindhold.app import App
+from mindhold.model.errors import InvalidInput
 
 
 async def diary(app: App, *days_ago: int) -> None:

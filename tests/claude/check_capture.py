@@ -44,9 +44,9 @@ class Desk:
         programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
         return surrounded(self.user, PATH=programs)
 
-    def recollect(self, *argv: str) -> str:
+    def mindhold(self, *argv: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-m", "recollect", *argv],
+            [sys.executable, "-m", "mindhold", *argv],
             cwd=self.folder,
             env=self.environment(),
             stdin=subprocess.DEVNULL,
@@ -68,7 +68,7 @@ class Desk:
     def settle(self) -> None:
         """Until nothing waits and nobody works."""
         end = time.monotonic() + PATIENCE
-        while list((self.user / ".recollect/hooks/waiting").glob("*.json")) or self.workers():
+        while list((self.user / ".mindhold/hooks/waiting").glob("*.json")) or self.workers():
             assert time.monotonic() < end, f"still at work: {self.workers()}"
             time.sleep(0.1)
 
@@ -78,7 +78,7 @@ class Desk:
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
-            ours = "recollect" in " ".join(process.cmdline())
+            ours = "mindhold" in " ".join(process.cmdline())
             return ours and process.environ().get("HOME") == str(self.user)
         except psutil.Error:
             return False
@@ -115,9 +115,9 @@ def given(ran: Ran, number: int = 0) -> str:
 
 
 def test_one_command_sets_a_project_up(desk: Desk, before: dict[str, bytes | None]) -> None:
-    desk.recollect("init", "--yes", "--claude-md")
+    desk.mindhold("init", "--yes", "--claude-md")
     after = desk.tree()
-    assert desk.recollect("init", "--yes", "--claude-md")
+    assert desk.mindhold("init", "--yes", "--claude-md")
     assert desk.tree() == after, "a second time changes nothing"
     assert set(after) - set(before) == {".mcp.json"}
     settings = json.loads((desk.folder / ".claude/settings.json").read_text("utf-8"))
@@ -131,7 +131,7 @@ def test_a_conversation_is_captured_in_silence(desk: Desk) -> None:
     ran = desk.converse(DECIDES, FAILING, FIXING, FAILING, TOLD)
     assert ran.said == TOLD.text
     assert len(ran.requests) == 4, "no hook kept the agent at work"
-    kept = {one["kind"] for one in json.loads(desk.recollect("list", "--json"))["memories"]}
+    kept = {one["kind"] for one in json.loads(desk.mindhold("list", "--json"))["memories"]}
     assert {"decision", "preference", "error"} <= kept
 
 
@@ -154,7 +154,7 @@ def test_the_next_conversation_knows(desk: Desk) -> None:
 
 def test_a_prompt_brings_to_mind_what_it_is_about_once(desk: Desk) -> None:
     note = "The invoice printer in the cellar only takes A5 paper."
-    desk.recollect("remember", note, "--kind", "fact")
+    desk.mindhold("remember", note, "--kind", "fact")
     ran = desk.converse("Which paper does the invoice printer take?", Say("A5."))
     assert _brought(ran, note) == 1
     again = desk.converse("And which paper does the invoice printer take now?", Say("A5."), go_on=True)
@@ -181,16 +181,16 @@ def test_nothing_is_left_running(desk: Desk) -> None:
 
 
 def test_status_says_what_was_captured(desk: Desk) -> None:
-    told = desk.recollect("status")
+    told = desk.mindhold("status")
     assert "captured" in told
     assert "rules" in told
 
 
 def test_uninstall_leaves_the_tree_as_it_was(desk: Desk, before: dict[str, bytes | None]) -> None:
-    desk.recollect("uninstall", "--yes")
+    desk.mindhold("uninstall", "--yes")
     assert desk.tree() == before
     desk.converse("Use Redis for the sessions from now on.", Say("Good."))
-    assert "Redis" not in desk.recollect("list", "--json")
+    assert "Redis" not in desk.mindhold("list", "--json")
 
 
 def _brought(ran: Ran, note: str) -> int:

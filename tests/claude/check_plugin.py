@@ -17,7 +17,7 @@ from scripted import Say, Use
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 90.0
-TOOL = "mcp__plugin_recollect_recollect__"
+TOOL = "mcp__plugin_mindhold_mindhold__"
 PATH = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 
 
@@ -48,13 +48,13 @@ def test_installed_from_the_marketplace_it_captures_and_recalls(tmp_path: Path) 
     user.mkdir()
     folder.mkdir()
     ask(user, "plugin", "marketplace", "add", str(ROOT))
-    ask(user, "plugin", "install", "recollect@recollect", folder=folder)
+    ask(user, "plugin", "install", "mindhold@mindhold", folder=folder)
     fact = {"content": "The quay crane lifts 40 tonnes.", "topic": "crane", "type": "fact"}
-    argv = ["-p", "/recollect:remember the crane lifts 40 tonnes", "--allowedTools", f"{TOOL}remember"]
+    argv = ["-p", "/mindhold:remember the crane lifts 40 tonnes", "--allowedTools", f"{TOOL}remember"]
     ran = claude(argv, [Use(f"{TOOL}remember", fact), Say("Kept.")], folder=folder, user=user, PATH=PATH)
     assert ran.said == "Kept."
     asked = json.dumps(ran.requests, ensure_ascii=False)
-    assert "Remember this with the `remember` tool of Recollect" in asked
+    assert "Remember this with the `remember` tool of Mindhold" in asked
     assert '\\"success\\":true' in asked.replace(" ", "")
     settle(user)
     told = claude(
@@ -66,7 +66,7 @@ def test_installed_from_the_marketplace_it_captures_and_recalls(tmp_path: Path) 
 def settle(user: Path) -> None:
     """Until nothing waits and nobody works for this person."""
     end = time.monotonic() + PATIENCE
-    while list((user / ".recollect/hooks/waiting").glob("*.json")) or any(
+    while list((user / ".mindhold/hooks/waiting").glob("*.json")) or any(
         map(_works_for(user), psutil.pids())
     ):
         assert time.monotonic() < end, "still at work"

@@ -11,7 +11,7 @@ from pathlib import Path
 from scripted import Json, Say, ScriptedModel, Use, serving
 
 MODULES = Path(__file__).resolve().parents[2] / ".cache" / "claude" / "node_modules" / "@anthropic-ai"
-LEFT_OUT = ("ANTHROPIC_", "CLAUDE", "RECOLLECT_", "ENABLE_", "PYTHONDONTWRITEBYTECODE")
+LEFT_OUT = ("ANTHROPIC_", "CLAUDE", "MINDHOLD_", "ENABLE_", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The protocol's official conformance suite against `recollect serve`. Run by `make test-conformance`."""
+"""The protocol's official conformance suite against `mindhold serve`. Run by `make test-conformance`."""
 
 from __future__ import annotations
 

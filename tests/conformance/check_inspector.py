@@ -1,4 +1,4 @@
-"""The protocol's official inspector against `recollect mcp` and `recollect serve`. Run by `make test-conformance`."""
+"""The protocol's official inspector against `mindhold mcp` and `mindhold serve`. Run by `make test-conformance`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Inspector:
                 *options,
                 *self._target,
             ],
-            env=surroundings(self._home, HOME=str(self._home.parent), RECOLLECT_TOOLSETS="all"),
+            env=surroundings(self._home, HOME=str(self._home.parent), MINDHOLD_TOOLSETS="all"),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
@@ -61,16 +61,16 @@ def inspect(request: pytest.FixtureRequest, home: Path, server: HttpServer, tmp_
     if request.param == "sse":
         return Inspector(home, "--server-url", f"{server.url}/sse", "--transport", "sse")
     program, *arguments = command("mcp")
-    names = [name for name in surroundings(home) if name.startswith("RECOLLECT_")]
+    names = [name for name in surroundings(home) if name.startswith("MINDHOLD_")]
     config = {
         "type": "stdio",
         "command": program,
         "args": arguments,
-        "env": {name: surroundings(home)[name] for name in names} | {"RECOLLECT_TOOLSETS": "all"},
+        "env": {name: surroundings(home)[name] for name in names} | {"MINDHOLD_TOOLSETS": "all"},
     }
     file = tmp_path / "servers.json"
-    file.write_text(json.dumps({"mcpServers": {"recollect": config}}), encoding="utf-8")
-    return Inspector(home, "--config", str(file), "--server", "recollect")
+    file.write_text(json.dumps({"mcpServers": {"mindhold": config}}), encoding="utf-8")
+    return Inspector(home, "--config", str(file), "--server", "mindhold")
 
 
 def test_every_definition_passes_the_strict_lint(inspect: Inspector) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from recollect.ports.store import Capability, Store
-from recollect.stores.mongo.store import MongoStore
-from recollect.testing.builders import START
-from recollect.testing.servers.mongo import MongoServer
-from recollect.testing.store_contract import Reopen, StoreContract
+from mindhold.ports.store import Capability, Store
+from mindhold.stores.mongo.store import MongoStore
+from mindhold.testing.builders import START
+from mindhold.testing.servers.mongo import MongoServer
+from mindhold.testing.store_contract import Reopen, StoreContract
 
 DATABASE = "contract"
 

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 from test_mongo import handles
 
-from recollect.ports.store import Capability
-from recollect.testing.servers.mongo import MongoServer
-from recollect.testing.servers.mongo_search import VectorSearchProxy
-from recollect.testing.store_contract import Reopen, StoreContract
+from mindhold.ports.store import Capability
+from mindhold.testing.servers.mongo import MongoServer
+from mindhold.testing.servers.mongo_search import VectorSearchProxy
+from mindhold.testing.store_contract import Reopen, StoreContract
 
 
 @pytest.fixture(scope="module")

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from recollect.ports.store import Capability, Store
-from recollect.stores.postgres.store import PostgresStore
-from recollect.testing.builders import START
-from recollect.testing.store_contract import Reopen, StoreContract
+from mindhold.ports.store import Capability, Store
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.testing.builders import START
+from mindhold.testing.store_contract import Reopen, StoreContract
 
 EVERYTHING = frozenset(
     {

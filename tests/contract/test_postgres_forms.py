@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 from test_postgres import EVERYTHING, handles
 
-from recollect.ports.store import Capability
-from recollect.testing.store_contract import Reopen, StoreContract
+from mindhold.ports.store import Capability
+from mindhold.testing.store_contract import Reopen, StoreContract
 
 
 class TestPostgresOfItsOwner(StoreContract):

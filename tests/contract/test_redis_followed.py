@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ports.store import Capability, Store
-from recollect.stores.redis.beside import RedisAside
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START
-from recollect.testing.servers.redis import RedisServer
-from recollect.testing.store_contract import Reopen, StoreContract
+from mindhold.ports.store import Capability, Store
+from mindhold.stores.redis.beside import RedisAside
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START
+from mindhold.testing.servers.redis import RedisServer
+from mindhold.testing.store_contract import Reopen, StoreContract
 from redis_beside import address, beside
 
 

@@ -12,19 +12,19 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from recollect.model.errors import Refused
-from recollect.model.keywords import keyword_forms
-from recollect.model.memory import Kind, Status, Tier
-from recollect.model.query import Candidates, Filter, Order, Search
-from recollect.model.ranking import Cosines, fuse
-from recollect.model.scope import GLOBAL
-from recollect.ports.houses import Place
-from recollect.ports.store import Capability, Connect, Keep, Put, Rate, Revise, Store, Tend
-from recollect.stores.houses import OpenHouses, kept_open
-from recollect.stores.routed.store import Routed
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import MODEL, START, Builder, unit
-from recollect.testing.store_contract import Reopen, StoreContract
+from mindhold.model.errors import Refused
+from mindhold.model.keywords import keyword_forms
+from mindhold.model.memory import Kind, Status, Tier
+from mindhold.model.query import Candidates, Filter, Order, Search
+from mindhold.model.ranking import Cosines, fuse
+from mindhold.model.scope import GLOBAL
+from mindhold.ports.houses import Place
+from mindhold.ports.store import Capability, Connect, Keep, Put, Rate, Revise, Store, Tend
+from mindhold.stores.houses import OpenHouses, kept_open
+from mindhold.stores.routed.store import Routed
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import MODEL, START, Builder, unit
+from mindhold.testing.store_contract import Reopen, StoreContract
 
 SQLITE = frozenset(
     {Capability.FULL_TEXT, Capability.VECTORS, Capability.TRANSACTIONS, Capability.ERASURE_PROOF}

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from test_routed import RoutedContract
 
-from recollect.model.scope import GLOBAL
+from mindhold.model.scope import GLOBAL
 
 
 class TestEverythingAtHome(RoutedContract):

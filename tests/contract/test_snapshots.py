@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ports.snapshot import House, Site
-from recollect.stores.mongo.site import MongoSite
-from recollect.stores.mongo.store import MongoStore
-from recollect.stores.postgres.site import PostgresSite
-from recollect.stores.postgres.store import PostgresStore
-from recollect.stores.sqlite.site import SqliteSite
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START
-from recollect.testing.servers.mongo import MongoServer
-from recollect.testing.snapshot_contract import SiteContract, SnapshotContract
+from mindhold.ports.snapshot import House, Site
+from mindhold.stores.mongo.site import MongoSite
+from mindhold.stores.mongo.store import MongoStore
+from mindhold.stores.postgres.site import PostgresSite
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.stores.sqlite.site import SqliteSite
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START
+from mindhold.testing.servers.mongo import MongoServer
+from mindhold.testing.snapshot_contract import SiteContract, SnapshotContract
 
 _numbers = count(1)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ports.store import Capability, Store
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START
-from recollect.testing.store_contract import Reopen, StoreContract
+from mindhold.ports.store import Capability, Store
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START
+from mindhold.testing.store_contract import Reopen, StoreContract
 
 
 class TestSqlite(StoreContract):

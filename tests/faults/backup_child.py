@@ -14,10 +14,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from recollect.app import open_app
-from recollect.operations.safekeeping import BACKUP
-from recollect.restoring import replace_all
-from recollect.settings import load_settings
+from mindhold.app import open_app
+from mindhold.operations.safekeeping import BACKUP
+from mindhold.restoring import replace_all
+from mindhold.settings import load_settings
 
 CHANGES = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.utime")
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -47,8 +47,8 @@ def watch_servers(deaths: Deaths) -> None:
     """Renamings, which no hook of Python's sees."""
     from pymongo.asynchronous.collection import AsyncCollection
 
-    from recollect.stores.mongo import site as mongo
-    from recollect.stores.postgres import site as postgres
+    from mindhold.stores.mongo import site as mongo
+    from mindhold.stores.postgres import site as postgres
 
     def before(owner: Any, name: str) -> None:
         known = getattr(owner, name)

@@ -16,11 +16,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from recollect import worker
-from recollect.app import open_app  # noqa: F401 - imported once, for all that are forked
-from recollect.bare import leaflet, waiting
-from recollect.operations.index import operation
-from recollect.stores.routed.store import Routed
+from mindhold import worker
+from mindhold.app import open_app  # noqa: F401 - imported once, for all that are forked
+from mindhold.bare import leaflet, waiting
+from mindhold.operations.index import operation
+from mindhold.stores.routed.store import Routed
 
 # What writes to the store, or to the home beside it.
 WRITES = (

@@ -10,8 +10,8 @@ import pytest
 from fault_sites import EVERY_SITE, Site
 from store_process import Process, Start
 
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START
 from servers import server_folder
 
 

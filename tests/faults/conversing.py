@@ -14,10 +14,10 @@ from typing import Any
 
 import psutil
 
-from recollect.app import open_app
-from recollect.model.memory import ANY_STATUS
-from recollect.model.query import Filter
-from recollect.settings import LoadedSettings, load_settings
+from mindhold.app import open_app
+from mindhold.model.memory import ANY_STATUS
+from mindhold.model.query import Filter
+from mindhold.settings import LoadedSettings, load_settings
 
 PATIENCE = 90.0  # for what must come about in the end
 DECISION = "We decided to use {0} for the {1} store, because the {1} reports need joins."
@@ -70,19 +70,19 @@ def given(event: str, file: Path, folder: Path, **more: Any) -> dict[str, Any]:
 
 def environment(home: Path, settings: Settings, **more: str) -> dict[str, str]:
     """What a hook is started with: nothing of this machine's own settings."""
-    left_out = ("RECOLLECT_", "CLAUDE", "PYTHONDONTWRITEBYTECODE")
+    left_out = ("MINDHOLD_", "CLAUDE", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     own = {"home": home, "embedding.provider": "hashing", "time_zone": "UTC", **settings}
-    chosen = {f"RECOLLECT_{key.replace('.', '_').upper()}": str(value) for key, value in own.items()}
+    chosen = {f"MINDHOLD_{key.replace('.', '_').upper()}": str(value) for key, value in own.items()}
     return {**kept, **chosen, "PYTHONUTF8": "1", **more}
 
 
 def start_hook(
     home: Path, told: Mapping[str, Any], settings: Settings = NONE, **more: str
 ) -> subprocess.Popen[bytes]:
-    """`recollect hook`, running."""
+    """`mindhold hook`, running."""
     hook = subprocess.Popen(
-        [sys.executable, "-m", "recollect", "hook", told["hook_event_name"]],
+        [sys.executable, "-m", "mindhold", "hook", told["hook_event_name"]],
         env=environment(home, settings, **more),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -114,7 +114,7 @@ def workers(home: Path) -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             other = process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE
-            if other and process.environ().get("RECOLLECT_HOME") == str(home):
+            if other and process.environ().get("MINDHOLD_HOME") == str(home):
                 found.append(process)
         except psutil.Error:
             continue

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from recollect.app import App, open_app
-from recollect.model.errors import RecollectError
-from recollect.operations.reading import RECALL
-from recollect.operations.writing import REMEMBER
-from recollect.settings import load_settings
-from recollect.testing.servers.mongo import MongoServer
-from recollect.testing.servers.postgres import PostgresServer
+from mindhold.app import App, open_app
+from mindhold.model.errors import MindholdError
+from mindhold.operations.reading import RECALL
+from mindhold.operations.writing import REMEMBER
+from mindhold.settings import load_settings
+from mindhold.testing.servers.mongo import MongoServer
+from mindhold.testing.servers.postgres import PostgresServer
 
 # How long one call may take: what the settings of a Site say, and room for a busy machine.
 TIMEOUT_MS = 2_000
@@ -99,7 +99,7 @@ async def code_of(call: Awaitable[object]) -> str:
     """With which code it fails, in bounded time; empty when it goes well."""
     try:
         await asyncio.wait_for(call, BOUND)
-    except RecollectError as error:
+    except MindholdError as error:
         return error.code
     return ""
 
@@ -112,7 +112,7 @@ async def until(call: Callable[[], Awaitable[bool]]) -> None:
         try:
             if await asyncio.wait_for(call(), BOUND):
                 return
-        except RecollectError as error:
+        except MindholdError as error:
             told = error
         await asyncio.sleep(0.05)
     raise AssertionError(f"not within {PATIENCE:.0f} seconds: {told}")

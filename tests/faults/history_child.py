@@ -14,9 +14,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from recollect.ports.history import Conversation, Passage, Utterance
-from recollect.ports.transcripts import Role
-from recollect.stores.history import archive, file, index, leaves, members, writing
+from mindhold.ports.history import Conversation, Passage, Utterance
+from mindhold.ports.transcripts import Role
+from mindhold.stores.history import archive, file, index, leaves, members, writing
 
 TRACED = {module.__file__ for module in (archive, file, index, leaves, members, writing)}
 

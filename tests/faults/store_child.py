@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from recollect.model.errors import RecollectError
-from recollect.model.query import Filter, Search
-from recollect.ports.store import Put
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import MODEL, START, Builder, unit
+from mindhold.model.errors import MindholdError
+from mindhold.model.query import Filter, Search
+from mindhold.ports.store import Put
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import MODEL, START, Builder, unit
 
 Answer = dict[str, Any]
 
@@ -100,7 +100,7 @@ class Child:
                 puts = [self.put(size=400) for _ in range(2)]
                 await self.store.apply(puts)
                 written += [put.memory.id for put in puts]
-        except RecollectError as error:
+        except MindholdError as error:
             code = error.code
         reading = await self.store.count(Filter())
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
@@ -117,7 +117,7 @@ async def main(path: str, name: str) -> None:
         work: Callable[..., Awaitable[Answer]] = getattr(child, command.pop("do"))
         try:
             say(await work(**command))
-        except RecollectError as error:
+        except MindholdError as error:
             say({"error": error.code, "message": str(error)})
     await child.store.close()
 

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 from fault_sites import no_file_beyond
 
-from recollect.app import App, open_app
-from recollect.model.errors import StoreFull
-from recollect.model.query import Filter
-from recollect.operations.backups import VERIFY_BACKUPS
-from recollect.operations.safekeeping import BACKUP, LIST_BACKUPS
-from recollect.operations.upkeep import DOCTOR
-from recollect.operations.writing import REMEMBER
-from recollect.restoring import drop_old, replace_all
-from recollect.settings import load_settings
-from recollect.testing.servers.mongo import MongoServer
+from mindhold.app import App, open_app
+from mindhold.model.errors import StoreFull
+from mindhold.model.query import Filter
+from mindhold.operations.backups import VERIFY_BACKUPS
+from mindhold.operations.safekeeping import BACKUP, LIST_BACKUPS
+from mindhold.operations.upkeep import DOCTOR
+from mindhold.operations.writing import REMEMBER
+from mindhold.restoring import drop_old, replace_all
+from mindhold.settings import load_settings
+from mindhold.testing.servers.mongo import MongoServer
 
 CHILD = Path(__file__).with_name("backup_child.py")
 BEFORE, AFTER = "The harbour has nine cranes.", "The harbour has no cranes any more."

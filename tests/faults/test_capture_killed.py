@@ -21,11 +21,11 @@ from conversing import (
 )
 
 import leaflets
-from recollect.app import open_app
-from recollect.bare import waiting as queue
-from recollect.bare.desks import open_desk
-from recollect.bare.folders import identity
-from recollect.engine.capture.pending import PENDING
+from mindhold.app import open_app
+from mindhold.bare import waiting as queue
+from mindhold.bare.desks import open_desk
+from mindhold.bare.folders import identity
+from mindhold.engine.capture.pending import PENDING
 
 LEAST_WRITES = 10  # or this tests little
 

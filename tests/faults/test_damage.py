@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from store_process import Start
 
-from recollect.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreError, StoreReadOnly
-from recollect.model.query import Filter, Search
-from recollect.ports.store import Connect
-from recollect.stores.sqlite.salvage import diagnose, move_all, rescue, salvage
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START, Builder, unit
+from mindhold.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreError, StoreReadOnly
+from mindhold.model.query import Filter, Search
+from mindhold.ports.store import Connect
+from mindhold.stores.sqlite.salvage import diagnose, move_all, rescue, salvage
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START, Builder, unit
 
 New = Callable[[], SqliteStore]
 

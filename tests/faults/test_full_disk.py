@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from store_process import Start
 
-from recollect.model.errors import StoreFull
-from recollect.model.query import Filter
-from recollect.ports.store import Put
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START, Builder
+from mindhold.model.errors import StoreFull
+from mindhold.model.query import Filter
+from mindhold.ports.store import Put
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START, Builder
 
 
 async def test_a_full_disk_writes_nothing_by_halves(

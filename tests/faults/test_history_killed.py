@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from history_child import said, talk
 
-from recollect.stores.history.archive import GzipArchive
-from recollect.stores.history.index import SqliteHistory
+from mindhold.stores.history.archive import GzipArchive
+from mindhold.stores.history.index import SqliteHistory
 
 PATIENCE = 120  # seconds, for a machine that has much to do
 LEAST_DEATHS = 30  # or this tests little

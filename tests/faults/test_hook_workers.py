@@ -34,13 +34,13 @@ from conversing import (
 )
 from fault_sites import no_file_beyond
 
-from recollect.app import App, open_app
-from recollect.bare.lease import lease
-from recollect.bare.waiting import put
-from recollect.model.query import Filter
-from recollect.operations.capturing import CAPTURE
-from recollect.testing.servers.faulty import HANG
-from recollect.testing.servers.languages import LanguageServer
+from mindhold.app import App, open_app
+from mindhold.bare.lease import lease
+from mindhold.bare.waiting import put
+from mindhold.model.query import Filter
+from mindhold.operations.capturing import CAPTURE
+from mindhold.testing.servers.faulty import HANG
+from mindhold.testing.servers.languages import LanguageServer
 
 MOST_WORKERS = 6
 THINGS = ("Spruce", "Basalt", "Copper", "Linen", "Quartz", "Walnut", "Cobalt", "Amber", "Slate", "Hemp")
@@ -252,11 +252,11 @@ async def test_each_conversation_is_its_own_agents(home: Path, folder: Path, ten
     """Whichever hook started the worker."""
     with lease(str(home)) as mine:
         assert mine
-        run_hook(home, given("SessionEnd", ten[0], folder), RECOLLECT_AGENT="alice")
-        run_hook(home, given("SessionEnd", ten[1], folder), RECOLLECT_AGENT="bob")
-        run_hook(home, given("SessionEnd", ten[2], folder), RECOLLECT_CAPTURE_EXCLUDE="a shop")
-        run_hook(home, given("SessionEnd", ten[3], folder), RECOLLECT_CAPTURE_ENABLED="false")
-    run_hook(home, given("SessionEnd", ten[4], folder), RECOLLECT_AGENT="carol")
+        run_hook(home, given("SessionEnd", ten[0], folder), MINDHOLD_AGENT="alice")
+        run_hook(home, given("SessionEnd", ten[1], folder), MINDHOLD_AGENT="bob")
+        run_hook(home, given("SessionEnd", ten[2], folder), MINDHOLD_CAPTURE_EXCLUDE="a shop")
+        run_hook(home, given("SessionEnd", ten[3], folder), MINDHOLD_CAPTURE_ENABLED="false")
+    run_hook(home, given("SessionEnd", ten[4], folder), MINDHOLD_AGENT="carol")
     until_quiet(home)
     async with open_app(loaded(home)) as app:
         found = await app.engine.store.find(Filter(viewer="system"), limit=100)
@@ -269,9 +269,9 @@ async def test_each_conversation_is_its_own_agents(home: Path, folder: Path, ten
 
 def test_a_worker_that_can_not_even_be_told_to_stop_has_an_end(home: Path) -> None:
     stuck = (
-        "import sys, time, recollect.app, recollect.worker\n"
-        "recollect.app.open_app = lambda loaded: time.sleep(600)\n"
-        "recollect.worker.run(sys.argv[1])\n"
+        "import sys, time, mindhold.app, mindhold.worker\n"
+        "mindhold.app.open_app = lambda loaded: time.sleep(600)\n"
+        "mindhold.worker.run(sys.argv[1])\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", stuck, str(home)],

@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from recollect.languages import FOLDER, language_model
-from recollect.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing
-from recollect.ports.llm import OwnModel
-from recollect.settings import load_settings, surroundings
+from mindhold.languages import FOLDER, language_model
+from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing
+from mindhold.ports.llm import OwnModel
+from mindhold.settings import load_settings, surroundings
 
 KEY = "a-key-that-nobody-must-see"
 FAKE = Path(__file__).with_name("fake_program.py")
@@ -132,7 +132,7 @@ async def test_it_has_no_tools_and_leaves_no_trace(fake: Fake) -> None:
         assert told[told.index("--policy") + 1] == "no-tools.toml"
         assert 'decision = "deny"' in call["files"]["no-tools.toml"]
         assert told[told.index("--extensions") + 1] == "none"
-    assert call["environ"]["RECOLLECT_EXTRACTING"] == call["environ"]["RECOLLECT_SKIP"] == "1"
+    assert call["environ"]["MINDHOLD_EXTRACTING"] == call["environ"]["MINDHOLD_SKIP"] == "1"
 
 
 async def test_which_model(fake: Fake) -> None:
@@ -145,8 +145,8 @@ async def test_which_model(fake: Fake) -> None:
 def test_what_a_program_may_know() -> None:
     environ = {
         "PATH": "/bin",
-        "RECOLLECT_HOME": "/somewhere",
-        "RECOLLECT_EMBEDDING_OPENAI_KEY": "a",
+        "MINDHOLD_HOME": "/somewhere",
+        "MINDHOLD_EMBEDDING_OPENAI_KEY": "a",
         "OPENAI_API_KEY": "b",
         "POSTGRES_PASSWORD": "c",
         "ANTHROPIC_API_KEY": "d",
@@ -154,8 +154,8 @@ def test_what_a_program_may_know() -> None:
     assert surroundings(environ) == {
         "PATH": "/bin",
         "ANTHROPIC_API_KEY": "d",
-        "RECOLLECT_EXTRACTING": "1",
-        "RECOLLECT_SKIP": "1",
+        "MINDHOLD_EXTRACTING": "1",
+        "MINDHOLD_SKIP": "1",
     }
 
 
@@ -171,7 +171,7 @@ async def test_its_own_key_and_no_other(fake: Fake, monkeypatch: pytest.MonkeyPa
 
 
 async def test_our_own_call_reads_settings_as_ever(tmp_path: Path) -> None:
-    environ = {"RECOLLECT_EXTRACTING": "1", "RECOLLECT_SKIP": "1"}
+    environ = {"MINDHOLD_EXTRACTING": "1", "MINDHOLD_SKIP": "1"}
     assert load_settings({"home": tmp_path}, environ=environ).settings.agent == "default"
 
 

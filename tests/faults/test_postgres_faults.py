@@ -24,11 +24,11 @@ from fault_sites import (
     until,
 )
 
-from recollect.app import App
-from recollect.model.errors import StoreError
-from recollect.model.query import Filter
-from recollect.testing.builders import Builder
-from recollect.testing.servers.postgres import PostgresServer
+from mindhold.app import App
+from mindhold.model.errors import StoreError
+from mindhold.model.query import Filter
+from mindhold.testing.builders import Builder
+from mindhold.testing.servers.postgres import PostgresServer
 
 pytestmark = [
     pytest.mark.needs("postgres"),

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from store_process import Start
 
-from recollect.model.query import Filter
-from recollect.ports.store import Enqueue
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import Builder
+from mindhold.model.query import Filter
+from mindhold.ports.store import Enqueue
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import Builder
 
 PROCESSES = 10
 WRITES = 12

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from fault_sites import app_on, code_of, remember, until
 
-from recollect.app import App
-from recollect.operations.reading import RECALL
-from recollect.operations.upkeep import STATUS
-from recollect.operations.writing import REMEMBER
-from recollect.testing.servers.redis import RedisServer
+from mindhold.app import App
+from mindhold.operations.reading import RECALL
+from mindhold.operations.upkeep import STATUS
+from mindhold.operations.writing import REMEMBER
+from mindhold.testing.servers.redis import RedisServer
 from servers import server_folder
 
 pytestmark = pytest.mark.needs("redis")

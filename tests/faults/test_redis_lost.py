@@ -8,12 +8,12 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from recollect.app import App
-from recollect.operations.forgetting import FORGET
-from recollect.operations.reading import RECALL, RecallResult
-from recollect.operations.upkeep import STATUS
-from recollect.operations.writing import REMEMBER, REMEMBER_MANY
-from recollect.testing.servers.redis import RedisSentinels, RedisServer
+from mindhold.app import App
+from mindhold.operations.forgetting import FORGET
+from mindhold.operations.reading import RECALL, RecallResult
+from mindhold.operations.upkeep import STATUS
+from mindhold.operations.writing import REMEMBER, REMEMBER_MANY
+from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 from redis_beside import TIMEOUT, eventually, settings_of
 
 Open = Callable[..., AbstractAsyncContextManager[App]]

@@ -11,9 +11,9 @@ from fault_sites import BOUND, SOCKETS_LEFT, Site, app_on, code_of, found, remem
 from mcp_clients import HttpServer, Poster
 
 from everywhere import as_environment
-from recollect.operations.reading import LIST
-from recollect.operations.upkeep import STATUS
-from recollect.operations.writing import REMEMBER_MANY
+from mindhold.operations.reading import LIST
+from mindhold.operations.upkeep import STATUS
+from mindhold.operations.writing import REMEMBER_MANY
 
 pytestmark = SOCKETS_LEFT
 
@@ -139,6 +139,6 @@ async def test_metrics_tell_that_the_store_is_down(site: Site, tmp_path: Path) -
         async def told_down() -> bool:
             async with httpx2.AsyncClient(timeout=BOUND) as client:
                 answer = await client.get(f"{server.url}/metrics")
-            return answer.status_code == 200 and "recollect_store_up 0.0" in answer.text
+            return answer.status_code == 200 and "mindhold_store_up 0.0" in answer.text
 
         await until(told_down)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from fault_sites import SOCKETS_LEFT, Site, app_on, until
 
-from recollect.app import App
-from recollect.model.errors import StoreError
-from recollect.model.query import Filter, Search
-from recollect.testing.builders import MODEL, Builder, unit
+from mindhold.app import App
+from mindhold.model.errors import StoreError
+from mindhold.model.query import Filter, Search
+from mindhold.testing.builders import MODEL, Builder, unit
 
 ROUNDS = 3
 WRITERS = 6

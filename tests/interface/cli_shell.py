@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from recollect.__main__ import AppLauncher
-from recollect.interfaces.cli.main import run
+from mindhold.__main__ import AppLauncher
+from mindhold.interfaces.cli.main import run
 
 
 class Stream(io.TextIOWrapper):
@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """Calls `recollect` with a home folder of its own and an embedder that needs no model."""
+    """Calls `mindhold` with a home folder of its own and an embedder that needs no model."""
 
     home: Path
     patch: pytest.MonkeyPatch

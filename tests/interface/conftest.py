@@ -15,7 +15,7 @@ from cli_shell import Shell
 
 from everywhere import as_environment
 from left_out import leave_out
-from recollect.interfaces.http.limits import Buckets
+from mindhold.interfaces.http.limits import Buckets
 
 if TYPE_CHECKING:
     from everywhere import House
@@ -54,10 +54,10 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, house: House) -> Shel
     for name in ("NO_COLOR", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     home = tmp_path / "home"
-    monkeypatch.setenv("RECOLLECT_HOME", str(home))
-    monkeypatch.setenv("RECOLLECT_EMBEDDING_PROVIDER", "hashing")
-    monkeypatch.setenv("RECOLLECT_STORE_DURABILITY", "normal")
-    monkeypatch.setenv("RECOLLECT_TIME_ZONE", "Europe/Berlin")
+    monkeypatch.setenv("MINDHOLD_HOME", str(home))
+    monkeypatch.setenv("MINDHOLD_EMBEDDING_PROVIDER", "hashing")
+    monkeypatch.setenv("MINDHOLD_STORE_DURABILITY", "normal")
+    monkeypatch.setenv("MINDHOLD_TIME_ZONE", "Europe/Berlin")
     for name, value in as_environment(house.settings_of(home)).items():
         monkeypatch.setenv(name, value)
     return Shell(home, monkeypatch)
@@ -73,6 +73,6 @@ def stopped_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def environment(tmp_path: Path, house: House) -> dict[str, str]:
     """What a real process is started with."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("RECOLLECT_")}
-    own = {"RECOLLECT_HOME": str(tmp_path / "home"), "RECOLLECT_EMBEDDING_PROVIDER": "hashing"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MINDHOLD_")}
+    own = {"MINDHOLD_HOME": str(tmp_path / "home"), "MINDHOLD_EMBEDDING_PROVIDER": "hashing"}
     return {**kept, **own, **as_environment(house.settings_of(tmp_path / "home")), "PYTHONUTF8": "1"}

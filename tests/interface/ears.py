@@ -42,7 +42,7 @@ class Ear:
         headers = {"Accept-Encoding": "gzip"}
         headers |= {"Authorization": f"Bearer {key}"} if key else {}
         headers |= {"Last-Event-ID": last} if last else {}
-        headers |= {"X-Recollect-Agent": agent} if agent else {}
+        headers |= {"X-Mindhold-Agent": agent} if agent else {}
         self._client = httpx2.Client(base_url=url, headers=headers, timeout=WAIT)
         self._context = self._client.stream("GET", path, params=query)
         self._heard: queue.Queue[Heard | None] = queue.Queue()

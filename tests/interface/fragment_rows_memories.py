@@ -7,7 +7,7 @@ from typing import Any
 from fragment_rows import HOSE, KINDS, ROSES, Seen, gives, recalled, record, remembered, row
 from mcp_talk import Talk
 
-from recollect.model.tokens import count_tokens
+from mindhold.model.tokens import count_tokens
 
 # remember
 

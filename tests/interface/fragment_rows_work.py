@@ -7,7 +7,7 @@ from typing import Any
 from fragment_rows import HOSE, ROSES, Json, Seen, gives, recalled, record, remembered, row
 from mcp_talk import Talk
 
-from recollect.model.tokens import count_tokens
+from mindhold.model.tokens import count_tokens
 
 SUMMARY = "We mended the irrigation of the garden."
 

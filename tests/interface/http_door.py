@@ -14,18 +14,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from recollect.app import open_app
-from recollect.interfaces.http.app import http_app
-from recollect.interfaces.http.metrics import Metrics
-from recollect.interfaces.http.serving import Crowd, Server, bind, http_server, shown_address
-from recollect.interfaces.http.stopping import Stopping
-from recollect.interfaces.logs import logging_to
-from recollect.interfaces.mcp.http import McpHttp
-from recollect.interfaces.mcp.opening import Opening
-from recollect.interfaces.mcp.server import McpServer
-from recollect.interfaces.running import CALLER_KEY, local_caller
-from recollect.operations.index import operation
-from recollect.settings import LoadedSettings
+from mindhold.app import open_app
+from mindhold.interfaces.http.app import http_app
+from mindhold.interfaces.http.metrics import Metrics
+from mindhold.interfaces.http.serving import Crowd, Server, bind, http_server, shown_address
+from mindhold.interfaces.http.stopping import Stopping
+from mindhold.interfaces.logs import logging_to
+from mindhold.interfaces.mcp.http import McpHttp
+from mindhold.interfaces.mcp.opening import Opening
+from mindhold.interfaces.mcp.server import McpServer
+from mindhold.interfaces.running import CALLER_KEY, local_caller
+from mindhold.operations.index import operation
+from mindhold.settings import LoadedSettings
 
 KEY = "correct-horse-battery-staple"
 WAIT = 60.0

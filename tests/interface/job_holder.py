@@ -7,10 +7,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from recollect.app import open_app
-from recollect.engine.core import Engine
-from recollect.jobs.runner import Runner
-from recollect.model.job import Job
+from mindhold.app import open_app
+from mindhold.engine.core import Engine
+from mindhold.jobs.runner import Runner
+from mindhold.model.job import Job
 
 
 async def hold(_engine: Engine, job: Job) -> Mapping[str, Any]:

@@ -46,23 +46,23 @@ housed: Callable[[Path], Mapping[str, str]] = in_files
 def surroundings(home: Path, **more: str) -> dict[str, str]:
     """What a server is started with: nothing of this machine's own settings."""
     # Without byte code on disk every start would compile everything anew.
-    left_out = ("RECOLLECT_", "PYTHONDONTWRITEBYTECODE")
+    left_out = ("MINDHOLD_", "PYTHONDONTWRITEBYTECODE")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     own = {
-        "RECOLLECT_HOME": str(home),
-        "RECOLLECT_EMBEDDING_PROVIDER": "hashing",
-        "RECOLLECT_STORE_DURABILITY": "normal",
-        "RECOLLECT_TIME_ZONE": "UTC",
-        "RECOLLECT_HISTORY_CLAUDE_DIR": str(home / "claude"),
+        "MINDHOLD_HOME": str(home),
+        "MINDHOLD_EMBEDDING_PROVIDER": "hashing",
+        "MINDHOLD_STORE_DURABILITY": "normal",
+        "MINDHOLD_TIME_ZONE": "UTC",
+        "MINDHOLD_HISTORY_CLAUDE_DIR": str(home / "claude"),
         "PYTHONUTF8": "1",
     }
-    where = {} if "RECOLLECT_STORE_MODE" in more else housed(home)
+    where = {} if "MINDHOLD_STORE_MODE" in more else housed(home)
     return {**kept, **own, **where, **more}
 
 
 def command(*argv: str) -> list[str]:
-    """`recollect` as this interpreter runs it."""
-    return [sys.executable, "-m", "recollect", *argv]
+    """`mindhold` as this interpreter runs it."""
+    return [sys.executable, "-m", "mindhold", *argv]
 
 
 async def negotiated(session: ClientSession, version: str) -> ClientSession:
@@ -127,7 +127,7 @@ async def called(session: ClientSession, tool: str, **arguments: Any) -> Json:
 
 
 class HttpServer:
-    """`recollect serve`, ready when entered."""
+    """`mindhold serve`, ready when entered."""
 
     def __init__(self, home: Path, *, toolsets: str = "core", **settings: str) -> None:
         self._home = home
@@ -203,7 +203,7 @@ class HttpServer:
 
 
 class Wire:
-    """`recollect mcp` with nothing between: bytes in, lines out."""
+    """`mindhold mcp` with nothing between: bytes in, lines out."""
 
     def __init__(self, home: Path, *argv: str, **settings: str) -> None:
         self.home = home

@@ -12,11 +12,11 @@ import anyio
 from mcp import ClientSession
 from mcp.shared.memory import create_client_server_memory_streams
 
-from recollect.app import open_app
-from recollect.interfaces.mcp.opening import Opening
-from recollect.interfaces.mcp.server import McpServer
-from recollect.interfaces.running import local_caller
-from recollect.settings import LoadedSettings
+from mindhold.app import open_app
+from mindhold.interfaces.mcp.opening import Opening
+from mindhold.interfaces.mcp.server import McpServer
+from mindhold.interfaces.running import local_caller
+from mindhold.settings import LoadedSettings
 
 
 @dataclass(frozen=True, slots=True)

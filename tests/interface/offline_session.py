@@ -128,10 +128,10 @@ def main(home: str, store: str) -> None:
     assert is_alone(), "there is a network"
     with suppress(FileNotFoundError):  # the look from here was no part of the session
         Path(os.environ["ADDRESSES_TOLD"]).unlink()
-    kept = {name: value for name, value in os.environ.items() if not re.match("RECOLLECT_|XDG_", name)}
+    kept = {name: value for name, value in os.environ.items() if not re.match("MINDHOLD_|XDG_", name)}
     environment = {**kept, "HOME": home, "PYTHONUTF8": "1"}
     if store != "local":
-        environment["RECOLLECT_STORE_MODE"] = store
+        environment["MINDHOLD_STORE_MODE"] = store
     for door in (by_stdio, by_http):
         asyncio.run(door(environment | {"HOME": str(Path(home) / door.__name__)}))
 

@@ -1,4 +1,4 @@
-"""`recollect serve` as a program talks to it: by the rows of the table, with one key or another."""
+"""`mindhold serve` as a program talks to it: by the rows of the table, with one key or another."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from urllib.parse import quote
 import httpx2
 from mcp_clients import HttpServer, surroundings
 
-from recollect.app import open_app
-from recollect.dialects.rest.table import by_name
-from recollect.operations.access import CREATE_KEY
-from recollect.operations.keeping import CREATE_SCOPE
-from recollect.settings import load_settings
+from mindhold.app import open_app
+from mindhold.dialects.rest.table import by_name
+from mindhold.operations.access import CREATE_KEY
+from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.settings import load_settings
 
 OWNER = "correct-horse-battery-staple"
 Json = dict[str, Any]
@@ -86,7 +86,7 @@ class Key:
 def served(home: Path, **settings: str) -> Iterator[Api]:
     """With the owner's key."""
     with (
-        HttpServer(home, RECOLLECT_ACCESS_KEY=OWNER, **settings) as server,
+        HttpServer(home, MINDHOLD_ACCESS_KEY=OWNER, **settings) as server,
         httpx2.Client(base_url=server.url, timeout=60) as client,
     ):
         yield Api(client, OWNER, home)

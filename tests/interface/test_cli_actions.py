@@ -1,4 +1,4 @@
-"""`recollect actions` as a real process: the assistant's tools for scripts, a line in and a line out."""
+"""`mindhold actions` as a real process: the assistant's tools for scripts, a line in and a line out."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from typing import IO, Any
 import pytest
 from cli_shell import Shell
 
-from recollect.interfaces.cli.acting import LONGEST_LINE
+from mindhold.interfaces.cli.acting import LONGEST_LINE
 
 Json = dict[str, Any]
 
 
 def started(home: Path, *argv: str) -> subprocess.Popen[bytes]:
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("RECOLLECT_")}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("MINDHOLD_")}
     return subprocess.Popen(
-        [sys.executable, "-m", "recollect", "-o", "embedding.provider=hashing", *argv, "actions"],
+        [sys.executable, "-m", "mindhold", "-o", "embedding.provider=hashing", *argv, "actions"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env={**environment, "RECOLLECT_HOME": str(home), "PYTHONIOENCODING": "utf-8"},
+        env={**environment, "MINDHOLD_HOME": str(home), "PYTHONIOENCODING": "utf-8"},
         cwd=home.parent,
     )
 

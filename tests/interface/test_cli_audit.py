@@ -1,4 +1,4 @@
-"""`recollect audit`, `unarchive`, `scopes retire` and the flag --archived, as a person and as a program read them."""
+"""`mindhold audit`, `unarchive`, `scopes retire` and the flag --archived, as a person and as a program read them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def test_what_upkeep_archived_is_found_and_comes_back(shell: Shell) -> None:
     listed = shell.fine("list", "--archived")
     assert one in listed.out
     assert other in listed.out
-    assert "recollect unarchive ID" in listed.err
+    assert "mindhold unarchive ID" in listed.err
     assert shell("list", "--archived", "--status", "forgotten").status == 2
     assert "Brought back 1 memory." in shell.fine("unarchive", one).out
     assert shell.found("harbour cranes") == ["The harbour has nine cranes"]
     [kept] = shell.fine("audit", "--json").json["records"]
     told = shell.fine("audit").out
-    assert f"back: recollect audit undo {kept['id']}" in told
+    assert f"back: mindhold audit undo {kept['id']}" in told
     shown = shell.fine("audit", "show", kept["id"]).out
     assert f"archived {other}  unused for 400 days" in shown
     assert "oak" not in shown
@@ -47,7 +47,7 @@ def test_a_scope_is_retired_and_revived(shell: Shell) -> None:
     done = shell.fine("scopes", "retire", "mill")
     assert "Retired mill with 1 memory." in done.out
     assert "backups/scope-mill-" in done.out
-    assert "recollect scopes revive mill" in done.err
+    assert "mindhold scopes revive mill" in done.err
     assert shell.fine("recall", "barley", "--everywhere", "--json").json["hits"] == []
     assert [
         hit["id"] for hit in shell.fine("recall", "barley", "--scope", "mill", "--json").json["hits"]

@@ -1,4 +1,4 @@
-"""`recollect backup` and `recollect restore`, as a person types them."""
+"""`mindhold backup` and `mindhold restore`, as a person types them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_encrypted_with_a_file_or_the_environment(
     assert (refused.status, "passphrase is not that" in refused.err) == (5, True)
     assert shell("restore", "closed", "--yes", "--passphrase-file", key + ".not").status == 2
     assert "1 memory" in shell.fine("restore", "closed", "--yes", "--passphrase-file", key).out
-    monkeypatch.setenv("RECOLLECT_BACKUP_PASSPHRASE", SECRET)
+    monkeypatch.setenv("MINDHOLD_BACKUP_PASSPHRASE", SECRET)
     shell.fine("backup", "verify", "closed")
     shell.fine("config", "set", "backup.encrypt", "true")
     assert shell.fine("backup", "--json").json["encrypted"]
@@ -88,8 +88,8 @@ def typed(home: Path, *argv: str) -> tuple[int, str]:
 
     child, terminal = pty.fork()
     if child == 0:
-        os.environ.update(RECOLLECT_HOME=str(home), RECOLLECT_EMBEDDING_PROVIDER="hashing", PYTHONWARNINGS="")
-        os.execv(sys.executable, [sys.executable, "-m", "recollect", *argv])
+        os.environ.update(MINDHOLD_HOME=str(home), MINDHOLD_EMBEDDING_PROVIDER="hashing", PYTHONWARNINGS="")
+        os.execv(sys.executable, [sys.executable, "-m", "mindhold", *argv])
     seen, answered = b"", 0
     while True:
         try:
@@ -132,12 +132,12 @@ def test_the_settings_file_is_no_place_for_a_passphrase(shell: Shell, key: str) 
 def test_a_damaged_database_offers_the_last_good_backup(shell: Shell) -> None:
     shell.remember("The harbour has nine cranes")
     shell.fine("backup", "good")
-    path = shell.home / "data" / "recollect.db"
+    path = shell.home / "data" / "mindhold.db"
     path.write_bytes(b"SQLite format 3\0" + os.urandom(30_000))
     told = shell("recall", "cranes")
-    assert (told.status, "recollect restore good.backup" in told.err) == (7, True)
+    assert (told.status, "mindhold restore good.backup" in told.err) == (7, True)
     for argv in (("doctor",), ("doctor", "--repair")):
         answer = shell(*argv)
-        assert "recollect restore good.backup" in answer.out + answer.err, argv
+        assert "mindhold restore good.backup" in answer.out + answer.err, argv
     shell.fine("restore", "good", "--yes")
     assert len(shell.found("cranes")) == 1

@@ -1,4 +1,4 @@
-"""`recollect capture`, and what `status` and `ask` make of it: through the shell, on real files."""
+"""`mindhold capture`, and what `status` and `ask` make of it: through the shell, on real files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_shell import Shell
 
-from recollect.bare import waiting
+from mindhold.bare import waiting
 
 SAID = (
     "Let's use PostgreSQL instead of MySQL for the orders, because we need JSON columns.",

@@ -1,4 +1,4 @@
-"""`recollect consolidate`, as a person and as a program read it."""
+"""`mindhold consolidate`, as a person and as a program read it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def age(shell: Shell) -> None:
     """Everything was stored, and found good, four hundred days ago."""
     moments = "created = created - ?1, updated = updated - ?1, occurred = occurred - ?1, review = review - ?1"
     moments += ", verified = created - ?1"
-    with closing(sqlite3.connect(shell.home / "data" / "recollect.db")) as connection, connection:
+    with closing(sqlite3.connect(shell.home / "data" / "mindhold.db")) as connection, connection:
         connection.execute(f"UPDATE memory SET {moments}", (LONG_AGO,))
 
 

@@ -1,4 +1,4 @@
-"""`recollect context`, `reflect`, `explore`, `feedback` and `stats`."""
+"""`mindhold context`, `reflect`, `explore`, `feedback` and `stats`."""
 
 from __future__ import annotations
 

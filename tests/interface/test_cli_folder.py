@@ -74,7 +74,7 @@ def test_worktrees_share_their_project(shell: Shell, tmp_path: Path) -> None:
 def test_whoever_names_a_scope_is_heard(shell: Shell, shop: Path) -> None:
     shell.patch.chdir(shop)
     assert scope_of(shell, shell.remember(DECISION, "--scope", "Global")) == "Global"
-    shell.patch.setenv("RECOLLECT_SCOPE", "Global")
+    shell.patch.setenv("MINDHOLD_SCOPE", "Global")
     assert scope_of(shell, shell.remember("The lamp is green and hangs in the hall")) == "Global"
 
 

@@ -1,4 +1,4 @@
-"""`recollect history` and `recollect why` at the shell."""
+"""`mindhold history` and `mindhold why` at the shell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cli_shell import Answer, Shell
 
-from recollect.interfaces.cli.output import display_width
+from mindhold.interfaces.cli.output import display_width
 
 FIRST = "3f2a91c0-1111-4222-8333-444455556666"
 OTHER = "3f2b0000-1111-4222-8333-444455556666"
@@ -22,7 +22,7 @@ DAY = 86_400
 def projects(shell: Shell, tmp_path: Path) -> Path:
     """A folder of Claude Code's of one's own."""
     for name in ("CLAUDE", "CODEX", "GEMINI"):
-        shell.patch.setenv(f"RECOLLECT_HISTORY_{name}_DIR", str(tmp_path / name.lower()))
+        shell.patch.setenv(f"MINDHOLD_HISTORY_{name}_DIR", str(tmp_path / name.lower()))
     (tmp_path / "shop").mkdir()
     return tmp_path / "claude" / "projects"
 

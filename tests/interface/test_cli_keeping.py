@@ -47,7 +47,7 @@ def test_config_show_names_values_and_sources(shell: Shell) -> None:
     settings = {one["key"]: one for one in shell.fine("config", "show", "--json").json["settings"]}
     assert settings["recall.limit"]["value"] == 5
     assert settings["recall.limit"]["source"] == str(shell.home / "config.toml")
-    assert settings["embedding.provider"]["source"] == "RECOLLECT_EMBEDDING_PROVIDER"
+    assert settings["embedding.provider"]["source"] == "MINDHOLD_EMBEDDING_PROVIDER"
     assert settings["agent"]["source"] == "default"
     assert all(one["description"] for one in settings.values())
     one_call = shell.fine("config", "show", "--json", "-o", "recall.limit=7").json["settings"]
@@ -74,7 +74,7 @@ def test_changing_the_store_tells_what_the_file_keeps(shell: Shell) -> None:
     shell.remember("The ferry leaves at nine.")
     told = shell.fine("config", "set", "store.mode", "mongodb").err
     assert "keeps its 1 memory" in told
-    assert "recollect -o store.mode=local export FILE" in told
+    assert "mindhold -o store.mode=local export FILE" in told
 
 
 def test_importing_plain_lines_points_to_the_batch(shell: Shell, tmp_path: Path) -> None:
@@ -170,17 +170,17 @@ def test_wrong_settings_name_key_and_place(shell: Shell) -> None:
     path.write_text("[recall]\nlimt = 3\n", encoding="utf-8")
     shell.fine("config", "unset", "recall.limt")
     shell.fine("config", "show")
-    shell.patch.setenv("RECOLLECT_RECALL_LIMIT", "lots")
+    shell.patch.setenv("MINDHOLD_RECALL_LIMIT", "lots")
     answer = shell("config", "show")
-    assert (answer.status, "RECOLLECT_RECALL_LIMIT" in answer.err) == (6, True)
-    shell.patch.delenv("RECOLLECT_RECALL_LIMIT")
+    assert (answer.status, "MINDHOLD_RECALL_LIMIT" in answer.err) == (6, True)
+    shell.patch.delenv("MINDHOLD_RECALL_LIMIT")
     assert shell("-o", "recall.limit=lots", "status").status == 6
     assert shell("-o", "nonsense", "status").status == 2
 
 
 def test_a_setting_that_the_environment_overrides_is_told(shell: Shell) -> None:
     answer = shell.fine("config", "set", "embedding.provider", "none")
-    assert "RECOLLECT_EMBEDDING_PROVIDER" in answer.err
+    assert "MINDHOLD_EMBEDDING_PROVIDER" in answer.err
 
 
 @pytest.mark.local_file
@@ -216,8 +216,8 @@ def test_status_and_doctor(shell: Shell) -> None:
 @pytest.mark.local_file
 def test_doctor_looks_at_a_database_that_cannot_be_opened(shell: Shell) -> None:
     shell.remember("The harbour closes at nine")
-    database = shell.home / "data" / "recollect.db"
-    for side in database.parent.glob("recollect.db-*"):
+    database = shell.home / "data" / "mindhold.db"
+    for side in database.parent.glob("mindhold.db-*"):
         side.unlink()
     database.write_bytes(b"this is no database at all" * 400)
     assert shell("recall", "harbour").status == 7
@@ -231,7 +231,7 @@ def test_doctor_looks_at_a_database_that_cannot_be_opened(shell: Shell) -> None:
 @pytest.mark.local_file
 def test_doctor_repair_saves_what_a_damaged_database_holds(shell: Shell) -> None:
     shell.remember("The harbour closes at nine")
-    database = shell.home / "data" / "recollect.db"
+    database = shell.home / "data" / "mindhold.db"
     content = bytearray(database.read_bytes())
     size = int.from_bytes(content[16:18], "big")
     content[28:32] = (len(content) // size + 1).to_bytes(4, "big")  # one page more, which nothing leads to
@@ -244,13 +244,13 @@ def test_doctor_repair_saves_what_a_damaged_database_holds(shell: Shell) -> None
     assert any("saved 1 memories" in done for done in mended.json["repaired"])
     assert shell.found("harbour") == ["The harbour closes at nine"]
     names = [file.name for file in database.parent.glob("*.db")]
-    assert sorted(name.partition("-")[0] for name in names) == ["recollect.damaged", "recollect.db"]
+    assert sorted(name.partition("-")[0] for name in names) == ["mindhold.damaged", "mindhold.db"]
 
 
 @pytest.mark.local_file
 def test_doctor_repair_mends_a_broken_index_page(shell: Shell) -> None:
     shell.remember("The harbour closes at nine")
-    database = shell.home / "data" / "recollect.db"
+    database = shell.home / "data" / "mindhold.db"
     with closing(sqlite3.connect(database)) as connection:
         query = "SELECT rootpage FROM sqlite_schema WHERE name = 'memory_time'"
         page = connection.execute(query).fetchone()[0]
@@ -276,7 +276,7 @@ def test_doctor_repair_leaves_alone_what_is_not_damaged(
     shell: Shell, tampering: list[str], code: str
 ) -> None:
     shell.remember("The harbour closes at nine")
-    database = shell.home / "data" / "recollect.db"
+    database = shell.home / "data" / "mindhold.db"
     with closing(sqlite3.connect(database, isolation_level=None)) as connection:
         for statement in tampering:
             connection.execute(statement)
@@ -285,13 +285,13 @@ def test_doctor_repair_leaves_alone_what_is_not_damaged(
     assert answer.status == 1
     assert (answer.json["opening"]["code"], answer.json["repaired"]) == (code, [])
     assert database.read_bytes() == before
-    assert [file.name for file in database.parent.iterdir()] == ["recollect.db"]
+    assert [file.name for file in database.parent.iterdir()] == ["mindhold.db"]
 
 
 @pytest.mark.local_file
 def test_doctor_repair_moves_nothing_while_others_have_the_file(shell: Shell) -> None:
     shell.remember("The harbour closes at nine")
-    database = shell.home / "data" / "recollect.db"
+    database = shell.home / "data" / "mindhold.db"
     with closing(sqlite3.connect(database)) as other:
         other.execute("SELECT count(*) FROM memory").fetchone()
         for statement in (
@@ -303,7 +303,7 @@ def test_doctor_repair_moves_nothing_while_others_have_the_file(shell: Shell) ->
         answer = shell("doctor", "--repair", "--json")
         assert (answer.status, answer.json["error"]["code"]) == (7, "STORE_BUSY")
         assert "nothing was changed" in answer.err
-        assert {file.name.partition("-")[0] for file in database.parent.iterdir()} == {"recollect.db"}
+        assert {file.name.partition("-")[0] for file in database.parent.iterdir()} == {"mindhold.db"}
     assert shell("doctor", "--repair").status == 0
     assert shell.found("harbour") == ["The harbour closes at nine"]
 

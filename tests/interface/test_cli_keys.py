@@ -59,7 +59,7 @@ def test_who_makes_keys_for_an_open_door_is_told(shell: Shell) -> None:
         made = shell.fine("keys", "create", f"laptop {format}", *format)
         assert warning in made.err
         assert warning not in made.out
-    shell.patch.setenv("RECOLLECT_ACCESS_KEY", "correct-horse-battery-staple")
+    shell.patch.setenv("MINDHOLD_ACCESS_KEY", "correct-horse-battery-staple")
     assert warning not in shell.fine("keys", "create", "phone").err
 
 
@@ -73,7 +73,7 @@ def test_a_server_with_keys_and_an_open_door_says_so(shell: Shell) -> None:
     assert warning not in told()
     shell.fine("keys", "create", "laptop")
     assert warning in told()
-    assert warning not in told(RECOLLECT_ACCESS_KEY="correct-horse-battery-staple")
+    assert warning not in told(MINDHOLD_ACCESS_KEY="correct-horse-battery-staple")
     assert "restrict nobody" in " ".join(shell.fine("serve", "--help").out.split())
 
 

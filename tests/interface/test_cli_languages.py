@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from cli_shell import Shell
 
-from recollect.testing.servers.languages import LanguageServer
+from mindhold.testing.servers.languages import LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 NAME = "anthropic:claude-haiku-4-5"
@@ -28,7 +28,7 @@ def server() -> Iterator[LanguageServer]:
 def chosen(shell: Shell, server: LanguageServer) -> Shell:
     """A shell whose settings name a model."""
     for name, value in {"PROVIDER": "anthropic", "ANTHROPIC_KEY": KEY, "BASE_URL": server.url}.items():
-        shell.patch.setenv(f"RECOLLECT_LLM_{name}", value)
+        shell.patch.setenv(f"MINDHOLD_LLM_{name}", value)
     return shell
 
 
@@ -58,7 +58,7 @@ def test_doctor_asks_it(chosen: Shell, server: LanguageServer) -> None:
 
 
 def test_the_key_is_never_shown(chosen: Shell, server: LanguageServer) -> None:
-    chosen.patch.setenv("RECOLLECT_LLM_ANTHROPIC_KEY", "sk-wrong-but-still-secret")
+    chosen.patch.setenv("MINDHOLD_LLM_ANTHROPIC_KEY", "sk-wrong-but-still-secret")
     chosen.fine("remember", "The quay crane lifts 40 tonnes.")
     for words in (("jobs", "run", "--verbose"), ("doctor", "--verbose"), ("config", "show"), ("status",)):
         told = chosen(*words)
@@ -67,7 +67,7 @@ def test_the_key_is_never_shown(chosen: Shell, server: LanguageServer) -> None:
 
 def test_nobody_is_asked_unless_chosen(shell: Shell, server: LanguageServer) -> None:
     shell.patch.setenv("ANTHROPIC_API_KEY", KEY)
-    shell.patch.setenv("RECOLLECT_LLM_BASE_URL", server.url)
+    shell.patch.setenv("MINDHOLD_LLM_BASE_URL", server.url)
     shell.fine("remember", "The quay crane lifts 40 tonnes.")
     shell.fine("jobs", "run")
     assert "language" not in shell.fine("status").out
@@ -79,7 +79,7 @@ def test_spend_tells_what_it_cost_and_for_what(chosen: Shell, server: LanguageSe
     assert "No model was asked." in nothing
     assert "left today 200,000 of 200,000 tokens" in nothing
     for name, value in {"PRICE_IN": "1", "PRICE_OUT": "5", "DAILY_DOLLARS": "1.5"}.items():
-        chosen.patch.setenv(f"RECOLLECT_LLM_{name}", value)
+        chosen.patch.setenv(f"MINDHOLD_LLM_{name}", value)
     known = chosen.remember("The quay crane lifts 40 tonnes.")
     chosen.fine("jobs", "run")
     told = chosen.fine("spend", "--days", "3").out
@@ -100,7 +100,7 @@ def test_spend_says_where_a_price_is_unknown(shell: Shell) -> None:
         "MODEL": "x",
         "BASE_URL": "https://models.invalid/v1",
     }.items():
-        shell.patch.setenv(f"RECOLLECT_LLM_{name}", value)
+        shell.patch.setenv(f"MINDHOLD_LLM_{name}", value)
     shell.fine("remember", "The quay crane lifts 40 tonnes.")
     shell.fine("jobs", "run")
     told = shell.fine("spend")
@@ -115,7 +115,7 @@ def test_spend_of_no_days(shell: Shell, days: str) -> None:
 
 def test_the_ladder_is_told(chosen: Shell, server: LanguageServer) -> None:
     with LanguageServer(keeps) as other:
-        chosen.patch.setenv("RECOLLECT_LLM_FALLBACK", f"openai, compatible:qwen3@{other.url}/v1")
+        chosen.patch.setenv("MINDHOLD_LLM_FALLBACK", f"openai, compatible:qwen3@{other.url}/v1")
         told = chosen.fine("status")
         assert f"{NAME}, then openai, then compatible:qwen3; 0 calls" in told.out
         assert "llm.fallback, openai: llm.openai_key is empty" in told.err
@@ -133,8 +133,8 @@ def test_a_key_file_is_named_and_its_key_hidden(shell: Shell, server: LanguageSe
         shell.patch.delenv(name, raising=False)
     shell.patch.setenv("HOME", str(kept.parents[1]))
     assert "api_key" not in shell.fine("config", "show", "llm.anthropic_key").out, "nobody is to be asked"
-    shell.patch.setenv("RECOLLECT_LLM_PROVIDER", "anthropic")
-    shell.patch.setenv("RECOLLECT_LLM_BASE_URL", server.url)
+    shell.patch.setenv("MINDHOLD_LLM_PROVIDER", "anthropic")
+    shell.patch.setenv("MINDHOLD_LLM_BASE_URL", server.url)
     told = shell.fine("config", "show", "llm.anthropic_key").out
     assert f"(hidden)  ({kept})" in told
     assert KEY not in told

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from cli_shell import Shell
 
-from recollect.bare import waiting
-from recollect.bare.lease import lease
+from mindhold.bare import waiting
+from mindhold.bare.lease import lease
 
 ORDERS = "We decided to keep orders in PostgreSQL."
 
@@ -40,10 +40,10 @@ def alone(shell: Shell) -> Iterator[None]:
 def begun(shell: Shell, folder: Path, agent: str = "") -> str:
     """What a conversation is told that starts now."""
     given = {"hook_event_name": "SessionStart", "session_id": "s", "cwd": str(folder), "source": "startup"}
-    environment = {**os.environ, "RECOLLECT_HOME": str(shell.home)} | (
-        {"RECOLLECT_AGENT": agent} if agent else {}
+    environment = {**os.environ, "MINDHOLD_HOME": str(shell.home)} | (
+        {"MINDHOLD_AGENT": agent} if agent else {}
     )
-    command = [sys.executable, "-m", "recollect", "hook", "SessionStart"]
+    command = [sys.executable, "-m", "mindhold", "hook", "SessionStart"]
     done = subprocess.run(
         command, input=json.dumps(given), env=environment, capture_output=True, text=True, check=True
     )
@@ -68,9 +68,9 @@ def test_nobody_is_told_what_is_somebody_elses(
     shell: Shell, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell.fine("init", "--yes")
-    monkeypatch.setenv("RECOLLECT_AGENT", "ada")
+    monkeypatch.setenv("MINDHOLD_AGENT", "ada")
     shell.remember(ORDERS, "--kind", "decision")
-    monkeypatch.delenv("RECOLLECT_AGENT")
+    monkeypatch.delenv("MINDHOLD_AGENT")
     assert ORDERS in begun(shell, project, agent="ada")
     assert begun(shell, project, agent="bob") == begun(shell, project) == ""
 

@@ -1,4 +1,4 @@
-"""`recollect conversations`: the log and its summaries, from the shell."""
+"""`mindhold conversations`: the log and its summaries, from the shell."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 
 from cli_shell import Shell
 
-from recollect.__main__ import AppLauncher
-from recollect.interfaces.cli.output import Console
-from recollect.interfaces.cli.session import Desk, Session
-from recollect.settings import load_settings
+from mindhold.__main__ import AppLauncher
+from mindhold.interfaces.cli.output import Console
+from mindhold.interfaces.cli.session import Desk, Session
+from mindhold.settings import load_settings
 
 
 async def _said(shell: Shell, texts: list[str]) -> None:
@@ -22,7 +22,7 @@ async def _said(shell: Shell, texts: list[str]) -> None:
 
 
 def test_the_log_and_its_summaries(shell: Shell) -> None:
-    assert "recollect history" in shell.fine("conversations").out
+    assert "mindhold history" in shell.fine("conversations").out
     texts = [
         f"Pier {number} of the harbour is {number * 11} metres long and was painted in {1950 + number}."
         for number in range(9)

@@ -1,4 +1,4 @@
-"""`recollect maintain`, as cron calls it, and the night's runs of real servers."""
+"""`mindhold maintain`, as cron calls it, and the night's runs of real servers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from cli_shell import Shell
 from mcp_clients import WAIT, HttpServer, Wire, command, surroundings
 
 from everywhere import House
-from recollect.app import open_app
-from recollect.engine import maintain
-from recollect.engine.claims import claim
-from recollect.engine.consolidate.stage import Bounds, Stage
-from recollect.engine.core import Engine
-from recollect.engine.maintain import SCHEDULE, STEPS
-from recollect.model.errors import StoreFull
-from recollect.settings import load_settings
+from mindhold.app import open_app
+from mindhold.engine import maintain
+from mindhold.engine.claims import claim
+from mindhold.engine.consolidate.stage import Bounds, Stage
+from mindhold.engine.core import Engine
+from mindhold.engine.maintain import SCHEDULE, STEPS
+from mindhold.model.errors import StoreFull
+from mindhold.settings import load_settings
 
 TEXT = "The heron nests at the weir"
 
@@ -79,7 +79,7 @@ def test_as_a_process_it_steps_back_and_leaves_its_log(tmp_path: Path) -> None:
         check=True,
     )
     assert json.loads(told.stdout)["failed"] == []
-    [log] = (home / "logs").glob("recollect-*.log")
+    [log] = (home / "logs").glob("mindhold-*.log")
     assert "maintenance ended" in log.read_text(encoding="utf-8")
 
 
@@ -116,7 +116,7 @@ def until_done(home: Path, **settings: str) -> list[dict[str, Any]]:
     raise AssertionError(f"not in time: {found}")
 
 
-NOW = {"RECOLLECT_MAINTENANCE_IDLE_MINUTES": "0"}
+NOW = {"MINDHOLD_MAINTENANCE_IDLE_MINUTES": "0"}
 
 
 def test_two_servers_on_one_store_make_up_a_missed_night_once(tmp_path: Path, house: House) -> None:
@@ -126,7 +126,7 @@ def test_two_servers_on_one_store_make_up_a_missed_night_once(tmp_path: Path, ho
         assert len(until_done(home)) == 1
         for server in (first, second):
             assert server.stop() == 0
-    said = "".join(path.read_text(encoding="utf-8") for path in (home / "logs").glob("recollect-*.log"))
+    said = "".join(path.read_text(encoding="utf-8") for path in (home / "logs").glob("mindhold-*.log"))
     assert said.count("maintenance ended") == 1
 
 
@@ -146,8 +146,8 @@ if sys.platform != "win32":
         """Its niceness, as the process itself sees it when the store is opened."""
         home = tmp_path / "home"
         script = (
-            "import os, sys; from recollect.__main__ import main; import recollect.interfaces.cli.main as cli;"
-            "cli.run = lambda argv, launcher: print(os.nice(0)) or 0; sys.argv = ['recollect', 'maintain']; main()"
+            "import os, sys; from mindhold.__main__ import main; import mindhold.interfaces.cli.main as cli;"
+            "cli.run = lambda argv, launcher: print(os.nice(0)) or 0; sys.argv = ['mindhold', 'maintain']; main()"
         )
         told = subprocess.run(
             [sys.executable, "-c", script],

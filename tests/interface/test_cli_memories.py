@@ -341,7 +341,7 @@ def test_a_batch_goes_on_after_a_line_that_is_nested_too_deeply(shell: Shell, de
 @pytest.mark.local_file
 def test_what_a_batch_stored_before_the_database_failed_is_told(shell: Shell) -> None:
     shell.remember("The first of all")
-    database = shell.home / "data" / "recollect.db"
+    database = shell.home / "data" / "mindhold.db"
     lines = [json.dumps(f"Container {number} was loaded at berth {number * 7}") for number in range(600)]
 
     class Locking(io.BytesIO):

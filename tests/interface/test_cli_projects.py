@@ -1,4 +1,4 @@
-"""`recollect projects` and `migrate`, with a real server on the other side."""
+"""`mindhold projects` and `migrate`, with a real server on the other side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cli_shell import Shell
 @pytest.fixture
 def shop(shell: Shell, postgres_url: str) -> Shell:
     """A project in PostgreSQL with two memories."""
-    shell.patch.setenv("RECOLLECT_POSTGRES_URL", postgres_url)
+    shell.patch.setenv("MINDHOLD_POSTGRES_URL", postgres_url)
     told = shell.fine("projects", "create", "shop", "--storage", "postgres", "--description", "Lamps")
     assert told.out == "Created shop in postgres.\n"
     for text in ("The shop opens at nine", "Parcels leave on Mondays"):
@@ -64,7 +64,7 @@ def test_a_project_is_changed_and_deleted(shop: Shell, tmp_path: Path) -> None:
 
 def test_the_module_is_the_same_command(shop: Shell) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "recollect.migrate", "shop", "--to", "local", "--json"],
+        [sys.executable, "-m", "mindhold.migrate", "shop", "--to", "local", "--json"],
         capture_output=True,
         check=False,
     )
@@ -105,7 +105,7 @@ def test_a_server_that_is_not_configured_is_a_wrong_setting(shell: Shell) -> Non
 
 def test_status_names_the_stores_in_use(shop: Shell) -> None:
     assert "local ok; postgres ok (shop)" in shop.fine("status").out
-    shop.patch.setenv("RECOLLECT_POSTGRES_URL", "postgresql://nobody@127.0.0.1:1/none")
+    shop.patch.setenv("MINDHOLD_POSTGRES_URL", "postgresql://nobody@127.0.0.1:1/none")
     told = shop.fine("status", "--json").json
     assert told["storage"]["postgres"]["state"] == "STORE_AWAY"
     assert shop("recall", "parcels", "--scope", "shop").status == 7

@@ -16,8 +16,8 @@ from mcp_clients import HttpServer
 from scripted_server import ScriptedServer, Told
 
 from everywhere import as_environment
-from recollect.interfaces.cli.elsewhere import OF_THIS_MACHINE, SERVED, SERVED_PARTS
-from recollect.interfaces.cli.main import COMMANDS
+from mindhold.interfaces.cli.elsewhere import OF_THIS_MACHINE, SERVED, SERVED_PARTS
+from mindhold.interfaces.cli.main import COMMANDS
 
 if TYPE_CHECKING:
     from everywhere import House
@@ -36,11 +36,11 @@ class Both:
     patch: pytest.MonkeyPatch
 
     def here(self, *argv: str, stdin: str = "") -> Answer:
-        self.patch.setenv("RECOLLECT_HOME", str(self.home))
+        self.patch.setenv("MINDHOLD_HOME", str(self.home))
         return Shell(self.home, self.patch)(*argv, stdin=stdin)
 
     def there(self, *argv: str, stdin: str = "") -> Answer:
-        self.patch.setenv("RECOLLECT_HOME", str(self.away))
+        self.patch.setenv("MINDHOLD_HOME", str(self.away))
         return Shell(self.away, self.patch)("--server", self.url, *argv, stdin=stdin)
 
     def fine(self, *argv: str, stdin: str = "") -> Answer:
@@ -66,13 +66,13 @@ def server(served: Path) -> Iterator[HttpServer]:
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     """One that wants a key."""
     home = tmp_path_factory.mktemp("locked") / "home"
-    with HttpServer(home, RECOLLECT_ACCESS_KEY=KEY) as running:
+    with HttpServer(home, MINDHOLD_ACCESS_KEY=KEY) as running:
         yield running
 
 
 @pytest.fixture
 def both(server: HttpServer, served: Path, shell: Shell, house: House, tmp_path: Path) -> Both:
-    shell.patch.setenv("RECOLLECT_TIME_ZONE", "UTC")
+    shell.patch.setenv("MINDHOLD_TIME_ZONE", "UTC")
     for name, value in as_environment(house.settings_of(served)).items():
         shell.patch.setenv(name, value)
     return Both(served, tmp_path / "away", server.url, shell.patch)
@@ -81,9 +81,9 @@ def both(server: HttpServer, served: Path, shell: Shell, house: House, tmp_path:
 @pytest.fixture(scope="module")
 def filled(server: HttpServer) -> str:
     """Something of everything; the id of one memory."""
-    from recollect.client import Recollect
+    from mindhold.client import Mindhold
 
-    with Recollect(server.url) as client:
+    with Mindhold(server.url) as client:
         client.create_scope("work", description="The day job")
         client.create_project("shop", description="Lamps")
         made = client.remember("The harbour closes at nine", kind="fact", tags=["harbour", "hours"])
@@ -196,7 +196,7 @@ def test_an_export_is_brought_here(both: Both, filled: str, tmp_path: Path) -> N
     path = tmp_path / "all.jsonl"
     told = both.fine("export", str(path))
     assert f"in {path}" in told.out
-    assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["recollect"] == "export"
+    assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["mindhold"] == "export"
     own = both.here("export", str(tmp_path / "own.jsonl"), "--json").json
     assert both.fine("export", str(path), "--json").json == own | {"path": str(path)}
     assert both.fine("export", "-", "--scope", "work").out.count('"type":"memory"') >= 1
@@ -221,7 +221,7 @@ def test_what_needs_this_machine_says_so(both: Both, name: str) -> None:
     }.get(name, [])
     told = both.there(name, *words)
     assert (told.status, told.out) == (2, "")
-    assert f"`recollect {name}" in told.err
+    assert f"`mindhold {name}" in told.err
     assert both.url in told.err
     assert not both.away.exists()
 
@@ -243,11 +243,11 @@ def test_past_conversations_are_asked_of_the_server(both: Both, filled: str) -> 
 
 
 def test_the_server_may_be_set(both: Both, filled: str) -> None:
-    both.patch.setenv("RECOLLECT_REMOTE_URL", both.url)
-    both.patch.setenv("RECOLLECT_HOME", str(both.away))
+    both.patch.setenv("MINDHOLD_REMOTE_URL", both.url)
+    both.patch.setenv("MINDHOLD_HOME", str(both.away))
     shell = Shell(both.away, both.patch)
     assert shell.fine("show", filled).out == both.here("-o", "remote.url=", "show", filled).out
-    both.patch.setenv("RECOLLECT_HOME", str(both.away))
+    both.patch.setenv("MINDHOLD_HOME", str(both.away))
     assert shell.fine("config", "get", "remote.url").out == f"{both.url}\n"  # of this machine by its nature
     refused = shell("doctor")
     assert (refused.status, both.url in refused.err) == (2, True)
@@ -261,17 +261,17 @@ def test_a_server_that_is_away(shell: Shell) -> None:
     told = shell("recall", "x", "--server", url, "--json")
     assert told.status == 9
     assert told.json["error"]["code"] == "SERVER_AWAY"
-    assert "recollect serve" in told.json["error"]["advice"]
+    assert "mindhold serve" in told.json["error"]["advice"]
     assert shell("--server", "nonsense", "list").status == 6
 
 
 def test_a_key_is_needed_kept_secret_and_not_shown_around(shell: Shell, locked: HttpServer) -> None:
     told = shell("--server", locked.url, "list")
-    assert (told.status, "RECOLLECT_REMOTE_KEY" in told.err) == (5, True)
-    shell.patch.setenv("RECOLLECT_REMOTE_KEY", KEY)
+    assert (told.status, "MINDHOLD_REMOTE_KEY" in told.err) == (5, True)
+    shell.patch.setenv("MINDHOLD_REMOTE_KEY", KEY)
     assert shell.fine("--server", locked.url, "list").out == "No memory matches.\n"
     assert KEY not in shell.fine("config", "show", "--json").out
-    shell.patch.setenv("RECOLLECT_REMOTE_KEY", "wrong-and-secret")
+    shell.patch.setenv("MINDHOLD_REMOTE_KEY", "wrong-and-secret")
     refused = shell("--server", locked.url, "list", "--json", "-v")
     assert refused.status == 5
     assert "wrong-and-secret" not in refused.out + refused.err
@@ -291,11 +291,11 @@ def test_a_key_of_the_settings_goes_to_their_server_alone(shell: Shell, locked: 
     with ScriptedServer(refusal) as other:
         for argv in (["--server", other.url, "list"], ["list", "-o", f"remote.url={other.url}"]):
             told = shell(*argv)
-            assert (told.status, "RECOLLECT_REMOTE_KEY" in told.err) == (5, True)
-        shell.patch.setenv("RECOLLECT_REMOTE_URL", other.url)
+            assert (told.status, "MINDHOLD_REMOTE_KEY" in told.err) == (5, True)
+        shell.patch.setenv("MINDHOLD_REMOTE_URL", other.url)
         assert "wasn't sent" in shell("list").err
         assert [one.headers.get("authorization") for one in other.heard] == [None] * 3
-        shell.patch.setenv("RECOLLECT_REMOTE_KEY", "the-key-of-the-other")
+        shell.patch.setenv("MINDHOLD_REMOTE_KEY", "the-key-of-the-other")
         assert "wasn't sent" not in shell("list").err
         assert other.heard[-1].headers["authorization"] == "Bearer the-key-of-the-other"
 
@@ -309,7 +309,7 @@ def test_an_agent_may_have_any_name_that_a_line_can_hold(both: Both, filled: str
 
 def test_options_stand_anywhere(both: Both, filled: str) -> None:
     shell = Shell(both.away, both.patch)
-    both.patch.setenv("RECOLLECT_HOME", str(both.away))
+    both.patch.setenv("MINDHOLD_HOME", str(both.away))
     given: list[Any] = [
         ["--server", both.url, "show", filled],
         ["show", filled, "--server", both.url],
@@ -329,10 +329,10 @@ def test_an_address_with_more_behind_it_is_told(both: Both) -> None:
 def test_what_to_do_about_a_project_a_key_and_a_server(both: Both) -> None:
     missing = both.there("projects", "summary", "nope")
     assert (missing.status, "'nope'" in missing.err, "create 'nope'" in missing.err) == (3, True, True)
-    both.patch.setenv("RECOLLECT_REMOTE_KEY", "wrong-and-secret")
+    both.patch.setenv("MINDHOLD_REMOTE_KEY", "wrong-and-secret")
     wrong = both.there("list")
     assert wrong.status == 5
-    for words in ("This key does not hold.", "RECOLLECT_REMOTE_KEY", "Leave it out"):
+    for words in ("This key does not hold.", "MINDHOLD_REMOTE_KEY", "Leave it out"):
         assert words in wrong.err
     assert "wrong-and-secret" not in wrong.err
     assert "leave --server out" in both.there("doctor").err

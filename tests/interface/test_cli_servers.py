@@ -10,14 +10,14 @@ from cli_shell import Shell
 from mcp_clients import HttpServer, command, surroundings
 
 from everywhere import as_environment
-from recollect.testing.servers.redis import RedisServer
+from mindhold.testing.servers.redis import RedisServer
 
 NOWHERE = "postgresql://nobody:x@127.0.0.1:1/x"
 LONGEST = 60.0
 
 
 def served(home: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """A `recollect serve` that is expected to end by itself."""
+    """A `mindhold serve` that is expected to end by itself."""
     return subprocess.run(
         command("serve", "--port", "0"),
         env=surroundings(home, **settings),
@@ -77,15 +77,15 @@ def test_serve_ends_for_what_waiting_will_not_mend(tmp_path: Path, redis_server:
     ended = served(tmp_path / "home", **as_environment(refused(redis_server)))
     assert ended.returncode == 7
     assert "redis.password" in ended.stderr
-    ended = served(tmp_path / "home", RECOLLECT_STORE_MODE="postgres")
+    ended = served(tmp_path / "home", MINDHOLD_STORE_MODE="postgres")
     assert ended.returncode == 6
     assert "No PostgreSQL is configured" in ended.stderr
-    assert "Recollect serves" not in ended.stderr
+    assert "Mindhold serves" not in ended.stderr
 
 
 @pytest.mark.local_file
 def test_serve_goes_on_where_a_server_is_only_away(tmp_path: Path) -> None:
-    away = {"RECOLLECT_STORE_MODE": "postgres", "RECOLLECT_POSTGRES_URL": NOWHERE}
+    away = {"MINDHOLD_STORE_MODE": "postgres", "MINDHOLD_POSTGRES_URL": NOWHERE}
     with HttpServer(tmp_path / "home", **away) as server:
         assert "can't be reached" in server.said[0]
         assert "from postgres, which doesn't answer yet" in server.said[-1]

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import pytest
 from cli_shell import Shell
 
-from recollect.ports.embedder import Matrix
-from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.testing.servers.embeddings import EmbeddingServer
+from mindhold.ports.embedder import Matrix
+from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.testing.servers.embeddings import EmbeddingServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 
@@ -30,14 +30,14 @@ def known(shell: Shell, server: EmbeddingServer) -> Shell:
     shell.fine("remember", "The ferry to Oslo leaves at nine.")
     shell.fine("remember", "Bread needs an hour in the oven.")
     for name, value in {"PROVIDER": "openai", "OPENAI_KEY": KEY, "BASE_URL": server.url}.items():
-        shell.patch.setenv(f"RECOLLECT_EMBEDDING_{name}", value)
+        shell.patch.setenv(f"MINDHOLD_EMBEDDING_{name}", value)
     return shell
 
 
 def test_nothing_is_sent_until_somebody_agrees(known: Shell, server: EmbeddingServer) -> None:
     answer = known.fine("recall", "ferry to Oslo")
     assert "ferry" in answer.out
-    assert "recollect models adopt" in answer.err
+    assert "mindhold models adopt" in answer.err
     refused = known("models", "adopt")
     assert refused.status == 5
     assert "--yes" in refused.err
@@ -60,7 +60,7 @@ def test_adopting_embeds_and_is_paid(known: Shell, server: EmbeddingServer) -> N
 
 
 def test_a_service_that_fails_is_not_adopted(known: Shell, server: EmbeddingServer) -> None:
-    known.patch.setenv("RECOLLECT_EMBEDDING_OPENAI_KEY", "sk-wrong")
+    known.patch.setenv("MINDHOLD_EMBEDDING_OPENAI_KEY", "sk-wrong")
     refused = known("models", "adopt", "--yes")
     assert refused.status == 8
     assert "from now on" not in refused.out
@@ -69,14 +69,14 @@ def test_a_service_that_fails_is_not_adopted(known: Shell, server: EmbeddingServ
 
 def test_an_unknown_price_is_told_as_unknown(known: Shell, server: EmbeddingServer) -> None:
     for name, value in {"PROVIDER": "compatible", "MODEL": "small", "COMPATIBLE_KEY": KEY}.items():
-        known.patch.setenv(f"RECOLLECT_EMBEDDING_{name}", value)
+        known.patch.setenv(f"MINDHOLD_EMBEDDING_{name}", value)
     declined = known("models", "adopt", stdin="n\n", terminal=True)
     assert "price unknown" in declined.err
     assert "free" not in declined.err
 
 
 def test_the_key_is_never_shown(known: Shell, server: EmbeddingServer) -> None:
-    known.patch.setenv("RECOLLECT_EMBEDDING_OPENAI_KEY", "sk-wrong-but-still-secret")
+    known.patch.setenv("MINDHOLD_EMBEDDING_OPENAI_KEY", "sk-wrong-but-still-secret")
     refused = known("models", "adopt", "--yes", "--no-jobs", "--verbose")
     assert "refuses the key" in refused.err
     assert "sk-wrong" not in refused.out + refused.err

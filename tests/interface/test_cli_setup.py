@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from cli_shell import Shell
 
-from recollect.dialects.toolsets import tools_of
-from recollect.testing.tiny_model import write_tiny_model
+from mindhold.dialects.toolsets import tools_of
+from mindhold.testing.tiny_model import write_tiny_model
 
 SETTINGS = '{\r\n\t"model": "opus",\r\n\t"hooks": {\r\n\t\t"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]\r\n\t}\r\n}'
 
@@ -33,7 +33,7 @@ class Person:
         self, *argv: str, at: Path | None = None, stdin: str = ""
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "recollect", *argv],
+            [sys.executable, "-m", "mindhold", *argv],
             cwd=at or self.folder,
             env=dict(self.environment),
             input=stdin,
@@ -90,7 +90,7 @@ def test_a_project_is_set_up_and_taken_back_to_the_byte(person: Person) -> None:
     person.write("CLAUDE.md", "# Shop\r\n\r\nno end")
     before = tree(person.folder)
     told = person.told("init", "--yes", "--claude-md", "--agents-md", "--statusline")
-    assert (told["command"], told["portable"], told["project"]) == (["recollect"], True, person.folder.name)
+    assert (told["command"], told["portable"], told["project"]) == (["mindhold"], True, person.folder.name)
     assert {Path(one["file"]).name for one in told["changes"]} == {
         "settings.json",
         ".mcp.json",
@@ -102,13 +102,13 @@ def test_a_project_is_set_up_and_taken_back_to_the_byte(person: Person) -> None:
     handler = settings["hooks"]["SessionEnd"][0]["hooks"][0]
     assert handler == {
         "type": "command",
-        "command": "recollect",
+        "command": "mindhold",
         "args": ["hook", "SessionEnd"],
         "timeout": 5,
     }
-    assert settings["statusLine"]["command"] == "recollect statusline"
-    server = person.read(".mcp.json")["mcpServers"]["recollect"]
-    assert server == {"type": "stdio", "command": "recollect", "args": ["mcp", "--toolsets", "core,capture"]}
+    assert settings["statusLine"]["command"] == "mindhold statusline"
+    server = person.read(".mcp.json")["mcpServers"]["mindhold"]
+    assert server == {"type": "stdio", "command": "mindhold", "args": ["mcp", "--toolsets", "core,capture"]}
     assert {"memory_search", "memory_ask", "memory_related", "remember"} <= {
         tool.name for tool in tools_of(server["args"][2:])
     }
@@ -121,7 +121,7 @@ def test_a_project_is_set_up_and_taken_back_to_the_byte(person: Person) -> None:
     assert tree(person.folder) == after
     assert person.told("uninstall", "--yes")["projects_removed"] == [person.folder.name]
     assert tree(person.folder) == before
-    assert "Nothing of Recollect's" in person.fine("uninstall", "--yes")
+    assert "Nothing of Mindhold's" in person.fine("uninstall", "--yes")
 
 
 def test_what_others_wrote_since_stays_and_so_do_memories(person: Person) -> None:
@@ -136,7 +136,7 @@ def test_what_others_wrote_since_stays_and_so_do_memories(person: Person) -> Non
     )
     done = person("uninstall", "--yes")
     assert done.returncode == 0, done.stderr
-    assert f"recollect scopes delete {person.folder.name!r}" in done.stderr
+    assert f"mindhold scopes delete {person.folder.name!r}" in done.stderr
     assert settings.read_text() == '{\n  "model": "opus"\n}\n'
     assert guide.read_text() == "\nMine.\n"
     assert not (person.folder / ".mcp.json").exists()
@@ -147,7 +147,7 @@ def test_it_is_taken_back_without_notes_too(person: Person) -> None:
     person.write(".mcp.json", '{"mcpServers": {"other": {"command": "y"}}}')
     person.write("CLAUDE.md", "Hello\n")
     person.fine("init", "--yes", "--claude-md", "--statusline")
-    (Path(person.environment["RECOLLECT_HOME"]) / "installed.json").unlink()
+    (Path(person.environment["MINDHOLD_HOME"]) / "installed.json").unlink()
     person.fine("uninstall", "--yes")
     assert person.read(".mcp.json") == {"mcpServers": {"other": {"command": "y"}}}
     left = "Hello\n\n<!-- MEMORY:START -->\n<!-- MEMORY:END -->\n"
@@ -163,8 +163,8 @@ def test_it_is_taken_back_without_notes_too(person: Person) -> None:
         (".mcp.json", '{"mcpServers": "x"}', "mcpServers should be an object"),
         (
             ".mcp.json",
-            '{"mcpServers": {"recollect": {"command": "theirs"}}}',
-            "doesn't start `recollect mcp`",
+            '{"mcpServers": {"mindhold": {"command": "theirs"}}}',
+            "doesn't start `mindhold mcp`",
         ),
         ("CLAUDE.md", "<!-- MEMORY:START -->\n", "line 1"),
         (
@@ -184,17 +184,17 @@ def test_what_is_wrong_is_told_and_nothing_is_written(
     assert message in done.stderr
     assert str(path) in done.stderr
     assert tree(person.folder) == before
-    assert not Path(person.environment["RECOLLECT_HOME"]).exists()
+    assert not Path(person.environment["MINDHOLD_HOME"]).exists()
 
 
 def test_a_dry_run_shows_and_writes_nothing(person: Person) -> None:
     person.write(".claude/settings.json", SETTINGS)
     before = tree(person.folder)
     told = person.fine("init", "--dry-run", "--claude-md")
-    assert '+    "recollect": {' in told
+    assert '+    "mindhold": {' in told
     assert "+<!-- MEMORY:START -->" in told
     assert tree(person.folder) == before
-    assert not Path(person.environment["RECOLLECT_HOME"]).exists()
+    assert not Path(person.environment["MINDHOLD_HOME"]).exists()
     asked = person("init")
     assert asked.returncode == 5
     assert "--yes" in asked.stderr
@@ -228,20 +228,20 @@ def test_a_person_sets_up_everything_or_only_themselves(person: Person) -> None:
     own.chmod(0o600)
     before = tree(person.user)
     person.fine("init", "--global", "--yes")
-    assert "recollect" in json.loads(own.read_text())["mcpServers"]
+    assert "mindhold" in json.loads(own.read_text())["mcpServers"]
     assert json.loads((person.user / ".claude/settings.json").read_text())["hooks"]["Stop"]
     assert tree(person.folder) == {}
     assert person("init", "--global", "--claude-md", "--yes").returncode == 2
     person.fine("init", "--local", "--yes")
     assert list(tree(person.folder)) == [".claude", ".claude/settings.local.json"]
-    assert "recollect" in json.loads(own.read_text())["projects"][person.folder.as_posix()]["mcpServers"]
+    assert "mindhold" in json.loads(own.read_text())["projects"][person.folder.as_posix()]["mcpServers"]
     person.fine("uninstall", "--all", "--yes")
     assert tree(person.folder) == {}
     assert tree(person.user) == before
 
 
 def test_another_program_of_that_name_or_home_is_told_apart(person: Person, tmp_path: Path) -> None:
-    other = tmp_path / "bin" / "recollect"
+    other = tmp_path / "bin" / "mindhold"
     other.parent.mkdir()
     other.write_text("#!/bin/sh\n")
     other.chmod(0o755)
@@ -251,8 +251,8 @@ def test_another_program_of_that_name_or_home_is_told_apart(person: Person, tmp_
     assert Path(told["command"][0]).is_absolute()
     assert any("--local" in note for note in told["notes"])
     settings = person.read(".claude/settings.json")
-    assert settings["env"] == {"RECOLLECT_HOME": str(tmp_path / "elsewhere")}
-    assert person.read(".mcp.json")["mcpServers"]["recollect"]["env"] == settings["env"]
+    assert settings["env"] == {"MINDHOLD_HOME": str(tmp_path / "elsewhere")}
+    assert person.read(".mcp.json")["mcpServers"]["mindhold"]["env"] == settings["env"]
 
 
 def test_the_home_folder_is_no_project(person: Person) -> None:
@@ -260,7 +260,7 @@ def test_the_home_folder_is_no_project(person: Person) -> None:
     assert done.returncode == 5
     assert "--global" in done.stderr
     assert tree(person.user) == {}
-    assert "recollect uninstall --global" in person("init", "--global", "--yes").stderr
+    assert "mindhold uninstall --global" in person("init", "--global", "--yes").stderr
     before = tree(person.user)
     assert "--global" in person("uninstall", "--yes", at=person.user).stderr
     assert tree(person.user) == before
@@ -288,7 +288,7 @@ def test_files_that_are_only_looked_at_block_nothing(person: Person) -> None:
     }
     guide.write_text("Mine\n")
     person.fine("uninstall", "--yes")
-    assert "Nothing of Recollect's" in person.fine("uninstall", "--yes")
+    assert "Nothing of Mindhold's" in person.fine("uninstall", "--yes")
 
 
 def test_hand_made_markers_stay_and_what_was_written_between_goes(person: Person) -> None:
@@ -313,11 +313,11 @@ def test_another_home_in_the_files_is_refused(person: Person, tmp_path: Path) ->
     assert done.returncode == 4
     assert f"--home {other}" in done.stderr
     settings = person.folder / ".claude" / "settings.json"
-    settings.write_text(settings.read_text().replace("RECOLLECT_HOME", "OTHER"))
+    settings.write_text(settings.read_text().replace("MINDHOLD_HOME", "OTHER"))
     assert person("init", "--yes").returncode == 4, "the server's entry says so too"
-    settings.write_text(settings.read_text().replace("OTHER", "RECOLLECT_HOME"))
+    settings.write_text(settings.read_text().replace("OTHER", "MINDHOLD_HOME"))
     assert tree(person.folder) == before
-    assert not Path(person.environment["RECOLLECT_HOME"]).exists()
+    assert not Path(person.environment["MINDHOLD_HOME"]).exists()
 
 
 def test_tools_once_chosen_stay_and_hooks_that_run_twice_are_told(person: Person) -> None:
@@ -326,15 +326,15 @@ def test_tools_once_chosen_stay_and_hooks_that_run_twice_are_told(person: Person
     assert again["changes"] == []
     assert not any("twice" in note for note in again["notes"])
     settings = person.folder / ".claude" / "settings.json"
-    settings.write_text(settings.read_text().replace('"recollect"', '"/old/bin/recollect"'))
+    settings.write_text(settings.read_text().replace('"mindhold"', '"/old/bin/mindhold"'))
     told = person.told("init", "--global", "--yes", at=person.folder)
     assert not any("twice" in note for note in told["notes"]), "of this project nothing is known there"
     told = person.told("init", "--local", "--yes")
-    assert any("twice" in note and "`recollect init`" in note for note in told["notes"])
+    assert any("twice" in note and "`mindhold init`" in note for note in told["notes"])
 
 
 def test_a_refused_init_leaves_no_project(person: Person) -> None:
-    home = Path(person.environment["RECOLLECT_HOME"])
+    home = Path(person.environment["MINDHOLD_HOME"])
     home.mkdir()
     (home / "installed.json").write_text("{")
     assert person("init", "--yes").returncode == 2
@@ -363,7 +363,7 @@ def test_a_folder_that_is_gone(person: Person, tmp_path: Path) -> None:
     script = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
     for words in (["init", "--yes"], ["uninstall", "--yes"], ["sync"]):
         gone.mkdir()
-        argv = ["sh", "-c", script, "sh", str(gone), sys.executable, "-m", "recollect", *words]
+        argv = ["sh", "-c", script, "sh", str(gone), sys.executable, "-m", "mindhold", *words]
         done = subprocess.run(
             argv, env=dict(person.environment), capture_output=True, encoding="utf-8", check=False
         )
@@ -376,7 +376,7 @@ def test_a_folder_that_is_gone(person: Person, tmp_path: Path) -> None:
         path.rmdir() if path.is_dir() else path.unlink()
     project.rmdir()
     assert person.told("uninstall", "--all", "--yes")["projects_removed"] == ["project"]
-    assert not (Path(person.environment["RECOLLECT_HOME"]) / "installed.json").exists()
+    assert not (Path(person.environment["MINDHOLD_HOME"]) / "installed.json").exists()
 
 
 def test_in_a_repository_it_says_what_others_see_and_where_it_was_set_up(person: Person) -> None:
@@ -384,7 +384,7 @@ def test_in_a_repository_it_says_what_others_see_and_where_it_was_set_up(person:
     sub = person.folder / "sub"
     sub.mkdir()
     notes = person.told("init", "--yes", "--claude-md", at=sub)["notes"]
-    assert any("recollect init --local" in note for note in notes)
+    assert any("mindhold init --local" in note for note in notes)
     assert any(str(person.folder) in note for note in notes), "the hooks are of the sub-folder alone"
     assert str(sub) in person("uninstall", "--yes").stderr
     person.fine("uninstall", "--yes", at=sub)
@@ -424,7 +424,7 @@ def test_other_clients(person: Person, client: str, file: str) -> None:
     assert shown["file"] == str(path)
     assert path.read_text() == text
     person.fine("connect", client, "--yes")
-    assert "recollect" in path.read_text()
+    assert "mindhold" in path.read_text()
     assert person.told("connect", client, "--yes")["changes"] == []
     person.fine("connect", client, "--remove", "--yes")
     assert path.read_text() == text
@@ -436,8 +436,8 @@ def test_a_client_in_a_project(person: Person) -> None:
     person.fine("connect", "vscode", "--project", ".", "--toolsets", "all", "--yes")
     person.fine("connect", "cursor", "--project", ".", "--yes")
     text = (person.folder / ".vscode/mcp.json").read_text()
-    assert text.startswith('{\n  // mine\n  "servers": {\n    "recollect": {\n')
-    assert person.read(".cursor/mcp.json")["mcpServers"]["recollect"]["command"] == "recollect"
+    assert text.startswith('{\n  // mine\n  "servers": {\n    "mindhold": {\n')
+    assert person.read(".cursor/mcp.json")["mcpServers"]["mindhold"]["command"] == "mindhold"
     assert person("connect", "desktop", "--project", ".", "--yes").returncode == 2
     assert person("connect", "cursor", "--toolsets", "nonsense", "--yes").returncode == 2
     person.fine("uninstall", "--yes")
@@ -474,7 +474,7 @@ def test_setup_writes_all_or_nothing_and_asks_anew_who_may_be_sent_conversations
     here = ["--provider", "compatible", "--address", "http://localhost:11434/v1"]
     quick = ["setup", "--yes", "--no-model", "--no-init"]
     person.fine(*quick, *here, "--extract-with", "model")
-    file = Path(person.environment["RECOLLECT_HOME"]) / "config.toml"
+    file = Path(person.environment["MINDHOLD_HOME"]) / "config.toml"
     before = file.read_bytes()
     assert (
         person(*quick, "--provider", "compatible", "--address", "nope", "--capture", "error").returncode == 6
@@ -511,7 +511,7 @@ def test_setup_as_a_dialogue(person: Person) -> None:
     """On a real terminal, with a key that isn't shown."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-m", "recollect", "setup"],
+        [sys.executable, "-m", "mindhold", "setup"],
         cwd=person.folder,
         env=dict(person.environment),
         stdin=theirs,
@@ -575,15 +575,15 @@ def test_a_no_leaves_all_as_it_was(shell: Shell, tmp_path: Path) -> None:
 
 def test_status_says_whether_hooks_hold_here_and_can_run(person: Person) -> None:
     person.fine("projects", "create", "shop", "--path", ".")
-    assert "not set up in this folder; `recollect init` does" in person.fine("status")
+    assert "not set up in this folder; `mindhold init` does" in person.fine("status")
     person.fine("init", "--yes")
     assert "set up in this project" in person.fine("status")
     settings = person.folder / ".claude" / "settings.json"
     value = json.loads(settings.read_text(encoding="utf-8"))
     for groups in value["hooks"].values():
-        groups[0]["hooks"][0]["command"] = "/nowhere/recollect"
+        groups[0]["hooks"][0]["command"] = "/nowhere/mindhold"
     settings.write_text(json.dumps(value), encoding="utf-8")
-    assert "The hooks call /nowhere/recollect, and there is no such program" in person("status").stderr
+    assert "The hooks call /nowhere/mindhold, and there is no such program" in person("status").stderr
     done = person("doctor")
     assert done.returncode == 1
     assert "hooks in this folder" in done.stdout

@@ -20,19 +20,17 @@ THEIRS = {
                 "hooks": [
                     {
                         "type": "command",
-                        "command": "tee -a ~/events.log | recollect hook Stop; ./scripts/notify-team.sh",
+                        "command": "tee -a ~/events.log | mindhold hook Stop; ./scripts/notify-team.sh",
                     }
                 ]
             }
         ],
-        "Notification": [
-            {"hooks": [{"type": "command", "command": 'notify-send "recollect hook has news"'}]}
-        ],
+        "Notification": [{"hooks": [{"type": "command", "command": 'notify-send "mindhold hook has news"'}]}],
         "PreToolUse": [
-            {"hooks": [{"type": "command", "command": "git -C ~/src/recollect hook run pre-commit"}]}
+            {"hooks": [{"type": "command", "command": "git -C ~/src/mindhold hook run pre-commit"}]}
         ],
     },
-    "statusLine": {"type": "command", "command": 'i=$(cat); echo "$i" | recollect statusline'},
+    "statusLine": {"type": "command", "command": 'i=$(cat); echo "$i" | mindhold statusline'},
 }
 
 
@@ -47,7 +45,7 @@ class Person:
         folder = self.root / at
         folder.mkdir(exist_ok=True)
         return subprocess.run(
-            [sys.executable, "-m", "recollect", *argv],
+            [sys.executable, "-m", "mindhold", *argv],
             cwd=folder,
             env=dict(self.environment),
             stdin=subprocess.DEVNULL,
@@ -69,7 +67,7 @@ class Person:
 
     @property
     def home(self) -> Path:
-        return Path(self.environment["RECOLLECT_HOME"])
+        return Path(self.environment["MINDHOLD_HOME"])
 
 
 @pytest.fixture
@@ -83,7 +81,7 @@ def person(tmp_path: Path, environment: dict[str, str]) -> Person:
     return Person(tmp_path, kept | own)
 
 
-def test_commands_of_others_that_name_recollect_stay_theirs(person: Person) -> None:
+def test_commands_of_others_that_name_mindhold_stay_theirs(person: Person) -> None:
     source = json.dumps(THEIRS, indent=2)
     path = person.write("p/.claude/settings.json", source)
     person.fine("uninstall", "--yes")
@@ -103,7 +101,7 @@ def test_a_home_that_was_named_goes_even_without_notes(person: Person) -> None:
     person.fine(*other, "init", "--yes")
     path = person.root / "p" / ".mcp.json"
     servers = json.loads(path.read_text())
-    servers["mcpServers"]["recollect"]["env"]["HTTPS_PROXY"] = "http://proxy"
+    servers["mcpServers"]["mindhold"]["env"]["HTTPS_PROXY"] = "http://proxy"
     path.write_text(text := json.dumps(servers))
     assert "nothing was changed" in person.fine(*other, "init", "--yes")
     assert path.read_text() == text
@@ -133,7 +131,7 @@ def test_codex_with_a_byte_order_mark_gives_it_back(person: Person) -> None:
     person.fine("connect", "codex", "--yes")
     path.write_bytes(path.read_bytes() + b"\n[more]\na = 1\n")
     person.fine("connect", "codex", "--remove", "--yes")
-    assert "recollect" not in (left := path.read_text("utf-8"))
+    assert "mindhold" not in (left := path.read_text("utf-8"))
     assert left.startswith('\ufeffmodel = "o"\n')
 
 
@@ -143,7 +141,7 @@ def test_what_is_wrong_is_told_with_its_place_and_the_way_out(person: Person) ->
     assert told.returncode == 2
     assert "line 2, column 12: hooks should be an object" in told.stderr
     (person.root / "p" / ".claude" / "settings.json").unlink()
-    person.write("p/.mcp.json", '{"mcpServers": {"recollect": {"type": "http", "url": "http://127.0.0.1"}}}')
+    person.write("p/.mcp.json", '{"mcpServers": {"mindhold": {"type": "http", "url": "http://127.0.0.1"}}}')
     told = person("init", "--yes")
     assert told.returncode == 4
     assert "--no-mcp" in told.stderr

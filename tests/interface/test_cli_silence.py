@@ -1,4 +1,4 @@
-"""Nothing leaves the machine: what stands under Recollect sends nothing of its own accord either."""
+"""Nothing leaves the machine: what stands under Mindhold sends nothing of its own accord either."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recollect.testing.tiny_model import write_tiny_model
+from mindhold.testing.tiny_model import write_tiny_model
 
 # Without those that a build server sets: there ONNX Runtime is silent whatever we do.
 KEPT = ("PATH", "PYTHONPATH", "SYSTEMROOT", "COMSPEC", "PATHEXT", "TEMP", "TMP")
@@ -20,14 +20,14 @@ def test_the_runtime_of_models_leaves_no_trace_of_its_maker(tmp_path: Path) -> N
     write_tiny_model(tmp_path / "tiny")
     places = ("HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA")
     env = {name: os.environ[name] for name in KEPT if name in os.environ}
-    env |= dict.fromkeys(places, str(person)) | {"RECOLLECT_HOME": str(tmp_path / "home")}
+    env |= dict.fromkeys(places, str(person)) | {"MINDHOLD_HOME": str(tmp_path / "home")}
     for words in (
         ["models", "pull", str(tmp_path / "tiny")],
         ["remember", "Lamps are lit"],
         ["recall", "lit"],
     ):
         done = subprocess.run(
-            [sys.executable, "-m", "recollect", "-o", "embedding.model=tiny", *words],
+            [sys.executable, "-m", "mindhold", "-o", "embedding.model=tiny", *words],
             env=env,
             check=False,
             capture_output=True,

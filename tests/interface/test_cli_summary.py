@@ -1,4 +1,4 @@
-"""`recollect projects summary`: what is known about a project, its versions, and one of them again."""
+"""`mindhold projects summary`: what is known about a project, its versions, and one of them again."""
 
 from __future__ import annotations
 

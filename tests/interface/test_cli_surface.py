@@ -15,15 +15,15 @@ import click
 import pytest
 from cli_shell import Shell
 
-from recollect.__main__ import AppLauncher
-from recollect.interfaces.cli.listing import ORDERS
-from recollect.interfaces.cli.main import cli
-from recollect.interfaces.cli.output import Console, display_width, neutral
-from recollect.interfaces.cli.session import Desk, Session
-from recollect.model.query import Order
-from recollect.operations.index import names, operation
-from recollect.operations.reading import TimeframeView
-from recollect.settings import load_settings
+from mindhold.__main__ import AppLauncher
+from mindhold.interfaces.cli.listing import ORDERS
+from mindhold.interfaces.cli.main import cli
+from mindhold.interfaces.cli.output import Console, display_width, neutral
+from mindhold.interfaces.cli.session import Desk, Session
+from mindhold.model.query import Order
+from mindhold.operations.index import names, operation
+from mindhold.operations.reading import TimeframeView
+from mindhold.settings import load_settings
 
 GUIDE = Path(__file__).parents[2] / "docs" / "CLI.md"
 
@@ -45,8 +45,8 @@ def test_every_command_has_help_examples_and_a_place_in_the_guide(
     for option in ("--help", "-h"):
         told = shell.fine(*words, option).out
         assert "Examples:" in told
-        assert f"recollect {' '.join(words)}" in told.split("Examples:")[1] or len(words) == 1
-    assert f"recollect {' '.join(words)}" in GUIDE.read_text(encoding="utf-8")
+        assert f"mindhold {' '.join(words)}" in told.split("Examples:")[1] or len(words) == 1
+    assert f"mindhold {' '.join(words)}" in GUIDE.read_text(encoding="utf-8")
 
 
 def test_help_alone_and_the_exit_table(shell: Shell) -> None:
@@ -58,7 +58,7 @@ def test_help_alone_and_the_exit_table(shell: Shell) -> None:
 
 
 def test_version_and_orders(shell: Shell) -> None:
-    assert shell.fine("--version").out.startswith("recollect ")
+    assert shell.fine("--version").out.startswith("mindhold ")
     assert [order.value for order in Order if order is not Order.DUE] == ORDERS  # that one is upkeep's
 
 
@@ -214,14 +214,14 @@ def test_tables_and_long_lines_fit_a_terminal(shell: Shell) -> None:
 
 @pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
 def test_completion_scripts(shell: Shell, name: str) -> None:
-    assert "_RECOLLECT_COMPLETE" in shell.fine("completion", name).out
+    assert "_MINDHOLD_COMPLETE" in shell.fine("completion", name).out
 
 
-def recollect(
+def mindhold(
     environment: dict[str, str], *argv: str, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [sys.executable, "-m", "recollect", *argv],
+        [sys.executable, "-m", "mindhold", *argv],
         input=stdin,
         env=environment,
         capture_output=True,
@@ -230,19 +230,19 @@ def recollect(
 
 
 def test_as_processes(environment: dict[str, str]) -> None:
-    stored = recollect(environment, "remember", "-", stdin="The café opens at eight — 毎日".encode())
+    stored = mindhold(environment, "remember", "-", stdin="The café opens at eight — 毎日".encode())
     assert stored.returncode == 0, stored.stderr
-    found = recollect(environment, "recall", "café", "--json")
+    found = mindhold(environment, "recall", "café", "--json")
     assert json.loads(found.stdout)["hits"][0]["content"] == "The café opens at eight — 毎日"
-    assert b"\x1b[" not in recollect(environment, "recall", "café").stdout
-    assert recollect(environment, "show", "zzz").returncode == 3
+    assert b"\x1b[" not in mindhold(environment, "recall", "café").stdout
+    assert mindhold(environment, "show", "zzz").returncode == 3
 
 
 def test_an_interrupt_ends_a_call_that_waits_for_stdin(environment: dict[str, str]) -> None:
     script = (
         "import _thread, sys, threading\n"
-        "from recollect.__main__ import AppLauncher\n"
-        "from recollect.interfaces.cli.main import run\n"
+        "from mindhold.__main__ import AppLauncher\n"
+        "from mindhold.interfaces.cli.main import run\n"
         "class Patient:\n"
         "    def __iter__(self):\n"
         "        _thread.interrupt_main()\n"
@@ -262,12 +262,12 @@ def test_an_interrupt_ends_a_call_that_waits_for_stdin(environment: dict[str, st
 
 def test_a_reader_that_leaves_early_is_no_failure(environment: dict[str, str]) -> None:
     lines = "\n".join(json.dumps(f"Crate {number} holds item {number * 3}") for number in range(400)).encode()
-    assert recollect(environment, "remember", "--batch", stdin=lines).returncode == 0
+    assert mindhold(environment, "remember", "--batch", stdin=lines).returncode == 0
     read, write = os.pipe()
     os.close(read)
     for argv in (["list", "-n", "400"], ["config", "show"], ["export", "-"]):
         process = subprocess.run(
-            [sys.executable, "-m", "recollect", "-q", *argv],
+            [sys.executable, "-m", "mindhold", "-q", *argv],
             env=environment,
             stdout=write,
             stderr=subprocess.PIPE,
@@ -279,12 +279,12 @@ def test_a_reader_that_leaves_early_is_no_failure(environment: dict[str, str]) -
 
 
 def test_help_settings_and_completion_load_no_engine(environment: dict[str, str]) -> None:
-    heavy = {"numpy", "pydantic", "sqlite3", "rich", "onnxruntime", "dateparser", "recollect.app", "asyncio"}
+    heavy = {"numpy", "pydantic", "sqlite3", "rich", "onnxruntime", "dateparser", "mindhold.app", "asyncio"}
     for argv in (["--help"], ["--version"], ["recall", "--help"], ["config", "show"], ["completion", "bash"]):
         code = (
             "import sys\n"
-            "from recollect.__main__ import AppLauncher\n"
-            "from recollect.interfaces.cli.main import run\n"
+            "from mindhold.__main__ import AppLauncher\n"
+            "from mindhold.interfaces.cli.main import run\n"
             f"assert run({['-q', *argv]!r}, AppLauncher()) == 0\n"
             f"sys.exit(' '.join({heavy!r} & set(sys.modules)))\n"
         )
@@ -294,8 +294,8 @@ def test_help_settings_and_completion_load_no_engine(environment: dict[str, str]
 
 def test_the_shell_completes_commands_and_options(environment: dict[str, str]) -> None:
     for line, word, expected in (
-        ("recollect rec", "1", b"recall"),
-        ("recollect recall --si", "2", b"--since"),
+        ("mindhold rec", "1", b"recall"),
+        ("mindhold recall --si", "2", b"--since"),
     ):
-        asked = environment | {"_RECOLLECT_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": word}
-        assert expected in recollect(asked).stdout
+        asked = environment | {"_MINDHOLD_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": word}
+        assert expected in mindhold(asked).stdout

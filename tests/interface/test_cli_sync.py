@@ -1,4 +1,4 @@
-"""`recollect sync` and `recollect consolidate --captured`, as a person and as a program read them."""
+"""`mindhold sync` and `mindhold consolidate --captured`, as a person and as a program read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_shell import Shell
 
-from recollect.model.markers import END, START
+from mindhold.model.markers import END, START
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`recollect versions` and `recollect reconstruct` at the shell."""
+"""`mindhold versions` and `mindhold reconstruct` at the shell."""
 
 from __future__ import annotations
 

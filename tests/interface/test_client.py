@@ -17,20 +17,20 @@ import pytest
 from mcp_clients import HttpServer
 from scripted_server import ScriptedServer, Told
 
-from recollect.client import AsyncRecollect, Recollect
-from recollect.client.connection import Body
-from recollect.client.errors import by_code
-from recollect.client.wire import Ask, Pause, Reply, Wire
-from recollect.dialects.rest.table import resources
-from recollect.model import errors
-from recollect.model.errors import (
+from mindhold.client import AsyncMindhold, Mindhold
+from mindhold.client.connection import Body
+from mindhold.client.errors import by_code
+from mindhold.client.wire import Ask, Pause, Reply, Wire
+from mindhold.dialects.rest.table import resources
+from mindhold.model import errors
+from mindhold.model.errors import (
     Changed,
     Conflict,
     InvalidInput,
     MemoryNotFound,
+    MindholdError,
     ModelError,
     NotFound,
-    RecollectError,
     Refused,
     ScopeNotFound,
     ServerAway,
@@ -55,14 +55,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
 
 
 def waiting(url: str, work: Work, **given: Any) -> Any:
-    with Recollect(url, **given) as client:
+    with Mindhold(url, **given) as client:
         found = work(client)
         return list(found) if inspect.isgenerator(found) else found
 
 
 def awaited(url: str, work: Work, **given: Any) -> Any:
     async def asked() -> Any:
-        async with AsyncRecollect(url, **given) as client:
+        async with AsyncMindhold(url, **given) as client:
             found = work(client)
             return [one async for one in found] if inspect.isasyncgen(found) else await found
 
@@ -120,7 +120,7 @@ def test_what_is_there_in_all(ask: Callable[[Work], Any]) -> None:
 def test_lists_come_page_by_page_whatever_is_written_meanwhile(server: HttpServer, talk: Talk) -> None:
     tag = f"pages-{talk.__name__}"
     texts = [f"Crate {number} of {tag} holds {number * 7} lamps" for number in range(5)]
-    with Recollect(server.url) as client:
+    with Mindhold(server.url) as client:
         client.remember_many({"content": text, "tags": [tag]} for text in texts)
         found = talk(server.url, lambda each: each.memories(tags=tag, page=2, order="oldest"))
         assert [memory.content for memory in found] == texts
@@ -162,7 +162,7 @@ def test_a_project_and_its_messages(server: HttpServer, talk: Talk) -> None:
 
 def test_a_reindexing_is_waited_for(server: HttpServer, talk: Talk) -> None:
     name = f"indexed-{talk.__name__}"
-    with Recollect(server.url) as client:
+    with Mindhold(server.url) as client:
         client.create_project(name)
         client.save_message(name, "user", "Which rope holds the ferry?")
     begun = talk(server.url, lambda client: client.reindex(name, force=True))
@@ -224,10 +224,10 @@ def test_messages_are_imported_as_they_come(server: HttpServer, talk: Talk, tmp_
 
 
 async def test_messages_may_come_asynchronously(server: HttpServer) -> None:
-    async with AsyncRecollect(server.url) as client:
+    async with AsyncMindhold(server.url) as client:
         await client.create_project("later")
         assert (await client.import_messages("later", later_lines(3))).imported == 3
-    with Recollect(server.url) as waits, pytest.raises(TypeError, match="AsyncRecollect"):
+    with Mindhold(server.url) as waits, pytest.raises(TypeError, match="AsyncMindhold"):
         waits.import_messages("later", later_lines(3))
 
 
@@ -243,12 +243,12 @@ def test_an_export_is_whole_or_not_there(ask: Callable[[Work], Any], tmp_path: P
         ask(lambda client: client.export(tmp_path / "file" / "all.jsonl"))
     with pytest.raises(NotFound):
         ask(lambda client: client.export(path, scope="nowhere"))
-    assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["recollect"] == "export"
+    assert json.loads(path.read_text(encoding="utf-8").splitlines()[0])["mindhold"] == "export"
     assert [one.name for one in path.parent.iterdir()] == ["all.jsonl"]
 
 
 def test_what_happens_is_heard(server: HttpServer) -> None:
-    with Recollect(server.url) as client:
+    with Mindhold(server.url) as client:
         heard = client.events(topics=("memories",))
         assert next(heard).kind == "ready"
         client.remember("The red buoy is out")
@@ -262,7 +262,7 @@ def test_what_happens_is_heard(server: HttpServer) -> None:
 
 
 async def test_what_happens_is_heard_in_an_event_loop(server: HttpServer) -> None:
-    async with AsyncRecollect(server.url) as client:
+    async with AsyncMindhold(server.url) as client:
         heard = client.events(topics=("memories",))
         assert (await anext(heard)).kind == "ready"
         await client.remember("The white buoy is out")
@@ -271,7 +271,7 @@ async def test_what_happens_is_heard_in_an_event_loop(server: HttpServer) -> Non
 
 
 def test_a_stream_that_breaks_is_heard_on(tmp_path: Path) -> None:
-    with HttpServer(tmp_path / "home") as breaking, Recollect(breaking.url, pause=0.0) as client:
+    with HttpServer(tmp_path / "home") as breaking, Mindhold(breaking.url, pause=0.0) as client:
         heard = client.events(topics=("memories",))
         assert next(heard).kind == "ready"
         client.remember("The pilot boat is blue")
@@ -306,7 +306,7 @@ def test_every_error_of_the_tree_is_known_by_its_code() -> None:
     kinds = [
         one
         for one in vars(errors).values()
-        if isinstance(one, type) and issubclass(one, RecollectError) and "code" in vars(one)
+        if isinstance(one, type) and issubclass(one, MindholdError) and "code" in vars(one)
     ]
     assert len(kinds) > 30
     for kind in kinds:
@@ -372,7 +372,7 @@ def test_passing_troubles_are_waited_for_and_nothing_is_done_twice(talk: Talk) -
     ids=lambda value: str(value) if isinstance(value, str | int) else None,
 )
 def test_other_troubles_are_told(
-    talk: Talk, told: Told, times: int, kind: type[RecollectError], code: str
+    talk: Talk, told: Told, times: int, kind: type[MindholdError], code: str
 ) -> None:
     with ScriptedServer(told) as scripted:
         with pytest.raises(kind) as failed:
@@ -393,7 +393,7 @@ def test_details_are_told_too(talk: Talk) -> None:
 
 
 def test_pauses_grow_heed_the_server_and_have_an_end() -> None:
-    with Recollect("http://localhost:1") as client:
+    with Mindhold("http://localhost:1") as client:
         wire = Wire(client.wire.place, tries=5, pause=1.0, chance=lambda: 0.5)
     asked = Ask("GET", "/")
     refused = wire.exchange(asked)
@@ -418,7 +418,7 @@ def test_a_server_that_takes_too_long_is_not_asked_again(talk: Talk) -> None:
             talk(url, lambda client: client.recall("x"), timeout=1.0)
     with pytest.raises(ServerAway, match="can't be reached") as gone:
         quick(url, talk, lambda client: client.recall("x"))
-    assert "recollect serve" in gone.value.advice
+    assert "mindhold serve" in gone.value.advice
 
 
 def test_an_answer_has_so_long_in_all_and_such_a_size(talk: Talk) -> None:
@@ -471,11 +471,11 @@ def test_a_key_goes_to_its_server_alone(talk: Talk) -> None:
         with pytest.raises(SettingsError, match="plain http") as refused:
             talk(url, lambda client: client.status(), key=KEY)
         assert KEY not in str(refused.value)
-    with Recollect("http://memory.example.org", key=KEY, insecure=True) as trusting:
+    with Mindhold("http://memory.example.org", key=KEY, insecure=True) as trusting:
         assert KEY not in repr(trusting)
         assert KEY not in repr(trusting.wire)
     with pytest.raises(SettingsError, match="no key has"):
-        Recollect("http://localhost:3333", key="two\nlines")
+        Mindhold("http://localhost:3333", key="two\nlines")
     with ScriptedServer(Told(200, {})) as other:
         elsewhere = Told(307, b"", {"Location": f"{other.url}/api/status"})
         with ScriptedServer(elsewhere) as first:
@@ -494,26 +494,26 @@ def test_a_key_goes_to_its_server_alone(talk: Talk) -> None:
 )
 def test_an_address_must_be_one(url: str) -> None:
     with pytest.raises(SettingsError, match="address"):
-        Recollect(url)
+        Mindhold(url)
 
 
 def test_for_whom_and_under_which_path() -> None:
     with ScriptedServer(Told(200, {"tags": {}})) as scripted:
-        with Recollect(f"{scripted.url}/memory/", agent="alice") as client:
+        with Mindhold(f"{scripted.url}/memory/", agent="alice") as client:
             client.tags(scope="a b")
         assert scripted.heard[0].target == "/memory/api/tags?scope=a+b"
-        assert scripted.heard[0].headers["x-recollect-agent"] == "alice"
+        assert scripted.heard[0].headers["x-mindhold-agent"] == "alice"
 
 
 def test_it_is_imported_quickly_and_opens_nothing() -> None:
-    heavy = {"httpx2", "numpy", "pydantic", "recollect.engine", "recollect.operations", "recollect.settings"}
-    code = f"import recollect.client, sys; sys.exit(' '.join({heavy!r} & set(sys.modules)))"
+    heavy = {"httpx2", "numpy", "pydantic", "mindhold.engine", "mindhold.operations", "mindhold.settings"}
+    code = f"import mindhold.client, sys; sys.exit(' '.join({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.stderr.strip() == b""
 
 
 def test_methods_tell_what_they_do() -> None:
-    for kind in (Recollect, AsyncRecollect):
+    for kind in (Mindhold, AsyncMindhold):
         shown = [name for name in dir(kind) if not name.startswith("_")]
         assert {"recall", "save_message", "messages", "events", "import_messages"} <= set(shown)
         for name in shown:

@@ -17,10 +17,10 @@ from mcp_clients import WAIT, HttpServer, Wire, surroundings
 from patient_hook import patient_hook
 
 import leaflets
-from recollect.app import open_app
-from recollect.bare import desks
-from recollect.operations.handing import MAKE_LEAFLET
-from recollect.settings import LoadedSettings
+from mindhold.app import open_app
+from mindhold.bare import desks
+from mindhold.operations.handing import MAKE_LEAFLET
+from mindhold.settings import LoadedSettings
 
 HUNG_UP = (errno.EPIPE, errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN)  # on who still spoke
 ORDERS = "Orders are kept in the PostgreSQL database since March."
@@ -124,9 +124,9 @@ def test_a_server_on_a_port_answers_too_and_leaves_nothing(home: Path, folder: s
 def test_one_of_another_agent_is_not_asked(home: Path, folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with HttpServer(home):
         assert until(lambda: asked(home, folder) is not None)
-        monkeypatch.setenv("RECOLLECT_AGENT", "ada")
+        monkeypatch.setenv("MINDHOLD_AGENT", "ada")
         assert asked(home, folder) is None
-        monkeypatch.setenv("RECOLLECT_AGENT", "default")
+        monkeypatch.setenv("MINDHOLD_AGENT", "default")
         assert asked(home, folder) == []
 
 

@@ -17,9 +17,9 @@ import httpx2
 import pytest
 from mcp_clients import WAIT, HttpServer
 
-from recollect.dialects.rest.document import document
-from recollect.interfaces.http.rest.page_samples import BASE, python_of
-from recollect.model.errors import Conflict, NotFound, Refused, SettingsError
+from mindhold.dialects.rest.document import document
+from mindhold.interfaces.http.rest.page_samples import BASE, python_of
+from mindhold.model.errors import Conflict, NotFound, Refused, SettingsError
 
 KEY = "a-long-access-key-of-the-page"
 
@@ -57,7 +57,7 @@ class Read(HTMLParser):
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx2.Client]:
     home = tmp_path_factory.mktemp("page") / "home"
     with (
-        HttpServer(home, RECOLLECT_ACCESS_KEY=KEY) as server,
+        HttpServer(home, MINDHOLD_ACCESS_KEY=KEY) as server,
         httpx2.Client(base_url=server.url, timeout=WAIT) as client,
     ):
         yield client

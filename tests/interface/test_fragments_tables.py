@@ -11,9 +11,9 @@ import pytest
 from fragment_rows import GIVES, ROSES, ROWS, Row, Seen, fields, remembered
 from mcp_talk import talking
 
-from recollect.dialects.schema import input_schema, output_schema
-from recollect.dialects.toolsets import dialect
-from recollect.settings import LoadedSettings
+from mindhold.dialects.schema import input_schema, output_schema
+from mindhold.dialects.toolsets import dialect
+from mindhold.settings import LoadedSettings
 
 Load = Callable[..., LoadedSettings]
 REGISTERED = (fragment_rows_memories, fragment_rows_work)  # they are read for the rows that they register

@@ -15,11 +15,11 @@ import psutil
 import pytest
 from mcp_clients import HttpServer, Wire, surroundings
 
-from recollect.bare.lease import indexer_file, lease
-from recollect.bare.spawn import start_indexer, start_worker
-from recollect.bare.waiting import put
-from recollect.ports.history import Conversation
-from recollect.stores.history.index import SqliteHistory
+from mindhold.bare.lease import indexer_file, lease
+from mindhold.bare.spawn import start_indexer, start_worker
+from mindhold.bare.waiting import put
+from mindhold.ports.history import Conversation
+from mindhold.stores.history.index import SqliteHistory
 
 PATIENCE = 90.0  # for what must come about in the end
 
@@ -36,7 +36,7 @@ def home(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def at_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As the environment of this process has it."""
-    for name in [name for name in os.environ if name.startswith(("RECOLLECT_", "CLAUDE"))]:
+    for name in [name for name in os.environ if name.startswith(("MINDHOLD_", "CLAUDE"))]:
         monkeypatch.delenv(name)
     for name, value in surroundings(home).items():
         monkeypatch.setenv(name, value)
@@ -56,7 +56,7 @@ def processes(home: Path, *, having: str = "") -> list[psutil.Process]:
     for process in psutil.process_iter():
         try:
             other = process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE
-            if other and process.environ().get("RECOLLECT_HOME") == str(home) and having in process.cmdline():
+            if other and process.environ().get("MINDHOLD_HOME") == str(home) and having in process.cmdline():
                 found.append(process)
         except psutil.Error:
             continue

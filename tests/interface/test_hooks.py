@@ -1,4 +1,4 @@
-"""`recollect hook EVENT` as Claude Code runs it: a process, JSON on its input, exit status 0 whatever happens."""
+"""`mindhold hook EVENT` as Claude Code runs it: a process, JSON on its input, exit status 0 whatever happens."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ import psutil
 import pytest
 from patient_hook import patient_hook
 
-from recollect.bare import desks, leaflet, told, waiting
-from recollect.bare.folders import identity, key
-from recollect.bare.lease import lease
-from recollect.bare.marks import OWN_CALL_MARK
-from recollect.bare.said import mark_of
-from recollect.interfaces.hooks.handing import HEADING, LONGEST
-from recollect.model.error_signs import error_signs
+from mindhold.bare import desks, leaflet, told, waiting
+from mindhold.bare.folders import identity, key
+from mindhold.bare.lease import lease
+from mindhold.bare.marks import OWN_CALL_MARK
+from mindhold.bare.said import mark_of
+from mindhold.interfaces.hooks.handing import HEADING, LONGEST
+from mindhold.model.error_signs import error_signs
 
 CAPTURING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
 FAILURE = "Exit code 1\nTraceback (most recent call last):\n  File \"x.py\"\nModuleNotFoundError: No module named 'yaml'"
@@ -44,14 +44,14 @@ class Claude:
     home: Path
     project: Path
     environ: dict[str, str] = field(default_factory=dict)
-    program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "recollect"])
+    program: list[str] = field(default_factory=lambda: [sys.executable, "-m", "mindhold"])
 
     def run(self, *argv: str, stdin: bytes | int = b"", **given: Any) -> subprocess.CompletedProcess[bytes]:
-        left_out = ("RECOLLECT_", "CLAUDE")
+        left_out = ("MINDHOLD_", "CLAUDE")
         environ = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         environ |= {
-            "RECOLLECT_HOME": str(self.home),
-            "RECOLLECT_EMBEDDING_PROVIDER": "hashing",
+            "MINDHOLD_HOME": str(self.home),
+            "MINDHOLD_EMBEDDING_PROVIDER": "hashing",
         } | self.environ
         options: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "cwd": self.project}
         command = [*self.program, *argv]
@@ -258,7 +258,7 @@ def test_failures_can_be_left_alone(claude: Claude) -> None:
     assert claude("PostToolUseFailure", error=FAILURE) == ""
 
 
-def test_a_running_recollect_is_asked_first(claude: Claude) -> None:
+def test_a_running_mindhold_is_asked_first(claude: Claude) -> None:
     claude.know()
     claude.program = patient_hook()
     asked: list[dict[str, Any]] = []
@@ -306,7 +306,7 @@ def test_worktrees_and_folders_below_are_the_same_project(claude: Claude) -> Non
     assert claude.waits()[-1]["folder"] == str(claude.project)
 
 
-@pytest.mark.parametrize("variable", ["RECOLLECT_SKIP", "RECOLLECT_EXTRACTING"])
+@pytest.mark.parametrize("variable", ["MINDHOLD_SKIP", "MINDHOLD_EXTRACTING"])
 def test_calls_of_our_own_are_left_alone(claude: Claude, variable: str) -> None:
     claude.know()
     claude.environ[variable] = "1"
@@ -413,9 +413,9 @@ def test_streams_that_are_closed_or_full(claude: Claude) -> None:
         return
     claude.know()
     start = claude.event("SessionStart", source="startup")
-    environ = {**os.environ, "RECOLLECT_HOME": str(claude.home)}
+    environ = {**os.environ, "MINDHOLD_HOME": str(claude.home)}
     for closed in ("0", "1", "2", "0,1,2"):
-        argv = [sys.executable, "-m", "recollect", "hook", "SessionStart"]
+        argv = [sys.executable, "-m", "mindhold", "hook", "SessionStart"]
         code = f"import os, sys; [os.close(one) for one in ({closed},)]; os.execv(sys.executable, {argv})"
         done = subprocess.run(
             [sys.executable, "-c", code], input=start, env=environ, check=False, capture_output=True
@@ -450,12 +450,12 @@ def test_a_folder_that_is_gone_loses_nothing(claude: Claude) -> None:
         return
     gone = claude.project / "gone"
     command = f'mkdir "{gone}"; cd "{gone}"; rmdir "{gone}"; exec "$@"'
-    environ = {**os.environ, "RECOLLECT_HOME": str(claude.home)}
+    environ = {**os.environ, "MINDHOLD_HOME": str(claude.home)}
     for name in ("SessionStart", "Stop"):
         event = json.loads(claude.event(name))
         del event["cwd"]
         subprocess.run(
-            ["sh", "-c", command, "sh", sys.executable, "-m", "recollect", "hook", name],
+            ["sh", "-c", command, "sh", sys.executable, "-m", "mindhold", "hook", name],
             input=json.dumps(event).encode(),
             env=environ,
             check=True,
@@ -467,11 +467,11 @@ def test_a_folder_that_is_gone_loses_nothing(claude: Claude) -> None:
 
 
 def test_the_environment_says_whose_it_is_and_what_is_left_out(claude: Claude) -> None:
-    claude.environ = {"RECOLLECT_AGENT": "alice", "RECOLLECT_CAPTURE_EXCLUDE": "secret, other"}
+    claude.environ = {"MINDHOLD_AGENT": "alice", "MINDHOLD_CAPTURE_EXCLUDE": "secret, other"}
     claude("Stop")
     [event] = claude.waits()
     assert (event["agent"], event["exclude"]) == ("alice", "secret, other")
-    claude.environ = {"RECOLLECT_CAPTURE_ENABLED": "false"}
+    claude.environ = {"MINDHOLD_CAPTURE_ENABLED": "false"}
     for name in (*CAPTURING, "SessionStart"):
         claude(name)
     assert [event["event"] for event in claude.waits()] == ["Stop", "SessionStart"]  # that one is for telling
@@ -480,11 +480,11 @@ def test_the_environment_says_whose_it_is_and_what_is_left_out(claude: Claude) -
 def test_an_interruption_ends_well(claude: Claude) -> None:
     if os.name != "posix":
         return
-    environ = {**os.environ, "RECOLLECT_HOME": str(claude.home)}
-    command = [sys.executable, "-X", "importtime", "-m", "recollect", "hook", "Stop"]
+    environ = {**os.environ, "MINDHOLD_HOME": str(claude.home)}
+    command = [sys.executable, "-X", "importtime", "-m", "mindhold", "hook", "Stop"]
     with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as hook:
         assert hook.stderr is not None
-        while b"recollect.interfaces.hooks.door" not in hook.stderr.readline():
+        while b"mindhold.interfaces.hooks.door" not in hook.stderr.readline():
             assert hook.poll() is None
         hook.send_signal(signal.SIGINT)
         assert hook.wait(60) == 0
@@ -517,26 +517,26 @@ def test_a_full_disk_ends_well(claude: Claude) -> None:
 
 def test_a_home_that_cannot_be_written(claude: Claude, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
-    claude.environ["RECOLLECT_HOME"] = str(tmp_path / "file")
+    claude.environ["MINDHOLD_HOME"] = str(tmp_path / "file")
     for name in (*CAPTURING, "SessionStart", "UserPromptSubmit"):
         done = claude.run("hook", name, stdin=claude.event(name, prompt=PORT))
         assert (done.returncode, done.stdout) == (0, b"")
-    assert claude.run("statusline", stdin=b"{}").stdout == b"recollect: nothing captured here yet\n"
+    assert claude.run("statusline", stdin=b"{}").stdout == b"mindhold: nothing captured here yet\n"
 
 
 def test_the_status_line_is_one_line(claude: Claude) -> None:
     place = json.dumps({"session_id": "s", "workspace": {"current_dir": str(claude.project)}}).encode()
-    assert claude.run("statusline", stdin=place).stdout == b"recollect: nothing captured here yet\n"
+    assert claude.run("statusline", stdin=place).stdout == b"mindhold: nothing captured here yet\n"
     claude.know(
         status={"memories": 1_042, "captured": "2020-01-01T00:00:00+00:00", "rung": "rules", "problem": ""}
     )
     line = claude.run("statusline", stdin=place).stdout.decode()
-    assert line.startswith("recollect: 1,042 memories, captured ")
+    assert line.startswith("mindhold: 1,042 memories, captured ")
     assert line.endswith(" days ago, by rules\n")
     claude.know(
         status={"memories": 1, "captured": None, "rung": "", "problem": "the key\n\x1b[31mis refused"}
     )
-    assert claude.run("statusline", stdin=place).stdout == b"recollect: 1 memory, ! the key [31mis refused\n"
+    assert claude.run("statusline", stdin=place).stdout == b"mindhold: 1 memory, ! the key [31mis refused\n"
     for raw in (b"", b"{", b"[]", b'{"workspace": 7}', b"\xff"):
         done = claude.run("statusline", stdin=raw)
         assert (done.returncode, done.stdout.count(b"\n")) == (0, 1)
@@ -565,13 +565,13 @@ def test_nothing_heavy_is_loaded(claude: Claude) -> None:
         "hashlib",
     }
     for argv in (("hook", "Stop"), ("hook", "SessionStart"), ("statusline",)):
-        given = [sys.executable, "-X", "importtime", "-m", "recollect", *argv]
-        environ = {**os.environ, "RECOLLECT_HOME": str(claude.home)}
+        given = [sys.executable, "-X", "importtime", "-m", "mindhold", *argv]
+        environ = {**os.environ, "MINDHOLD_HOME": str(claude.home)}
         done = subprocess.run(
             given, input=claude.event(argv[-1]), env=environ, capture_output=True, check=True
         )
         loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
-        assert "recollect.bare.notation" in loaded
+        assert "mindhold.bare.notation" in loaded
         assert not loaded & heavy
 
 
@@ -586,12 +586,12 @@ class TestWorkers:
         (claude.project / "conversation.jsonl").write_text("", encoding="utf-8")
         environ = {
             **os.environ,
-            "RECOLLECT_HOME": str(claude.home),
-            "RECOLLECT_EMBEDDING_PROVIDER": "hashing",
+            "MINDHOLD_HOME": str(claude.home),
+            "MINDHOLD_EMBEDDING_PROVIDER": "hashing",
         }
         hooks = [
             subprocess.Popen(
-                [sys.executable, "-m", "recollect", "hook", "Stop"],
+                [sys.executable, "-m", "mindhold", "hook", "Stop"],
                 env=environ,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -616,14 +616,14 @@ class TestWorkers:
     def test_what_lies_in_the_project_is_never_run(self, claude: Claude) -> None:
         trap = "import pathlib; pathlib.Path(__file__).with_name('sprung').touch()"
         (claude.project / "json.py").write_text(trap, encoding="utf-8")
-        (claude.project / "recollect").mkdir()
-        (claude.project / "recollect" / "__init__.py").write_text(trap, encoding="utf-8")
+        (claude.project / "mindhold").mkdir()
+        (claude.project / "mindhold" / "__init__.py").write_text(trap, encoding="utf-8")
         environ = {
             **os.environ,
-            "RECOLLECT_HOME": str(claude.home),
-            "RECOLLECT_EMBEDDING_PROVIDER": "hashing",
+            "MINDHOLD_HOME": str(claude.home),
+            "MINDHOLD_EMBEDDING_PROVIDER": "hashing",
         }
-        script = [sys.executable, "-P", "-c", "from recollect.__main__ import main; main()", "hook", "Stop"]
+        script = [sys.executable, "-P", "-c", "from mindhold.__main__ import main; main()", "hook", "Stop"]
         done = subprocess.run(
             script, input=claude.event("Stop"), env=environ, cwd=claude.project, check=False
         )
@@ -652,7 +652,7 @@ def working(home: Path) -> dict[int, psutil.Process]:
     found = {}
     for process in psutil.process_iter():
         try:
-            if "hook-worker" in process.cmdline() and process.environ().get("RECOLLECT_HOME") == str(home):
+            if "hook-worker" in process.cmdline() and process.environ().get("MINDHOLD_HOME") == str(home):
                 found[process.pid] = process
         except psutil.Error:
             continue

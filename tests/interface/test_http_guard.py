@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 import pytest
 from http_door import KEY, WAIT, Load, Served, door, say
 
-from recollect.interfaces.http.limits import Buckets
-from recollect.interfaces.http.place import Place
-from recollect.interfaces.http.serving import Crowd
-from recollect.model.errors import SettingsError
+from mindhold.interfaces.http.limits import Buckets
+from mindhold.interfaces.http.place import Place
+from mindhold.interfaces.http.serving import Crowd
+from mindhold.model.errors import SettingsError
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_buckets_refill_and_forget() -> None:
 def test_strangers_need_a_key(load: Load, changes: dict[str, str]) -> None:
     with pytest.raises(SettingsError) as told:
         Place.of(load(**changes).settings)
-    assert "RECOLLECT_ACCESS_KEY" in told.value.advice
+    assert "MINDHOLD_ACCESS_KEY" in told.value.advice
     Place.of(load(**changes, access_key=KEY).settings)
 
 

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from http_door import KEY, WAIT, Load, Served, Talk, door, say
 
-from recollect.interfaces.http.identity import REFUSALS_PER_MINUTE
+from mindhold.interfaces.http.identity import REFUSALS_PER_MINUTE
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_whoever_comes_by_a_proxy_is_not_this_machine(unlocked: Served, he
     async with unlocked.client() as client:
         answer = await client.get("/echo", headers=header)
         assert answer.status_code == 401
-        assert "RECOLLECT_ACCESS_KEY" in answer.json()["advice"]
+        assert "MINDHOLD_ACCESS_KEY" in answer.json()["advice"]
         assert (await client.get("/consent?ticket=x", headers=header)).status_code == 403
         keyed = await client.get("/echo", headers=header | {"Authorization": f"Bearer {made.key}"})
         assert (keyed.status_code, keyed.json()["owner"]) == (200, False)

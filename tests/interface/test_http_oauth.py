@@ -26,7 +26,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl
 
-from recollect.model.redirect import is_registered
+from mindhold.model.redirect import is_registered
 
 VERIFIER = "a-verifier-of-the-length-that-is-asked-for-by-the-standard"
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from http_door import KEY, Load, Served, Talk, door
 
-from recollect.interfaces.http.metrics import OTHER, Metrics, Words
-from recollect.interfaces.http.serving import bind, shown_address
-from recollect.interfaces.logs import DailyFile, Lines, log_file, logging_to
-from recollect.model.errors import SettingsError
+from mindhold.interfaces.http.metrics import OTHER, Metrics, Words
+from mindhold.interfaces.http.serving import bind, shown_address
+from mindhold.interfaces.logs import DailyFile, Lines, log_file, logging_to
+from mindhold.model.errors import SettingsError
 
 TEXT = "The otter's holt is under the third willow."
 
@@ -65,25 +65,25 @@ async def test_strangers_are_told_only_whether_it_is_up(served: Served, home: Pa
         assert (await client.get("/health", headers=wrong)).json() == {"status": "ok"}
         owner = elsewhere | {"Authorization": f"Bearer {KEY}"}
         assert "version" in (await client.get("/health", headers=owner)).json()
-        (home / "data" / "recollect.db").rename(home / "data" / "elsewhere.db")
+        (home / "data" / "mindhold.db").rename(home / "data" / "elsewhere.db")
         down = await client.get("/health", headers=elsewhere)
         assert (down.status_code, down.json()) == (503, {"status": "down"})
 
 
 @pytest.mark.local_file
 async def test_health_says_so_when_the_file_is_gone(served: Served, home: Path) -> None:
-    (home / "data" / "recollect.db").rename(home / "data" / "elsewhere.db")
+    (home / "data" / "mindhold.db").rename(home / "data" / "elsewhere.db")
     async with served.client(KEY) as client:
         answer = await client.get("/health")
         metrics = (await client.get("/metrics")).text
     assert answer.status_code == 503
     assert (answer.json()["status"], answer.json()["store"]["state"]) == ("down", "down")
-    assert "recollect_store_up 0.0" in metrics
+    assert "mindhold_store_up 0.0" in metrics
 
 
 @pytest.mark.local_file
 async def test_a_store_that_can_not_be_opened_is_told_to_everybody(load: Load, home: Path) -> None:
-    (home / "data" / "recollect.db").mkdir(parents=True)
+    (home / "data" / "mindhold.db").mkdir(parents=True)
     async with door(load(**{"serve.port": 0})) as served, served.client() as client:
         health = await client.get("/health")
         echo = await client.get("/echo")
@@ -101,18 +101,18 @@ async def test_what_is_counted(served: Served) -> None:
             await client.get(path)
         text = (await client.get("/metrics")).text
     lines = set(text.splitlines())
-    assert 'recollect_tool_calls_total{outcome="ok",tool="remember"} 1.0' in lines
-    assert 'recollect_tool_calls_total{outcome="ok",tool="recall"} 1.0' in lines
-    assert 'recollect_tool_call_seconds_count{tool="remember"} 1.0' in lines
-    assert 'recollect_http_requests_total{method="GET",route="other",status="404"} 2.0' in lines
-    assert 'recollect_http_requests_total{method="GET",route="/health",status="200"} 1.0' in lines
-    assert 'recollect_http_request_seconds_count{method="GET",route="/health"} 1.0' in lines
-    assert 'recollect_memories{status="active"} 1.0' in lines
-    assert "recollect_sessions 1.0" in lines
-    assert "recollect_store_up 1.0" in lines
-    assert 'recollect_model_calls_total{model="sampling",outcome="ok"} 1.0' in lines
-    assert 'recollect_model_tokens_total{direction="in",model="sampling"} 12.0' in lines
-    assert any(line.startswith("recollect_jobs{") for line in lines)
+    assert 'mindhold_tool_calls_total{outcome="ok",tool="remember"} 1.0' in lines
+    assert 'mindhold_tool_calls_total{outcome="ok",tool="recall"} 1.0' in lines
+    assert 'mindhold_tool_call_seconds_count{tool="remember"} 1.0' in lines
+    assert 'mindhold_http_requests_total{method="GET",route="other",status="404"} 2.0' in lines
+    assert 'mindhold_http_requests_total{method="GET",route="/health",status="200"} 1.0' in lines
+    assert 'mindhold_http_request_seconds_count{method="GET",route="/health"} 1.0' in lines
+    assert 'mindhold_memories{status="active"} 1.0' in lines
+    assert "mindhold_sessions 1.0" in lines
+    assert "mindhold_store_up 1.0" in lines
+    assert 'mindhold_model_calls_total{model="sampling",outcome="ok"} 1.0' in lines
+    assert 'mindhold_model_tokens_total{direction="in",model="sampling"} 12.0' in lines
+    assert any(line.startswith("mindhold_jobs{") for line in lines)
     assert "otter" not in text
 
 
@@ -153,7 +153,7 @@ async def test_logs_tell_what_was_asked_and_never_what_was_said(load: Load, home
     text, lines = _logged(home)
     for secret in ("otter", "willow", "heron", KEY, "accessKey", "rt_x", "Bearer"):
         assert secret not in text, secret
-    asked = [line for line in lines if line["logger"] == "recollect.http"]
+    asked = [line for line in lines if line["logger"] == "mindhold.http"]
     for line in asked:
         assert set(line) == {
             "time",
@@ -186,15 +186,15 @@ async def test_not_even_at_debug_is_a_key_logged(load: Load, home: Path) -> None
 
 
 def _record(when: datetime, message: str = "x", **changes: Any) -> logging.LogRecord:
-    record = logging.LogRecord("recollect.x", logging.INFO, "x.py", 1, message, (), None)
+    record = logging.LogRecord("mindhold.x", logging.INFO, "x.py", 1, message, (), None)
     record.created = when.timestamp()
     vars(record).update(changes)
     return record
 
 
 def test_every_day_has_its_file_and_old_ones_go(tmp_path: Path) -> None:
-    (tmp_path / "recollect-2024-02-25.log").write_text("old")
-    (tmp_path / "recollect-2024-02-27.log").write_text("younger")
+    (tmp_path / "mindhold-2024-02-25.log").write_text("old")
+    (tmp_path / "mindhold-2024-02-27.log").write_text("younger")
     (tmp_path / "notes.log").write_text("not ours")
     handler = DailyFile(tmp_path, keep_days=3)
     handler.setFormatter(Lines(frank=False))
@@ -203,9 +203,9 @@ def test_every_day_has_its_file_and_old_ones_go(tmp_path: Path) -> None:
     handler.close()
     names = {path.name: len(path.read_text().splitlines()) for path in tmp_path.iterdir()}
     assert names == {
-        "recollect-2024-02-27.log": 1,
-        "recollect-2024-02-28.log": 1,
-        "recollect-2024-02-29.log": 2,
+        "mindhold-2024-02-27.log": 1,
+        "mindhold-2024-02-28.log": 1,
+        "mindhold-2024-02-29.log": 2,
         "notes.log": 1,
     }
 
@@ -226,7 +226,7 @@ def test_what_others_log_is_not_quoted() -> None:
 def test_a_folder_that_can_not_be_written_costs_only_lines(load: Load, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with logging_to(load(**{"log.directory": str(tmp_path / "file")}).settings):
-        logging.getLogger("recollect.x").warning("nobody hears this")
+        logging.getLogger("mindhold.x").warning("nobody hears this")
 
 
 def test_a_port_in_use_is_told(load: Load) -> None:

@@ -13,7 +13,7 @@ from mcp_clients import WAIT, HttpServer, Poster, Wire, answer_in, command, surr
 
 MARKS = ("Quagmarl", "quagmarl", "Zephyrine", "zephyrine", KEY, "sk-ant-api03-")
 SECRET = "sk-ant-api03-" + "Qx7" * 31
-EMBEDDED = {"RECOLLECT_STORE_MODE": "mongodb", "RECOLLECT_MONGODB_MODE": "embedded"}
+EMBEDDED = {"MINDHOLD_STORE_MODE": "mongodb", "MINDHOLD_MONGODB_MODE": "embedded"}
 
 
 def work(call: object) -> None:
@@ -47,7 +47,7 @@ def test_logs_tell_that_and_not_what(tmp_path: Path, settings: dict[str, str]) -
         wire.greet()
         work(wire.call)
         wire.close()
-    with HttpServer(home, toolsets="assistant", RECOLLECT_ACCESS_KEY=KEY, **settings) as server:
+    with HttpServer(home, toolsets="assistant", MINDHOLD_ACCESS_KEY=KEY, **settings) as server:
         poster = Poster(server.url)
         poster.http.headers["authorization"] = f"Bearer {KEY}"
         poster.greet()

@@ -23,17 +23,17 @@ from mcp_clients import WAIT, HttpServer, Json, Poster, answer_in, command, surr
 from test_http_oauth import Dance
 
 from everywhere import as_environment
-from recollect.app import App, open_app
-from recollect.doors import FIRST_UPKEEP_SECONDS
-from recollect.engine.core import Engine
-from recollect.jobs.handlers import TIDY
-from recollect.jobs.runner import LEASE, Runner
-from recollect.jobs.schedule import Entry, enqueue_due
-from recollect.model.job import Job, JobState
-from recollect.settings import load_settings
-from recollect.testing.servers.postgres import PostgresServer
-from recollect.testing.servers.programs import free_port
-from recollect.testing.servers.redis import RedisServer
+from mindhold.app import App, open_app
+from mindhold.doors import FIRST_UPKEEP_SECONDS
+from mindhold.engine.core import Engine
+from mindhold.jobs.handlers import TIDY
+from mindhold.jobs.runner import LEASE, Runner
+from mindhold.jobs.schedule import Entry, enqueue_due
+from mindhold.model.job import Job, JobState
+from mindhold.settings import load_settings
+from mindhold.testing.servers.postgres import PostgresServer
+from mindhold.testing.servers.programs import free_port
+from mindhold.testing.servers.redis import RedisServer
 
 _numbers = count(1)
 

@@ -13,8 +13,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 from mcp_talk import talking
 
-from recollect.model.tokens import count_tokens
-from recollect.settings import LoadedSettings
+from mindhold.model.tokens import count_tokens
+from mindhold.settings import LoadedSettings
 
 Load = Callable[..., LoadedSettings]
 FACT = {"content": "The staging database listens on port 5433.", "topic": "database", "type": "fact"}

@@ -13,7 +13,7 @@ import pytest
 from mcp.server.streamable_http import EventMessage
 from mcp_clients import HttpServer, Poster
 
-from recollect.interfaces.mcp.events import SessionEvents
+from mindhold.interfaces.mcp.events import SessionEvents
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +130,7 @@ def test_each_agent_that_was_spoken_for_has_its_conversation_ended(tmp_path: Pat
 
 
 def test_one_credential_cannot_take_all_sessions(tmp_path: Path) -> None:
-    settings = {"RECOLLECT_ACCESS_KEY": "the owner's own long key", "RECOLLECT_SERVE_MOST_SESSIONS": "20"}
+    settings = {"MINDHOLD_ACCESS_KEY": "the owner's own long key", "MINDHOLD_SERVE_MOST_SESSIONS": "20"}
     with HttpServer(tmp_path / "home", **settings) as server:
         hello = {
             "jsonrpc": "2.0",
@@ -156,7 +156,7 @@ def test_one_credential_cannot_take_all_sessions(tmp_path: Path) -> None:
 def test_a_session_in_use_is_kept_anew(tmp_path: Path) -> None:
     with HttpServer(tmp_path / "home") as server, Poster(server.url) as poster:
         poster.greet()
-        with closing(sqlite3.connect(tmp_path / "home" / "data" / "recollect.db")) as database:
+        with closing(sqlite3.connect(tmp_path / "home" / "data" / "mindhold.db")) as database:
             database.execute("UPDATE entry SET expires = expires - 1800000000 WHERE drawer = 'visit'")
             database.commit()
             [(before,)] = database.execute("SELECT expires FROM entry WHERE drawer = 'visit'").fetchall()

@@ -1,4 +1,4 @@
-"""`recollect mcp` and what a broken client may send it: the wire stays clean, the server stays up, the next call works."""
+"""`mindhold mcp` and what a broken client may send it: the wire stays clean, the server stays up, the next call works."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def remember_line(content: bytes) -> bytes:
 
 
 NO_MESSAGES = {
-    "words": b"hello, is this recollect?",
+    "words": b"hello, is this mindhold?",
     "half": b'{"jsonrpc":"2.0","id":1,"method":',
     "bytes": b"\x00\xff\xfe\x80",
     "brackets": b"[" * 100_000,

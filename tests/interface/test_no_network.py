@@ -58,10 +58,10 @@ if sys.platform == "linux":
         assert ended.returncode == 0, ended.stderr
         assert not namespace.exists(), namespace.read_text(encoding="utf-8")
         overheard = namespace.with_name(f"{namespace.name}.overheard").read_text(encoding="utf-8")
-        assert "-m recollect mcp" in overheard
-        assert "-m recollect serve" in overheard
-        assert ("recollect.stores.mongo.keeper" in overheard) is (store == "mongodb")
+        assert "-m mindhold mcp" in overheard
+        assert "-m mindhold serve" in overheard
+        assert ("mindhold.stores.mongo.keeper" in overheard) is (store == "mongodb")
         for name in ("by_stdio", "by_http"):
-            data = tmp_path / name / ".recollect" / "data"
+            data = tmp_path / name / ".mindhold" / "data"
             assert (data / "mongo" / "db").is_dir() is (store == "mongodb")
-            assert (data / "recollect.db").exists() is (store == "local")
+            assert (data / "mindhold.db").exists() is (store == "local")

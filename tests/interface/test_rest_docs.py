@@ -53,8 +53,8 @@ class Reader:
         wanted = STATUS.sub("", command)
         for word, value in self.learnt.items():
             wanted = re.sub(rf"\b{word}\b", lambda _: value, wanted)  # noqa: B023
-        where = self.guarded if "$RECOLLECT_ACCESS_KEY" in wanted else self.open
-        wanted = wanted.replace("$RECOLLECT_ACCESS_KEY", KEY).replace(BASE, where)
+        where = self.guarded if "$MINDHOLD_ACCESS_KEY" in wanted else self.open
+        wanted = wanted.replace("$MINDHOLD_ACCESS_KEY", KEY).replace(BASE, where)
         heads = self.folder / "heads.txt"
         ran = subprocess.run(
             [*shlex.split(wanted), "-sS", "-D", str(heads), "-w", "\n%{http_code}"],
@@ -117,7 +117,7 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
     folder.mkdir()
     with (
         HttpServer(tmp_path / "open" / "home") as server,
-        HttpServer(tmp_path / "guarded" / "home", RECOLLECT_ACCESS_KEY=KEY) as guarded,
+        HttpServer(tmp_path / "guarded" / "home", MINDHOLD_ACCESS_KEY=KEY) as guarded,
     ):
         yield Reader(server.url, guarded.url, folder)
 

@@ -20,7 +20,7 @@ JSON = {"Content-Type": "application/json"}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpServer]:
     home = tmp_path_factory.mktemp("rest") / "home"
-    with HttpServer(home, RECOLLECT_SERVE_ALLOWED_ORIGINS=ORIGIN) as server:
+    with HttpServer(home, MINDHOLD_SERVE_ALLOWED_ORIGINS=ORIGIN) as server:
         yield server
 
 
@@ -45,7 +45,7 @@ def told(answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
     assert found["code"] == code
     assert isinstance(found["error"], str)
     assert set(found) <= {"error", "code", "advice", "details", "project_id"}
-    for hint in ("Traceback", "site-packages", "recollect/", "/home/", "\\Users\\"):
+    for hint in ("Traceback", "site-packages", "mindhold/", "/home/", "\\Users\\"):
         assert hint not in answer.text
     return found
 
@@ -345,23 +345,23 @@ def test_pages_of_an_allowed_origin_may_read_the_headers(api: httpx2.Client) -> 
     exposed = answer.headers["access-control-expose-headers"].lower().split(", ")
     assert {"etag", "location", "idempotent-replayed", "link"} <= set(exposed)
     asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "PATCH"}
-    asked["Access-Control-Request-Headers"] = "if-match, idempotency-key, x-recollect-agent, content-type"
+    asked["Access-Control-Request-Headers"] = "if-match, idempotency-key, x-mindhold-agent, content-type"
     assert api.options("/api/memories/x", headers=asked).status_code == 200
     told(api.get("/api/memories", headers={"Origin": "https://elsewhere.example"}), 403, "WRONG_ORIGIN")
     told(api.get("/api/memories", headers={"Host": "elsewhere.example"}), 421, "WRONG_HOST")
 
 
 def test_a_call_is_made_for_whom_it_names(api: httpx2.Client) -> None:
-    ada = {"X-Recollect-Agent": "ada"}
+    ada = {"X-Mindhold-Agent": "ada"}
     made = api.post("/api/memories", json={"content": "Ada counts the waves."}, headers=ada)
     assert made.json()["memory"]["agent"] == "ada"
     path = made.headers["location"]
     assert api.get(path, headers=ada).status_code == 200
-    told(api.get(path, headers={"X-Recollect-Agent": "grace"}), 404, "MEMORY_NOT_FOUND")
-    told(api.get(path, headers={"X-Recollect-Agent": "system"}), 403, "REFUSED")
-    told(api.get(path, headers={"X-Recollect-Agent": ""}), 400, "INVALID_INPUT")
+    told(api.get(path, headers={"X-Mindhold-Agent": "grace"}), 404, "MEMORY_NOT_FOUND")
+    told(api.get(path, headers={"X-Mindhold-Agent": "system"}), 403, "REFUSED")
+    told(api.get(path, headers={"X-Mindhold-Agent": ""}), 400, "INVALID_INPUT")
     told(
-        api.get(path, headers=[("X-Recollect-Agent", "ada"), ("X-Recollect-Agent", "eve")]),
+        api.get(path, headers=[("X-Mindhold-Agent", "ada"), ("X-Mindhold-Agent", "eve")]),
         400,
         "INVALID_INPUT",
     )
@@ -438,9 +438,9 @@ async def test_a_key_of_an_agent_can_not_name_another(locked: Served) -> None:
         mine = await client.post("/api/memories", json={"content": "One keeps bees."})
         assert mine.json()["memory"]["agent"] == "one"
         for other in ("two", "default", "system", "admin"):
-            answer = await client.get("/api/memories", headers={"X-Recollect-Agent": other})
+            answer = await client.get("/api/memories", headers={"X-Mindhold-Agent": other})
             told(answer, 403, "REFUSED")
-        own = await client.get("/api/memories", headers={"X-Recollect-Agent": "one"})
+        own = await client.get("/api/memories", headers={"X-Mindhold-Agent": "one"})
         assert own.json()["total"] == 1
 
 

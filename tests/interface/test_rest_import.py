@@ -30,7 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(home: Path) -> Iterator[HttpServer]:
     with HttpServer(
-        home, RECOLLECT_SERVE_LARGEST_BODY=str(LARGEST), RECOLLECT_SERVE_SLOW_CLIENT_SECONDS="2"
+        home, MINDHOLD_SERVE_LARGEST_BODY=str(LARGEST), MINDHOLD_SERVE_SLOW_CLIENT_SECONDS="2"
     ) as running:
         yield running
 
@@ -260,7 +260,7 @@ def exported(client: httpx2.Client, path: str) -> list[dict[str, Any]]:
 def test_everything_comes_out_again(client: httpx2.Client, project: str, home: Path) -> None:
     imported(client, project, b"".join(map(line, range(1, 701))))
     head, *rest = exported(client, f"/api/projects/{project}/export")
-    assert head["recollect"] == "export"
+    assert head["mindhold"] == "export"
     own = [one for one in rest if "Line " in str(one.get("content"))]
     assert len(own) == 700
     assert {one["scope"] for one in own} == {project}
@@ -301,7 +301,7 @@ def begun(server: HttpServer, project: str, part: bytes, **headers: str) -> http
 @pytest.mark.parametrize("accept", ["application/json", NDJSON])
 def test_a_server_that_stops_stores_what_came_and_says_how_much(tmp_path: Path, accept: str) -> None:
     whole = [line(number) for number in range(1, 21)]
-    with HttpServer(tmp_path / "home", RECOLLECT_SERVE_STOP_SECONDS="60") as server:
+    with HttpServer(tmp_path / "home", MINDHOLD_SERVE_STOP_SECONDS="60") as server:
         with httpx2.Client(base_url=server.url, timeout=WAIT) as client:
             assert client.post("/api/projects", json={"name": "shop"}).status_code == 201
             part = b"".join(whole[:10]) + whole[10][:10]

@@ -9,7 +9,7 @@ import pytest
 from ears import Ear
 from rest_api import Api, Key, keys_of, served
 
-from recollect.dialects.rest import jobs
+from mindhold.dialects.rest import jobs
 
 KEYS = {
     "ada": Key(agent="ada"),

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, Key, keys_of, served
 
-from recollect.dialects.rest import knowledge, memories, upkeep
-from recollect.operations.index import operation
+from mindhold.dialects.rest import knowledge, memories, upkeep
+from mindhold.operations.index import operation
 
 NOBODY = "01m7gv42a3fzcy3gb19vmek4q7"
 SECRET = "zanzibar"
@@ -128,11 +128,11 @@ def test_another_agents_are_not_there(api: Api, keys: dict[str, Any], hidden: di
 
 def test_a_key_speaks_for_nobody_else(api: Api, keys: dict[str, Any], hidden: dict[str, str]) -> None:
     for agent in ("ada", "system", "admin", "default"):
-        headers = {"X-Recollect-Agent": agent}
+        headers = {"X-Mindhold-Agent": agent}
         assert api.by(keys["mallory"]).refused("list", headers=headers) == (403, "REFUSED")
     for agent in ("system", "admin"):
-        assert api.refused("list", headers={"X-Recollect-Agent": agent}) == (403, "REFUSED")
-    for_ada = api.get("list", query={"topic": SECRET}, headers={"X-Recollect-Agent": "ada"})
+        assert api.refused("list", headers={"X-Mindhold-Agent": agent}) == (403, "REFUSED")
+    for_ada = api.get("list", query={"topic": SECRET}, headers={"X-Mindhold-Agent": "ada"})
     assert hidden["first"] in [one["id"] for one in for_ada["memories"]]
 
 

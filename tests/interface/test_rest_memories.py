@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, keys_of, served
 
-from recollect.dialects.rest import knowledge, memories, upkeep
+from mindhold.dialects.rest import knowledge, memories, upkeep
 
 NOBODY = "01m7gv42a3fzcy3gb19vmek4q7"
 MANY = [f"tag-{number}" for number in range(600)]
@@ -196,7 +196,7 @@ def _backed_up(api: Api) -> None:
     back = api.get("restore", file=made["file"])
     assert (back["memories"], back["file"]) == (0, made["file"])
     assert api.get("drop_backup", file=back["safety"])["dropped"]["file"] == back["safety"]
-    for file in ("../data/recollect.db", "/etc/passwd", "none.jsonl.gz", "..\\none"):
+    for file in ("../data/mindhold.db", "/etc/passwd", "none.jsonl.gz", "..\\none"):
         assert api.refused("restore", file=file)[0] in (400, 404), file
 
 
@@ -300,7 +300,7 @@ def test_what_is_not_there_is_told_in_words_of_this_door(api: Api) -> None:
     )
     for answer in answers:
         assert answer.json()["advice"]
-        assert "`recollect" not in answer.json()["advice"]
+        assert "`mindhold" not in answer.json()["advice"]
 
 
 def test_words_come_back_as_they_were_saved(api: Api) -> None:

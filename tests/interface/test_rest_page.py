@@ -20,8 +20,8 @@ import httpx2
 import pytest
 from mcp_clients import WAIT, HttpServer
 
-from recollect.testing.servers.mongo import MongoServer
-from recollect.testing.servers.postgres import PostgresServer
+from mindhold.testing.servers.mongo import MongoServer
+from mindhold.testing.servers.postgres import PostgresServer
 
 PROJECT = "proj_123"
 MEMORY = f"/api/projects/{PROJECT}/memory"
@@ -216,14 +216,14 @@ def where_it_lives(mode: str, request: pytest.FixtureRequest) -> dict[str, str]:
     if mode == "postgres":
         postgres: PostgresServer = request.getfixturevalue("postgres_server")
         request.addfinalizer(lambda: postgres.drop_database(DATABASE))
-        return {"RECOLLECT_POSTGRES_URL": postgres.create_database(DATABASE, template="with_vectors")}
+        return {"MINDHOLD_POSTGRES_URL": postgres.create_database(DATABASE, template="with_vectors")}
     if mode == "mongodb":
         mongo: MongoServer = request.getfixturevalue("mongo_server")
         request.addfinalizer(lambda: mongo.command({"dropDatabase": 1}, database=DATABASE))
         return {
-            "RECOLLECT_MONGODB_MODE": "external",
-            "RECOLLECT_MONGODB_URI": mongo.url,
-            "RECOLLECT_MONGODB_DATABASE": DATABASE,
+            "MINDHOLD_MONGODB_MODE": "external",
+            "MINDHOLD_MONGODB_URI": mongo.url,
+            "MINDHOLD_MONGODB_DATABASE": DATABASE,
         }
     return {}
 
@@ -239,7 +239,7 @@ def where_it_lives(mode: str, request: pytest.FixtureRequest) -> dict[str, str]:
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
     """A fresh one."""
     mode: str = request.param
-    settings = {"RECOLLECT_STORE_MODE": "local", **where_it_lives(mode, request)}
+    settings = {"MINDHOLD_STORE_MODE": "local", **where_it_lives(mode, request)}
     with HttpServer(tmp_path_factory.mktemp("page") / "home", **settings) as server:
         yield Page(server.url, mode)
 

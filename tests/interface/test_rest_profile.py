@@ -13,7 +13,7 @@ import httpx2
 import pytest
 from rest_api import Api, Key, keys_of, served
 
-from recollect.dialects.rest import profile
+from mindhold.dialects.rest import profile
 
 KEYS = {
     "reader": Key(access="read"),
@@ -134,7 +134,7 @@ class TestPage:
         assert not re.search(r"\ssrc=|https?://|url\(|@import", page.text)
 
     def test_text_is_never_put_in_as_markup_and_the_key_is_kept_nowhere(self) -> None:
-        script = files("recollect.interfaces.http.rest").joinpath("profile.js").read_text(encoding="utf-8")
+        script = files("mindhold.interfaces.http.rest").joinpath("profile.js").read_text(encoding="utf-8")
         forbidden = (
             r"innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|localStorage|sessionStorage|cookie"
         )

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, Key, keys_of, served
 
-from recollect.dialects.rest import projects
-from recollect.operations.index import operation
-from recollect.testing.servers.mongo import MongoServer
-from recollect.testing.servers.postgres import PostgresServer
+from mindhold.dialects.rest import projects
+from mindhold.operations.index import operation
+from mindhold.testing.servers.mongo import MongoServer
+from mindhold.testing.servers.postgres import PostgresServer
 
 TOKEN = "ghp_" + "abcdefghijklmnopqrstuvwxyz0123456789"
 KEYS = {"ada": Key(agent="ada"), "guest": Key(scopes=("garden",)), "reader": Key(access="read")}
@@ -263,11 +263,11 @@ def everywhere(
     """A server whose projects may live in each of the stores."""
     url = postgres_server.create_database("rest_projects", template="with_vectors")
     settings = {
-        "RECOLLECT_STORE_MODE": "local",
-        "RECOLLECT_POSTGRES_URL": url,
-        "RECOLLECT_MONGODB_MODE": "external",
-        "RECOLLECT_MONGODB_URI": mongo_server.url,
-        "RECOLLECT_MONGODB_DATABASE": "rest_projects",
+        "MINDHOLD_STORE_MODE": "local",
+        "MINDHOLD_POSTGRES_URL": url,
+        "MINDHOLD_MONGODB_MODE": "external",
+        "MINDHOLD_MONGODB_URI": mongo_server.url,
+        "MINDHOLD_MONGODB_DATABASE": "rest_projects",
     }
     with served(tmp_path_factory.mktemp("everywhere") / "home", **settings) as api:
         yield api

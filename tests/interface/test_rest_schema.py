@@ -28,10 +28,10 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
-from recollect.dialects.rest.document import codes_of, document, resolved
-from recollect.dialects.rest.shape import Resource
-from recollect.dialects.rest.table import resources
-from recollect.model.errors import InvalidInput
+from mindhold.dialects.rest.document import codes_of, document, resolved
+from mindhold.dialects.rest.shape import Resource
+from mindhold.dialects.rest.table import resources
+from mindhold.model.errors import InvalidInput
 
 PROJECT, SCOPE, MEMORY = "shop", "work", "memory"
 EXAMPLES = {GenerationMode.POSITIVE: 4, GenerationMode.NEGATIVE: 3}
@@ -86,7 +86,7 @@ class Place:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     home: Path = tmp_path_factory.mktemp("schema") / "home"
     with (
-        HttpServer(home, RECOLLECT_SERVE_REQUESTS_PER_MINUTE="0") as server,
+        HttpServer(home, MINDHOLD_SERVE_REQUESTS_PER_MINUTE="0") as server,
         httpx2.Client(base_url=server.url, timeout=WAIT) as http,
         requests.Session() as session,
     ):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, Key, keys_of, served
 
-from recollect.dialects.rest import summaries
+from mindhold.dialects.rest import summaries
 
 KEYS = {"ada": Key(agent="ada"), "guest": Key(scopes=("garden",)), "reader": Key(access="read")}
 _numbers = count()

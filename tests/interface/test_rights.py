@@ -68,7 +68,7 @@ if sys.platform != "win32":  # whose folders are private by other means than mod
         assert "config.toml (664)" in told
         assert open_to_others(home) == []
         assert mode(home) == 0o700
-        assert mode(home / "data" / "recollect.db") == 0o600
+        assert mode(home / "data" / "mindhold.db") == 0o600
         assert NOTICE not in call(home, "list").stderr
 
     def test_servers_look_too_and_log_it(tmp_path: Path) -> None:

@@ -18,18 +18,18 @@ from jsonschema import validate  # type: ignore[import-untyped]
 from rlm_server import SCHEMAS
 
 from indexed_talks import matching, talked
-from recollect.app import App
-from recollect.bare.marks import OWN_CALL_MARK
-from recollect.engine.history.rlm import read_by_rlm, summary_by_rlm
-from recollect.engine.history.summarizing import summarize_conversation
-from recollect.model.access import Caller
-from recollect.model.errors import RlmConnectionFailed, RlmToolFailed
-from recollect.operations.history import SEARCH_HISTORY, SearchHistoryInput
-from recollect.operations.spending import SPEND
-from recollect.providers.rlm.client import McpRlm
-from recollect.recursion import rlm_server, started_by
-from recollect.settings import LoadedSettings
-from recollect.settings.history import RlmSettings
+from mindhold.app import App
+from mindhold.bare.marks import OWN_CALL_MARK
+from mindhold.engine.history.rlm import read_by_rlm, summary_by_rlm
+from mindhold.engine.history.summarizing import summarize_conversation
+from mindhold.model.access import Caller
+from mindhold.model.errors import RlmConnectionFailed, RlmToolFailed
+from mindhold.operations.history import SEARCH_HISTORY, SearchHistoryInput
+from mindhold.operations.spending import SPEND
+from mindhold.providers.rlm.client import McpRlm
+from mindhold.recursion import rlm_server, started_by
+from mindhold.settings import LoadedSettings
+from mindhold.settings.history import RlmSettings
 
 SERVER = Path(__file__).with_name("rlm_server.py")
 PATIENT = 120.0  # a busy machine takes its time to start a program
@@ -239,7 +239,7 @@ async def test_who_gives_up_leaves_no_program_behind(servers: Servers) -> None:
 async def test_what_is_ours_alone_is_not_in_its_environment(
     load: Callable[..., LoadedSettings], servers: Servers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RECOLLECT_LLM_OPENAI_KEY", "sk-ours")
+    monkeypatch.setenv("MINDHOLD_LLM_OPENAI_KEY", "sk-ours")
     monkeypatch.setenv("OLLAMA_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-theirs")
     command = subprocess.list2cmdline(servers.command())
@@ -248,8 +248,8 @@ async def test_what_is_ours_alone_is_not_in_its_environment(
     await client.call("rlm_list_contexts", {})
     await client.close()
     [names] = [one["started"] for one in servers.noted() if "started" in one]
-    assert {"OLLAMA_URL", "ANTHROPIC_API_KEY", "RLM_DATA_DIR", "RECOLLECT_SKIP"} <= set(names)
-    assert "RECOLLECT_LLM_OPENAI_KEY" not in names
+    assert {"OLLAMA_URL", "ANTHROPIC_API_KEY", "RLM_DATA_DIR", "MINDHOLD_SKIP"} <= set(names)
+    assert "MINDHOLD_LLM_OPENAI_KEY" not in names
 
 
 def test_how_it_is_started(tmp_path: Path, load: Callable[..., LoadedSettings]) -> None:
@@ -421,7 +421,7 @@ async def test_what_it_reads_is_bounded_and_noted(reading: Open, servers: Server
         assert share.calls == 2
         assert share.tokens_in > 1_000
     asked = {one["context_name"]: one["chunk_indices"] for one in servers.calls("rlm_sub_query_batch")}
-    assert asked["recollect-0-1-said"][-1] == 2  # where the question's words are
+    assert asked["mindhold-0-1-said"][-1] == 2  # where the question's words are
 
 
 KEY = "ghp_a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

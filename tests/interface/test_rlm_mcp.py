@@ -52,7 +52,7 @@ def recalled(home: Path, *told: str) -> dict[str, Any]:
     """What is answered, as the tool's schema says; the server answers the next call too."""
     command = subprocess.list2cmdline([sys.executable, str(SERVER), *told])
     asked = {"RLM_COMMAND": command, "RLM_TRIES": "1", "RLM_CONCURRENCY": "1", "RLM_START_SECONDS": "120"}
-    settings = {f"RECOLLECT_{name}": value for name, value in asked.items()}
+    settings = {f"MINDHOLD_{name}": value for name, value in asked.items()}
     with Wire(home, "--toolsets", "core,history", **settings) as wire:
         wire.greet()
         tools = {tool["name"]: tool for tool in wire.ask("tools/list")["result"]["tools"]}

@@ -9,10 +9,10 @@ import sys
 
 from pymongo import monitoring
 
-from recollect.model.memory import Status
-from recollect.ports.store import Connect, Mark
-from recollect.stores.mongo.store import MongoStore
-from recollect.testing.builders import START, Builder, unit
+from mindhold.model.memory import Status
+from mindhold.ports.store import Connect, Mark
+from mindhold.stores.mongo.store import MongoStore
+from mindhold.testing.builders import START, Builder, unit
 
 
 class Killer(monitoring.CommandListener):

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from recollect.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError, StoreFull
-from recollect.model.query import Filter
-from recollect.stores.mongo.connection import Database
-from recollect.stores.mongo.store import MongoStore
-from recollect.testing.builders import START, Builder
-from recollect.testing.servers.mongo import MongoServer
-from recollect.testing.servers.programs import free_port
+from mindhold.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError, StoreFull
+from mindhold.model.query import Filter
+from mindhold.stores.mongo.connection import Database
+from mindhold.stores.mongo.store import MongoStore
+from mindhold.testing.builders import START, Builder
+from mindhold.testing.servers.mongo import MongoServer
+from mindhold.testing.servers.programs import free_port
 
 pytestmark = [
     pytest.mark.needs("mongodb"),

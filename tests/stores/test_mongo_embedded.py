@@ -20,19 +20,19 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.errors import OperationFailure
 
-from recollect.model.errors import SettingsError, StoreDenied, StoreError
-from recollect.model.query import Filter
-from recollect.stores.mongo.embedded import EmbeddedMongo, find_mongod
-from recollect.stores.mongo.keeper import Running, read_running
-from recollect.stores.mongo.store import MongoStore
-from recollect.testing.builders import START, Builder
+from mindhold.model.errors import SettingsError, StoreDenied, StoreError
+from mindhold.model.query import Filter
+from mindhold.stores.mongo.embedded import EmbeddedMongo, find_mongod
+from mindhold.stores.mongo.keeper import Running, read_running
+from mindhold.stores.mongo.store import MongoStore
+from mindhold.testing.builders import START, Builder
 
 pytestmark = pytest.mark.needs("mongodb")
 
 USER = """
 import asyncio, sys
 from pathlib import Path
-from recollect.stores.mongo.embedded import EmbeddedMongo
+from mindhold.stores.mongo.embedded import EmbeddedMongo
 
 async def main():
     async with EmbeddedMongo(Path(sys.argv[1])) as mongo:
@@ -112,7 +112,7 @@ async def test_it_starts_keeps_and_stops(home: Path) -> None:
 async def test_nobody_else_gets_in(home: Path) -> None:
     async with EmbeddedMongo(home) as mongo:
         port = running(home).port
-        for uri in (f"mongodb://127.0.0.1:{port}/", f"mongodb://recollect:guess@127.0.0.1:{port}/"):
+        for uri in (f"mongodb://127.0.0.1:{port}/", f"mongodb://mindhold:guess@127.0.0.1:{port}/"):
             async with AsyncMongoClient[dict[str, object]](uri, serverSelectionTimeoutMS=5_000) as client:
                 with pytest.raises(OperationFailure):
                     await client["claude_memory"]["Metadata"].find_one()
@@ -149,7 +149,7 @@ async def test_its_log_has_a_bound_and_no_words(home: Path) -> None:
         async with AsyncMongoClient[dict[str, Any]](mongo.uri) as client:
             while before.stat().st_mtime_ns == full:  # what it logs is its own: logins that fail
                 with suppress(OperationFailure):
-                    wrong = mongo.uri.replace("recollect:", "nobody:")
+                    wrong = mongo.uri.replace("mindhold:", "nobody:")
                     async with AsyncMongoClient[dict[str, Any]](wrong) as other:
                         await other.admin.command("ping")
             assert await client.admin.command("ping")
@@ -258,7 +258,7 @@ async def test_what_a_crash_left_behind_is_no_obstacle(home: Path) -> None:
 
 
 async def test_a_missing_mongod_says_what_to_do(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"recollect\[mongod\]"):
+    with pytest.raises(SettingsError, match=r"mindhold\[mongod\]"):
         find_mongod(str(tmp_path / "nowhere"))
     with pytest.raises(SettingsError, match="external"):
         await EmbeddedMongo(home, program=str(tmp_path / "nowhere")).start()

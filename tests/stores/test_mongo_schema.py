@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from recollect.model.errors import SchemaTooNew
-from recollect.model.keywords import keyword_forms
-from recollect.model.memory import Kind, Provenance, Status, Tier
-from recollect.model.query import Filter, Order, Search
-from recollect.ports.store import Mark, Rate
-from recollect.stores.mongo.filters import matching
-from recollect.stores.mongo.migrate import INDEXES, SCHEMA
-from recollect.stores.mongo.store import MongoStore
-from recollect.testing.builders import START, Builder, unit
-from recollect.testing.servers.mongo import MongoServer
+from mindhold.model.errors import SchemaTooNew
+from mindhold.model.keywords import keyword_forms
+from mindhold.model.memory import Kind, Provenance, Status, Tier
+from mindhold.model.query import Filter, Order, Search
+from mindhold.ports.store import Mark, Rate
+from mindhold.stores.mongo.filters import matching
+from mindhold.stores.mongo.migrate import INDEXES, SCHEMA
+from mindhold.stores.mongo.store import MongoStore
+from mindhold.testing.builders import START, Builder, unit
+from mindhold.testing.servers.mongo import MongoServer
 
 _numbers = count(1)
 

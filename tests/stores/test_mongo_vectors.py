@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Iterator
 import numpy as np
 import pytest
 
-from recollect.model.memory import Status
-from recollect.model.query import Filter, Search
-from recollect.stores.mongo.store import MongoStore
-from recollect.stores.mongo.vectors import INDEX
-from recollect.testing.builders import MODEL, START, Builder, unit
-from recollect.testing.searching import clustered
-from recollect.testing.servers.mongo import MongoServer
-from recollect.testing.servers.mongo_search import VectorSearchProxy
+from mindhold.model.memory import Status
+from mindhold.model.query import Filter, Search
+from mindhold.stores.mongo.store import MongoStore
+from mindhold.stores.mongo.vectors import INDEX
+from mindhold.testing.builders import MODEL, START, Builder, unit
+from mindhold.testing.searching import clustered
+from mindhold.testing.servers.mongo import MongoServer
+from mindhold.testing.servers.mongo_search import VectorSearchProxy
 
 NAME = "vector_search"
 VECTORS = clustered(1_200, seed=8)

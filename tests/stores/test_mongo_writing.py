@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from pymongo import monitoring
 
-from recollect.model.errors import Conflict, InvalidInput, MemoryNotFound, StoreAway, StoreError
-from recollect.model.memory import Status
-from recollect.model.query import Filter, Search
-from recollect.ports.store import Connect, Disconnect, Enqueue, Inherit, Mark, Put, Revise
-from recollect.stores.mongo import steps, writing
-from recollect.stores.mongo.store import MongoStore
-from recollect.testing.builders import MODEL, START, Builder, unit
-from recollect.testing.servers.mongo import MongoServer
+from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, StoreAway, StoreError
+from mindhold.model.memory import Status
+from mindhold.model.query import Filter, Search
+from mindhold.ports.store import Connect, Disconnect, Enqueue, Inherit, Mark, Put, Revise
+from mindhold.stores.mongo import steps, writing
+from mindhold.stores.mongo.store import MongoStore
+from mindhold.testing.builders import MODEL, START, Builder, unit
+from mindhold.testing.servers.mongo import MongoServer
 
 CHILD = Path(__file__).with_name("mongo_child.py")
 _numbers = count(1)

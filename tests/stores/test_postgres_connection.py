@@ -14,21 +14,21 @@ from functools import partial
 import psycopg
 import pytest
 
-from recollect.model.errors import (
+from mindhold.model.errors import (
     Conflict,
-    RecollectError,
+    MindholdError,
     SettingsError,
     StoreAway,
     StoreBusy,
     StoreDenied,
     StoreError,
 )
-from recollect.model.query import Filter
-from recollect.ports.store import Enqueue, Put, Revise
-from recollect.stores.postgres.connection import Connection
-from recollect.stores.postgres.store import PostgresStore
-from recollect.testing.builders import START, Builder
-from recollect.testing.servers.postgres import PostgresServer
+from mindhold.model.query import Filter
+from mindhold.ports.store import Enqueue, Put, Revise
+from mindhold.stores.postgres.connection import Connection
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.testing.builders import START, Builder
+from mindhold.testing.servers.postgres import PostgresServer
 
 
 def made(url: str, **limits: int) -> PostgresStore:
@@ -219,9 +219,7 @@ async def test_idle_connections_are_given_back(postgres_server: PostgresServer, 
     build = Builder()
     await asyncio.gather(*(store.apply([build.put()]) for _ in range(8)))
     name = postgres_url.rpartition("/")[2]
-    used = (
-        f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'recollect'"
-    )
+    used = f"SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}' AND application_name = 'mindhold'"
 
     async def few() -> None:
         while postgres_server.execute(used)[0][0] > 2:  # one to work with and one that listens
@@ -271,7 +269,7 @@ async def test_others_changes_are_heard_with_very_many_files_open(postgres_url: 
         await store.open()
         assert await asyncio.to_thread(store._notices.listening.wait, 30)
         with psycopg.connect(postgres_url, autocommit=True) as other:
-            other.execute("""NOTIFY recollect_changes, '{"who": "another", "records": 1}'""")
+            other.execute("""NOTIFY mindhold_changes, '{"who": "another", "records": 1}'""")
         assert await asyncio.to_thread(heard.wait, 30)
         assert store._notices.listening.is_set()
         await store.close()
@@ -288,7 +286,7 @@ async def test_no_error_of_the_driver_leaves_the_store(store: PostgresStore) -> 
         "SELECT * FROM nowhere",
         "INSERT INTO job VALUES (1)",
     ):
-        with pytest.raises(RecollectError):
+        with pytest.raises(MindholdError):
             await store._database.read(partial(run, statement=statement))
     assert await store.count(Filter()) == 0
 
@@ -369,6 +367,6 @@ async def test_what_one_changes_another_hears(store: PostgresStore, postgres_url
     await store.apply([build.put()])
     assert await asyncio.to_thread(heard.wait, 30)
     with psycopg.connect(postgres_url, autocommit=True) as stranger:
-        stranger.execute("NOTIFY recollect_changes, 'something else'")
+        stranger.execute("NOTIFY mindhold_changes, 'something else'")
     await other.apply([build.put()])
     await other.close()

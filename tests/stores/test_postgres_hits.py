@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.query import Candidates, Filter, Search
-from recollect.ports.store import Put
-from recollect.stores.postgres.store import PostgresStore
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START, Builder, unit
-from recollect.testing.searching import clustered
-from recollect.testing.servers.postgres import PostgresServer
+from mindhold.model.query import Candidates, Filter, Search
+from mindhold.ports.store import Put
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START, Builder, unit
+from mindhold.testing.searching import clustered
+from mindhold.testing.servers.postgres import PostgresServer
 
 FEW = 100  # records that a filter may admit for all of them to be looked at
 ADA = Filter(viewer="ada", agents=("ada",))

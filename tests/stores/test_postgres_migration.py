@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from recollect.model.keywords import keyword_forms
-from recollect.model.memory import Tier
-from recollect.model.query import Filter, Order, Search
-from recollect.ports.store import Tend
-from recollect.stores.postgres.migrate import latest, migrations, prepare, version_of
-from recollect.stores.postgres.store import PostgresStore
-from recollect.testing.builders import MODEL, START, unit
+from mindhold.model.keywords import keyword_forms
+from mindhold.model.memory import Tier
+from mindhold.model.query import Filter, Order, Search
+from mindhold.ports.store import Tend
+from mindhold.stores.postgres.migrate import latest, migrations, prepare, version_of
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.testing.builders import MODEL, START, unit
 
 BEFORE = START - timedelta(days=9)
 

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.model.keywords import keyword_forms
-from recollect.model.memory import Tier
-from recollect.model.query import Filter, Order, Search
-from recollect.stores.postgres import looking
-from recollect.stores.postgres.adapting import quoted
-from recollect.stores.postgres.filters import matching
-from recollect.stores.postgres.records import listing
-from recollect.stores.postgres.store import PostgresStore
-from recollect.testing.builders import MODEL, START, Builder, unit
-from recollect.testing.searching import clustered
-from recollect.testing.servers.postgres import PostgresServer
+from mindhold.model.keywords import keyword_forms
+from mindhold.model.memory import Tier
+from mindhold.model.query import Filter, Order, Search
+from mindhold.stores.postgres import looking
+from mindhold.stores.postgres.adapting import quoted
+from mindhold.stores.postgres.filters import matching
+from mindhold.stores.postgres.records import listing
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.testing.builders import MODEL, START, Builder, unit
+from mindhold.testing.searching import clustered
+from mindhold.testing.servers.postgres import PostgresServer
 
 Explain = Callable[[str, Any], str]
 

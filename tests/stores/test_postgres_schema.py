@@ -9,16 +9,16 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from recollect.model.entry import Entry
-from recollect.model.errors import InvalidInput, SchemaTooNew, SettingsError
-from recollect.model.memory import Tier
-from recollect.model.query import Filter, Search
-from recollect.ports.store import Capability, Connect, Rate, Tend
-from recollect.stores.postgres.adapting import array_text, escaped, unescaped, vector_text
-from recollect.stores.postgres.migrate import latest
-from recollect.stores.postgres.store import PostgresStore
-from recollect.testing.builders import MODEL, START, Builder, unit
-from recollect.testing.servers.postgres import PostgresServer
+from mindhold.model.entry import Entry
+from mindhold.model.errors import InvalidInput, SchemaTooNew, SettingsError
+from mindhold.model.memory import Tier
+from mindhold.model.query import Filter, Search
+from mindhold.ports.store import Capability, Connect, Rate, Tend
+from mindhold.stores.postgres.adapting import array_text, escaped, unescaped, vector_text
+from mindhold.stores.postgres.migrate import latest
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.testing.builders import MODEL, START, Builder, unit
+from mindhold.testing.servers.postgres import PostgresServer
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from recollect.ports.store import Connect, Keep
-from recollect.stores.postgres.store import PostgresStore
-from recollect.stores.postgres.upkeep import SECURED
-from recollect.testing.builders import START, Builder, unit
+from mindhold.ports.store import Connect, Keep
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.stores.postgres.upkeep import SECURED
+from mindhold.testing.builders import START, Builder, unit
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
@@ -150,4 +150,4 @@ def test_the_role_of_a_superuser_is_below_it(session: Session) -> None:
 async def test_doctor_says_how_it_is_enforced(store: PostgresStore, url: str) -> None:
     (finding,) = [one for one in await store.check() if one.name == "row security"]
     assert finding.healthy
-    assert ("recollect_app" in finding.detail) == ("postgres:" in url)
+    assert ("mindhold_app" in finding.detail) == ("postgres:" in url)

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import pytest
 
-from recollect.model.errors import StoreAway, StoreBusy
-from recollect.model.query import Filter
-from recollect.stores.postgres.connection import Connection
-from recollect.stores.postgres.store import PostgresStore
-from recollect.testing.builders import START, Builder
-from recollect.testing.servers.postgres import PostgresServer
+from mindhold.model.errors import StoreAway, StoreBusy
+from mindhold.model.query import Filter
+from mindhold.stores.postgres.connection import Connection
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.testing.builders import START, Builder
+from mindhold.testing.servers.postgres import PostgresServer
 
 LIMITS = {"connection_timeout_ms": 1_000, "query_timeout_ms": 1_000}  # a busy machine is not silent
 

@@ -9,13 +9,13 @@ import numpy as np
 import psycopg
 import pytest
 
-from recollect.model.errors import InvalidInput, StoreBusy
-from recollect.model.keywords import keyword_forms
-from recollect.model.query import Filter, Order, Search
-from recollect.stores.postgres.store import PostgresStore
-from recollect.stores.postgres.vector_indexes import name_of
-from recollect.testing.builders import DIMENSIONS, MODEL, START, Builder, unit
-from recollect.testing.searching import by_text, clustered
+from mindhold.model.errors import InvalidInput, StoreBusy
+from mindhold.model.keywords import keyword_forms
+from mindhold.model.query import Filter, Order, Search
+from mindhold.stores.postgres.store import PostgresStore
+from mindhold.stores.postgres.vector_indexes import name_of
+from mindhold.testing.builders import DIMENSIONS, MODEL, START, Builder, unit
+from mindhold.testing.searching import by_text, clustered
 
 WHOLE = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('agent_memory.{name}')"
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.errors import Conflict
-from recollect.model.keywords import keyword_form
-from recollect.model.query import Filter
-from recollect.model.scope import Scope
-from recollect.ports.store import Put, Revise, Store
-from recollect.stores.redis.beside import RedisAside
-from recollect.stores.redis.keywords import MOST_FOUND
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.stores.unfollowed import Unfollowed
-from recollect.testing.builders import START, Builder
-from recollect.testing.servers.programs import free_port
-from recollect.testing.servers.redis import RedisServer
+from mindhold.model.errors import Conflict
+from mindhold.model.keywords import keyword_form
+from mindhold.model.query import Filter
+from mindhold.model.scope import Scope
+from mindhold.ports.store import Put, Revise, Store
+from mindhold.stores.redis.beside import RedisAside
+from mindhold.stores.redis.keywords import MOST_FOUND
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.stores.unfollowed import Unfollowed
+from mindhold.testing.builders import START, Builder
+from mindhold.testing.servers.programs import free_port
+from mindhold.testing.servers.redis import RedisServer
 from redis_beside import address, beside, whole
 
 Open = Callable[..., Awaitable[RedisAside]]

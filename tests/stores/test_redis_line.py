@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from recollect.model.errors import StoreAway, StoreDenied, StoreError, StoreReadOnly
-from recollect.stores.redis.line import Address, Line
-from recollect.testing.servers.programs import free_port
-from recollect.testing.servers.redis import RedisSentinels, RedisServer
+from mindhold.model.errors import StoreAway, StoreDenied, StoreError, StoreReadOnly
+from mindhold.stores.redis.line import Address, Line
+from mindhold.testing.servers.programs import free_port
+from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 from redis_beside import address, eventually, watched
 
 Open = Callable[[Address], Awaitable[Line]]
@@ -152,11 +152,11 @@ async def test_a_changed_password_is_no_fault_of_the_calls(opened: Open, redis_s
 
 async def test_sentinels_lead_to_the_new_master(opened: Open, redis_sentinels: RedisSentinels) -> None:
     line = await opened(watched(redis_sentinels))
-    await line.ask(lambda redis: redis.set("recollect:test", b"1"))
+    await line.ask(lambda redis: redis.set("mindhold:test", b"1"))
     await asyncio.to_thread(redis_sentinels.fail_over)
     await eventually(lambda: answers(line))
-    await line.ask(lambda redis: redis.set("recollect:test", b"2"))
-    assert redis_sentinels.second.command("GET", "recollect:test") == "2"
+    await line.ask(lambda redis: redis.set("mindhold:test", b"2"))
+    assert redis_sentinels.second.command("GET", "mindhold:test") == "2"
 
 
 async def test_nobody_there_at_all(opened: Open) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from recollect.model.link import Relation
-from recollect.model.memory import Memory
-from recollect.model.query import Filter, Order
-from recollect.ports.store import Connect
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START, Builder
+from mindhold.model.link import Relation
+from mindhold.model.memory import Memory
+from mindhold.model.query import Filter, Order
+from mindhold.ports.store import Connect
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START, Builder
 
 RECORDS = 4_000
 OLD, RARE = 2_500, 40

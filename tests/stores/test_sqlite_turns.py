@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.memory import Kind, Provenance
-from recollect.model.query import Filter, Order
-from recollect.stores.sqlite.filters import matching
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START, Builder
+from mindhold.model.memory import Kind, Provenance
+from mindhold.model.query import Filter, Order
+from mindhold.stores.sqlite.filters import matching
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START, Builder
 
 RECORDS = 500
 LOG = Filter(scopes=("shop",), turns=True, minimum_trust=0.5)

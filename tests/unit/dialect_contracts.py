@@ -12,7 +12,7 @@ EVERY_RELATION = (*RELATIONS, "superseded_by")
 
 @dataclass(frozen=True)
 class Contract:
-    """Arguments with their defaults (None: there is none), the answer's fields, and what Recollect adds of its own."""
+    """Arguments with their defaults (None: there is none), the answer's fields, and what Mindhold adds of its own."""
 
     required: tuple[str, ...] = ()
     optional: dict[str, Any] = field(default_factory=dict)
@@ -439,7 +439,7 @@ FRAGMENTS = {
     ),
 }
 
-# Of Recollect's own: no document has them.
+# Of Mindhold's own: no document has them.
 BEYOND = {
     "batch_remember": Contract(
         required=("fragments",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from recollect.ports.transcripts import Role, Step
+from mindhold.ports.transcripts import Role, Step
 
 
 class Conversation:

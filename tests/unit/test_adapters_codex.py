@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from recollect.ports.transcripts import Cursor, Followed, Role, Step
-from recollect.providers.transcripts.claude import ClaudeTranscripts
-from recollect.providers.transcripts.codex import CodexTranscripts
-from recollect.providers.transcripts.every import EveryTranscripts
+from mindhold.ports.transcripts import Cursor, Followed, Role, Step
+from mindhold.providers.transcripts.claude import ClaudeTranscripts
+from mindhold.providers.transcripts.codex import CodexTranscripts
+from mindhold.providers.transcripts.every import EveryTranscripts
 
 SESSION = "01999f2a-7c31-7d10-8a11-52b6a5f0c001"
 CHILD = "01999f2a-7c31-7d10-8a11-52b6a5f0c002"
@@ -249,10 +249,10 @@ def test_own_calls_are_no_news(codex: CodexTranscripts, file: Path) -> None:
     file.write_bytes(
         lines(
             meta(),
-            call("mcp__recollect__memory_search", query="x"),
+            call("mcp__mindhold__memory_search", query="x"),
             output("a memory"),
             item(
-                type="function_call", name="store", namespace="mcp__recollect__", arguments="{}", call_id="c2"
+                type="function_call", name="store", namespace="mcp__mindhold__", arguments="{}", call_id="c2"
             ),
             output("stored", "c2"),
         )

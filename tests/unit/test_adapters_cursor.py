@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.ports.transcripts import Cursor, Followed, Role, Step
-from recollect.providers.transcripts.cursor import CursorTranscripts, exported_at
+from mindhold.ports.transcripts import Cursor, Followed, Role, Step
+from mindhold.providers.transcripts.cursor import CursorTranscripts, exported_at
 
 EXPORT = """# Login without cookies
 _Exported on 5/3/2026 at 17:47:04 PDT from Cursor (2.4.27)_

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from recollect.ports.transcripts import Cursor, Followed, Role, Step
-from recollect.providers.transcripts.gemini import GeminiTranscripts
-from recollect.providers.transcripts.whole import MOST
+from mindhold.ports.transcripts import Cursor, Followed, Role, Step
+from mindhold.providers.transcripts.gemini import GeminiTranscripts
+from mindhold.providers.transcripts.whole import MOST
 
 SESSION = "5b1f0c1e-2a7b-4c0d-9f3e-0a1b2c3d4e5f"
 ROOT = "/code/shop"
@@ -185,14 +185,14 @@ def test_calls_that_only_the_history_tells_of_count(source: GeminiTranscripts, f
 
 def test_own_calls_and_commands_are_no_news(source: GeminiTranscripts, file: Path) -> None:
     shown = call("memory_search", "a memory", name="c2") | {
-        "displayName": "memory_search (recollect MCP Server)"
+        "displayName": "memory_search (mindhold MCP Server)"
     }
     file.write_bytes(
         lines(
             head(),
             user("/compress", "u1"),
             user("?", "u2"),
-            gemini("", toolCalls=[call("mcp_recollect_memory_search", "a memory"), shown]),
+            gemini("", toolCalls=[call("mcp_mindhold_memory_search", "a memory"), shown]),
             {"id": "i", "type": "info", "content": "Updated", "timestamp": ""},
             {"id": "e", "type": "error", "content": "Quota", "timestamp": ""},
         )

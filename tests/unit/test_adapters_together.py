@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from recollect.app import App
-from recollect.engine.history.indexing import index_history
-from recollect.engine.history.search import search_history
-from recollect.operations.catalogue import no_progress
-from recollect.ports.transcripts import Cursor
+from mindhold.app import App
+from mindhold.engine.history.indexing import index_history
+from mindhold.engine.history.search import search_history
+from mindhold.operations.catalogue import no_progress
+from mindhold.ports.transcripts import Cursor
 
 Open = Callable[..., AbstractAsyncContextManager[App]]
 SESSION = "01999f2a-7c31-7d10-8a11-52b6a5f0c001"

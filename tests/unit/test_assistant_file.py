@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recollect.settings.assistant_file import ROWS, translated
+from mindhold.settings.assistant_file import ROWS, translated
 
 
 def taken(document: dict[str, Any]) -> dict[str, Any]:
@@ -18,8 +18,8 @@ def left(document: dict[str, Any]) -> set[str]:
 
 
 MEANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"database_path": "~/ClaudeMemory"}, {"store.path": "~/ClaudeMemory/recollect.db"}),
-    ({"database": {"path": "D:\\Memory\\"}}, {"store.path": "D:\\Memory\\recollect.db"}),
+    ({"database_path": "~/ClaudeMemory"}, {"store.path": "~/ClaudeMemory/mindhold.db"}),
+    ({"database": {"path": "D:\\Memory\\"}}, {"store.path": "D:\\Memory\\mindhold.db"}),
     ({"databasePath": "/data/mine.db"}, {"store.path": "/data/mine.db"}),
     ({"mongodb": {"mode": "embedded"}}, {"store.mode": "mongodb", "mongodb.mode": "embedded"}),
     ({"mongodb_mode": "External"}, {"store.mode": "mongodb", "mongodb.mode": "external"}),

@@ -6,9 +6,9 @@ from datetime import date, timedelta
 
 import pytest
 
-from recollect.engine.backup_schedule import Shelved, due, outdated
-from recollect.engine.backup_shelf import Made
-from recollect.model.backup import BackupRules
+from mindhold.engine.backup_schedule import Shelved, due, outdated
+from mindhold.engine.backup_shelf import Made
+from mindhold.model.backup import BackupRules
 
 MONDAY = date(2026, 3, 2)
 RULES = BackupRules(keep_daily=3, keep_weekly=2)

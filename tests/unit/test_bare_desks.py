@@ -1,4 +1,4 @@
-"""Asking a running Recollect: over a real socket, for a moment, and only where its note is ours."""
+"""Asking a running Mindhold: over a real socket, for a moment, and only where its note is ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from recollect.bare import desks
+from mindhold.bare import desks
 
 PATIENCE = 20.0  # long enough for a busy machine; those who don't answer are given less
 SHORT = 1.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recollect.bare.environment import (
+from mindhold.bare.environment import (
     agent,
     captures,
     excluded,
@@ -15,8 +15,8 @@ from recollect.bare.environment import (
     project_dir,
     skipped,
 )
-from recollect.bare.marks import OWN_CALL_MARK, SKIP_MARK, refused
-from recollect.settings import load_settings
+from mindhold.bare.marks import OWN_CALL_MARK, SKIP_MARK, refused
+from mindhold.settings import load_settings
 
 
 @pytest.mark.parametrize("given", ["", "~/elsewhere", "relative/place"])
@@ -25,16 +25,16 @@ def test_the_home_is_the_one_of_the_settings(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    environ = {"RECOLLECT_HOME": given} if given else {}
+    environ = {"MINDHOLD_HOME": given} if given else {}
     assert home(environ) == str(load_settings(environ=environ).settings.home)
-    assert home({"RECOLLECT_HOME": "/not/this"}, given=str(tmp_path)) == str(tmp_path)
+    assert home({"MINDHOLD_HOME": "/not/this"}, given=str(tmp_path)) == str(tmp_path)
 
 
 def test_own_calls_and_those_who_say_so_are_left_alone() -> None:
     assert not skipped({})
-    assert not skipped({"RECOLLECT_SKIP": ""})
-    assert skipped({"RECOLLECT_SKIP": "1"})
-    assert skipped({"RECOLLECT_EXTRACTING": "1"})
+    assert not skipped({"MINDHOLD_SKIP": ""})
+    assert skipped({"MINDHOLD_SKIP": "1"})
+    assert skipped({"MINDHOLD_EXTRACTING": "1"})
     assert refused("please [skip-hook] this")
     assert refused("fine", f"a line\n{OWN_CALL_MARK}\nanother")
     assert not refused("skip-hook", None, 7, "")
@@ -54,14 +54,14 @@ def test_what_is_said_for_one_conversation_is_not_handed_to_the_worker_of_all(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     own = {
-        "RECOLLECT_AGENT": "alice",
-        "RECOLLECT_CAPTURE_ENABLED": "Off",
-        "RECOLLECT_CAPTURE_EXCLUDE": "secret",
+        "MINDHOLD_AGENT": "alice",
+        "MINDHOLD_CAPTURE_ENABLED": "Off",
+        "MINDHOLD_CAPTURE_EXCLUDE": "secret",
     }
     assert (agent(own), captures(own), excluded(own)) == ("alice", False, "secret")
     assert (agent({}), captures({}), excluded({})) == ("", True, "")
-    for name, value in {**own, "RECOLLECT_STORE_MODE": "local"}.items():
+    for name, value in {**own, "MINDHOLD_STORE_MODE": "local"}.items():
         monkeypatch.setenv(name, value)
     worker = for_worker("/home")
     assert not own.keys() & worker.keys()
-    assert (worker["RECOLLECT_HOME"], worker["RECOLLECT_STORE_MODE"]) == ("/home", "local")
+    assert (worker["MINDHOLD_HOME"], worker["MINDHOLD_STORE_MODE"]) == ("/home", "local")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.bare.folders import identity, key
-from recollect.engine.housing import identity_of
-from recollect.model.errors import NotFound
+from mindhold.bare.folders import identity, key
+from mindhold.engine.housing import identity_of
+from mindhold.model.errors import NotFound
 
 
 @pytest.fixture

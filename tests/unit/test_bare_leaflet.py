@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import leaflets
-from recollect.bare import leaflet
-from recollect.bare.folders import key
-from recollect.model.lexemes import lexemes
+from mindhold.bare import leaflet
+from mindhold.bare.folders import key
+from mindhold.model.lexemes import lexemes
 
 PROJECT = "/srv/shop/.git"
 

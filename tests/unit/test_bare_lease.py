@@ -7,15 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from recollect.bare.lease import lease, take
+from mindhold.bare.lease import lease, take
 
 HOLD = (
-    "import sys; from recollect.bare.lease import lease\n"
+    "import sys; from mindhold.bare.lease import lease\n"
     "with lease(sys.argv[1]) as mine:\n"
     "    print(mine, flush=True); sys.stdin.read()\n"
 )
 ADOPT = (
-    "import sys; from recollect.bare.lease import lease, take\n"
+    "import sys; from mindhold.bare.lease import lease, take\n"
     "with lease(sys.argv[1], int(sys.argv[2])) as mine:\n"
     "    print(mine, flush=True); sys.stdin.read()\n"
 )

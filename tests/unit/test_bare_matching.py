@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from recollect.bare.failing import by_failure
-from recollect.bare.leaflet import Leaflet, read_leaflet, write
-from recollect.bare.matching import _lexemes, by_prompt
-from recollect.model.error_signs import error_signs
-from recollect.model.lexemes import lexemes
+from mindhold.bare.failing import by_failure
+from mindhold.bare.leaflet import Leaflet, read_leaflet, write
+from mindhold.bare.matching import _lexemes, by_prompt
+from mindhold.model.error_signs import error_signs
+from mindhold.model.lexemes import lexemes
 
 KNOWN = [
     "The webshop stores prices as integer cents in PostgreSQL, never as floats",

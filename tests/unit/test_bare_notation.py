@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.bare.notation import parsed, record, written
+from mindhold.bare.notation import parsed, record, written
 
 texts = st.text(st.characters(exclude_categories=[]))  # halves of pairs too
 values = st.recursive(

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from recollect.bare import told
+from mindhold.bare import told
 
 CLAIM = (
-    "import sys; from recollect.bare import told\n"
+    "import sys; from mindhold.bare import told\n"
     "sys.stdin.read(); print(*told.claim(sys.argv[1], 's', [str(n) for n in range(50)]))"
 )
 

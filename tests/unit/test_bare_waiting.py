@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from recollect.bare import waiting
-from recollect.bare.lease import lease
+from mindhold.bare import waiting
+from mindhold.bare.lease import lease
 
 
 def test_events_come_back_in_the_order_they_came(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.capture.by_model import (
+from mindhold.engine.capture.by_model import (
     LONGEST,
     MOST_ITEMS,
     MOST_KNOWN_TOKENS,
@@ -19,10 +19,10 @@ from recollect.engine.capture.by_model import (
     prompt_of,
     system_of,
 )
-from recollect.engine.capture.item import SIGNS
-from recollect.model.capture import CAPTURED_KINDS
-from recollect.model.memory import Kind, Memory, Status
-from recollect.model.tokens import count_tokens
+from mindhold.engine.capture.item import SIGNS
+from mindhold.model.capture import CAPTURED_KINDS
+from mindhold.model.memory import Kind, Memory, Status
+from mindhold.model.tokens import count_tokens
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
 LINES = [

@@ -14,25 +14,25 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.clients.claude import EVENTS, hook_groups, others_calling, settings_change
-from recollect.clients.connect import CLIENTS
-from recollect.clients.files import Change
-from recollect.clients.installed import Record, drop_project, install, manifest, plan_removal, uninstall
-from recollect.clients.json_text import render
-from recollect.clients.markers import markers_change, without_markers
-from recollect.clients.mcp_entry import is_our_server, json_change, server_entry, toml_change, without_table
-from recollect.clients.program import Program, call_of, this_program
-from recollect.clients.taking import EMPTIED, OF_DOCUMENT, OF_SETTINGS, of_server, of_table, taken_out
-from recollect.model.errors import Conflict, InvalidInput, MarkersWrong, RecollectError, Refused
-from recollect.model.markers import placed
-from recollect.settings import load_settings
-from recollect.settings.places import places
+from mindhold.clients.claude import EVENTS, hook_groups, others_calling, settings_change
+from mindhold.clients.connect import CLIENTS
+from mindhold.clients.files import Change
+from mindhold.clients.installed import Record, drop_project, install, manifest, plan_removal, uninstall
+from mindhold.clients.json_text import render
+from mindhold.clients.markers import markers_change, without_markers
+from mindhold.clients.mcp_entry import is_our_server, json_change, server_entry, toml_change, without_table
+from mindhold.clients.program import Program, call_of, this_program
+from mindhold.clients.taking import EMPTIED, OF_DOCUMENT, OF_SETTINGS, of_server, of_table, taken_out
+from mindhold.model.errors import Conflict, InvalidInput, MarkersWrong, MindholdError, Refused
+from mindhold.model.markers import placed
+from mindhold.settings import load_settings
+from mindhold.settings.places import places
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-PLAIN = Program("recollect")
-MOVED = Program("/opt/a b/recollect", portable=False)
-KEYS = ("mcpServers", "recollect")
+PLAIN = Program("mindhold")
+MOVED = Program("/opt/a b/mindhold", portable=False)
+KEYS = ("mcpServers", "mindhold")
 ENTRY = server_entry(PLAIN, toolsets="core,capture")
 OTHERS = """{
 \t"hooks": {
@@ -70,7 +70,7 @@ def test_hooks_join_those_of_others_which_stay_as_they_are(tmp_path: Path) -> No
     assert change.after is not None
     merged = json.loads(change.after)
     assert set(merged["hooks"]) == {event for event, _, _ in EVENTS} | {"Notification"}
-    assert [group["hooks"][0]["command"] for group in merged["hooks"]["Stop"]] == ["say done", "recollect"]
+    assert [group["hooks"][0]["command"] for group in merged["hooks"]["Stop"]] == ["say done", "mindhold"]
     assert merged["hooks"]["SessionEnd"][0]["hooks"][0]["timeout"] == 5
     assert merged["hooks"]["PostToolUse"][0]["matcher"] == "Bash"
     for line in OTHERS.splitlines():
@@ -88,7 +88,7 @@ def test_a_moved_program_is_put_right_and_nothing_else_is(tmp_path: Path) -> Non
     path.write_text(changed)
     again = hooks_of(path, MOVED)
     assert again.after is not None
-    assert again.after.decode() == changed.replace('"recollect"', '"/opt/a b/recollect"')
+    assert again.after.decode() == changed.replace('"mindhold"', '"/opt/a b/mindhold"')
     put(tmp_path / "home", again)
     taken(tmp_path / "home")
     assert path.read_text() == "{}"
@@ -98,7 +98,7 @@ def test_of_a_file_that_others_changed_only_ours_goes(tmp_path: Path) -> None:
     path = written(tmp_path / "settings.json", '{"model":"opus"}')
     put(tmp_path / "home", hooks_of(path, status_line=True, home="/some/where"))
     settings = json.loads(path.read_text())
-    assert settings["env"] == {"RECOLLECT_HOME": "/some/where"}
+    assert settings["env"] == {"MINDHOLD_HOME": "/some/where"}
     settings["hooks"]["Stop"][0]["hooks"].append({"type": "command", "command": "theirs"})
     settings["hooks"]["PreCompact"].append({"hooks": [{"type": "command", "command": "theirs too"}]})
     settings["more"] = 1
@@ -119,7 +119,7 @@ def test_without_notes_ours_is_known_by_its_looks() -> None:
     settings = {"hooks": {event: [group] for event, group in groups.items()}, "a": 1}
     settings["statusLine"] = {"type": "command", "command": MOVED.line("statusline")}
     assert json.loads(taken_out(Path("x"), json.dumps(settings).encode(), OF_SETTINGS)) == {"a": 1}
-    servers = {"mcpServers": {"recollect": ENTRY, "other": {"command": "recollect-other", "args": ["mcp"]}}}
+    servers = {"mcpServers": {"mindhold": ENTRY, "other": {"command": "mindhold-other", "args": ["mcp"]}}}
     left = json.loads(taken_out(Path("x"), json.dumps(servers).encode(), of_server(*KEYS)))
     assert list(left["mcpServers"]) == ["other"]
 
@@ -128,43 +128,43 @@ def test_a_status_line_or_home_of_others_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "settings.json", '{"statusLine": {"type": "command", "command": "date"}}')
     with pytest.raises(Conflict, match="status line"):
         hooks_of(path, status_line=True)
-    path = written(path, '{"env": {"RECOLLECT_HOME": "/a"}}')
-    with pytest.raises(Conflict, match="RECOLLECT_HOME"):
+    path = written(path, '{"env": {"MINDHOLD_HOME": "/a"}}')
+    with pytest.raises(Conflict, match="MINDHOLD_HOME"):
         hooks_of(path, home="/b")
 
 
 @pytest.mark.parametrize(
     ("command", "arguments", "expected"),
     [
-        ("recollect", ["hook", "Stop"], ["hook", "Stop"]),
-        ("/a b/bin/recollect", ["mcp"], ["mcp"]),
-        ("C:\\Tools\\Recollect.EXE", ["mcp"], ["mcp"]),
-        ("/usr/bin/python3", ["-m", "recollect", "hook", "Stop"], ["hook", "Stop"]),
-        ("recollect", ["--home", "/x", "mcp"], ["mcp"]),
-        ("recollect hook Stop", None, ["hook", "Stop"]),
-        ('"/a b/recollect" statusline', None, ["statusline"]),
-        ("recollect --home=/x hook Stop", None, ["hook", "Stop"]),
-        ("recollect", ["-v", "--scope", "x", "mcp"], ["mcp"]),
-        ("uvx", ["recollect", "hook", "Stop"], ["hook", "Stop"]),
-        ("uvx recollect@latest hook Stop", None, ["hook", "Stop"]),
-        ("C:\\Users\\me\\recollect.exe statusline", None, ["statusline"]),
-        ("tee -a log | recollect hook Stop", None, None),
-        ("recollect hook Stop; ./notify.sh", None, None),
-        ("recollect hook Stop && date", None, None),
-        ("recollect hook Stop&", None, None),
-        ("recollect hook Stop >log", None, None),
-        ("recollect hook Stop\ndate", None, None),
-        ("recollect hook $(date)", None, None),
-        ("recollect hook `date`", None, None),
-        ('echo "recollect hook ran"', None, None),
-        ("git -C ~/src/recollect hook run pre-commit", None, None),
-        ("uvx", ["other", "recollect", "hook", "Stop"], None),
-        ("docker", ["-m", "recollect", "hook", "Stop"], None),
-        ("recollect", ["hook", 3], None),
-        ("recollect 'hook", None, None),
-        ("/usr/bin/python3", ["recollect.py"], None),
-        ("recollection", ["mcp"], None),
-        ("say recollection mcp", None, None),
+        ("mindhold", ["hook", "Stop"], ["hook", "Stop"]),
+        ("/a b/bin/mindhold", ["mcp"], ["mcp"]),
+        ("C:\\Tools\\Mindhold.EXE", ["mcp"], ["mcp"]),
+        ("/usr/bin/python3", ["-m", "mindhold", "hook", "Stop"], ["hook", "Stop"]),
+        ("mindhold", ["--home", "/x", "mcp"], ["mcp"]),
+        ("mindhold hook Stop", None, ["hook", "Stop"]),
+        ('"/a b/mindhold" statusline', None, ["statusline"]),
+        ("mindhold --home=/x hook Stop", None, ["hook", "Stop"]),
+        ("mindhold", ["-v", "--scope", "x", "mcp"], ["mcp"]),
+        ("uvx", ["mindhold", "hook", "Stop"], ["hook", "Stop"]),
+        ("uvx mindhold@latest hook Stop", None, ["hook", "Stop"]),
+        ("C:\\Users\\me\\mindhold.exe statusline", None, ["statusline"]),
+        ("tee -a log | mindhold hook Stop", None, None),
+        ("mindhold hook Stop; ./notify.sh", None, None),
+        ("mindhold hook Stop && date", None, None),
+        ("mindhold hook Stop&", None, None),
+        ("mindhold hook Stop >log", None, None),
+        ("mindhold hook Stop\ndate", None, None),
+        ("mindhold hook $(date)", None, None),
+        ("mindhold hook `date`", None, None),
+        ('echo "mindhold hook ran"', None, None),
+        ("git -C ~/src/mindhold hook run pre-commit", None, None),
+        ("uvx", ["other", "mindhold", "hook", "Stop"], None),
+        ("docker", ["-m", "mindhold", "hook", "Stop"], None),
+        ("mindhold", ["hook", 3], None),
+        ("mindhold 'hook", None, None),
+        ("/usr/bin/python3", ["mindhold.py"], None),
+        ("mindholder", ["mcp"], None),
+        ("say mindholder mcp", None, None),
         (3, ["mcp"], None),
     ],
 )
@@ -176,34 +176,34 @@ def test_whose_program_it_is(command: Any, arguments: Any, expected: list[str] |
 @pytest.mark.parametrize(
     "command",
     [
-        "tee -a ~/events.log | recollect hook Stop; ./scripts/notify-team.sh",
-        "recollect hook Stop Stop",
-        "recollect hook run-all",
-        "recollect hook",
-        "recollect hook Stop # mine",
+        "tee -a ~/events.log | mindhold hook Stop; ./scripts/notify-team.sh",
+        "mindhold hook Stop Stop",
+        "mindhold hook run-all",
+        "mindhold hook",
+        "mindhold hook Stop # mine",
     ],
 )
-def test_hooks_of_others_that_name_recollect_are_theirs(tmp_path: Path, command: str) -> None:
+def test_hooks_of_others_that_name_mindhold_are_theirs(tmp_path: Path, command: str) -> None:
     source = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}, indent=2)
     path = written(tmp_path / "settings.json", source)
     assert taken_out(path, source.encode(), OF_SETTINGS) == source.encode()
     change = hooks_of(path)
     assert [one["hooks"][0]["command"] for one in json.loads(change.after or b"")["hooks"]["Stop"]] == [
         command,
-        "recollect",
+        "mindhold",
     ]
     put(tmp_path / "home", change)
     path.write_bytes(path.read_bytes() + b"\n")
     taken(tmp_path / "home")
     assert json.loads(path.read_bytes()) == json.loads(source)
-    line = json.dumps({"statusLine": {"type": "command", "command": "echo x | recollect statusline"}})
+    line = json.dumps({"statusLine": {"type": "command", "command": "echo x | mindhold statusline"}})
     with pytest.raises(Conflict):
         hooks_of(written(path, line), status_line=True)
     assert taken_out(path, line.encode(), OF_SETTINGS) == line.encode()
 
 
 def test_others_that_call_it_too_can_be_told_of() -> None:
-    lines = ["tee x | recollect hook Stop", "recollect hook Stop", 'notify-send "recollect hook has news"']
+    lines = ["tee x | mindhold hook Stop", "mindhold hook Stop", 'notify-send "mindhold hook has news"']
     groups = [{"hooks": [{"type": "command", "command": line}]} for line in lines]
     assert others_calling(json.dumps({"hooks": {"Stop": groups}}).encode()) == (lines[0],)
     assert others_calling(b'{"hooks": [') == ()
@@ -211,52 +211,52 @@ def test_others_that_call_it_too_can_be_told_of() -> None:
 
 def test_a_call_of_ours_keeps_its_options_and_its_runner(tmp_path: Path) -> None:
     handlers = [
-        {"type": "command", "command": "/old/recollect --home=/x hook Stop"},
-        {"type": "command", "command": "uvx", "args": ["recollect", "-v", "hook", "Stop"]},
+        {"type": "command", "command": "/old/mindhold --home=/x hook Stop"},
+        {"type": "command", "command": "uvx", "args": ["mindhold", "-v", "hook", "Stop"]},
     ]
     path = written(tmp_path / "settings.json", json.dumps({"hooks": {"Stop": [{"hooks": handlers}]}}))
     after = hooks_of(path).after
     one, two = json.loads(after or b"")["hooks"]["Stop"][0]["hooks"]
-    assert (one["command"], one["args"]) == ("recollect", ["--home=/x", "hook", "Stop"])
-    assert (two["command"], two["args"]) == ("uvx", ["recollect", "-v", "hook", "Stop"])
-    server = {"command": "/old/recollect", "args": ["--scope", "x", "mcp"], "env": {"A": "b"}}
-    path = written(tmp_path / "mcp.json", json.dumps({"mcpServers": {"recollect": server}}))
+    assert (one["command"], one["args"]) == ("mindhold", ["--home=/x", "hook", "Stop"])
+    assert (two["command"], two["args"]) == ("uvx", ["mindhold", "-v", "hook", "Stop"])
+    server = {"command": "/old/mindhold", "args": ["--scope", "x", "mcp"], "env": {"A": "b"}}
+    path = written(tmp_path / "mcp.json", json.dumps({"mcpServers": {"mindhold": server}}))
     change = json_change(path, KEYS, server_entry(PLAIN, toolsets="core", home="/h"))
-    new = json.loads(change.after or b"")["mcpServers"]["recollect"]
+    new = json.loads(change.after or b"")["mcpServers"]["mindhold"]
     assert (new["args"], new["env"]) == (
         ["--scope", "x", "mcp", "--toolsets", "core"],
-        {"A": "b", "RECOLLECT_HOME": "/h"},
+        {"A": "b", "MINDHOLD_HOME": "/h"},
     )
     put(tmp_path / "home", change)
     assert not json_change(path, KEYS, server_entry(PLAIN, toolsets="core", home="/h")).changes
 
 
 def test_lines_for_the_shells_of_windows() -> None:
-    program = Program("C:\\Users\\me\\Scripts\\recollect.exe", portable=False)
+    program = Program("C:\\Users\\me\\Scripts\\mindhold.exe", portable=False)
     line = program.line("statusline", windows=True)
-    assert line == "C:/Users/me/Scripts/recollect.exe statusline"
+    assert line == "C:/Users/me/Scripts/mindhold.exe statusline"
     call = call_of(line, None)
     assert call is not None
     assert call.words == ("statusline",)
     with pytest.raises(Refused, match="Git Bash"):
-        Program("C:\\My Tools\\recollect.exe").line("statusline", windows=True)
+        Program("C:\\My Tools\\mindhold.exe").line("statusline", windows=True)
 
 
 def test_the_program_is_named_where_the_name_leads_to_it(tmp_path: Path) -> None:
-    script = written(tmp_path / "env" / "recollect", "one")
-    other = written(tmp_path / "other" / "recollect", "two")
-    link = tmp_path / "bin" / "recollect"
+    script = written(tmp_path / "env" / "mindhold", "one")
+    other = written(tmp_path / "other" / "mindhold", "two")
+    link = tmp_path / "bin" / "mindhold"
     link.parent.mkdir()
     link.symlink_to(script)
     here = {"executable": "/python", "scripts": [script]}
-    assert this_program(**here, on_path=str(link)) == Program("recollect")
+    assert this_program(**here, on_path=str(link)) == Program("mindhold")
     assert this_program(**here, on_path=str(link), absolute=True) == Program(str(link), portable=False)
     assert this_program(**here, on_path=str(other)) == Program(str(script), portable=False)
     assert this_program(**here, on_path=None).command == str(script)
     bare = this_program(executable="/python", scripts=[], on_path=str(other))
     assert (bare.command, bare.calling("mcp"), bare.portable) == (
         "/python",
-        ["-m", "recollect", "mcp"],
+        ["-m", "mindhold", "mcp"],
         False,
     )
 
@@ -275,7 +275,7 @@ def test_a_server_joins_others_and_keeps_what_they_added(tmp_path: Path) -> None
     assert b'"args": ["mcp"]' in (moved.after or b"")
     taken(tmp_path / "home")
     assert path.read_text("utf-8") == "\ufeff// mine\n{\n  // a\n}\n"
-    written(path, '{"mcpServers": {"recollect": {"command": "theirs"}}}')
+    written(path, '{"mcpServers": {"mindhold": {"command": "theirs"}}}')
     with pytest.raises(Conflict):
         json_change(path, KEYS, ENTRY)
 
@@ -287,17 +287,17 @@ def test_a_server_joins_others_and_keeps_what_they_added(tmp_path: Path) -> None
         'model = "o3"\n',
         'model = "o3"',
         '# top\r\n[mcp_servers.other]\r\ncommand = "x"\r\n\r\n',
-        '[mcp_servers]\n[mcp_servers."a b"]\ncommand = """\n[mcp_servers.recollect]\n"""\n',
+        '[mcp_servers]\n[mcp_servers."a b"]\ncommand = """\n[mcp_servers.mindhold]\n"""\n',
         "[[list]]\na = 1 # c\n\n\n",
     ],
 )
 def test_a_table_goes_in_and_out_without_a_trace(tmp_path: Path, text: str) -> None:
     path = written(tmp_path / "config.toml", text)
-    table = ("mcp_servers", "recollect")
+    table = ("mcp_servers", "mindhold")
     entry = server_entry(PLAIN, toolsets=None, home='C:\\a "b"', typed=False)
     change = toml_change(path, table, entry)
     assert change.after is not None
-    assert tomllib.loads(change.after.decode())["mcp_servers"]["recollect"] == entry
+    assert tomllib.loads(change.after.decode())["mcp_servers"]["mindhold"] == entry
     assert change.after.startswith(text.encode())
     assert without_table(path, change.after.decode(), table, lead=change.undo[0]["lead"]) == text
     put(tmp_path / "home", change)
@@ -308,22 +308,22 @@ def test_a_table_goes_in_and_out_without_a_trace(tmp_path: Path, text: str) -> N
     left = path.read_bytes()
     assert left.startswith(text.encode())
     assert left.endswith(more.lstrip(b"\n"))
-    assert "recollect" not in tomllib.loads(left.decode()).get("mcp_servers", {})
+    assert "mindhold" not in tomllib.loads(left.decode()).get("mcp_servers", {})
 
 
 def test_a_table_of_ours_is_brought_up_to_date_where_it_stands(tmp_path: Path) -> None:
     source = (
-        '\ufeff[mcp_servers.recollect] # mine\n# keep me\ncommand = "/old/recollect" # the old one\nargs = [\n  "mcp",\n]\n'
-        'startup_timeout_sec = 20 # twenty\nsince = 2026-01-02\nenv = { A = "b" }\n\n[mcp_servers.recollect.tools.x]\n'
-        'on = true\n\n[last]\na = """\n[mcp_servers.recollect]\n"""\n'
+        '\ufeff[mcp_servers.mindhold] # mine\n# keep me\ncommand = "/old/mindhold" # the old one\nargs = [\n  "mcp",\n]\n'
+        'startup_timeout_sec = 20 # twenty\nsince = 2026-01-02\nenv = { A = "b" }\n\n[mcp_servers.mindhold.tools.x]\n'
+        'on = true\n\n[last]\na = """\n[mcp_servers.mindhold]\n"""\n'
     )
     path = written(tmp_path / "config.toml", source)
-    table = ("mcp_servers", "recollect")
+    table = ("mcp_servers", "mindhold")
     entry = server_entry(PLAIN, toolsets="core", home="/h", typed=False)
     change = toml_change(path, table, entry)
-    assert (change.after or b"").decode() == source.replace("/old/recollect", "recollect").replace(
+    assert (change.after or b"").decode() == source.replace("/old/mindhold", "mindhold").replace(
         '[\n  "mcp",\n]', '["mcp", "--toolsets", "core"]'
-    ).replace('{ A = "b" }', '{ A = "b", RECOLLECT_HOME = "/h" }')
+    ).replace('{ A = "b" }', '{ A = "b", MINDHOLD_HOME = "/h" }')
     put(tmp_path / "home", change)
     assert not toml_change(path, table, entry).changes
     path.write_bytes(path.read_bytes() + b"b = 1\n")
@@ -332,9 +332,9 @@ def test_a_table_of_ours_is_brought_up_to_date_where_it_stands(tmp_path: Path) -
 
 
 def test_a_table_of_others_and_what_is_none_are_told_apart(tmp_path: Path) -> None:
-    path, table = tmp_path / "config.toml", ("mcp_servers", "recollect")
-    with pytest.raises(Conflict, match="doesn't start `recollect mcp`"):
-        toml_change(written(path, '[mcp_servers.recollect]\nurl = "http://127.0.0.1/mcp"\n'), table, ENTRY)
+    path, table = tmp_path / "config.toml", ("mcp_servers", "mindhold")
+    with pytest.raises(Conflict, match="doesn't start `mindhold mcp`"):
+        toml_change(written(path, '[mcp_servers.mindhold]\nurl = "http://127.0.0.1/mcp"\n'), table, ENTRY)
     with pytest.raises(InvalidInput, match="should be a table"):
         toml_change(written(path, "mcp_servers = 5\n"), table, ENTRY)
     with pytest.raises(InvalidInput, match="not valid TOML"):
@@ -344,9 +344,9 @@ def test_a_table_of_others_and_what_is_none_are_told_apart(tmp_path: Path) -> No
 def test_toml_that_cannot_be_added_to_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "config.toml", 'mcp_servers = { other = { command = "x" } }\n')
     with pytest.raises(InvalidInput, match="can't be added to"):
-        toml_change(path, ("mcp_servers", "recollect"), ENTRY)
+        toml_change(path, ("mcp_servers", "mindhold"), ENTRY)
     with pytest.raises(InvalidInput, match="line 1"):
-        toml_change(written(path, "a = = 1\n"), ("mcp_servers", "recollect"), ENTRY)
+        toml_change(written(path, "a = = 1\n"), ("mcp_servers", "mindhold"), ENTRY)
 
 
 @settings(deadline=None)
@@ -411,7 +411,7 @@ def test_files_and_folders_made_for_us_go_unless_others_use_them(tmp_path: Path)
     written(path.parent / "theirs", "x")
     put(home, json_change(path, ("projects", "/x", *KEYS), ENTRY), place="/x")
     taken(home)
-    assert json.loads(path.read_text()) == {"projects": {"/x": {"mcpServers": {"recollect": ENTRY}}}}
+    assert json.loads(path.read_text()) == {"projects": {"/x": {"mcpServers": {"mindhold": ENTRY}}}}
     taken(home, "/x")
     assert not path.exists()
     assert (path.parent / "theirs").exists()
@@ -488,7 +488,7 @@ def test_without_notes_files_that_are_only_ours_go(tmp_path: Path) -> None:
     found = {
         ".claude/settings.json": OF_SETTINGS,
         ".mcp.json": of_server(*KEYS),
-        ".codex/config.toml": of_table("mcp_servers", "recollect"),
+        ".codex/config.toml": of_table("mcp_servers", "mindhold"),
         "CLAUDE.md": EMPTIED,
         "AGENTS.md": OF_DOCUMENT,
     }
@@ -500,7 +500,7 @@ def test_without_notes_files_that_are_only_ours_go(tmp_path: Path) -> None:
 
 
 def test_the_variable_of_the_home_goes_by_its_looks_only_with_hooks() -> None:
-    source = b'{"env": {"RECOLLECT_HOME": "/x"}, "a": 1}'
+    source = b'{"env": {"MINDHOLD_HOME": "/x"}, "a": 1}'
     assert taken_out(Path("x"), source, OF_SETTINGS) == source
 
 
@@ -510,7 +510,7 @@ def test_what_cannot_be_read_is_passed_over_if_asked(tmp_path: Path) -> None:
     records = [Record(str(broken), "", "claude", undo=of_server(*KEYS)), *manifest(tmp_path / "home").records]
     with pytest.raises(InvalidInput):
         plan_removal(tmp_path / "home", records)
-    passed: list[RecollectError] = []
+    passed: list[MindholdError] = []
     planned = plan_removal(tmp_path / "home", records, passed_over=passed)
     assert ([change.path for _, change in planned], len(passed)) == ([fine], 1)
 
@@ -568,6 +568,6 @@ def test_the_plugin_has_the_same_hooks_and_server() -> None:
     hooks = json.loads((ROOT / "plugin/hooks/hooks.json").read_text("utf-8"))["hooks"]
     assert hooks == {event: [group] for event, group in hook_groups(PLAIN).items()}
     servers = (ROOT / "plugin/.mcp.json").read_text("utf-8")
-    assert servers == render({"mcpServers": {"recollect": ENTRY}}) + "\n"
+    assert servers == render({"mcpServers": {"mindhold": ENTRY}}) + "\n"
     version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert json.loads((ROOT / "plugin/.claude-plugin/plugin.json").read_text("utf-8"))["version"] == version

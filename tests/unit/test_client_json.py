@@ -10,21 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.clients.json_scan import scan
-from recollect.clients.json_text import JsonText, Put
-from recollect.model.errors import BrokenJson, WrongShape
+from mindhold.clients.json_scan import scan
+from mindhold.clients.json_text import JsonText, Put
+from mindhold.model.errors import BrokenJson, WrongShape
 
 PLAIN = (
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 )
-KEYS = st.text(max_size=6) | st.sampled_from(["hooks", "Stop", "mcpServers", "recollect"])
+KEYS = st.text(max_size=6) | st.sampled_from(["hooks", "Stop", "mcpServers", "mindhold"])
 VALUES = st.recursive(
     PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8
 )
 BLANKS = st.text(" \t\n", max_size=4) | st.sampled_from(["", " ", "\r\n", "\n  "])
 COMMENTS = st.sampled_from(["/* a, b */", "// c, d\n", "//\r\n", "// e  \n", "//f\r", "/**/", '/* "x": [ */'])
 TRIVIA = st.lists(BLANKS | COMMENTS, max_size=3).map("".join)
-ENTRY = {"type": "stdio", "command": "recollect", "args": ["mcp", "--toolsets", "core,capture"], "env": {}}
+ENTRY = {"type": "stdio", "command": "mindhold", "args": ["mcp", "--toolsets", "core,capture"], "env": {}}
 
 
 @st.composite
@@ -100,7 +100,7 @@ def test_a_member_goes_in_and_out_without_a_trace(drawn: tuple[bool, str], data:
     loose, source = drawn
     text = JsonText(source, loose)
     value = text.value
-    path = ("mcpServers", "recollect") if isinstance(value.get("mcpServers", {}), dict) else ("new", "one")
+    path = ("mcpServers", "mindhold") if isinstance(value.get("mcpServers", {}), dict) else ("new", "one")
     if path[1] in value.get(path[0], {}) or not isinstance(value.get(path[0], {}), dict):
         return
     put = text.put_member(path, ENTRY)
@@ -132,7 +132,7 @@ def test_an_item_goes_in_and_out_without_a_trace(drawn: tuple[bool, str]) -> Non
     loose, source = drawn
     text, path = JsonText(source, loose), ("hooks", "Stop")
     before = text.get(path) or []
-    item = {"hooks": [{"type": "command", "command": "recollect", "args": ["hook", "Stop"]}]}
+    item = {"hooks": [{"type": "command", "command": "mindhold", "args": ["hook", "Stop"]}]}
     put = text.put_item(path, item)
     assert JsonText(put.text, loose).get(path) == [*before, item]
     assert {key: one for key, one in JsonText(put.text, loose).value.items() if key != "hooks"} == {

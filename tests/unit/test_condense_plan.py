@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.capture.condense_plan import (
+from mindhold.engine.capture.condense_plan import (
     AT_ONCE,
     DROPPED,
     Plan,
@@ -21,9 +21,9 @@ from recollect.engine.capture.condense_plan import (
     question,
     read_plan,
 )
-from recollect.engine.capture.faithful import is_faithful
-from recollect.model.memory import Kind, Memory
-from recollect.testing.builders import START, Builder
+from mindhold.engine.capture.faithful import is_faithful
+from mindhold.model.memory import Kind, Memory
+from mindhold.testing.builders import START, Builder
 
 DAY = timedelta(days=1)
 

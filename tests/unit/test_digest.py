@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, timedelta
 
-from recollect.engine.digest import LONGEST_SUMMARY, MOST_KINDS, MOST_TAGS, MOST_TOPICS, Tallies, digested
-from recollect.model.memory import Kind, Provenance
-from recollect.testing.builders import START, Builder
+from mindhold.engine.digest import LONGEST_SUMMARY, MOST_KINDS, MOST_TAGS, MOST_TOPICS, Tallies, digested
+from mindhold.model.memory import Kind, Provenance
+from mindhold.testing.builders import START, Builder
 
 SUMMARY = Provenance(source="summary")
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.capture.document import AROUND, LONGEST, SECTIONS, allotted, render, standing
-from recollect.model.life import SESSION_ONLY, confidence_at
-from recollect.model.markers import END, START, placed
-from recollect.model.memory import Kind, Memory, Provenance, Status, Tier
-from recollect.testing.builders import START as BEGUN
-from recollect.testing.builders import Builder
+from mindhold.engine.capture.document import AROUND, LONGEST, SECTIONS, allotted, render, standing
+from mindhold.model.life import SESSION_ONLY, confidence_at
+from mindhold.model.markers import END, START, placed
+from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.testing.builders import START as BEGUN
+from mindhold.testing.builders import Builder
 
 DAY = timedelta(days=1)
 TOLD = [kind for section in SECTIONS for kind in section.kinds]

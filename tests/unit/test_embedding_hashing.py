@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from recollect.ports.embedder import Matrix
-from recollect.providers.embedding.cache import CachedEmbedder
-from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.testing.embedder_contract import EmbedderContract
+from mindhold.ports.embedder import Matrix
+from mindhold.providers.embedding.cache import CachedEmbedder
+from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.testing.embedder_contract import EmbedderContract
 
 
 class TestHashing(EmbedderContract):

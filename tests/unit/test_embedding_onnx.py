@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect.model.errors import ModelBroken, ModelMissing
-from recollect.providers.embedding.installed import MODELS
-from recollect.providers.embedding.onnx import OnnxEmbedder
-from recollect.providers.embedding.pull import pull
-from recollect.providers.embedding.runtime import places
-from recollect.testing.embedder_contract import EmbedderContract
-from recollect.testing.tiny_model import HEADS, HIDDEN, LAYERS, Tensors, tiny_vocabulary, write_tiny_model
+from mindhold.model.errors import ModelBroken, ModelMissing
+from mindhold.providers.embedding.installed import MODELS
+from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.providers.embedding.pull import pull
+from mindhold.providers.embedding.runtime import places
+from mindhold.testing.embedder_contract import EmbedderContract
+from mindhold.testing.tiny_model import HEADS, HIDDEN, LAYERS, Tensors, tiny_vocabulary, write_tiny_model
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ async def test_without_a_gpu_the_cpu_does_it(shared_models: Path) -> None:
 
 
 async def test_float_is_what_the_architecture_says(shared_models: Path, weights: Tensors) -> None:
-    word = "recollect"
+    word = "mindhold"
     vocabulary = tiny_vocabulary()
     ids = [vocabulary[token] for token in ("[CLS]", word[0], *(f"##{c}" for c in word[1:]), "[SEP]")]
     embedder = OnnxEmbedder(shared_models, "tiny", precision="float", threads=1)

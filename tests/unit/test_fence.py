@@ -10,16 +10,16 @@ from typing import Any, cast
 
 import pytest
 
-from recollect.engine.fence import Fenced, FencedHouses
-from recollect.model.entry import Entry
-from recollect.model.errors import JobNotFound, MemoryNotFound, RecollectError, Refused
-from recollect.model.job import Job, JobState
-from recollect.model.link import Relation
-from recollect.model.memory import Memory, Status
-from recollect.model.query import Filter, Order, Search
-from recollect.model.scope import GLOBAL
-from recollect.ports.houses import Houses, Place
-from recollect.ports.store import (
+from mindhold.engine.fence import Fenced, FencedHouses
+from mindhold.model.entry import Entry
+from mindhold.model.errors import JobNotFound, MemoryNotFound, MindholdError, Refused
+from mindhold.model.job import Job, JobState
+from mindhold.model.link import Relation
+from mindhold.model.memory import Memory, Status
+from mindhold.model.query import Filter, Order, Search
+from mindhold.model.scope import GLOBAL
+from mindhold.ports.houses import Houses, Place
+from mindhold.ports.store import (
     Change,
     Connect,
     Disconnect,
@@ -33,9 +33,9 @@ from recollect.ports.store import (
     Store,
     Tend,
 )
-from recollect.stores.houses import OpenHouses, kept_open
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import MODEL, START, Builder, unit
+from mindhold.stores.houses import OpenHouses, kept_open
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import MODEL, START, Builder, unit
 
 MARK = "zanzibar"  # in every text outside, and nowhere else
 LATER = START + timedelta(days=1)
@@ -154,7 +154,7 @@ async def tried(work: Awaitable[Any]) -> Any:
     """Its result, or the error that it raised."""
     try:
         return await work
-    except RecollectError as error:
+    except MindholdError as error:
         return error
 
 
@@ -594,7 +594,7 @@ async def test_nothing_outside_is_shown_or_changed(world: World, name: str) -> N
     before = await picture(world)
     answers = await ATTACKS[name](world)
     assert await picture(world) == before
-    shown = repr([answer for answer in answers if not isinstance(answer, RecollectError)])
+    shown = repr([answer for answer in answers if not isinstance(answer, MindholdError)])
     assert MARK not in shown
     assert not [memory_id for memory_id in world.outside_ids if f"'{memory_id}'" in shown]
     assert all(MARK not in str(answer) for answer in answers)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from recollect.engine.history.answering import answering, asks_how
-from recollect.engine.history.excerpt import plain
-from recollect.model.lexemes import query_lexemes
-from recollect.ports.history import Utterance
-from recollect.ports.transcripts import Role
+from mindhold.engine.history.answering import answering, asks_how
+from mindhold.engine.history.excerpt import plain
+from mindhold.model.lexemes import query_lexemes
+from mindhold.ports.history import Utterance
+from mindhold.ports.transcripts import Role
 
 CHARGED = [
     Utterance(Role.USER, 1, "The webhook from Stripe is delivered twice, customers are charged two times"),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.errors import InvalidInput, NotFound, StoreDamaged
-from recollect.ports.history import CopyOf
-from recollect.stores.history.archive import GzipArchive
+from mindhold.model.errors import InvalidInput, NotFound, StoreDamaged
+from mindhold.ports.history import CopyOf
+from mindhold.stores.history.archive import GzipArchive
 
 HAS_MODES = os.name == "posix"
 

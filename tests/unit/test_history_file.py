@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from recollect.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreFull, StoreReadOnly
-from recollect.ports.history import Conversation, Passage, Told, Utterance
-from recollect.ports.transcripts import Cursor, Role, uuid_key
-from recollect.stores.history.index import SqliteHistory
-from recollect.stores.history.rows import pack
+from mindhold.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreFull, StoreReadOnly
+from mindhold.ports.history import Conversation, Passage, Told, Utterance
+from mindhold.ports.transcripts import Cursor, Role, uuid_key
+from mindhold.stores.history.index import SqliteHistory
+from mindhold.stores.history.rows import pack
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HAS_MODES = os.name == "posix"
@@ -514,7 +514,7 @@ class TestTrouble:
 READER = """
 import sys
 from pathlib import Path
-from recollect.stores.history.index import SqliteHistory
+from mindhold.stores.history.index import SqliteHistory
 index = SqliteHistory(Path(sys.argv[1]))
 print("ready", flush=True)
 for line in sys.stdin:

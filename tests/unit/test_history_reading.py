@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from recollect.engine.history.reading import (
+from mindhold.engine.history.reading import (
     Finding,
     Reading,
     Row,
@@ -17,8 +17,8 @@ from recollect.engine.history.reading import (
     json_in,
     verdict_of,
 )
-from recollect.model.errors import RlmToolFailed
-from recollect.ports.history import Conversation
+from mindhold.model.errors import RlmToolFailed
+from mindhold.ports.history import Conversation
 
 ROWS = [
     Row("user", "Why does the nightly build fail?", 3),

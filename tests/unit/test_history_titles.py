@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from recollect.engine.history.titles import (
+from mindhold.engine.history.titles import (
     LONGEST_SUMMARY,
     LONGEST_TITLE,
     MOST_LOOKED_AT,
@@ -14,8 +14,8 @@ from recollect.engine.history.titles import (
     made_summary,
     made_title,
 )
-from recollect.ports.history import Passage, Utterance
-from recollect.ports.transcripts import Role
+from mindhold.ports.history import Passage, Utterance
+from mindhold.ports.transcripts import Role
 
 
 def passage(*said: tuple[Role, str]) -> Passage:

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.core import Policy
-from recollect.engine.kinship import TURN, Kin, heir, kin_of
-from recollect.model.link import Relation
-from recollect.model.memory import Kind, Memory, Tier
-from recollect.testing.builders import START, Builder
+from mindhold.engine.core import Policy
+from mindhold.engine.kinship import TURN, Kin, heir, kin_of
+from mindhold.model.link import Relation
+from mindhold.model.memory import Kind, Memory, Tier
+from mindhold.testing.builders import START, Builder
 
 POLICY = Policy(export_dir=Path("export"), home=Path("home"))
 BUILDER = Builder()

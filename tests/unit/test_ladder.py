@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from recollect.languages import language_model
-from recollect.model.errors import ModelAway, ModelDenied, ModelError
-from recollect.ports.ladder import FREE, Ladder, Rung, Tariff, rungs_of
-from recollect.providers.llm.prices import list_price
-from recollect.settings import load_settings
-from recollect.settings.declared import Settings
-from recollect.testing.servers.languages import LanguageServer
+from mindhold.languages import language_model
+from mindhold.model.errors import ModelAway, ModelDenied, ModelError
+from mindhold.ports.ladder import FREE, Ladder, Rung, Tariff, rungs_of
+from mindhold.providers.llm.prices import list_price
+from mindhold.settings import load_settings
+from mindhold.settings.declared import Settings
+from mindhold.testing.servers.languages import LanguageServer
 
 
 class Model:

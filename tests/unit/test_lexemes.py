@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from recollect.model.lexemes import LONGEST_LEXEME, MOST_LEXEMES, lexemes, query_lexemes
+from mindhold.model.lexemes import LONGEST_LEXEME, MOST_LEXEMES, lexemes, query_lexemes
 
 MIXED = "Don't naïve Straße 서버를 東京 ภาษาไทย हिन्दी Привет ΜΆΪΟΣ العَرَبِيَّة \U0001f600 x\u0301 İstanbul 𠀀𰀀 v1.2 a_b"
 
@@ -88,8 +88,8 @@ def finds(query: str, document: str) -> bool:
         ("1000000", "cost 1,000,000 won"),
         ("2024", "on 2024-03-01"),
         ("python", "python3"),
-        ("lexemes.py", "see src/recollect/model/lexemes.py"),
-        ("recollect", "C:\\code\\recollect\\main.py"),
+        ("lexemes.py", "see src/mindhold/model/lexemes.py"),
+        ("mindhold", "C:\\code\\mindhold\\main.py"),
         ("example.com", "mail jane@example.com"),
         ("jane", "mail jane@example.com"),
         ("C++", "written in C++."),

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.engine.kinship import TURN
-from recollect.engine.projects import SUMMARY_OF
-from recollect.model.life import (
+from mindhold.engine.kinship import TURN
+from mindhold.engine.projects import SUMMARY_OF
+from mindhold.model.life import (
     FLOOR,
     NEVER,
     NEVER_FORGOTTEN,
@@ -36,9 +36,9 @@ from recollect.model.life import (
     unused_since,
     utility,
 )
-from recollect.model.memory import Kind, Memory, Provenance, Status, Tier
-from recollect.model.recap import RECAP
-from recollect.testing.builders import START, Builder
+from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.model.recap import RECAP
+from mindhold.testing.builders import START, Builder
 
 DAY = timedelta(days=1)
 WARMTH = {Tier.COLD: 0, Tier.WARM: 1, Tier.HOT: 2, Tier.PERMANENT: 3}

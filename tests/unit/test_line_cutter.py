@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.interfaces.http.rest.lines import Line, LineCutter
+from mindhold.interfaces.http.rest.lines import Line, LineCutter
 
 LONGEST = 12
 

@@ -12,22 +12,22 @@ from typing import Any
 
 import pytest
 
-from recollect.languages import language_model
-from recollect.model.errors import (
+from mindhold.languages import language_model
+from mindhold.model.errors import (
     ModelAway,
     ModelBroken,
     ModelDenied,
     ModelError,
     ModelMissing,
 )
-from recollect.providers.llm.patient import PatientModel
-from recollect.providers.llm.protocols import PROVIDERS
-from recollect.providers.llm.services import ByService
-from recollect.providers.remote.address import endpoint
-from recollect.providers.remote.patience import Timing
-from recollect.settings import load_settings
-from recollect.testing.servers.faulty import DROP, HANG, Fault, failing, limited
-from recollect.testing.servers.languages import CHAT, MESSAGES, Cut, LanguageServer
+from mindhold.providers.llm.patient import PatientModel
+from mindhold.providers.llm.protocols import PROVIDERS
+from mindhold.providers.llm.services import ByService
+from mindhold.providers.remote.address import endpoint
+from mindhold.providers.remote.patience import Timing
+from mindhold.settings import load_settings
+from mindhold.testing.servers.faulty import DROP, HANG, Fault, failing, limited
+from mindhold.testing.servers.languages import CHAT, MESSAGES, Cut, LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 MODELS = {"anthropic": "claude-haiku-4-5", "openai": "gpt-4.1-mini", "compatible": "qwen3"}

@@ -9,14 +9,14 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from recollect.interfaces.logs import DailyFile, Lines, log_file
+from mindhold.interfaces.logs import DailyFile, Lines, log_file
 
 WHEN = datetime(2024, 2, 28, 12, tzinfo=UTC)
 FULL = 1 << 20
 
 
 def record(message: str) -> logging.LogRecord:
-    made = logging.LogRecord("recollect.x", logging.INFO, "x.py", 1, message, (), None)
+    made = logging.LogRecord("mindhold.x", logging.INFO, "x.py", 1, message, (), None)
     made.created = WHEN.timestamp()
     return made
 
@@ -28,18 +28,18 @@ def daily(folder: Path, *, shared: bool = True) -> DailyFile:
 
 
 def test_a_process_may_have_files_of_its_own_which_go_as_the_others_do(tmp_path: Path) -> None:
-    (tmp_path / "recollect-2024-02-25-17.log").write_text("old, of another process")
-    (tmp_path / "recollect-2024-02-27-17.log").write_text("younger")
+    (tmp_path / "mindhold-2024-02-25-17.log").write_text("old, of another process")
+    (tmp_path / "mindhold-2024-02-27-17.log").write_text("younger")
     for shared in (True, False):
         handler = daily(tmp_path, shared=shared)
         handler.emit(record("x"))
         handler.close()
     own = log_file(tmp_path, WHEN, shared=False)
-    assert own.name == f"recollect-2024-02-28-{os.getpid()}.log"
+    assert own.name == f"mindhold-2024-02-28-{os.getpid()}.log"
     assert set(tmp_path.iterdir()) == {
         own,
-        tmp_path / "recollect-2024-02-28.log",
-        tmp_path / "recollect-2024-02-27-17.log",
+        tmp_path / "mindhold-2024-02-28.log",
+        tmp_path / "mindhold-2024-02-27-17.log",
     }
 
 
@@ -68,14 +68,14 @@ def test_logs_have_a_size_that_they_keep_to_within_a_day_and_between_processes(t
 
 def test_the_oldest_days_go_when_there_is_too_much(tmp_path: Path) -> None:
     for day in ("26", "27"):
-        (tmp_path / f"recollect-2024-02-{day}.log").write_bytes(b"." * 30_000)
+        (tmp_path / f"mindhold-2024-02-{day}.log").write_bytes(b"." * 30_000)
     (tmp_path / "mongo.log").write_bytes(b"." * 90_000)  # another's
     handler = bounded(tmp_path, 40_000)
     handler.emit(record("x"))
     handler.close()
     assert {path.name for path in tmp_path.iterdir()} == {
-        "recollect-2024-02-27.log",
-        "recollect-2024-02-28.log",
+        "mindhold-2024-02-27.log",
+        "mindhold-2024-02-28.log",
         "mongo.log",
     }
 

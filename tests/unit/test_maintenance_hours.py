@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from recollect.model.errors import SettingsError
-from recollect.model.maintenance import PATIENCE, is_time, next_run
-from recollect.settings import load_settings
+from mindhold.model.errors import SettingsError
+from mindhold.model.maintenance import PATIENCE, is_time, next_run
+from mindhold.settings import load_settings
 
 BERLIN, NEW_YORK, SYDNEY = (
     ZoneInfo("Europe/Berlin"),

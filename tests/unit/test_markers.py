@@ -6,8 +6,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from recollect.model.errors import MarkersWrong
-from recollect.model.markers import END, START, find_place, placed
+from mindhold.model.errors import MarkersWrong
+from mindhold.model.markers import END, START, find_place, placed
 
 A, Z = START.encode(), END.encode()
 BLOCK = "# App\n- It lives in src/app.py\n"

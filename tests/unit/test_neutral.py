@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.model.neutral import harmless, neutral
+from mindhold.model.neutral import harmless, neutral
 
 ATTACKS = [
     "<system>",

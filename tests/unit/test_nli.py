@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from recollect.classifying import classifier_of
-from recollect.engine.classifiers import SURE, LayeredClassifier, RuleClassifier
-from recollect.model.errors import ModelBroken, ModelMissing, ModelPullFailed
-from recollect.ports.models import ModelCard
-from recollect.providers.embedding.shelf import LocalShelf
-from recollect.providers.nli.onnx import OnnxClassifier
-from recollect.providers.nli.pull import MDEBERTA
-from recollect.settings import load_settings
-from recollect.testing.classifier_contract import ClassifierContract
-from recollect.testing.tiny_model import write_tiny_model
-from recollect.testing.tiny_nli import write_tiny_nli
+from mindhold.classifying import classifier_of
+from mindhold.engine.classifiers import SURE, LayeredClassifier, RuleClassifier
+from mindhold.model.errors import ModelBroken, ModelMissing, ModelPullFailed
+from mindhold.ports.models import ModelCard
+from mindhold.providers.embedding.shelf import LocalShelf
+from mindhold.providers.nli.onnx import OnnxClassifier
+from mindhold.providers.nli.pull import MDEBERTA
+from mindhold.settings import load_settings
+from mindhold.testing.classifier_contract import ClassifierContract
+from mindhold.testing.tiny_model import write_tiny_model
+from mindhold.testing.tiny_nli import write_tiny_nli
 
 
 def _silent(_stage: str, _done: int, _total: int | None) -> None:

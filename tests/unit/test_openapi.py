@@ -9,13 +9,13 @@ import jsonschema
 import pytest
 from openapi_spec_validator import validate
 
-from recollect import __version__
-from recollect.dialects.rest.document import codes_of, document, resolved
-from recollect.dialects.rest.failures import BY_CODE, FAILURES, TITLES, failures_of
-from recollect.dialects.rest.shape import Resource
-from recollect.dialects.rest.table import resources
-from recollect.model.errors import InvalidInput, NotFound, RecollectError, StoreError
-from recollect.operations.index import operation
+from mindhold import __version__
+from mindhold.dialects.rest.document import codes_of, document, resolved
+from mindhold.dialects.rest.failures import BY_CODE, FAILURES, TITLES, failures_of
+from mindhold.dialects.rest.shape import Resource
+from mindhold.dialects.rest.table import resources
+from mindhold.model.errors import InvalidInput, MindholdError, NotFound, StoreError
+from mindhold.operations.index import operation
 
 JSON = "application/json"
 ROWS = resources()
@@ -38,7 +38,7 @@ def fits(value: Any, schema: dict[str, Any]) -> None:
     jsonschema.Draft202012Validator(whole).validate(value)
 
 
-def every(kind: type[RecollectError]) -> Iterator[type[RecollectError]]:
+def every(kind: type[MindholdError]) -> Iterator[type[MindholdError]]:
     yield kind
     for one in kind.__subclasses__():
         yield from every(one)
@@ -140,11 +140,11 @@ def test_every_error_shown_has_the_form_of_an_error() -> None:
 
 
 @pytest.mark.parametrize(("kind", "status"), [(StoreError, 503), (NotFound, 404), (InvalidInput, 400)])
-def test_every_kind_of_error_that_operations_raise_is_known(kind: type[RecollectError], status: int) -> None:
+def test_every_kind_of_error_that_operations_raise_is_known(kind: type[MindholdError], status: int) -> None:
     for row in ROWS:  # whatever they define themselves is defined now
         operation(row.operation)
     of_files = {"MARKERS_WRONG", "BROKEN_JSON", "WRONG_SHAPE"}  # of other programs' files, which no row reads
-    ours = [one for one in every(kind) if one.__module__.startswith("recollect.")]
+    ours = [one for one in every(kind) if one.__module__.startswith("mindhold.")]
     codes = {one.code for one in ours if ".interfaces." not in one.__module__} - of_files
     assert {code: BY_CODE[code].status for code in codes if code in BY_CODE} == dict.fromkeys(codes, status)
 

@@ -7,16 +7,16 @@ from importlib import import_module
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from recollect.operations.catalogue import Effect, Input, Operation, Output
-from recollect.operations.index import MODULES, names, operation
-from recollect.operations.wording import invalid
+from mindhold.operations.catalogue import Effect, Input, Operation, Output
+from mindhold.operations.index import MODULES, names, operation
+from mindhold.operations.wording import invalid
 
 
 def declared() -> dict[str, Operation[Input, Output]]:
     return {
         value.name: value
         for module in MODULES
-        for value in vars(import_module(f"recollect.operations.{module}")).values()
+        for value in vars(import_module(f"mindhold.operations.{module}")).values()
         if isinstance(value, Operation)
     }
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.model.errors import InvalidInput
-from recollect.model.query import Order, Spot
-from recollect.operations.paging import decoded, encoded, spot_of, started
+from mindhold.model.errors import InvalidInput
+from mindhold.model.query import Order, Spot
+from mindhold.operations.paging import decoded, encoded, spot_of, started
 
 MOMENT = datetime(2025, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 SPOTS = {

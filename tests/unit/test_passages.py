@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from recollect.engine.history.digest import LONGEST
-from recollect.engine.history.passages import LENGTH, LONGEST_ASKED, head_of, passages_of
-from recollect.model.lexemes import lexemes
-from recollect.model.words import Words
-from recollect.ports.history import Passage
-from recollect.ports.transcripts import Role, Step
+from mindhold.engine.history.digest import LONGEST
+from mindhold.engine.history.passages import LENGTH, LONGEST_ASKED, head_of, passages_of
+from mindhold.model.lexemes import lexemes
+from mindhold.model.words import Words
+from mindhold.ports.history import Passage
+from mindhold.ports.transcripts import Role, Step
 
 WHEN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"

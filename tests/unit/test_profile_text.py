@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from recollect.engine.text.profile import profile_fact, sentences
-from recollect.engine.text.profile_values import Section, key_of, sentence_of
-from recollect.model.errors import InvalidInput
+from mindhold.engine.text.profile import profile_fact, sentences
+from mindhold.engine.text.profile_values import Section, key_of, sentence_of
+from mindhold.model.errors import InvalidInput
 
 NAME, PREFERENCES, FACTS, CONTACTS = Section.NAME, Section.PREFERENCES, Section.FACTS, Section.CONTACTS
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.model.query import Candidates
-from recollect.model.ranking import (
+from mindhold.model.query import Candidates
+from mindhold.model.ranking import (
     DEFAULT,
     FLOOR,
     Cosines,

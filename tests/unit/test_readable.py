@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.capture.bounds import is_excluded, is_own_call, redacted, unskipped
-from recollect.engine.capture.readable import CHUNK, OVERLAP, chunks, readable
-from recollect.ports.transcripts import Role, Step
+from mindhold.engine.capture.bounds import is_excluded, is_own_call, redacted, unskipped
+from mindhold.engine.capture.readable import CHUNK, OVERLAP, chunks, readable
+from mindhold.ports.transcripts import Role, Step
 
 
 def step(role: Role, text: str, line: int = 1, *, tool: str = "", failed: bool = False) -> Step:
@@ -110,7 +110,7 @@ def test_a_mark_to_a_sub_agent_counts() -> None:
 
 
 def test_our_own_calls_are_known_by_how_they_begin() -> None:
-    ours = step(Role.USER, "Pick out what matters.\n\n[recollect: own call]")
+    ours = step(Role.USER, "Pick out what matters.\n\n[mindhold: own call]")
     assert is_own_call([step(Role.CLAUDE, "Hm")]) is None
     assert is_own_call([ours, step(Role.USER, "x")]) is True
     assert is_own_call([step(Role.USER, "x"), ours]) is False

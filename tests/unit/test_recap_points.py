@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from recollect.engine.capture.faithful import all_said, says_only
-from recollect.engine.recaps.making import gaps
-from recollect.engine.recaps.points import Point, Sort, chosen, read, rendered
-from recollect.engine.recaps.telling import parsed
-from recollect.model.tokens import count_tokens
+from mindhold.engine.capture.faithful import all_said, says_only
+from mindhold.engine.recaps.making import gaps
+from mindhold.engine.recaps.points import Point, Sort, chosen, read, rendered
+from mindhold.engine.recaps.telling import parsed
+from mindhold.model.tokens import count_tokens
 
 POINTS = [
     Point(Sort.SAID, "The harbour has nine piers.", who="user", weight=1.0),

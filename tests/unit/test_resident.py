@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from recollect.model.memory import Kind, Status
-from recollect.model.query import Filter, Vector
-from recollect.stores.gate import Gate
-from recollect.stores.lexical import best_by_text, occurrences
-from recollect.stores.resident import Batch, Reach, Resident, decode, encode, exact_cosines
-from recollect.stores.sketch import Sketches
+from mindhold.model.memory import Kind, Status
+from mindhold.model.query import Filter, Vector
+from mindhold.stores.gate import Gate
+from mindhold.stores.lexical import best_by_text, occurrences
+from mindhold.stores.resident import Batch, Reach, Resident, decode, encode, exact_cosines
+from mindhold.stores.sketch import Sketches
 
 WIDTH = 96
 

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from recollect.dialects.rest.shape import Resource
-from recollect.interfaces.http.rest.etags import conditions, etag_of, is_known
-from recollect.interfaces.http.rest.paths import Paths, segments
-from recollect.interfaces.http.rest.reading import InvalidJson, WrongMedia, body_of, header, parsed, query_of
-from recollect.interfaces.http.rest.routes import while_waited_for
-from recollect.model.errors import InvalidInput, MemoryNotFound
+from mindhold.dialects.rest.shape import Resource
+from mindhold.interfaces.http.rest.etags import conditions, etag_of, is_known
+from mindhold.interfaces.http.rest.paths import Paths, segments
+from mindhold.interfaces.http.rest.reading import InvalidJson, WrongMedia, body_of, header, parsed, query_of
+from mindhold.interfaces.http.rest.routes import while_waited_for
+from mindhold.model.errors import InvalidInput, MemoryNotFound
 
 
 def row(method: str, path: str, operation: str = "show", **more: Any) -> Resource:
@@ -227,11 +227,11 @@ def test_queries_that_are_none(query: bytes) -> None:
 
 
 def test_headers_are_utf_8_and_given_once() -> None:
-    request = asked(headers={"x-recollect-agent": "Grün"})
-    assert header(request, "x-recollect-agent") == "Grün"
+    request = asked(headers={"x-mindhold-agent": "Grün"})
+    assert header(request, "x-mindhold-agent") == "Grün"
     assert header(request, "idempotency-key") is None
-    request.scope["headers"] += [(b"x-recollect-agent", b"a"), (b"idempotency-key", b"\xff")]
-    for name in ("x-recollect-agent", "idempotency-key"):
+    request.scope["headers"] += [(b"x-mindhold-agent", b"a"), (b"idempotency-key", b"\xff")]
+    for name in ("x-mindhold-agent", "idempotency-key"):
         with pytest.raises(InvalidInput):
             header(Request(request.scope), name)
 

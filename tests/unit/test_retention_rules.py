@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.model.life import SESSION_ONLY, Fate, Life, faded, fate_of, next_review
-from recollect.model.memory import Kind, Memory, Provenance, Status, Tier
-from recollect.model.retention import (
+from mindhold.model.life import SESSION_ONLY, Fate, Life, faded, fate_of, next_review
+from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.model.retention import (
     MONTH,
     YOUNGEST,
     Level,
@@ -25,8 +25,8 @@ from recollect.model.retention import (
     steered,
     worth,
 )
-from recollect.model.wanted import says_it_matters
-from recollect.testing.builders import START, Builder
+from mindhold.model.wanted import says_it_matters
+from mindhold.testing.builders import START, Builder
 
 DAY = timedelta(days=1)
 LONG = START + 3_000 * DAY

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from spoken import Conversation, claude
 
-from recollect.app import App
-from recollect.engine.capture.item import Found
-from recollect.engine.capture.rules import by_rules
-from recollect.model.memory import Kind
-from recollect.ports.transcripts import Step
+from mindhold.app import App
+from mindhold.engine.capture.item import Found
+from mindhold.engine.capture.rules import by_rules
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Step
 
 RECOMMENDED = "I'd recommend PostgreSQL for the orders, because payments need transactions."
 AGREED = "Agreed: use PostgreSQL for the orders, because payments need transactions."

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from spoken import Conversation
 
-from recollect.app import App
-from recollect.engine.capture.item import SIGNS, Found, Item
-from recollect.engine.capture.rules import by_rules
-from recollect.engine.reflect import OPEN_QUESTION
-from recollect.model.memory import Kind
-from recollect.ports.transcripts import Step
+from mindhold.app import App
+from mindhold.engine.capture.item import SIGNS, Found, Item
+from mindhold.engine.capture.rules import by_rules
+from mindhold.engine.reflect import OPEN_QUESTION
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Step
 
 FAILURE = "Exit code 1\nTraceback (most recent call last):\nModuleNotFoundError: No module named 'tomli'"
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 from spoken import Conversation
 
-from recollect.app import App
-from recollect.engine.capture.item import SIGNS, Item
-from recollect.engine.capture.rules import by_rules
-from recollect.model.memory import Kind
-from recollect.ports.transcripts import Step
+from mindhold.app import App
+from mindhold.engine.capture.item import SIGNS, Item
+from mindhold.engine.capture.rules import by_rules
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Step
 
 NOT_ITERABLE = "Exit code 1\nTraceback (most recent call last):\nTypeError: 'NoneType' object is not iterable"
 

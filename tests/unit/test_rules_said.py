@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 from spoken import Conversation, claude, user
 
-from recollect.app import App
-from recollect.engine.capture.item import SIGNS, Item
-from recollect.engine.capture.rules import by_rules
-from recollect.engine.reflect import OPEN_QUESTION
-from recollect.model.memory import Kind
-from recollect.ports.transcripts import Step
+from mindhold.app import App
+from mindhold.engine.capture.item import SIGNS, Item
+from mindhold.engine.capture.rules import by_rules
+from mindhold.engine.reflect import OPEN_QUESTION
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Step
 
 
 async def found(app: App, steps: Sequence[Step], kind: Kind | None = None) -> list[Item]:

@@ -18,12 +18,12 @@ from stated_texts import (
     WARNINGS,
 )
 
-from recollect.app import App
-from recollect.engine.capture.item import SIGNS, Item
-from recollect.engine.capture.rules import by_rules
-from recollect.engine.reflect import OPEN_QUESTION
-from recollect.model.memory import Kind
-from recollect.ports.transcripts import Step
+from mindhold.app import App
+from mindhold.engine.capture.item import SIGNS, Item
+from mindhold.engine.capture.rules import by_rules
+from mindhold.engine.reflect import OPEN_QUESTION
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Step
 
 SURROUNDING_KINDS = {Kind.ARCHITECTURE, Kind.CONTEXT}
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.scope_choice import Placed, placed
-from recollect.engine.text.hashtags import MOST_TAGS, hashtags
-from recollect.model.scope import GLOBAL, Scope
+from mindhold.engine.scope_choice import Placed, placed
+from mindhold.engine.text.hashtags import MOST_TAGS, hashtags
+from mindhold.model.scope import GLOBAL, Scope
 
 WHEN = datetime(2026, 11, 16, tzinfo=UTC)
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from recollect.engine.ledger import EMBEDDING, Spend, spent_on_day
-from recollect.engine.service_book import TRAITS, StoreBook
-from recollect.model.errors import ModelAway
-from recollect.model.ranking import Cosines
-from recollect.ports.services import Terms, Traits, Usage
-from recollect.stores.sqlite.store import SqliteStore
+from mindhold.engine.ledger import EMBEDDING, Spend, spent_on_day
+from mindhold.engine.service_book import TRAITS, StoreBook
+from mindhold.model.errors import ModelAway
+from mindhold.model.ranking import Cosines
+from mindhold.ports.services import Terms, Traits, Usage
+from mindhold.stores.sqlite.store import SqliteStore
 
 MODEL = "openai:text-embedding-3-small/1536"
 

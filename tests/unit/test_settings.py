@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.errors import SettingsError
-from recollect.settings import LoadedSettings, Settings, load_settings, parsed_value, variable_of
-from recollect.settings.llm import fallbacks
+from mindhold.model.errors import SettingsError
+from mindhold.settings import LoadedSettings, Settings, load_settings, parsed_value, variable_of
+from mindhold.settings.llm import fallbacks
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def test_the_file_is_stronger_than_the_default(tmp_path: Path, config: Path) -> 
 
 def test_the_environment_is_stronger_than_the_file(tmp_path: Path, config: Path) -> None:
     config.write_text("[recall]\nlimit = 7\n")
-    loaded = load(tmp_path, environ={"RECOLLECT_RECALL_LIMIT": "8"})
-    assert told(loaded, "recall.limit") == (8, "RECOLLECT_RECALL_LIMIT")
+    loaded = load(tmp_path, environ={"MINDHOLD_RECALL_LIMIT": "8"})
+    assert told(loaded, "recall.limit") == (8, "MINDHOLD_RECALL_LIMIT")
 
 
 def test_an_argument_is_stronger_than_all(tmp_path: Path, config: Path) -> None:
     config.write_text("[recall]\nlimit = 7\n")
-    loaded = load(tmp_path, environ={"RECOLLECT_RECALL_LIMIT": "8"}, arguments={"recall.limit": 9})
+    loaded = load(tmp_path, environ={"MINDHOLD_RECALL_LIMIT": "8"}, arguments={"recall.limit": 9})
     assert told(loaded, "recall.limit") == (9, "argument")
     assert loaded.settings.recall.limit == 9
 
@@ -75,18 +75,18 @@ def test_every_setting_can_be_set_by_its_variable(tmp_path: Path) -> None:
 
 
 def test_home_comes_from_its_variable(tmp_path: Path) -> None:
-    loaded = load_settings(environ={"RECOLLECT_HOME": str(tmp_path / "there")})
+    loaded = load_settings(environ={"MINDHOLD_HOME": str(tmp_path / "there")})
     assert loaded.settings.home == tmp_path / "there"
-    assert loaded.settings.database == tmp_path / "there" / "data" / "recollect.db"
+    assert loaded.settings.database == tmp_path / "there" / "data" / "mindhold.db"
 
 
 def test_home_as_an_argument_is_stronger_than_its_variable(tmp_path: Path) -> None:
-    loaded = load_settings({"home": tmp_path / "a"}, environ={"RECOLLECT_HOME": str(tmp_path / "b")})
+    loaded = load_settings({"home": tmp_path / "a"}, environ={"MINDHOLD_HOME": str(tmp_path / "b")})
     assert loaded.settings.home == tmp_path / "a"
 
 
 def test_without_a_word_home_is_a_folder_of_the_user() -> None:
-    assert Settings().home == Path.home() / ".recollect"
+    assert Settings().home == Path.home() / ".mindhold"
 
 
 def test_the_database_can_be_elsewhere(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_the_database_can_be_elsewhere(tmp_path: Path) -> None:
     ],
 )
 def test_booleans_are_read_as_people_write_them(tmp_path: Path, word: str, means: bool) -> None:
-    loaded = load(tmp_path, environ={"RECOLLECT_INTAKE_REDACT": word})
+    loaded = load(tmp_path, environ={"MINDHOLD_INTAKE_REDACT": word})
     assert loaded.settings.intake.redact is means
 
 
@@ -143,13 +143,13 @@ def test_an_unknown_argument_is_named(tmp_path: Path) -> None:
 
 def test_an_unknown_variable_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as caught:
-        load(tmp_path, environ={"RECOLLECT_RECAL_LIMIT": "5"})
-    assert "RECOLLECT_RECAL_LIMIT" in str(caught.value)
-    assert "Did you mean RECOLLECT_RECALL_LIMIT?" in str(caught.value)
+        load(tmp_path, environ={"MINDHOLD_RECAL_LIMIT": "5"})
+    assert "MINDHOLD_RECAL_LIMIT" in str(caught.value)
+    assert "Did you mean MINDHOLD_RECALL_LIMIT?" in str(caught.value)
 
 
 def test_variables_of_other_programs_are_left_alone(tmp_path: Path) -> None:
-    assert load(tmp_path, environ={"PATH": "/bin", "RECOLLECTION": "x"}).settings == Settings(home=tmp_path)
+    assert load(tmp_path, environ={"PATH": "/bin", "MINDHOLDION": "x"}).settings == Settings(home=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -180,14 +180,14 @@ def test_a_value_of_the_wrong_type_is_named_with_its_key_and_file(
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("RECOLLECT_RECALL_LIMIT", "0"),
-        ("RECOLLECT_RECALL_LIMIT", "201"),
-        ("RECOLLECT_INTAKE_LONGEST", "99"),
-        ("RECOLLECT_INTAKE_LINK_THRESHOLD", "1.01"),
-        ("RECOLLECT_STORE_BUSY_TIMEOUT_MS", "-1"),
-        ("RECOLLECT_RECALL_FLOOR", "-1.5"),
-        ("RECOLLECT_RECALL_FLOOR", "nan"),
-        ("RECOLLECT_RECALL_FLOOR", "inf"),
+        ("MINDHOLD_RECALL_LIMIT", "0"),
+        ("MINDHOLD_RECALL_LIMIT", "201"),
+        ("MINDHOLD_INTAKE_LONGEST", "99"),
+        ("MINDHOLD_INTAKE_LINK_THRESHOLD", "1.01"),
+        ("MINDHOLD_STORE_BUSY_TIMEOUT_MS", "-1"),
+        ("MINDHOLD_RECALL_FLOOR", "-1.5"),
+        ("MINDHOLD_RECALL_FLOOR", "nan"),
+        ("MINDHOLD_RECALL_FLOOR", "inf"),
     ],
 )
 def test_a_value_out_of_range_is_named_with_its_variable(tmp_path: Path, variable: str, value: str) -> None:
@@ -197,17 +197,17 @@ def test_a_value_out_of_range_is_named_with_its_variable(tmp_path: Path, variabl
 
 def test_the_error_says_what_would_be_right(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="between 1 and 200"):
-        load(tmp_path, environ={"RECOLLECT_RECALL_LIMIT": "1000"})
+        load(tmp_path, environ={"MINDHOLD_RECALL_LIMIT": "1000"})
     with pytest.raises(SettingsError, match="one of full, normal"):
-        load(tmp_path, environ={"RECOLLECT_STORE_DURABILITY": "none"})
+        load(tmp_path, environ={"MINDHOLD_STORE_DURABILITY": "none"})
 
 
 @pytest.mark.parametrize("name", ["Mars/Olympus", "Europe", "../etc/passwd", "Europe/Berlin\n", "5", "a\0b"])
 def test_a_time_zone_that_is_none_is_named_with_key_and_source(
     tmp_path: Path, config: Path, name: str
 ) -> None:
-    with pytest.raises(SettingsError, match="RECOLLECT_TIME_ZONE") as caught:
-        load(tmp_path, environ={"RECOLLECT_TIME_ZONE": name})
+    with pytest.raises(SettingsError, match="MINDHOLD_TIME_ZONE") as caught:
+        load(tmp_path, environ={"MINDHOLD_TIME_ZONE": name})
     assert "Europe/Berlin" in str(caught.value)
     with pytest.raises(SettingsError, match="time_zone in argument"):
         load(tmp_path, arguments={"time_zone": name})
@@ -221,7 +221,7 @@ def test_a_time_zone_that_is_none_is_named_with_key_and_source(
 
 def test_a_time_zone_may_be_left_to_the_machine(tmp_path: Path) -> None:
     for name in ("", "Asia/Seoul"):
-        assert load(tmp_path, environ={"RECOLLECT_TIME_ZONE": name}).settings.time_zone == name
+        assert load(tmp_path, environ={"MINDHOLD_TIME_ZONE": name}).settings.time_zone == name
 
 
 def test_broken_toml_is_named_with_its_line(tmp_path: Path, config: Path) -> None:
@@ -251,8 +251,8 @@ def test_a_value_typed_by_a_person_is_checked_like_any_other() -> None:
 
 
 def test_toolsets_are_those_that_there_are() -> None:
-    from recollect.dialects.toolsets import KNOWN
-    from recollect.settings.declared import TOOLSETS
+    from mindhold.dialects.toolsets import KNOWN
+    from mindhold.settings.declared import TOOLSETS
 
     assert set(TOOLSETS) == set(KNOWN)
     for wrong in ("corre", "core,,all", ""):
@@ -265,8 +265,8 @@ def test_of_a_setting_s_other_names_the_first_wins_and_its_own_beats_them(tmp_pa
     named = {"DB_HOST": "theirs", "POSTGRES_HOST": "ours"}
     assert told(load(tmp_path, environ=named), "postgres.host") == ("ours", "POSTGRES_HOST")
     assert told(load(tmp_path, environ={"DB_HOST": "only"}), "postgres.host") == ("only", "DB_HOST")
-    own = {**named, "RECOLLECT_POSTGRES_HOST": "first"}
-    assert told(load(tmp_path, environ=own), "postgres.host") == ("first", "RECOLLECT_POSTGRES_HOST")
+    own = {**named, "MINDHOLD_POSTGRES_HOST": "first"}
+    assert told(load(tmp_path, environ=own), "postgres.host") == ("first", "MINDHOLD_POSTGRES_HOST")
 
 
 def test_a_wrong_value_names_the_variable_that_was_read(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ class TestKeptKeys:
         return tmp_path / "own"
 
     def source(self, own: Path, **environ: str) -> tuple[str, str]:
-        given = {"HOME": str(own), "RECOLLECT_LLM_PROVIDER": "anthropic"} | environ
+        given = {"HOME": str(own), "MINDHOLD_LLM_PROVIDER": "anthropic"} | environ
         loaded = load(own.parent, environ=given)
         return loaded.settings.llm.anthropic_key, told(loaded, "llm.anthropic_key")[1]
 
@@ -323,12 +323,12 @@ class TestKeptKeys:
 
     def test_it_is_read_only_where_it_is_needed(self, own: Path) -> None:
         (own / self.FIRST).write_text("first")
-        assert self.source(own, RECOLLECT_LLM_PROVIDER="none") == ("", "default")
-        chosen = {"RECOLLECT_LLM_PROVIDER": "claude_cli", "RECOLLECT_LLM_FALLBACK": "anthropic"}
+        assert self.source(own, MINDHOLD_LLM_PROVIDER="none") == ("", "default")
+        chosen = {"MINDHOLD_LLM_PROVIDER": "claude_cli", "MINDHOLD_LLM_FALLBACK": "anthropic"}
         assert self.source(own, **chosen)[0] == "first"
-        elsewhere = {"RECOLLECT_LLM_FALLBACK": "anthropic:m@https://other.example"}
+        elsewhere = {"MINDHOLD_LLM_FALLBACK": "anthropic:m@https://other.example"}
         assert self.source(own, **chosen | elsewhere) == ("", "default")
-        assert self.source(own, RECOLLECT_LLM_BASE_URL="https://other.example") == ("", "default")
+        assert self.source(own, MINDHOLD_LLM_BASE_URL="https://other.example") == ("", "default")
 
 
 class TestFallbacks:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.errors import Conflict, InvalidInput, StoreBusy, StoreError, StoreReadOnly
-from recollect.model.query import Filter
-from recollect.stores.sqlite.connection import Database, translated
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START, Builder
+from mindhold.model.errors import Conflict, InvalidInput, StoreBusy, StoreError, StoreReadOnly
+from mindhold.model.query import Filter
+from mindhold.stores.sqlite.connection import Database, translated
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START, Builder
 
 
 def new_store(path: Path, *, busy_timeout_ms: int = 5_000) -> SqliteStore:

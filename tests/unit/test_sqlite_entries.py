@@ -6,19 +6,19 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from recollect.model.entry import Entry
-from recollect.model.query import Filter
-from recollect.stores.sqlite.connection import make_private
-from recollect.stores.sqlite.migrate import migrate, migrations
-from recollect.stores.sqlite.salvage import salvage
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START, Builder
+from mindhold.model.entry import Entry
+from mindhold.model.query import Filter
+from mindhold.stores.sqlite.connection import make_private
+from mindhold.stores.sqlite.migrate import migrate, migrations
+from mindhold.stores.sqlite.salvage import salvage
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START, Builder
 
 KEPT = Entry("key", "k", {"name": "laptop"}, START)
 
 
 def first_schema(path: Path) -> None:
-    """A file of the Recollect that knew no entries."""
+    """A file of the Mindhold that knew no entries."""
     make_private(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         migrate(connection, path, now=START, steps=migrations()[:1])

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.errors import SchemaTooNew
-from recollect.model.keywords import keyword_forms
-from recollect.model.memory import Kind, Status
-from recollect.model.query import Filter
-from recollect.stores.sqlite import jobs, records, search
-from recollect.stores.sqlite.filters import matching
-from recollect.stores.sqlite.migrate import latest, migrate, migrations, statements, version_of
-from recollect.stores.values import to_micros
-from recollect.testing.builders import START
+from mindhold.model.errors import SchemaTooNew
+from mindhold.model.keywords import keyword_forms
+from mindhold.model.memory import Kind, Status
+from mindhold.model.query import Filter
+from mindhold.stores.sqlite import jobs, records, search
+from mindhold.stores.sqlite.filters import matching
+from mindhold.stores.sqlite.migrate import latest, migrate, migrations, statements, version_of
+from mindhold.stores.values import to_micros
+from mindhold.testing.builders import START
 
 WHERE = Filter(scopes=("work",), agents=("ada",))
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.query import Filter, Search
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.testing.builders import START, Builder
+from mindhold.model.query import Filter, Search
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.testing.builders import START, Builder
 
 DRIVING = 20
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from recollect.model.query import Filter, Search
-from recollect.ports.store import Connect, Keep, Put
-from recollect.stores.sqlite.store import SqliteStore
-from recollect.stores.sqlite.upkeep import occurrences
-from recollect.testing.builders import MODEL, START, Builder, unit
+from mindhold.model.query import Filter, Search
+from mindhold.ports.store import Connect, Keep, Put
+from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.stores.sqlite.upkeep import occurrences
+from mindhold.testing.builders import MODEL, START, Builder, unit
 
 
 @pytest.fixture

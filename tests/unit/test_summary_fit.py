@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recollect.engine.insights import HEADINGS, Knowledge, entries_of, merged, rendered
-from recollect.engine.summary_fit import bounded, cut, fits
+from mindhold.engine.insights import HEADINGS, Knowledge, entries_of, merged, rendered
+from mindhold.engine.summary_fit import bounded, cut, fits
 
 TITLE = "Summary of shop"
 LONGEST = 12_000

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.text.keywords import MOST, telling_keywords
-from recollect.model.keywords import keyword_form
+from mindhold.engine.text.keywords import MOST, telling_keywords
+from mindhold.model.keywords import keyword_form
 
 
 def test_identifiers_and_names_come_first() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.text.redact import Finding, redact, redact_metadata
+from mindhold.engine.text.redact import Finding, redact, redact_metadata
 
 # Secrets are put together here, so that no scanner takes this file for a leak.
 MIXED = "aB3" + "dE5fG7hI9" + "jK1lM3nO5pQ7rS9tU1vW3xY5z"

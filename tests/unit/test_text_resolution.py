@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.engine.text.resolution import resolves, says_how_resolved
+from mindhold.engine.text.resolution import resolves, says_how_resolved
 
 RESOLVES = [
     (

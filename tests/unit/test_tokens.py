@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.model.tokens import ELLIPSIS, count_tokens, truncate_to_tokens
+from mindhold.model.tokens import ELLIPSIS, count_tokens, truncate_to_tokens
 
 SENTENCE = "The quick brown fox jumps over the lazy dog and goes home."
 

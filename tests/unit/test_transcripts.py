@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recollect.ports.transcripts import About, ConversationFile, Cursor, Followed, NoTranscripts, uuid_key
-from recollect.providers.transcripts.claude import ClaudeTranscripts
-from recollect.providers.transcripts.folders import LONGEST_FOLDER, encoded
-from recollect.providers.transcripts.lines import LONGEST_LINE, MOST_NAMED
+from mindhold.ports.transcripts import About, ConversationFile, Cursor, Followed, NoTranscripts, uuid_key
+from mindhold.providers.transcripts.claude import ClaudeTranscripts
+from mindhold.providers.transcripts.folders import LONGEST_FOLDER, encoded
+from mindhold.providers.transcripts.lines import LONGEST_LINE, MOST_NAMED
 
 CWD = "/home/me/code/web-shop"
 SESSION = "0b7c1d52-6d0e-4f4e-9a55-2f3f2d1c7a10"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import recollect.model.words
-from recollect.model.lexemes import lexemes
-from recollect.model.words import Words
+import mindhold.model.words
+from mindhold.model.lexemes import lexemes
+from mindhold.model.words import Words
 
 
 @given(st.text() | st.text("aB1-_./'@&:,+# \u00e9\u0301\uac00\u0e01\u3000\u00b4\u2003\n"))
@@ -20,7 +20,7 @@ def test_words_have_the_lexemes_of_their_text(text: str) -> None:
 @given(st.lists(st.text("aB1-_./'@&:,+#()", max_size=8), max_size=80), st.integers(1, 5))
 def test_so_they_have_when_there_is_no_room_for_more(texts: list[str], most: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recollect.model.words, "MOST_WORDS", most)
+        patch.setattr(mindhold.model.words, "MOST_WORDS", most)
         words = Words()
         for text in texts:
             assert words.of(text).split() == lexemes(text)

@@ -1,0 +1,179 @@
+"""From a memory to the words that it came from."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mindhold.engine.capture.item import CAPTURED
+from mindhold.engine.conversations import DOCUMENT
+from mindhold.engine.core import Engine
+from mindhold.engine.history.forgotten import forgotten_sessions
+from mindhold.engine.history.indexing import refresh
+from mindhold.engine.history.naming import files_of
+from mindhold.engine.history.show import Shown, Source, Window, stretch_of
+from mindhold.engine.recap_undo import is_recap
+from mindhold.model.memory import ANY_STATUS, Memory
+from mindhold.model.query import Filter, Order
+from mindhold.ports.history import Conversation
+
+MOST_PLACES = 5  # of the memories that one was made of
+MOST_STEPS = 200  # back through what was merged into what
+FORGOTTEN = "The conversation that it came from is forgotten: its words are shown no more."
+NEIGHBOURS = 2  # turns before and after one that was saved as a message
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a memory was said. `shown` is None where it was said in no transcript that is known; `turns` are the saved
+    messages around it then."""
+
+    memory: Memory
+    conversation: Conversation | None = None
+    shown: Shown | None = None
+    turns: tuple[Memory, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """`places` are the memory's own, or those of what it was made of; `told` is what else is known, in words."""
+
+    memory: Memory
+    places: tuple[Place, ...]
+    made_of: tuple[str, ...] = ()
+    told: str = ""
+
+
+async def origin(engine: Engine, memory_id: str, *, agent: str, most: int) -> Origin:
+    """Raises MemoryNotFound."""
+    memory = await engine.store.get(memory_id, viewer=agent)
+    await refresh(engine)  # it may have been captured from what isn't indexed yet
+    known = await asyncio.to_thread(engine.history.conversations)
+    forgotten = await forgotten_sessions(engine)
+    made_of = _sources(memory)
+    if is_recap(memory):
+        return await _of_recap(engine, memory, made_of, agent=agent, most=most)
+    if _is_of(memory, forgotten):
+        return Origin(memory, (), made_of, FORGOTTEN)
+    own = await _place(engine, memory, known, agent=agent, most=most)
+    if own is not None:
+        return Origin(memory, (own,), made_of, _told(memory, own))
+    places: list[Place] = []
+    for source in await _lineage(engine, memory, agent=agent):
+        if _is_of(source, forgotten):
+            continue
+        place = await _place(engine, source, known, agent=agent, most=most)
+        if place is not None:
+            places.append(place)
+        if len(places) == MOST_PLACES:
+            break
+    return Origin(memory, tuple(places), made_of, "" if places else _told(memory, None))
+
+
+async def _of_recap(
+    engine: Engine, memory: Memory, made_of: tuple[str, ...], *, agent: str, most: int
+) -> Origin:
+    """The messages that it stands for, those first whose words it repeats."""
+    from mindhold.engine.recaps.covering import messages_of  # few ask for it
+    from mindhold.engine.recaps.record import recap_of
+
+    messages = await messages_of(engine, memory, agent=agent)
+    refs = recap_of(memory).refs
+    first = sorted(messages, key=lambda one: one.id not in refs)[:most]
+    turns = tuple(one for one in messages if one in first)
+    shown = f"; these are {len(turns)} of them" if len(turns) < len(messages) else ""
+    return Origin(
+        memory, (Place(memory, turns=turns),), made_of, f"It stands for {len(messages)} messages{shown}."
+    )
+
+
+def _is_of(memory: Memory, forgotten: Collection[str]) -> bool:
+    """What was kept of a forgotten conversation doesn't lead back to its words."""
+    source = memory.provenance
+    return source.conversation in forgotten or bool(
+        source.source == CAPTURED and source.file and Path(source.file).stem in forgotten
+    )
+
+
+def _sources(memory: Memory) -> tuple[str, ...]:
+    before = (memory.supersedes,) if memory.supersedes else ()
+    return tuple(dict.fromkeys((*memory.merged_from, *before)))
+
+
+async def _lineage(engine: Engine, memory: Memory, *, agent: str) -> list[Memory]:
+    """What it was made of, and what that was made of, the nearest first."""
+    found: dict[str, Memory] = {}
+    ahead = list(_sources(memory))
+    while ahead and len(found) < MOST_STEPS:
+        fresh = [one for one in dict.fromkeys(ahead) if one not in found and one != memory.id]
+        there = await engine.store.get_many(fresh, viewer=agent)
+        found |= there
+        ahead = [source for one in there.values() for source in _sources(one)]
+    return list(found.values())
+
+
+async def _place(
+    engine: Engine, memory: Memory, known: Sequence[Conversation], *, agent: str, most: int
+) -> Place | None:
+    """None for one that was said nowhere that is known."""
+    source = memory.provenance
+    conversation = _conversation(memory, known)
+    if conversation is not None:
+        window = Window(most, around=source.line) if source.line else Window(most)
+        return Place(memory, conversation, await stretch_of(engine, conversation, window))
+    if source.conversation and source.position is not None:
+        positions = (max(0, source.position - NEIGHBOURS), source.position + NEIGHBOURS)
+        where = Filter(
+            viewer=agent, conversation=source.conversation, positions=positions, statuses=ANY_STATUS
+        )
+        turns = await engine.store.find(where, order=Order.OLDEST, limit=2 * NEIGHBOURS + 1)
+        turns.sort(key=lambda one: one.provenance.position or 0)
+        return Place(memory, turns=tuple(turns))
+    if source.conversation or source.file:
+        return Place(memory)
+    return None
+
+
+def _conversation(memory: Memory, known: Sequence[Conversation]) -> Conversation | None:
+    """The transcript that it names. One that isn't indexed is read all the same while its file is there."""
+    source = memory.provenance
+    session, file = source.conversation or "", source.file or ""
+    files = files_of(session, known) if session else []
+    name = Path(file).name
+    for one in (*files, *known) if file else files:
+        if one.silent:
+            continue
+        if str(one.file) == file or (one in files and (not name or one.file.name == name)):
+            return one
+    if file and source.source == CAPTURED and Path(file).is_file():
+        return Conversation(session or Path(file).stem, "claude", Path(file))
+    return None
+
+
+def _told(memory: Memory, place: Place | None) -> str:
+    """What is known besides the words."""
+    source = memory.provenance
+    if place is not None and place.shown is not None:
+        if place.shown.source is not Source.NOWHERE:
+            return ""
+        return "The transcript is gone, and neither the archive nor the index has the words."
+    if source.source == CAPTURED and source.file:
+        return f"It was captured from {source.file}, which is gone; neither the archive nor the index has it."
+    if (source.conversation or "").startswith(DOCUMENT):
+        whence = f", from {source.file or source.source}" if source.file or source.source else ""
+        around = "; these are the parts around it" if place is not None and place.turns else ""
+        return f"It is a part of a longer text that was remembered as a whole{whence}{around}."
+    if place is not None and place.turns:
+        return "It was saved as a message of that conversation; these are the messages around it."
+    ways = [
+        f"by way of `{source.dialect}`" if source.dialect else "",
+        f"from {source.source}" if source.source else "",
+        f"in the conversation {source.conversation}, of which no transcript is known"
+        if source.conversation
+        else "",
+        f"from the file {source.file}" if source.file else "",
+    ]
+    said = " ".join(filter(None, ways))
+    return f"It was stored {said}." if said else "Nobody said where it came from."

@@ -1,0 +1,135 @@
+"""`mindhold capture`, and what `status` says of silent capture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_desk
+from mindhold.interfaces.cli.output import local_time, one_line, plural
+from mindhold.interfaces.cli.placing import whole_path
+from mindhold.interfaces.cli.session import Desk
+from mindhold.model.errors import InvalidInput, NotFound, Refused
+
+if TYPE_CHECKING:
+    from mindhold.operations.capture_report import CaptureStatusResult, ProjectCaptures
+    from mindhold.operations.capturing import CaptureResult
+    from mindhold.settings import LoadedSettings
+
+MOST_PROJECTS = 5
+SOME_FAILED = 1
+OUTCOMES = {
+    "nothing": "nothing new",
+    "gone": "not captured: the file, or the folder it was held in, is gone (--folder names another)",
+}
+
+
+@command(
+    "capture",
+    examples=[
+        "mindhold capture ~/.claude/projects/-home-me-shop/*.jsonl",
+        "mindhold capture conversation.jsonl --folder ~/shop --json",
+    ],
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="The project's folder; by default the one that each conversation was held in.",
+)
+@with_desk
+async def capture(desk: Desk, /, *, files: tuple[Path, ...], folder: Path | None) -> int:
+    """Keep what is worth keeping of Claude Code's conversations, now, as the hooks do by themselves.
+
+    A conversation is read from where it was left the last time. One that can't be read is told, and the exit status is 1.
+    """
+    desk.running.warm()
+    done: list[dict[str, object]] = []
+    failed = 0
+    at = str(whole_path(folder)) if folder else ""
+    for file in files:
+        try:
+            path = file.expanduser().absolute()
+            result: CaptureResult = await desk.run("capture", file=str(path), folder=at)
+        except (
+            InvalidInput,
+            NotFound,
+            Refused,
+            FileNotFoundError,
+        ) as error:  # of this file: the others are none the worse for it
+            failed += 1
+            done.append({"file": str(file), "outcome": "failed", "problem": str(error)})
+            desk.console.warn(f"{one_line(file.name, most=80)}: {error}")
+            continue
+        failed += result.outcome == "gone"
+        done.append({"file": str(file), **result.model_dump(mode="json")})
+        if not desk.console.json:
+            desk.console.line(_told(file, result))
+            if result.outcome != "gone":
+                desk.console.note(result.notice)
+            for written in result.documents:
+                if written.problem:
+                    desk.console.warn(written.problem)
+    if desk.console.json:
+        desk.console.document({"captured": done})
+    return SOME_FAILED if failed else 0
+
+
+def _told(file: Path, result: CaptureResult) -> str:
+    name = one_line(file.name, most=80)
+    if result.outcome == "gone" and result.notice:
+        how = " (--folder)" if "folder" in result.notice else ""
+        return f"{name}: not captured. {one_line(result.notice, most=400)}{how}"
+    if result.outcome != "captured":
+        return f"{name}: {OUTCOMES.get(result.outcome, result.outcome)}"
+    known = f", {result.duplicates} known already" if result.duplicates else ""
+    replaced = f", {plural(len(result.superseded), 'older one')} replaced" if result.superseded else ""
+    stored = plural(len(result.stored), "memory") + (f" for {result.scope}" if result.scope else "")
+    return f"{name}: {stored}, of {plural(result.lines, 'line')}{known}{replaced}, by {result.rung}"
+
+
+def capture_facts(desk: Desk, result: CaptureStatusResult) -> list[tuple[str, str]]:
+    """For `status`: nothing where hooks were never used."""
+    if not result.projects and not result.waiting and not result.given_up:
+        return []
+    state = f"by {result.extract_with}" if result.enabled else "switched off (capture.enabled)"
+    left = f"; {plural(result.waiting, 'event')} to be worked off" if result.waiting else ""
+    facts = [("capture", state + left)]
+    facts += [("", _project(desk, one)) for one in result.projects[:MOST_PROJECTS]]
+    if len(result.projects) > MOST_PROJECTS:
+        facts.append(("", f"and {len(result.projects) - MOST_PROJECTS} more projects"))
+    return facts
+
+
+def hook_facts(loaded: LoadedSettings) -> tuple[list[tuple[str, str]], list[str]]:
+    """Whether hooks hold for this folder, and what is wrong with them."""
+    from mindhold.interfaces.cli.surveying import hooks_here, is_there
+    from mindhold.settings.places import places
+
+    if loaded.folder is None:
+        return [], []
+    found = hooks_here(Path(loaded.folder), places(loaded.settings))
+    if found is None:
+        here = [("hooks", "not set up in this folder; `mindhold init` does")] if loaded.in_project else []
+        return here, []
+    where, command = found
+    wrong = f"The hooks call {command}, and there is no such program: `mindhold init` writes them anew."
+    return [("hooks", f"set up {where}")], [] if is_there(command) else [wrong]
+
+
+def capture_problems(result: CaptureStatusResult) -> list[str]:
+    """What went wrong lately."""
+    told = [f"capture of {one.project}: {one.problem}" for one in result.projects if one.problem]
+    if result.given_up:
+        told.append(
+            f"{plural(result.given_up, 'event')} of hooks failed too often and lie in hooks/waiting/bad of the home folder."
+        )
+    return told
+
+
+def _project(desk: Desk, one: ProjectCaptures) -> str:
+    when = f"last {local_time(one.captured_at, desk.zone)}" if one.captured_at else "never"
+    by = f" by {one.rung}" if one.rung else ""
+    return f"{one.project}: {plural(one.stored, 'memory')} captured, {when}{by}"

@@ -1,0 +1,35 @@
+"""`mindhold completion`: the shell's own script."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from mindhold.interfaces.cli.command import command
+from mindhold.interfaces.cli.session import Session
+
+SHELLS = ["bash", "zsh", "fish"]
+
+
+@command(
+    "completion",
+    examples=[
+        'eval "$(mindhold completion bash)"    # in ~/.bashrc',
+        'eval "$(mindhold completion zsh)"     # in ~/.zshrc',
+        "mindhold completion fish > ~/.config/fish/completions/mindhold.fish",
+    ],
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print a shell's completion script."""
+    found = get_completion_class(shell)
+    assert found is not None
+    shell_complete = found(ctx.find_root().command, {}, "mindhold", "_MINDHOLD_COMPLETE")
+    # Not .source(): bash's would start a bash to ask for its version.
+    script = shell_complete.source_template % shell_complete.source_vars()
+    console = ctx.ensure_object(Session).console
+    if console.json:
+        console.document({"shell": shell, "script": script})
+    else:
+        console.line(script)

@@ -1,0 +1,373 @@
+"""`mindhold history`: past conversations, of every project on this machine."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from mindhold.interfaces.cli.command import Group, command, with_desk, with_session
+from mindhold.interfaces.cli.output import display_width, local_time, neutral, one_line, plural
+from mindhold.interfaces.cli.session import Desk, Session
+from mindhold.interfaces.cli.talking import (
+    SHORT_ID,
+    folder_names,
+    megabytes,
+    print_heading,
+    print_stretch,
+    project_named,
+)
+
+if TYPE_CHECKING:
+    from mindhold.operations.embedding import EmbedHistoryResult
+    from mindhold.operations.history import (
+        HistoryProjectsResult,
+        HistoryTimelineResult,
+        SearchHistoryResult,
+    )
+    from mindhold.operations.history_forms import (
+        StretchView,
+        SummarizeConversationResult,
+    )
+    from mindhold.operations.indexing import IndexHistoryResult, MisreadView
+
+VECTOR_SECONDS = 60.0  # that vectors may take; the others come by and by
+MOST_VECTORS = 1_000_000
+MOST_WARNINGS = 20
+LONGEST_CELL = 72
+_HERE = "mindhold.interfaces.cli"
+_WHERE = {
+    "index": f"{_HERE}.history:index",
+    "search": f"{_HERE}.history:search",
+    "timeline": f"{_HERE}.history:timeline",
+    "projects": f"{_HERE}.history:projects",
+    "show": f"{_HERE}.history:show",
+    "summarize": f"{_HERE}.history:summarize",
+    "archive": f"{_HERE}.history_keeping:archive",
+    "forget": f"{_HERE}.history_keeping:forget",
+    "status": f"{_HERE}.history_status:status",
+}
+
+
+@click.group(
+    "history",
+    cls=Group,
+    where=_WHERE,
+    examples=[
+        'mindhold history search "how did I fix the flaky login test?"',
+        "mindhold history timeline --days 30",
+        "mindhold history show 3f2a91c0 --around 120",
+    ],
+)
+def history() -> None:
+    """Past conversations of Claude Code and others on this machine.
+
+    A conversation is named by its id or a part that only it has, a project by its path, its folder or a part of that.
+    """
+
+
+@command(
+    "index",
+    examples=[
+        "mindhold history index",
+        "mindhold history index --seconds 30",
+        "mindhold history index --background",
+    ],
+)
+@click.option(
+    "--seconds", "most_seconds", type=float, metavar="N", help="Stop after so long; the next goes on."
+)
+@click.option("--all", "every", is_flag=True, help="Read everything anew.")
+@click.option("--no-vectors", is_flag=True, help="Words only.")
+@click.option("--background", is_flag=True, help="Let another process do it, and return at once.")
+@with_session
+async def index(
+    session: Session, /, *, most_seconds: float | None, every: bool, no_vectors: bool, background: bool
+) -> None:
+    """Read what is new in the transcripts, so that it can be searched.
+
+    It happens by itself when something is searched, and while a server runs. What was interrupted goes on where it was.
+    """
+    if background:
+        _in_background(session)
+        return
+    logging.getLogger("mindhold.engine.history").addHandler(logging.NullHandler())  # it is told below
+    async with session.open() as desk:
+        done: IndexHistoryResult = await desk.run("index_history", all=every, most_seconds=most_seconds)
+        made: EmbedHistoryResult | None = None
+        if not no_vectors and not done.busy and most_seconds is None:
+            desk.running.warm()
+            made = await desk.run("embed_history", most=MOST_VECTORS, seconds=VECTOR_SECONDS)
+        if desk.console.json:
+            vectors = made.model_dump(mode="json") if made else None
+            desk.console.document({**done.model_dump(mode="json"), "vectors": vectors})
+            return
+        _told_index(desk, done)
+        if made is not None:
+            _told_vectors(desk, made)
+
+
+def _in_background(session: Session) -> None:
+    from mindhold.bare.spawn import start_indexer
+
+    started = start_indexer(str(session.loaded().settings.home))
+    if session.console.json:
+        session.console.document({"started": started})
+    elif started:
+        session.console.line("It goes on in the background; `mindhold history status` tells how far it is.")
+    else:
+        session.console.line("Another process is at it already.")
+
+
+def _told_index(desk: Desk, done: IndexHistoryResult) -> None:
+    from mindhold.operations.indexing import LEFT
+
+    console = desk.console
+    if done.busy or (done.notice and not done.files):
+        console.line(done.notice)
+        return
+    if done.bytes or done.passages:
+        console.line(
+            f"Indexed {plural(done.conversations, 'conversation')}: {megabytes(done.bytes)} in {done.seconds:.1f} s, "
+            f"{plural(done.passages, 'passage')}."
+        )
+    elif not done.vanished and not done.excluded:
+        console.line("Nothing is new.")
+    if done.excluded:
+        console.line(f"{plural(done.excluded, 'conversation')} left out, by history.exclude.")
+    if done.vanished:
+        console.line(f"{plural(done.vanished, 'conversation')} vanished from the disk.")
+    if done.archive:
+        console.warn(f"{done.archive} `mindhold history status` tells more.")
+    if done.left:
+        console.line(f"{megabytes(done.left)} are left; the next call goes on there.")
+    if told := done.notice.removeprefix(LEFT).strip():
+        console.line(told)
+    by_file: dict[str, list[MisreadView]] = {}
+    for warning in done.warnings:
+        by_file.setdefault(warning.file, []).append(warning)
+    for file, misread in list(by_file.items())[:MOST_WARNINGS]:
+        console.warn(f"{file}{_lines(misread)}: {misread[0].problem}")
+    if len(by_file) > MOST_WARNINGS:
+        console.warn(f"and {len(by_file) - MOST_WARNINGS} more files; --json has them all.")
+
+
+def _lines(misread: Sequence[MisreadView]) -> str:
+    """Where in the file, as editors take it."""
+    numbers = [one.line for one in misread if one.line]
+    if not numbers:
+        return ""
+    return f":{numbers[0]}" + (f" and {plural(len(numbers) - 1, 'more line')}" if len(numbers) > 1 else "")
+
+
+def _told_vectors(desk: Desk, made: EmbedHistoryResult) -> None:
+    if made.embedded:
+        desk.console.line(f"Made vectors for {plural(made.embedded, 'passage')} that had none.")
+    if made.left:
+        desk.console.note(f"{plural(made.left, 'passage')} have no vector yet: they come by and by.")
+    desk.console.note(made.notice)
+
+
+@command(
+    "search",
+    examples=[
+        'mindhold history search "how did I fix the flaky login test?"',
+        "mindhold history search migration --project shop -n 10 --json",
+    ],
+)
+@click.argument("query", nargs=-1, required=True)
+@click.option("--project", "-p", metavar="NAME", help="Only of this project.")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many conversations (5).")
+@with_desk
+async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, limit: int | None) -> None:
+    """Find what was said in past conversations: the words, and the file and line where they stand."""
+    desk.running.warm()
+    result: SearchHistoryResult = await desk.run(
+        "search_history",
+        query=" ".join(query),
+        project=project_named(project, server=desk.server),
+        limit=limit,
+    )
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    for number, found in enumerate(result.results, 1):
+        head = f"{number}. {local_time(found.timestamp, desk.zone)}"
+        called = one_line(found.title or found.summary, most=console.room(head, otherwise=LONGEST_CELL))
+        console.line(console.style(f"{head}  {called}", bold=True))
+        about = (found.session_id[:SHORT_ID] or found.memory_id, found.project, found.relevance)
+        console.line(f"   {one_line(' · '.join(filter(None, about)), most=200)}")
+        told = not found.session_id and found.excerpt in called  # a memory is its own title
+        for line in [] if told else console.paragraphs(found.excerpt, indent=3):
+            console.line(f"   {line}")
+        if found.file:
+            place = f"{found.file}:{found.line}" if found.line else found.file
+            where = "  (only in the archive)" if found.source == "archive" else ""
+            console.line(f"   {neutral(place)}{where}")
+        for memory in found.memories:
+            about_it = f"{memory['id']}  {memory['kind']}: {memory['content']}"
+            console.line(f"   {one_line(about_it, most=console.room(' ', otherwise=LONGEST_CELL + 40))}")
+    if not result.results:
+        console.line("Nothing was found.")
+    if result.message:
+        advice = result.resolution or ""
+        console.warn(result.message if advice in result.message else f"{result.message} {advice}")
+    console.note((result.suggestion or "").removeprefix("Nothing was found.").strip())
+    searched = (
+        f"{plural(result.total_sessions_searched, 'conversation')} searched with {result.searched_with}"
+    )
+    shows = (
+        "; `mindhold history show SESSION --around LINE` shows one"
+        if not desk.server and result.results
+        else ""
+    )
+    console.note(f"{searched}{shows}.")
+
+
+@command(
+    "timeline",
+    examples=[
+        "mindhold history timeline",
+        "mindhold history timeline last month",
+        "mindhold history timeline --days 30 -p shop",
+    ],
+)
+@click.argument("time", nargs=-1)
+@click.option("--days", type=int, metavar="N", help="How far back (7).")
+@click.option("--project", "-p", metavar="NAME", help="Only of this project; . is the folder you are in.")
+@with_desk
+async def timeline(desk: Desk, /, *, time: tuple[str, ...], days: int | None, project: str | None) -> None:
+    """The conversations of the last days, or of a TIME in words, the newest first."""
+    if time and days is not None:
+        raise click.UsageError("Give a TIME or --days, not both.")
+    result: HistoryTimelineResult = await desk.run(
+        "history_timeline",
+        days=days,
+        when=" ".join(time) or None,
+        project=project_named(project, server=desk.server),
+    )
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    if result.sessions:
+        longest = desk.console.room(otherwise=5 * LONGEST_CELL) // 5
+        names = folder_names((one.project for one in result.sessions), longest=longest)
+        rows = [
+            [one.session_id[:SHORT_ID], local_time(one.timestamp, desk.zone), names[one.project]]
+            for one in result.sessions
+        ]
+        beside = [max(column, key=display_width) for column in zip(_TIMELINE[:-1], *rows, strict=True)]
+        room = desk.console.room(*beside, otherwise=LONGEST_CELL)
+        about = [one_line(one.title or one.summary, most=room) for one in result.sessions]
+        desk.console.table(_TIMELINE, [[*row, told] for row, told in zip(rows, about, strict=True)])
+        desk.console.note(result.suggestion or "")
+    else:
+        desk.console.line(result.suggestion or "No conversation.")
+    more = "; `mindhold history show SESSION` shows one" if not desk.server and result.sessions else ""
+    desk.console.note(f"{plural(result.total_sessions, 'conversation')}, {result.date_range}{more}.")
+
+
+_TIMELINE = ("session", "when", "project", "about")
+
+
+@command("projects", examples=["mindhold history projects", "mindhold history projects --json"])
+@with_desk
+async def projects(desk: Desk) -> None:
+    """The projects that there are conversations of, the one used last first."""
+    result: HistoryProjectsResult = await desk.run("history_projects")
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    if result.projects:
+        desk.console.table(
+            ["project", "conversations", "last used", "size"],
+            [
+                [
+                    one.path,
+                    one.session_count,
+                    local_time(one.last_used, desk.zone),
+                    megabytes(int(one.total_size_mb * 1e6)),
+                ]
+                for one in result.projects
+            ],
+        )
+    else:
+        desk.console.line("No conversation is known.")
+    desk.console.note(result.suggestion or "")
+    if result.projects:
+        size = megabytes(round(sum(one.total_size_mb for one in result.projects) * 1e6))
+        held = plural(result.total_sessions, "conversation")
+        desk.console.note(f"{plural(result.total_projects, 'project')}, {held}, {size}.")
+
+
+@command(
+    "show",
+    examples=[
+        "mindhold history show 3f2a91c0",
+        "mindhold history show 3f2a91c0 --around 120",
+        "mindhold history show 3f2a91c0 --after 400 -n 100",
+    ],
+)
+@click.argument("session")
+@click.option("--around", type=int, metavar="LINE", help="What stands around this line of the file.")
+@click.option("--after", type=int, metavar="LINE", help="What stands behind this line.")
+@click.option(
+    "--limit", "-n", type=int, metavar="N", help="At most how much: utterances (200; 10 around a line)."
+)
+@with_desk
+async def show(
+    desk: Desk, /, *, session: str, around: int | None, after: int | None, limit: int | None
+) -> None:
+    """A conversation as it was, without secrets: from its file, else from the archive or the index.
+
+    SESSION may be a file too, such as a sub-agent's.
+    """
+    if around is not None and after is not None:
+        raise click.UsageError(
+            "--around shows what stands around a line, --after what follows one: give one."
+        )
+    most = 10 if limit is None and around else limit
+    shown: StretchView = await desk.run(
+        "show_conversation", session=session, around=around, after=after, limit=most
+    )
+    if desk.console.json:
+        desk.console.document(shown)
+        return
+    print_heading(desk.console, shown.conversation, desk.zone)
+    print_stretch(desk.console, shown, marked=around)
+    last = shown.utterances[-1].line if shown.utterances else 0
+    if around is not None and around > last:
+        desk.console.warn(f"There is no line {around}: what was said ends on line {last}.")
+    if after is not None and not shown.utterances:
+        desk.console.warn(f"Nothing was said behind line {after}.")
+    if shown.after is not None:
+        desk.console.note(f"There is more: --after {shown.after} shows it.")
+
+
+@command(
+    "summarize",
+    examples=["mindhold history summarize 3f2a91c0", "mindhold history summarize 3f2a91c0 --json"],
+)
+@click.argument("session")
+@with_desk
+async def summarize(desk: Desk, /, *, session: str) -> None:
+    """Sum a conversation up, and keep that: by an RLM server or a language model where one is set up, else in its own words."""
+    result: SummarizeConversationResult = await desk.run("summarize_conversation", session=session)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    print_heading(desk.console, result.conversation, desk.zone)
+    for line in desk.console.paragraphs(result.conversation.summary, indent=2):
+        desk.console.line(f"  {line}")
+    by = _BY.get(result.conversation.summary_by, "")
+    desk.console.note(f"{by}. {result.notice}".strip(". ") + ".")
+
+
+_BY = {
+    "rlm": "by the RLM server",
+    "model": "by a language model",
+    "made": "by rules: sentences of the conversation itself",
+}

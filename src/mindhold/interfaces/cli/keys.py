@@ -1,0 +1,131 @@
+"""`mindhold keys`: who may come in from elsewhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mindhold.interfaces.cli.command import Group, with_desk, words
+from mindhold.interfaces.cli.output import local_time, neutral
+from mindhold.interfaces.cli.session import Desk
+from mindhold.model.access import ALL_SEEING, DEFAULT_AGENT
+from mindhold.model.errors import NotFound
+
+if TYPE_CHECKING:
+    from mindhold.operations.access_forms import (
+        CreatedKey,
+        GrantView,
+        KeyView,
+        ListGrantsResult,
+        ListKeysResult,
+        RevokedGrant,
+        RevokedKey,
+    )
+
+
+OPEN = "Keys restrict nobody on this machine until MINDHOLD_ACCESS_KEY is set: who sends none is let in as the owner."
+
+
+@click.group(
+    "keys",
+    cls=Group,
+    examples=["mindhold keys create laptop", "mindhold keys list", "mindhold keys revoke laptop"],
+)
+def keys() -> None:
+    """Keys for those who come in over HTTP, and the clients that you let in by consent."""
+
+
+@keys.command(
+    "create",
+    examples=[
+        "mindhold keys create laptop",
+        "mindhold keys create 'build server' --for-agent ci --scope work --read-only --days 90",
+    ],
+)
+@click.argument("name")
+@click.option(
+    "--for-agent", "agent", metavar="NAME", help="It speaks for this agent and no other. Default: default."
+)
+@words(
+    "--scope", "scopes", metavar="NAME", help="Bound to these scopes: it reaches no other, not even Global."
+)
+@click.option("--read-only", is_flag=True, help="It may look, and change nothing.")
+@click.option("--days", "expires_days", type=int, metavar="N", help="It ends after so many days.")
+@with_desk
+async def create_key(
+    desk: Desk,
+    /,
+    *,
+    name: str,
+    agent: str | None,
+    scopes: tuple[str, ...],
+    read_only: bool,
+    expires_days: int | None,
+) -> None:
+    """Make a key. It is shown now and never again: the store has only its hash.
+
+    Keys restrict nobody on this machine until MINDHOLD_ACCESS_KEY is set.
+    """
+    access = "read" if read_only else "write"
+    made: CreatedKey = await desk.run(
+        "create_key", name=name, agent=agent, scopes=scopes, access=access, expires_days=expires_days
+    )
+    if not desk.running.loaded.settings.access_key:
+        desk.console.warn(OPEN)
+    if desk.console.json:
+        desk.console.document(made)
+        return
+    desk.console.line(made.key)
+    desk.console.note(f"Keep it: it is not shown again. `mindhold keys revoke {made.id}` ends it.")
+    if agent in ALL_SEEING:
+        desk.console.warn(f"Whoever has it sees every agent's memories: {agent} does.")
+
+
+@keys.command("list", examples=["mindhold keys list --json"])
+@with_desk
+async def list_keys(desk: Desk) -> None:
+    """Keys that open the door, and clients that you let in."""
+    found: ListKeysResult = await desk.run("list_keys")
+    let_in: ListGrantsResult = await desk.run("list_grants")
+    if desk.console.json:
+        desk.console.document(found.model_dump(mode="json") | let_in.model_dump(mode="json"))
+        return
+    rows = [_key_row(desk, key) for key in found.keys] + [_grant_row(desk, one) for one in let_in.grants]
+    if rows:
+        desk.console.table(["id", "name", "for", "scopes", "may", "made", "ends"], rows)
+    else:
+        desk.console.line("No key was made, and no client let in.")
+
+
+@keys.command("revoke", examples=["mindhold keys revoke laptop"])
+@click.argument("id")
+@with_desk
+async def revoke_key(desk: Desk, /, *, id: str) -> None:
+    """End a key (by its name, its id, or the beginning of that), or a client's grant (by its id)."""
+    try:
+        ended: RevokedKey = await desk.run("revoke_key", id=id)
+    except NotFound:
+        grant: RevokedGrant = await desk.run("revoke_grant", token=id)
+        if not grant.revoked:
+            raise
+        told, document = f"grant {id}", grant.model_dump(mode="json") | {"id": id}
+    else:
+        told, document = f"key {ended.name!r}", ended.model_dump(mode="json")
+    if desk.console.json:
+        desk.console.document(document)
+    else:
+        desk.console.line(f"The {neutral(told)} is ended, at once and everywhere.")
+
+
+def _key_row(desk: Desk, key: KeyView) -> list[object]:
+    may = "read" if key.access == "read" else "read and write"
+    ends = local_time(key.expires, desk.zone) if key.expires else ""
+    made = local_time(key.created, desk.zone)
+    return [key.id, key.name, key.agent or DEFAULT_AGENT, ", ".join(key.scopes) or "all", may, made, ends]
+
+
+def _grant_row(desk: Desk, grant: GrantView) -> list[object]:
+    ends = local_time(grant.expires, desk.zone) if grant.expires else ""
+    made = local_time(grant.created, desk.zone)
+    return [grant.id, grant.client_name, "a client", "", " ".join(grant.scopes), made, ends]

@@ -1,0 +1,172 @@
+"""`mindhold models`: the embedding models that give recall its sense of meaning, and those that tell contradictions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from mindhold.interfaces.cli.command import Group, with_desk, with_session
+from mindhold.interfaces.cli.forgetting import confirm
+from mindhold.interfaces.cli.output import neutral, plural, price
+from mindhold.interfaces.cli.session import Desk, Session
+from mindhold.model.errors import ModelMissing
+
+if TYPE_CHECKING:
+    from mindhold.operations.adopting import AdoptResult
+    from mindhold.operations.modelling import (
+        ListModelsResult,
+        ModelView,
+        PullModelResult,
+        RemoveModelResult,
+    )
+    from mindhold.operations.upkeep import EmbedResult
+
+
+@click.group("models", cls=Group, examples=["mindhold models pull", "mindhold models list"])
+def models() -> None:
+    """Embedding models: local ones, and the service that the settings name. Without one, recall goes by words alone.
+
+    `nli` is the model that tells contradictions where the rules aren't sure.
+    """
+
+
+@models.command("list", examples=["mindhold models list"])
+@with_desk
+async def list_models(desk: Desk) -> None:
+    """Models that are here, and those that can be had."""
+    result: ListModelsResult = await desk.run("list_models")
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    desk.console.table(
+        ["model", "state", "dimensions", "size", "what it is"],
+        [[one.name, _state(one), one.dimensions or "", _size(one), one.description] for one in result.models],
+    )
+    if result.active and not any(one.active for one in result.models):
+        desk.console.note(f"Recall goes by {result.active}.")
+
+
+@models.command(
+    "pull",
+    examples=[
+        "mindhold models pull",
+        "mindhold models pull all-MiniLM-L6-v2",
+        "mindhold models pull ./my-model-folder --precision float",
+        "mindhold models pull org/name",
+        "mindhold models pull nli",
+    ],
+)
+@click.argument("name", required=False)
+@click.option(
+    "--precision", type=click.Choice(["int8", "float"]), help="int8 is faster and ranks alike (int8)."
+)
+@click.option("--force", is_flag=True, help="Fetch it anew even if it is here.")
+@click.option("--no-jobs", is_flag=True, help="Don't make the vectors that are missing.")
+@with_session
+async def pull_model(
+    session: Session, /, *, name: str | None, precision: str | None, force: bool, no_jobs: bool
+) -> None:
+    """Fetch and prepare a model: by name, from a folder, or from a hub; the default one without NAME.
+
+    A model that tells contradictions is known by its labels; NAME nli is the default one.
+    """
+    async with session.open() as desk:
+        pulled: PullModelResult = await desk.run("pull_model", name=name, precision=precision, force=force)
+    embedded = None if no_jobs or not pulled.model.dimensions else await _embed(session)
+    if session.console.json:
+        answer = pulled.model_dump(mode="json")
+        session.console.document({**answer, "embedded": embedded.embedded if embedded else None})
+        return
+    session.console.line(f"The model {neutral(pulled.model.name)} is here ({_size(pulled.model)}).")
+    session.console.note(pulled.notice)
+    _told(session, embedded)
+
+
+@models.command("remove", examples=["mindhold models remove gte-small"])
+@click.argument("name")
+@with_desk
+async def remove_model(desk: Desk, /, *, name: str) -> None:
+    """Remove a model's files; its vectors stay until another model takes over."""
+    result: RemoveModelResult = await desk.run("remove_model", name=name)
+    if desk.console.json:
+        desk.console.document(result)
+    else:
+        desk.console.line(f"Removed {neutral(result.name)}.")
+
+
+@models.command("use", examples=["mindhold models use all-MiniLM-L6-v2", "mindhold models use auto"])
+@click.argument("name")
+@click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; recall goes by words meanwhile.")
+@with_session
+async def use_model(session: Session, /, *, name: str, no_jobs: bool) -> None:
+    """Recall with this model from now on, and make its vectors."""
+    from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
+
+    async with session.open() as desk:
+        known: ListModelsResult = await desk.run("list_models")
+    if name != "auto" and name not in {one.name for one in known.models if one.installed and one.dimensions}:
+        raise ModelMissing(
+            f"The model {name!r} is not here.", advice=f"`mindhold models pull {name}` fetches it."
+        )
+    path = write_setting(session, "embedding.model", name)
+    warn_if_overridden(session, "embedding.model")
+    embedded = None if no_jobs else await _embed(session)
+    if session.console.json:
+        count = embedded.embedded if embedded else None
+        session.console.document({"model": name, "file": str(path), "embedded": count})
+        return
+    session.console.line(f"embedding.model = {neutral(name)} in {path}")
+    _told(session, embedded)
+
+
+@models.command("adopt", examples=["mindhold models adopt", "mindhold models adopt --yes"])
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; the job that waits does it.")
+@with_session
+async def adopt_model(session: Session, /, *, yes: bool, no_jobs: bool) -> None:
+    """Let the model of the settings make every vector anew.
+
+    A local model does so by itself. A service is sent every memory, and paid: this shows how much that is, and asks.
+    """
+    async with session.open() as desk:
+        told: AdoptResult = await desk.run("adopt_model", preview=True)
+        if told.memories and not yes:
+            _quoted(session, told)
+            confirm(session.console, f"Let {told.model} embed {plural(told.memories, 'memory')}?")
+        told = await desk.run("adopt_model")
+    embedded = None if no_jobs else await _embed(session)
+    if session.console.json:
+        answer = told.model_dump(mode="json")
+        session.console.document({**answer, "embedded": embedded.embedded if embedded else None})
+        return
+    session.console.line(f"Recall goes by {neutral(told.model)} from now on.")
+    _told(session, embedded)
+
+
+def _quoted(session: Session, told: AdoptResult) -> None:
+    unknown = "at a price unknown here (embedding.price tells it)"
+    cost = unknown if told.dollars is None else price(told.dollars)
+    before = f"; the vectors that are there are of {told.before}" if told.before else ""
+    session.console.note(f"{plural(told.memories, 'memory')}, about {told.tokens:,} tokens, {cost}{before}.")
+
+
+async def _embed(session: Session) -> EmbedResult:
+    """In a Mindhold opened anew, which knows the model."""
+    async with session.open() as desk:
+        done: EmbedResult = await desk.run("embed_missing")
+    return done
+
+
+def _told(session: Session, embedded: EmbedResult | None) -> None:
+    if embedded and embedded.embedded:
+        session.console.line(f"Made vectors for {plural(embedded.embedded, 'memory')}.")
+    session.console.note(embedded.notice if embedded else "")
+
+
+def _state(model: ModelView) -> str:
+    return "in use" if model.active else "here" if model.installed else "can be pulled"
+
+
+def _size(model: ModelView) -> str:
+    return f"{model.bytes_used / 1e6:.0f} MB, {model.precision}" if model.installed else ""

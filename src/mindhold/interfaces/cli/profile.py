@@ -1,0 +1,190 @@
+"""`mindhold profile`: what is known of the person themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mindhold.interfaces.cli.command import Group, global_options, with_desk
+from mindhold.interfaces.cli.output import local_time, neutral
+from mindhold.interfaces.cli.remembering import text_or_stdin
+from mindhold.interfaces.cli.session import Desk
+
+if TYPE_CHECKING:
+    from mindhold.operations.profile import (
+        ChangeProfileResult,
+        EntryChangeView,
+        ProfileHistoryResult,
+        ProfileView,
+    )
+
+TOLD = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged": "Unchanged"}
+
+
+@click.group(
+    "profile",
+    cls=Group,
+    params=global_options(shown=False),
+    invoke_without_command=True,
+    examples=[
+        "mindhold profile",
+        "mindhold profile set favorite_color blue",
+        "mindhold profile learn My favourite colour is green",
+    ],
+)
+@click.pass_context
+def profile(ctx: click.Context) -> int | None:
+    """What is known of you: name, preferences, facts, contacts, notes.
+
+    Without a command it is shown. Agents are given it when a conversation begins; nothing in it fades.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    status: int | None = ctx.invoke(show_profile)
+    return status
+
+
+@profile.command("show", examples=["mindhold profile show", "mindhold profile show --json"])
+@with_desk
+async def show_profile(desk: Desk) -> None:
+    """All of it."""
+    known: ProfileView = await desk.run("show_profile")
+    if desk.console.json:
+        desk.console.document(known)
+    else:
+        _print(desk, known)
+
+
+@profile.command(
+    "set",
+    examples=[
+        "mindhold profile set name Jane Doe",
+        "mindhold profile set favorite_color blue",
+        "mindhold profile set --preference tone casual",
+    ],
+)
+@click.argument("key")
+@click.argument("value", nargs=-1, required=True)
+@click.option("--preference", is_flag=True, help="A preference, and no fact.")
+@with_desk
+async def set_entry(desk: Desk, /, *, key: str, value: tuple[str, ...], preference: bool) -> None:
+    """Set a fact, a preference or the name. What it said before is kept, and `history` shows it."""
+    said = text_or_stdin(desk, value)
+    if key.strip().lower() == "name" and not preference:
+        await _change(desk, name=said)
+    else:
+        await _change(desk, **{"preferences" if preference else "facts": {key: said}})
+
+
+@profile.command("unset", examples=["mindhold profile unset favorite_color", "mindhold profile unset name"])
+@click.argument("key")
+@with_desk
+async def unset_entry(desk: Desk, /, *, key: str) -> None:
+    """Remove an entry; preferences.KEY and facts.KEY tell two of one name apart."""
+    await _change(desk, remove=[key])
+
+
+@profile.command("learn", examples=["mindhold profile learn My favourite colour is green"])
+@click.argument("text", nargs=-1, required=True)
+@with_desk
+async def learn(desk: Desk, /, *, text: tuple[str, ...]) -> None:
+    """Read plain words, in English or Korean; what says no fact becomes a note."""
+    await _change(desk, statement=text_or_stdin(desk, text))
+
+
+@profile.command("history", examples=["mindhold profile history favorite_color"])
+@click.argument("key")
+@with_desk
+async def history(desk: Desk, /, *, key: str) -> None:
+    """All that an entry has said, oldest first."""
+    found: ProfileHistoryResult = await desk.run("profile_history", entry=key)
+    console = desk.console
+    if console.json:
+        console.document(found)
+        return
+    rows = [
+        [
+            local_time(one.since, desk.zone),
+            "now" if one.until is None else local_time(one.until, desk.zone),
+            one.value,
+            one.by,
+        ]
+        for one in found.editions
+    ]
+    console.table(["since", "until", "value", "by"], rows)
+
+
+@profile.group("contact", cls=Group, examples=["mindhold profile contact add Alice sister"])
+def contact() -> None:
+    """People, and what they are to you."""
+
+
+@contact.command("add", examples=["mindhold profile contact add Alice sister"])
+@click.argument("name")
+@click.argument("relation", nargs=-1, required=True)
+@with_desk
+async def add_contact(desk: Desk, /, *, name: str, relation: tuple[str, ...]) -> None:
+    """Add somebody, or say anew what they are to you."""
+    await _change(desk, contacts=[{"name": name, "relation": " ".join(relation)}])
+
+
+@contact.command("remove", examples=["mindhold profile contact remove Alice"])
+@click.argument("name")
+@with_desk
+async def remove_contact(desk: Desk, /, *, name: str) -> None:
+    """Remove somebody."""
+    await _change(desk, remove=[f"contacts.{name}"])
+
+
+@profile.group("note", cls=Group, examples=["mindhold profile note add I am allergic to penicillin"])
+def note() -> None:
+    """What fits nowhere else."""
+
+
+@note.command("add", examples=["mindhold profile note add I read on the train"])
+@click.argument("text", nargs=-1, required=True)
+@with_desk
+async def add_note(desk: Desk, /, *, text: tuple[str, ...]) -> None:
+    """Add a note; `-` reads stdin."""
+    await _change(desk, notes=[text_or_stdin(desk, text)])
+
+
+@note.command("remove", examples=["mindhold profile note remove 3f2a90b1c2d4"])
+@click.argument("note", nargs=-1, required=True)
+@with_desk
+async def remove_note(desk: Desk, /, *, note: tuple[str, ...]) -> None:
+    """Remove a note, by its key as `mindhold profile` shows it or by its words."""
+    await _change(desk, remove=[f"notes.{' '.join(note)}"])
+
+
+async def _change(desk: Desk, **given: Any) -> None:
+    result: ChangeProfileResult = await desk.run("change_profile", **given)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    for one in result.changes:
+        desk.console.line(_told(one))
+
+
+def _told(one: EntryChangeView) -> str:
+    name = one.label if one.section == "contacts" else one.key
+    value = "" if one.value is None else f" = {neutral(one.value)}"
+    before = f" (was {neutral(one.previous)})" if one.change == "replaced" and one.previous else ""
+    place = one.section if one.section == "name" else f"{one.section}.{neutral(name)}"
+    return f"{TOLD[one.change]} {place}{value}{before}"
+
+
+def _print(desk: Desk, known: ProfileView) -> None:
+    console = desk.console
+    if not known.entries:
+        console.line("Nothing is known yet. `mindhold profile set name ...` begins it.")
+    section = ""
+    for entry in known.entries:
+        if entry.section != section:
+            section = entry.section
+            console.line(console.style(section, bold=True))
+        name = entry.label if section == "contacts" else entry.key
+        shared = "  (everybody's)" if entry.shared else ""
+        said = neutral(entry.value) if section == "name" else f"{neutral(name)}: {neutral(entry.value)}"
+        console.line(f"  {said}{shared}")

@@ -1,0 +1,372 @@
+"""`mindhold projects` and `migrate`: which store a project lives in, its settings and summary, and moving it to another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mindhold.interfaces.cli.command import Group, command, with_desk, words
+from mindhold.interfaces.cli.forgetting import confirm
+from mindhold.interfaces.cli.output import Console, local_time, neutral, plural
+from mindhold.interfaces.cli.session import Desk
+from mindhold.model.storage import MODES
+
+if TYPE_CHECKING:
+    from typing import TextIO
+
+    from mindhold.operations.housing import (
+        DeleteProjectResult,
+        ListProjectsResult,
+        MigrateProjectResult,
+        ProjectView,
+    )
+    from mindhold.operations.summaries import ProjectSummaryResult, ReplaceSummaryResult
+    from mindhold.operations.summary_history import (
+        RestoreSummaryResult,
+        SummaryDiffResult,
+        SummaryVersionResult,
+        SummaryVersionsResult,
+    )
+
+MOST_VERSIONS = 50
+
+
+@click.group(
+    "projects",
+    cls=Group,
+    examples=["mindhold projects list", "mindhold projects create shop --storage postgres --path ."],
+)
+def projects() -> None:
+    """Projects, and the store that each lives in.
+
+    A project is a scope. Its storage mode is chosen when it is made; `mindhold migrate` moves it.
+    """
+
+
+@projects.command("create", examples=["mindhold projects create shop --storage postgres --path ~/src/shop"])
+@click.argument("name")
+@click.option("--storage", "storage_mode", type=click.Choice(MODES), help="Its store. Default: store.mode.")
+@click.option("--path", metavar="DIR", help="Its folder; all worktrees of one repository are one project.")
+@click.option("--description", metavar="WORDS", help="What it is about.")
+@with_desk
+async def create_project(
+    desk: Desk, /, *, name: str, storage_mode: str | None, path: str | None, description: str | None
+) -> None:
+    """Make a project. One that others have in that store already is joined."""
+    made: ProjectView = await desk.run(
+        "create_project", name=name, storage_mode=storage_mode, path=path, description=description
+    )
+    if desk.console.json:
+        desk.console.document(made)
+        return
+    desk.console.line(f"Created {neutral(made.name)} in {made.storage_mode}.")
+    if made.memories:
+        desk.console.note(f"It has {plural(made.memories, 'memory')} there already.")
+
+
+@projects.command("list", examples=["mindhold projects list --json"])
+@with_desk
+async def list_projects(desk: Desk) -> None:
+    """Every project, where it lives, and how much is in it."""
+    found: ListProjectsResult = await desk.run("list_projects")
+    if desk.console.json:
+        desk.console.document(found)
+        return
+    if not found.projects:
+        desk.console.line("There is no project yet. `mindhold projects create NAME` makes one.")
+        return
+    desk.console.table(
+        ["project", "storage", "memories", "path", ""],
+        [
+            [
+                one.name,
+                one.storage_mode,
+                "?" if one.memories is None else one.memories,
+                one.path or "",
+                _remark(one),
+            ]
+            for one in found.projects
+        ],
+    )
+
+
+@projects.command("show", examples=["mindhold projects show shop"])
+@click.argument("name")
+@with_desk
+async def show_project(desk: Desk, /, *, name: str) -> None:
+    """One project, and where it lives."""
+    one: ProjectView = await desk.run("show_project", name=name)
+    console = desk.console
+    if console.json:
+        console.document(one)
+        return
+    for label, value in (
+        ("project", one.name),
+        ("storage", one.storage_mode),
+        ("memories", "its store does not answer" if one.memories is None else f"{one.memories}"),
+        ("description", one.description),
+        ("active", "yes" if one.active else "no"),
+        ("path", one.path or ""),
+        ("identity", one.identity or ""),
+        ("also", _remark(one)),
+    ):
+        if value:
+            console.line(f"{console.style(f'{label:<12}', bold=True)} {neutral(value)}")
+
+
+@projects.command(
+    "change",
+    examples=[
+        "mindhold projects change shop --path ~/src/shop",
+        "mindhold projects change shop --description 'Lamps' --inactive",
+    ],
+)
+@click.argument("name")
+@click.option("--description", metavar="WORDS", help="What it is about.")
+@click.option("--path", metavar="DIR", help="Its folder is there now; '' for none.")
+@click.option("--active/--inactive", default=None, help="Take it up again, or put it away.")
+@click.option("--parent", metavar="NAME", help="The scope that it is within; Global for none.")
+@words("--keyword", "keywords", metavar="WORD", help="Words that speak of it, in place of those it has.")
+@with_desk
+async def change_project(desk: Desk, /, *, name: str, **given: Any) -> None:
+    """Change a project's settings; what isn't given stays.
+
+    Its store is changed by `mindhold migrate`, its name by `mindhold scopes rename`.
+    """
+    changes = {field: value for field, value in given.items() if value not in (None, ())}
+    if not changes:
+        raise click.UsageError("Give --description, --path, --active, --inactive, --parent or --keyword.")
+    changed: ProjectView = await desk.run("change_project", name=name, **changes)
+    if desk.console.json:
+        desk.console.document(changed)
+    else:
+        desk.console.line(f"Changed {neutral(changed.name)}.")
+
+
+@projects.command("delete", examples=["mindhold projects delete shop --yes"])
+@click.argument("name")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@with_desk
+async def delete_project(desk: Desk, /, *, name: str, yes: bool) -> None:
+    """Export a project's memories into the export folder, then remove it and them for good.
+
+    In whichever store it lives, its hidden copies too, and whoever's the memories are.
+    """
+    console = desk.console
+    found: ProjectView = await desk.run("show_project", name=name)
+    if not yes:
+        confirm(console, f"Remove the project {found.name!r} in {found.storage_mode} for good?")
+    gone: DeleteProjectResult = await desk.run("delete_project", name=found.name, confirm=found.name)
+    if console.json:
+        console.document(gone)
+        return
+    console.line(f"Deleted {neutral(gone.name)} with {plural(gone.memories, 'memory')}.")
+    console.line(f"Exported first to {neutral(gone.export)}")
+    left = sum(gone.remaining.values())
+    if gone.memories:
+        console.line(f"A second look found {left or 'nothing'} of it.")
+    console.note(gone.notice)
+
+
+@projects.command(
+    "summary",
+    examples=[
+        "mindhold projects summary shop",
+        "mindhold projects summary shop --versions",
+        "mindhold projects summary shop --diff 3 5",
+        "mindhold projects summary shop --restore 3",
+        "mindhold projects summary shop --write summary.json",
+    ],
+)
+@click.argument("name", required=False)
+@click.option("--versions", is_flag=True, help=f"Its versions, the latest {MOST_VERSIONS}.")
+@click.option("--version", "number", type=int, metavar="N", help="What version N said.")
+@click.option("--diff", nargs=2, type=int, metavar="A B", help="What differs between two versions.")
+@click.option("--restore", type=int, metavar="N", help="Say again what version N said, as a new version.")
+@click.option(
+    "--write",
+    type=click.File("r", encoding="utf-8-sig"),
+    metavar="FILE",
+    help="Write it anew: JSON with summary, key_decisions, tech_stack, patterns, gotchas; - for standard input.",
+)
+@with_desk
+async def project_summary(desk: Desk, /, *, name: str | None, **wish: Any) -> None:
+    """What is known about a project, and what was said of it before.
+
+    Without a name it is the project of this folder. Every version is kept; none is lost by restoring an older one.
+    """
+    asked = {option: value for option, value in wish.items() if value is not None and value is not False}
+    if len(asked) > 1:
+        raise click.UsageError("Give one of --versions, --version, --diff, --restore and --write.")
+    project = name or desk.running.loaded.settings.scope
+    match asked:
+        case {"versions": True}:
+            await _show_versions(desk, project)
+        case {"diff": (earlier, later)}:
+            await _show_difference(desk, project, from_version=earlier, to_version=later)
+        case {"restore": version}:
+            back: RestoreSummaryResult = await desk.run("restore_summary", project=project, version=version)
+            _written(desk, back, f"It says what version {back.restored_version} said")
+        case {"write": stream}:
+            anew: ReplaceSummaryResult = await desk.run(
+                "replace_summary", project=project, create_project=False, **_read(stream)
+            )
+            _written(desk, anew, "Written anew")
+        case _:
+            await _show_summary(desk, project, wish["number"])
+
+
+async def _show_summary(desk: Desk, project: str, version: int | None) -> None:
+    told: ProjectSummaryResult | SummaryVersionResult
+    if version is None:
+        told = await desk.run("project_summary", project=project)
+    else:
+        told = await desk.run("summary_version", project=project, version=version)
+    if desk.console.json:
+        desk.console.document(told)
+        return
+    if not told.summary:
+        desk.console.line("There is no summary yet.")
+        return
+    desk.console.line("\n".join(desk.console.paragraphs(told.summary, indent=0)))
+    when = "" if told.last_updated is None else f" of {local_time(told.last_updated, desk.zone)}"
+    desk.console.note(f"Version {told.version}{when}.")
+
+
+async def _show_versions(desk: Desk, project: str) -> None:
+    found: SummaryVersionsResult = await desk.run("summary_versions", project=project, limit=MOST_VERSIONS)
+    if desk.console.json:
+        desk.console.document(found)
+        return
+    if not found.versions:
+        desk.console.line("There is no summary yet.")
+        return
+    desk.console.table(
+        ["version", "written", "by", "length", "how"],
+        [
+            [
+                one.version,
+                local_time(one.last_updated, desk.zone),
+                one.by,
+                one.summary_length,
+                " ".join(filter(None, (one.merged_by, one.trigger.replace("_", " ")))),
+            ]
+            for one in found.versions
+        ],
+    )
+    if found.next:
+        desk.console.note(f"There are {found.count} in all.")
+
+
+async def _show_difference(desk: Desk, project: str, **versions: int) -> None:
+    found: SummaryDiffResult = await desk.run("summary_diff", project=project, **versions)
+    if desk.console.json:
+        desk.console.document(found)
+        return
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    for line in found.diff.splitlines() or ["They say the same."]:
+        colour = colours.get(line[:1])
+        desk.console.line(desk.console.style(neutral(line), fg=colour) if colour else neutral(line))
+
+
+def _written(desk: Desk, done: ReplaceSummaryResult, how: str) -> None:
+    if desk.console.json:
+        desk.console.document(done)
+    else:
+        desk.console.line(f"{how}: version {done.version} of the summary of {neutral(done.project)}.")
+
+
+def _read(stream: TextIO) -> dict[str, Any]:
+    import json
+
+    try:
+        told = json.load(stream)
+    except ValueError as error:
+        raise click.UsageError(f"--write wants JSON: {error}.") from error
+    if not isinstance(told, dict) or {"project", "expected", "create_project"} & told.keys():
+        raise click.UsageError(
+            "--write wants an object with summary, key_decisions, tech_stack, patterns, gotchas."
+        )
+    return told
+
+
+@command(
+    "migrate",
+    examples=[
+        "mindhold migrate shop --to postgres",
+        "mindhold migrate shop --to postgres --drop-source --yes",
+        "mindhold migrate shop --drop-source",
+        "mindhold migrate shop --forget-copy mongodb",
+    ],
+)
+@click.argument("project")
+@click.option("--to", type=click.Choice(MODES), help="The store that it is to live in.")
+@click.option("--drop-source", is_flag=True, help="Erase what it has left behind, once it is verified.")
+@click.option(
+    "--forget-copy",
+    type=click.Choice(MODES),
+    help="This store is gone for good, and the copy in it; or, where others use the project: leave it to them.",
+)
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@with_desk
+async def migrate(
+    desk: Desk, /, *, project: str, to: str | None, drop_source: bool, forget_copy: str | None, yes: bool
+) -> None:
+    """Move a project to another store.
+
+    Others may read it and write to it meanwhile. A move that was broken off goes on where it was. The copy that is left
+    behind is hidden, and kept until --drop-source.
+    """
+    if to is None and not drop_source and forget_copy is None:
+        raise click.UsageError("Give --to, --drop-source or --forget-copy.")
+    if drop_source and not yes:
+        where = f"in {to}, once it is there" if to else "that it lives in"
+        confirm(desk.console, f"Erase every copy of {project!r} but the one {where}?")
+    if forget_copy and not yes:
+        confirm(
+            desk.console, f"Forget what is of {project!r} in {forget_copy}, without erasing anything there?"
+        )
+    done: MigrateProjectResult = await desk.run(
+        "migrate_project", project=project, to=to, drop_source=drop_source, forget_copy=forget_copy
+    )
+    if desk.console.json:
+        desk.console.document(done)
+    else:
+        _print(desk.console, done, forgotten=forget_copy)
+
+
+def _print(console: Console, done: MigrateProjectResult, *, forgotten: str | None) -> None:
+    if forgotten:
+        console.line(f"What is of {neutral(done.project)} in {forgotten} is forgotten.")
+    if done.moved:
+        parts = (
+            plural(done.memories, "memory"),
+            plural(done.versions, "version"),
+            plural(done.links, "link"),
+            plural(done.vectors, "vector"),
+        )
+        console.line(
+            f"Moved {neutral(done.project)} from {done.source} to {done.target}: {', '.join(parts)}."
+        )
+        console.line(f"Verified: the same counts and content hashes in both, {done.content_sum[:16]}.")
+    elif forgotten is None:
+        console.line(f"{neutral(done.project)} lives in {done.target} already.")
+    if done.outside_links:
+        console.line(f"{plural(done.outside_links, 'link')} to memories outside the project stayed behind:")
+        for link in done.outside:
+            console.line(f"  {link}")
+    if done.dropped:
+        console.line(f"Erased the copy that was left behind: {plural(done.dropped, 'memory')}.")
+    if done.kept_in:
+        console.note(
+            f"A hidden copy is kept in {', '.join(done.kept_in)}; "
+            f"`mindhold migrate {done.project} --drop-source` erases it."
+        )
+    console.note(done.notice)
+
+
+def _remark(one: ProjectView) -> str:
+    if one.moving_to:
+        return f"being moved to {one.moving_to}"
+    return f"a hidden copy in {', '.join(one.copies)}" if one.copies else ""

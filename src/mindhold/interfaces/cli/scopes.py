@@ -1,0 +1,213 @@
+"""`mindhold scopes`: the partitions that memories live in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mindhold.interfaces.cli.command import Group, with_desk, words
+from mindhold.interfaces.cli.forgetting import confirm, count_of, print_receipt
+from mindhold.interfaces.cli.output import neutral, plural
+from mindhold.interfaces.cli.session import Desk
+
+if TYPE_CHECKING:
+    from mindhold.operations.keeping import DeleteScopeResult, ListScopesResult, ScopeView
+    from mindhold.operations.retiring import RetireScopeResult
+
+
+@click.group(
+    "scopes",
+    cls=Group,
+    examples=["mindhold scopes list", "mindhold scopes create work --description 'The day job'"],
+)
+def scopes() -> None:
+    """The partitions that memories live in.
+
+    They nest, and every call sees its own, those above it, and Global.
+    """
+
+
+@scopes.command("list", examples=["mindhold scopes list --json"])
+@with_desk
+async def list_scopes(desk: Desk) -> None:
+    """Every scope with its counts."""
+    result: ListScopesResult = await desk.run("list_scopes")
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    desk.console.note(result.notice)
+    desk.console.table(
+        ["scope", "memories", "kind", "within", "active", "description"],
+        [
+            [
+                one.name,
+                "?" if one.memories is None else one.memories,
+                one.kind,
+                one.parent or "",
+                "yes" if one.active else "no",
+                one.description,
+            ]
+            for one in result.scopes
+        ],
+    )
+
+
+@scopes.command("show", examples=["mindhold scopes show work"])
+@click.argument("name")
+@with_desk
+async def show_scope(desk: Desk, /, *, name: str) -> None:
+    """One scope, closely."""
+    _print(desk, await desk.run("show_scope", name=name))
+
+
+@scopes.command(
+    "create", examples=["mindhold scopes create api --parent work --kind project --description 'The API'"]
+)
+@click.argument("name")
+@click.option("--description", metavar="WORDS", help="What belongs here.")
+@click.option("--kind", metavar="WORD", help="general, or project.")
+@click.option("--parent", metavar="NAME", help="The scope that it is within.")
+@words("--keyword", "keywords", metavar="WORD", help="Words that speak of it.")
+@with_desk
+async def create_scope(desk: Desk, /, **given: Any) -> None:
+    """Make a scope."""
+    _print(desk, await desk.run("create_scope", **given), told="Created")
+
+
+@scopes.command("describe", examples=["mindhold scopes describe work 'All about the day job'"])
+@click.argument("name")
+@click.argument("description", nargs=-1, required=True)
+@with_desk
+async def describe_scope(desk: Desk, /, *, name: str, description: tuple[str, ...]) -> None:
+    """Say what belongs in a scope."""
+    _print(
+        desk, await desk.run("change_scope", name=name, description=" ".join(description)), told="Described"
+    )
+
+
+@scopes.command("keywords", examples=["mindhold scopes keywords work office payroll"])
+@click.argument("name")
+@click.argument("keywords", nargs=-1)
+@with_desk
+async def set_keywords(desk: Desk, /, *, name: str, keywords: tuple[str, ...]) -> None:
+    """Name the words that speak of a scope, instead of those that it had; none takes them away.
+
+    What an assistant stores without a scope goes where such a word stands in it.
+    """
+    _print(desk, await desk.run("change_scope", name=name, keywords=list(keywords)), told="Changed")
+
+
+@scopes.command("nest", examples=["mindhold scopes nest api work", "mindhold scopes nest api Global"])
+@click.argument("name")
+@click.argument("parent")
+@with_desk
+async def nest_scope(desk: Desk, /, *, name: str, parent: str) -> None:
+    """Put a scope within another; within Global lifts it to the top."""
+    _print(desk, await desk.run("change_scope", name=name, parent=parent), told="Nested")
+
+
+@scopes.command("rename", examples=["mindhold scopes rename api rest-api"])
+@click.argument("name")
+@click.argument("new_name")
+@with_desk
+async def rename_scope(desk: Desk, /, *, name: str, new_name: str) -> None:
+    """Give a scope another name; its memories follow."""
+    _print(desk, await desk.run("rename_scope", name=name, new_name=new_name), told="Renamed")
+
+
+@scopes.command("activate", examples=["mindhold scopes activate work"])
+@click.argument("name")
+@with_desk
+async def activate_scope(desk: Desk, /, *, name: str) -> None:
+    """Switch a scope on again."""
+    _print(desk, await desk.run("change_scope", name=name, active=True), told="Activated")
+
+
+@scopes.command("deactivate", examples=["mindhold scopes deactivate work"])
+@click.argument("name")
+@with_desk
+async def deactivate_scope(desk: Desk, /, *, name: str) -> None:
+    """Switch a scope off; its memories stay."""
+    _print(desk, await desk.run("change_scope", name=name, active=False), told="Deactivated")
+
+
+@scopes.command("delete", examples=["mindhold scopes delete work --export work.jsonl --yes"])
+@click.argument("name")
+@click.option("--export", metavar="PATH", help="Where its memories go first (the export folder).")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@with_desk
+async def delete_scope(desk: Desk, /, *, name: str, export: str | None, yes: bool) -> None:
+    """Export a scope's memories, then remove it and them for good."""
+    console = desk.console
+    if not yes:
+        count = await count_of(desk, {"scope": name}, hidden=True)
+        confirm(console, f"Remove the scope {name!r} and its {plural(count, 'memory')} for good?")
+    result: DeleteScopeResult = await desk.run("delete_scope", name=name, export=export)
+    if console.json:
+        console.document(result)
+        return
+    console.line(f"Deleted {neutral(result.name)} with {plural(result.memories, 'memory')}.")
+    if result.export:
+        console.line(f"Exported first to {neutral(result.export)}")
+    if result.receipt:
+        print_receipt(console, result.receipt)
+    if result.notice:
+        console.line(neutral(result.notice))
+
+
+@scopes.command(
+    "retire", examples=["mindhold scopes retire work", "mindhold scopes retire work --delete --yes"]
+)
+@click.argument("name")
+@click.option("--delete", is_flag=True, help="Remove it and its memories for good besides.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@with_desk
+async def retire_scope(desk: Desk, /, *, name: str, delete: bool, yes: bool) -> None:
+    """Put a scope aside that is no longer needed: backed up, then found by nobody who doesn't name it."""
+    console = desk.console
+    if delete and not yes:
+        count = await count_of(desk, {"scope": name}, hidden=True)
+        confirm(console, f"Back up the scope {name!r} and remove its {plural(count, 'memory')} for good?")
+    result: RetireScopeResult = await desk.run("retire_scope", name=name, delete=delete)
+    if console.json:
+        console.document(result)
+        return
+    console.line(f"Retired {neutral(result.name)} with {plural(result.memories, 'memory')}.")
+    console.line(f"All that was in it is in backups/{result.backup}.")
+    if result.receipt:
+        print_receipt(console, result.receipt)
+    for said in (result.note, result.notice):
+        if said:
+            console.note(neutral(said))
+
+
+@scopes.command("revive", examples=["mindhold scopes revive work"])
+@click.argument("name")
+@with_desk
+async def revive_scope(desk: Desk, /, *, name: str) -> None:
+    """Switch a retired scope on again."""
+    _print(desk, await desk.run("revive_scope", name=name), told="Revived")
+
+
+def _print(desk: Desk, scope: ScopeView, *, told: str = "") -> None:
+    console = desk.console
+    if console.json:
+        console.document(scope)
+        return
+    if told:
+        console.line(f"{told} {neutral(scope.name)}.")
+        return
+    kinds = ", ".join(f"{count} {kind}" for kind, count in scope.kinds.items())
+    for name, value in (
+        ("scope", scope.name),
+        ("description", scope.description),
+        ("kind", scope.kind),
+        ("active", "yes" if scope.active else "no"),
+        ("keywords", ", ".join(scope.keywords)),
+        ("sees", ", ".join(scope.sees)),
+        ("holds", ", ".join(scope.children)),
+        ("memories", f"{scope.memories}" + (f" ({kinds})" if kinds else "")),
+    ):
+        if value:
+            console.line(f"{console.style(f'{name:<12}', bold=True)} {neutral(value)}")

@@ -1,0 +1,148 @@
+"""`mindhold export` and `import`: everything into a file, and back."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_desk
+from mindhold.interfaces.cli.output import plural
+from mindhold.interfaces.cli.session import Desk
+
+if TYPE_CHECKING:
+    from mindhold.operations.keeping import ExportResult, ImportResult
+    from mindhold.operations.upkeep import RunJobsResult
+
+STATE = Path(".memory") / "state.json"
+ENDINGS = {"jsonl": ".jsonl", "json": ".json", "markdown": ".md", "csv": ".csv"}
+
+
+@command(
+    "export",
+    examples=[
+        "mindhold export",
+        "mindhold export backup.jsonl",
+        "mindhold export - --scope work | gzip > work.jsonl.gz",
+        "mindhold export --format markdown",
+        "mindhold export --memory-mcp",
+    ],
+)
+@click.argument("path", required=False)
+@click.option("--scope", metavar="NAME", help="Only this scope.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(list(ENDINGS)),
+    default="jsonl",
+    show_default=True,
+    help="jsonl can be imported again; the others are for people.",
+)
+@click.option(
+    "--memory-mcp", is_flag=True, help="A state.json, of one project; by default .memory/state.json here."
+)
+@with_desk
+async def export(desk: Desk, /, *, path: str | None, scope: str | None, form: str, memory_mcp: bool) -> None:
+    """Write everything into a file.
+
+    As JSON lines memories, versions, links, scopes and what is known of contradictions; as one JSON document, Markdown or CSV what is
+    remembered, scope by scope, to be read. It goes to PATH, to stdout for `-`, else into the export folder.
+    """
+    if memory_mcp and form != "jsonl":
+        raise click.UsageError("--memory-mcp has a format of its own.")
+    named = scope or (_chosen_scope(desk) if memory_mcp else None)
+    given = {"scope": named, "memory_mcp": memory_mcp, "format": form}
+    if path == "-":
+        with tempfile.TemporaryDirectory(prefix="mindhold-") as folder:
+            whole = Path(folder) / f"export{ENDINGS[form]}"
+            written: ExportResult = await desk.run("export", path=str(whole), **given)
+            _copy_to_stdout(whole)
+        desk.console.note(f"{_summary(written)}. {written.notice}")
+        return
+    target = str(Path.cwd() / STATE) if memory_mcp else None
+    if desk.server and target is None:  # the file is made here
+        name = f"full_export_{datetime.now(UTC):%Y-%m-%d-%H%M%S}{ENDINGS[form]}"
+        target = str(desk.running.loaded.settings.export_dir / name)
+    result: ExportResult = await desk.run("export", path=path or target, **given)
+    if desk.console.json:
+        desk.console.document(result)
+    else:
+        desk.console.line(f"{_summary(result)} in {result.path}")
+        desk.console.note(result.notice)
+
+
+@command(
+    "import",
+    examples=[
+        "mindhold import backup.jsonl",
+        "gunzip -c work.jsonl.gz | mindhold import -",
+        "mindhold import .memory/state.json",
+    ],
+)
+@click.argument("path")
+@click.option(
+    "--scope", metavar="NAME", help="Where the memories of a state.json go; by default its project."
+)
+@click.option("--memory-mcp", is_flag=True, help="It is a state.json, whatever it looks like.")
+@click.option("--no-jobs", is_flag=True, help="Leave follow-up work in the queue.")
+@with_desk
+async def import_file(
+    desk: Desk, /, *, path: str, scope: str | None, memory_mcp: bool, no_jobs: bool
+) -> None:
+    """Read an export, or a .memory/state.json. What is here already is passed over, so it can be run twice."""
+    with tempfile.TemporaryDirectory(prefix="mindhold-") as folder:
+        source = path
+        if path == "-":
+            source = str(Path(folder) / "import.jsonl")
+            _copy_from_stdin(Path(source))
+        result: ImportResult = await desk.run(
+            "import", path=source, scope=scope, usual_scope=_chosen_scope(desk), memory_mcp=memory_mcp
+        )
+    ran: RunJobsResult | None = None if no_jobs else await desk.run("run_jobs", scheduled=False)
+    if desk.console.json:
+        desk.console.document({**result.model_dump(mode="json"), "jobs": len(ran.ran) if ran else 0})
+        return
+    parts = [
+        plural(result.memories, "memory"),
+        plural(result.versions, "version"),
+        plural(result.links, "link"),
+        *([plural(result.contradictions, "contradiction")] if result.contradictions else []),
+    ]
+    desk.console.line(f"Imported {', '.join(parts)}; {result.skipped:,} were here already.")
+    if result.redacted:
+        desk.console.line(f"  redacted in {plural(result.redacted, 'memory')}")
+    desk.console.note(result.notice)
+
+
+def _chosen_scope(desk: Desk) -> str | None:
+    """The one that the settings name; None leaves it to where the file lies."""
+    from mindhold.settings import THIS_FOLDER
+
+    loaded = desk.running.loaded
+    return loaded.settings.scope if loaded.sources.get("scope") not in (None, THIS_FOLDER) else None
+
+
+def _summary(result: ExportResult) -> str:
+    parts = [
+        plural(result.memories, "memory"),
+        plural(result.versions, "version"),
+        plural(result.links, "link"),
+        *([plural(result.contradictions, "contradiction")] if result.contradictions else []),
+    ]
+    return f"Exported {', '.join(parts)}, {plural(result.scopes, 'scope')}"
+
+
+def _copy_to_stdout(path: Path) -> None:
+    with path.open("rb") as stream:
+        shutil.copyfileobj(stream, sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+
+
+def _copy_from_stdin(path: Path) -> None:
+    with path.open("wb") as copy:
+        shutil.copyfileobj(sys.stdin.buffer, copy)

@@ -1,0 +1,1 @@
+"""What Claude Code runs: `mindhold hook EVENT`."""

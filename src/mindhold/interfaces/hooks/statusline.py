@@ -1,0 +1,93 @@
+"""`mindhold statusline`: one short line for Claude Code's own, from what lies ready."""
+
+from __future__ import annotations
+
+import time
+
+from mindhold.bare.environment import home as home_of
+from mindhold.bare.environment import project_dir
+from mindhold.bare.files import write_all
+from mindhold.bare.folders import identity
+from mindhold.bare.leaflet import read_head
+from mindhold.bare.notation import record
+from mindhold.bare.waiting import oldest
+from mindhold.interfaces.hooks.streams import arguments, complain, read_all, stand_in
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+LONGEST_PROBLEM = 80
+TOO_LONG = 900.0  # seconds that nothing waits for a worker
+_UNITS = ((86_400, "day"), (3_600, "h"), (60, "min"))
+
+
+def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
+    """The exit status: always 0."""
+    try:
+        stand_in()
+        home = home_of(given=arguments(["statusline", *argv])[1])
+        line = status_line(home, _folder(read_all(stdin)), now=time.time())
+        write_all(stdout, line.encode("utf-8", "replace") + b"\n")
+    except BaseException as error:  # noqa: BLE001 - a status line never fails
+        complain(error)
+    return 0
+
+
+def status_line(home: str, folder: str, *, now: float) -> str:
+    """How many memories, when something was last captured, by whom, and what is wrong."""
+    head = read_head(home, identity(folder)) or {}
+    status = head.get("status")
+    parts = _parts(status, now) if isinstance(status, dict) else ["nothing captured here yet"]
+    since = oldest(home)
+    if since is not None and now - since > TOO_LONG:
+        parts.append(f"! waiting for a worker for {_long(now - since)}: mindhold doctor")
+    return "mindhold: " + ", ".join(parts)
+
+
+def _parts(status: dict[str, Any], now: float) -> list[str]:
+    count, captured, rung = status.get("memories"), status.get("captured"), status.get("rung")
+    count = count if isinstance(count, int) else 0
+    parts = [f"{count:,} memories" if count != 1 else "1 memory"]
+    moment = _moment(captured)
+    if moment is not None:
+        parts.append(f"captured {_long(now - moment)} ago" if now - moment >= 60 else "captured just now")
+    if isinstance(rung, str) and rung:
+        parts.append(f"by {_shown(rung)}")
+    if status.get("problem"):
+        parts.append(f"! {_shown(status['problem'])}")
+    return parts
+
+
+def _folder(raw: bytes) -> str:
+    try:
+        given = record(raw)
+    except ValueError:
+        given = {}
+    places = given.get("workspace")
+    places = places if isinstance(places, dict) else {}
+    named = (places.get("project_dir"), places.get("current_dir"), given.get("cwd"))
+    return project_dir(cwd=next((one for one in named if isinstance(one, str) and one), ""))
+
+
+def _moment(captured: Any) -> float | None:
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(captured).timestamp() if isinstance(captured, str) else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _long(seconds: float) -> str:
+    for size, name in _UNITS:
+        if seconds >= size:
+            number = int(seconds // size)
+            return f"{number} {name}{'s' if name == 'day' and number != 1 else ''}"
+    return "a moment"
+
+
+def _shown(text: Any) -> str:
+    flat = " ".join(str(text).split())
+    return "".join(one for one in flat if one.isprintable())[:LONGEST_PROBLEM]

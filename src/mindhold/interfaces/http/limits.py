@@ -1,0 +1,250 @@
+"""How much, how fast and how slowly one may ask."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mindhold.interfaces.http.answers import refusal
+from mindhold.interfaces.http.door import VISITOR_KEY
+
+MOST_REMEMBERED = 10_000
+LINGER_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What a bucket says: whether one more may come, and when there will be room."""
+
+    allowed: bool
+    limit: int
+    remaining: int
+    full_in: int  # seconds
+    retry_in: int  # seconds
+
+
+class Buckets:
+    """A token bucket for each name. A minute's worth may come at once; the names longest unheard of are forgotten."""
+
+    def __init__(
+        self, per_minute: int, *, clock: Callable[[], float] = time.monotonic, most: int = MOST_REMEMBERED
+    ) -> None:
+        self._limit = per_minute
+        self._clock = clock
+        self._most = most
+        self._levels: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens, when
+
+    def __len__(self) -> int:
+        return len(self._levels)
+
+    def take(self, name: str) -> Left:
+        """One token, if there is one."""
+        return self._draw(name, 1.0)
+
+    def look(self, name: str) -> Left:
+        """What `take` would say, with nothing taken."""
+        return self._draw(name, 0.0)
+
+    def _draw(self, name: str, wanted: float) -> Left:
+        now = self._clock()
+        rate = self._limit / 60
+        tokens, when = self._levels.pop(name, (float(self._limit), now))
+        tokens = min(float(self._limit), tokens + (now - when) * rate)
+        allowed = tokens >= 1.0
+        if allowed:
+            tokens -= wanted
+        self._levels[name] = (tokens, now)
+        while len(self._levels) > self._most:
+            self._levels.popitem(last=False)
+        return Left(
+            allowed=allowed,
+            limit=self._limit,
+            remaining=int(tokens),
+            full_in=math.ceil((self._limit - tokens) / rate),
+            retry_in=max(1, math.ceil((1.0 - tokens) / rate)),
+        )
+
+
+def address_of(scope: Scope) -> str:
+    """Who is counted together: one address, or one network of version 6, where a machine has many."""
+    client = scope.get("client")
+    return counted_as(client[0] if client else "")
+
+
+def counted_as(host: str) -> str:
+    """The name of an address in counts."""
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return "address:unknown"
+    shown = str(address) if address.version == 4 else str(ip_network((address, 64), strict=False))
+    return f"address:{shown}"
+
+
+def too_many(left: Left, error: str = "Too many requests.") -> Response:
+    """When to come again."""
+    answer = refusal(429, error, "TOO_MANY_REQUESTS", advice=f"Try again in {left.retry_in} seconds.")
+    answer.headers["Retry-After"] = str(left.retry_in)
+    tell(answer.headers, left)
+    return answer
+
+
+def tell(headers: MutableHeaders, left: Left) -> None:
+    """The limit, in the draft standard's headers (seconds from now) and in the older ones (seconds of the epoch)."""
+    values = {"Limit": left.limit, "Remaining": left.remaining}
+    for name, value in values.items():
+        headers[f"RateLimit-{name}"] = headers[f"X-RateLimit-{name}"] = str(value)
+    headers["RateLimit-Reset"] = str(left.full_in)
+    headers["X-RateLimit-Reset"] = str(int(time.time()) + left.full_in)
+
+
+class RateLimit:
+    """So many requests a minute of one credential, or of one address where there is none."""
+
+    def __init__(self, app: ASGIApp, per_minute: int) -> None:
+        self._app = app
+        self._buckets = Buckets(per_minute) if per_minute else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._buckets is None or scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        left = self._buckets.take(scope.get(VISITOR_KEY) or address_of(scope))
+        if not left.allowed:
+            return await too_many(left)(scope, receive, send)
+
+        async def telling(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message.setdefault("headers", [])
+                tell(MutableHeaders(raw=message["headers"]), left)
+            await send(message)
+
+        return await self._app(scope, receive, telling)
+
+
+def _none(_scope: Scope) -> bool:
+    return False
+
+
+class Bodies:
+    """Bodies have a largest size, and a longest time to arrive.
+
+    Those that are `streamed`, which no route holds as a whole, may have any size, and that time for each piece.
+    """
+
+    def __init__(
+        self, app: ASGIApp, largest: int, seconds: float, *, streamed: Callable[[Scope], bool] = _none
+    ) -> None:
+        self._app = app
+        self._largest = largest
+        self._seconds = seconds
+        self._streamed = streamed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        largest = None if self._streamed(scope) else self._largest
+        declared = Headers(scope=scope).get("content-length", "")
+        body = _Body(scope, receive, send, largest=largest, seconds=self._seconds)
+        if largest is not None and declared.isdecimal() and int(declared) > largest:
+            return await _too_large(largest)(scope, receive, body.send)
+        with suppress(ClientDisconnect):  # it left, or was sent away
+            await self._app(scope, body.receive, body.send)
+        return None
+
+
+class _Body:
+    """One as it is read. When it is refused the route is told that the client left, and speaks no more."""
+
+    def __init__(
+        self, scope: Scope, receive: Receive, send: Send, *, largest: int | None, seconds: float
+    ) -> None:
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._largest = largest
+        self._seconds = seconds
+        self._deadline = _now() + seconds
+        self._size = 0
+        self._complete = False
+        self._started = False
+        self._refused = False
+
+    async def receive(self) -> Message:
+        if self._refused:
+            return {"type": "http.disconnect"}
+        if self._complete:  # from here on the route only waits for the client to leave
+            return await self._receive()
+        deadline = self._deadline if self._largest is not None else _now() + self._seconds
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await self._receive()
+        except TimeoutError:
+            return await self._refuse(_too_slow())
+        self._size += len(message.get("body", b""))
+        self._complete = not message.get("more_body", False)
+        if self._largest is not None and self._size > self._largest:
+            return await self._refuse(_too_large(self._largest))
+        return message
+
+    async def send(self, message: Message) -> None:
+        if not self._refused:
+            self._started = True
+            await self._told(message)
+
+    async def _refuse(self, answer: Response) -> Message:
+        self._refused = True
+        if not self._started:
+            await answer(self._scope, self._receive, self._told)
+        return {"type": "http.disconnect"}
+
+    async def _told(self, message: Message) -> None:
+        """Whoever is answered before all was sent is listened to for a while: else they may be cut off, and never read it."""
+        ends = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if not ends or self._complete or not self._is_coming():
+            return await self._send(message)
+        await self._send({**message, "more_body": True})
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while (await self._receive()).get("more_body", False):
+                    pass
+        return await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _is_coming(self) -> bool:
+        headers = Headers(scope=self._scope)
+        if "expect" in headers:  # it waits to be told, and now it is
+            return False
+        return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _too_large(largest: int) -> Response:
+    return refusal(
+        413,
+        "The request is too large.",
+        "BODY_TOO_LARGE",
+        advice=f"At most {largest} bytes are taken.",
+    )
+
+
+def _too_slow() -> Response:
+    return refusal(
+        408,
+        "The request took too long to arrive.",
+        "TOO_SLOW",
+        advice="Send it at once.",
+        headers={"Connection": "close"},
+    )

@@ -1,0 +1,277 @@
+"""OAuth 2.0, so that clients which can't be given a key may ask the owner: the SDK's handlers over our operations.
+
+Clients are public and prove themselves by PKCE (S256 only). Everything that is kept, is kept by the operations.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from mcp.server.auth.handlers.authorize import AuthorizationHandler
+from mcp.server.auth.handlers.register import RegistrationHandler
+from mcp.server.auth.handlers.token import TokenHandler
+from mcp.server.auth.json_response import PydanticJSONResponse
+from mcp.server.auth.middleware.client_auth import AuthenticationError, ClientAuthenticator
+from mcp.server.auth.provider import (
+    AccessToken,
+    AuthorizationCode,
+    AuthorizationParams,
+    AuthorizeError,
+    OAuthAuthorizationServerProvider,
+    RefreshToken,
+    RegistrationError,
+    TokenError,
+    construct_redirect_uri,
+)
+from mcp.server.auth.settings import ClientRegistrationOptions
+from mcp.shared.auth import (
+    InvalidRedirectUriError,
+    OAuthClientInformationFull,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from pydantic import AnyUrl
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mindhold.interfaces.http.consent import CONSENT_PATH, ISSUER_PARAMETER
+from mindhold.interfaces.http.door import Door
+from mindhold.interfaces.http.identity import ADMIN, READ, WELL_KNOWN, WRITE
+from mindhold.interfaces.http.limits import Buckets, address_of, too_many
+from mindhold.model.errors import ContentTooLarge, InvalidInput, NotFound, Refused
+from mindhold.model.redirect import is_registered
+
+REGISTRATIONS_PER_MINUTE = 20  # from one address
+QUESTIONS_PER_MINUTE = 20  # to the owner, from one address
+NOT_KEPT = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+KEPT = frozenset(
+    {
+        "client_id",
+        "client_id_issued_at",
+        "client_name",
+        "client_uri",
+        "redirect_uris",
+        "grant_types",
+        "response_types",
+        "scope",
+        "application_type",
+        "software_id",
+        "software_version",
+    }
+)
+SCOPES = (READ, WRITE)  # what clients are told of, and ask for when they know no better
+
+
+class Client(OAuthClientInformationFull):
+    """A registered client, with what the SDK is stricter about than clients and standards are."""
+
+    def validate_scope(self, requested_scope: str | None) -> list[str] | None:
+        """Reading, and what else is known of what is asked for: clients ask for scopes of their own invention."""
+        wanted = (requested_scope or " ".join(SCOPES)).split()
+        if ADMIN in wanted:  # which is of no use to one who may change nothing
+            return [*SCOPES, ADMIN]
+        return [READ, WRITE] if WRITE in wanted else [READ]
+
+    def validate_redirect_uri(self, redirect_uri: AnyUrl | None) -> AnyUrl:
+        """One that was registered; on this machine at any port."""
+        registered = self.redirect_uris or []
+        if redirect_uri is None and len(registered) == 1:
+            return registered[0]
+        if redirect_uri is not None and is_registered(str(redirect_uri), [str(one) for one in registered]):
+            return redirect_uri
+        raise InvalidRedirectUriError("The redirect_uri is not one that the client registered.")
+
+
+class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+    """The SDK's questions, put to the operations. One for a request, since the address may differ."""
+
+    def __init__(self, door: Door, request: Request) -> None:
+        self._door = door
+        self._request = request
+
+    async def get_client(self, client_id: str) -> Client | None:
+        found = await self._door.ask("find_client", id=client_id)
+        return Client.model_validate(found.client) if found.found else None
+
+    async def register_client(self, client_info: OAuthClientInformationFull) -> None:
+        """Whatever method the client asked for, it is told that it needs no secret."""
+        client_info.token_endpoint_auth_method = "none"
+        client_info.client_secret = client_info.client_secret_expires_at = None
+        client_info.scope = " ".join(SCOPES)
+        kept = client_info.model_dump(mode="json", exclude_none=True, include=set(KEPT))
+        try:
+            await self._door.ask("save_client", client=kept)
+        except ContentTooLarge as error:
+            raise RegistrationError("invalid_client_metadata", str(error)) from error
+        except InvalidInput as error:
+            raise RegistrationError("invalid_redirect_uri", str(error)) from error
+        except Refused as error:
+            raise RegistrationError("invalid_client_metadata", str(error)) from error
+
+    async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
+        """To the owner, who is asked."""
+        place, scope = self._door.place, self._request.scope
+        resource = params.resource or f"{place.base_of(scope)}/mcp"
+        if not place.is_ours(resource, server=scope["server"]):
+            raise AuthorizeError("invalid_target", "This server gives no tokens for that resource.")
+        asked = params.model_dump(mode="json") | {"resource": resource}
+        try:
+            opened = await self._door.ask("open_consent", client_id=client.client_id, params=asked)
+        except (InvalidInput, NotFound, Refused) as error:
+            raise AuthorizeError("invalid_request", str(error)) from error
+        return f"{CONSENT_PATH}?ticket={opened.ticket}"
+
+    async def load_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: str
+    ) -> AuthorizationCode | None:
+        found = await self._door.ask("find_code", code=authorization_code, client_id=client.client_id)
+        if not found.found:
+            return None
+        return AuthorizationCode.model_validate({**found.model_dump(), "code": authorization_code})
+
+    async def exchange_authorization_code(
+        self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
+    ) -> OAuthToken:
+        return await self._tokens("redeem_code", code=authorization_code.code, client_id=client.client_id)
+
+    async def load_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: str
+    ) -> RefreshToken | None:
+        found = await self._door.ask("find_refresh", token=refresh_token, client_id=client.client_id)
+        return RefreshToken(token=refresh_token, **_known(found)) if found.found else None
+
+    async def exchange_refresh_token(
+        self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
+    ) -> OAuthToken:
+        return await self._tokens(
+            "refresh_grant", token=refresh_token.token, client_id=client.client_id, scopes=scopes
+        )
+
+    async def load_access_token(self, token: str) -> AccessToken | None:
+        found = await self._door.ask("check_token", token=token)
+        return AccessToken(token=token, **_known(found)) if found.found else None
+
+    async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
+        await self._door.ask("revoke_grant", token=token.token)
+
+    async def _tokens(self, operation: str, **given: Any) -> OAuthToken:
+        try:
+            pair = await self._door.ask(operation, **given)
+        except Refused as error:
+            raise TokenError("invalid_grant", str(error)) from error
+        except InvalidInput as error:
+            raise TokenError("invalid_scope", str(error)) from error
+        return OAuthToken(
+            access_token=pair.access_token,
+            refresh_token=pair.refresh_token,
+            expires_in=pair.expires_in,
+            scope=pair.scope,
+        )
+
+
+class OAuth:
+    """The routes."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+        self._registrations = Buckets(REGISTRATIONS_PER_MINUTE)
+        self._questions = Buckets(QUESTIONS_PER_MINUTE)
+
+    def routes(self) -> list[Route]:
+        resource = f"{WELL_KNOWN}oauth-protected-resource"
+        return [
+            Route(f"{WELL_KNOWN}oauth-authorization-server", self._server, methods=["GET"]),
+            *(Route(f"{resource}{path}", self._resource, methods=["GET"]) for path in ("", "/mcp", "/sse")),
+            Route("/authorize", self._authorize, methods=["GET", "POST"]),
+            Route("/token", self._token, methods=["POST"]),
+            Route("/register", self._register, methods=["POST"]),
+            Route("/revoke", self._revoke, methods=["POST"]),
+        ]
+
+    async def _server(self, request: Request) -> Response:
+        base = self._base(request)
+        told = OAuthMetadata.model_validate(
+            {
+                "issuer": base,
+                "authorization_endpoint": f"{base}/authorize",
+                "token_endpoint": f"{base}/token",
+                "registration_endpoint": f"{base}/register",
+                "revocation_endpoint": f"{base}/revoke",
+                "scopes_supported": list(SCOPES),
+                "response_types_supported": ["code"],
+                "grant_types_supported": ["authorization_code", "refresh_token"],
+                "token_endpoint_auth_methods_supported": ["none"],
+                "revocation_endpoint_auth_methods_supported": ["none"],
+                "code_challenge_methods_supported": ["S256"],
+                "authorization_response_iss_parameter_supported": True,
+            }
+        )
+        return PydanticJSONResponse(told)
+
+    async def _resource(self, request: Request) -> Response:
+        base = self._base(request)
+        path = request.url.path.partition("oauth-protected-resource")[2]
+        told = ProtectedResourceMetadata.model_validate(
+            {
+                "resource": f"{base}{path}",
+                "authorization_servers": [base],
+                "scopes_supported": list(SCOPES),
+                "resource_name": "Mindhold",
+            }
+        )
+        return PydanticJSONResponse(told)
+
+    async def _authorize(self, request: Request) -> Response:
+        base = self._base(request)
+        left = self._questions.take(address_of(request.scope))
+        if not left.allowed:
+            return too_many(left, "Too many questions to the owner from this address.")
+        answer = await AuthorizationHandler(Provider(self._door, request)).handle(request)
+        away = answer.headers.get("location", CONSENT_PATH)
+        if not away.startswith(CONSENT_PATH):  # back to the client, with an error
+            answer.headers["location"] = construct_redirect_uri(away, **{ISSUER_PARAMETER: base})
+        return answer
+
+    async def _token(self, request: Request) -> Response:
+        self._base(request)
+        provider = Provider(self._door, request)
+        return cast(Response, await TokenHandler(provider, ClientAuthenticator(provider)).handle(request))
+
+    async def _register(self, request: Request) -> Response:
+        self._base(request)
+        left = self._registrations.take(address_of(request.scope))
+        if not left.allowed:
+            return too_many(left, "Too many clients register from this address.")
+        options = ClientRegistrationOptions(enabled=True)
+        return await RegistrationHandler(Provider(self._door, request), options).handle(request)
+
+    async def _revoke(self, request: Request) -> Response:
+        """RFC 7009 for public clients; the SDK's own asks for a secret. An unknown token is no error."""
+        self._base(request)
+        provider = Provider(self._door, request)
+        try:
+            client = await ClientAuthenticator(provider).authenticate_request(request)
+        except AuthenticationError as error:
+            told = {"error": "invalid_client", "error_description": error.message}
+            return JSONResponse(told, status_code=401, headers=NOT_KEPT)
+        secret = (await request.form()).get("token")
+        if not isinstance(secret, str) or not secret:
+            told = {"error": "invalid_request", "error_description": "There is no token."}
+            return JSONResponse(told, status_code=400, headers=NOT_KEPT)
+        found = await provider.load_access_token(secret) or await provider.load_refresh_token(client, secret)
+        if found is not None and found.client_id == client.client_id:
+            await provider.revoke_token(found)
+        return Response(headers=NOT_KEPT)
+
+    def _base(self, request: Request) -> str:
+        """The issuer. Raises HTTPException where OAuth is not offered."""
+        if not self._door.place.offers_oauth(request.scope):
+            raise HTTPException(404)
+        return self._door.place.base_of(request.scope)
+
+
+def _known(found: Any) -> dict[str, Any]:
+    return {name: getattr(found, name) for name in ("client_id", "scopes", "expires_at", "resource")}

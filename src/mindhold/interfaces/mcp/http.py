@@ -1,0 +1,226 @@
+"""MCP over HTTP: Streamable HTTP at /mcp, and the older SSE at /sse and /message."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode
+
+import mcp_types as types
+from mcp.server.sse import SseServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPASGIApp
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Message, Receive, Scope, Send
+
+from mindhold.interfaces.mcp.opening import Opening
+from mindhold.interfaces.mcp.refusals import refusal
+from mindhold.interfaces.mcp.server import McpServer
+from mindhold.interfaces.mcp.sessions import Sessions, owner_name, requestor_of
+from mindhold.interfaces.running import ask
+from mindhold.model.errors import MindholdError
+from mindhold.settings.declared import ServeSettings
+
+if TYPE_CHECKING:
+    from mindhold.operations.access_forms import FoundVisit
+
+log = logging.getLogger("mindhold.mcp")
+RETRY_MS = 1_000
+RENEWALS = 4  # in the time that an idle session is kept
+LOOK_AFTER = 1.0  # seconds: how long an end at another server may go unnoticed here
+LONGEST_CLIENT = 8_000
+LARGE_BODY = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What is known of a session's place in the store; times are monotonic."""
+
+    renewed: float
+    looked: float
+    surely: bool  # False while the store couldn't be written: then its absence there means nothing
+
+
+class McpHttp:
+    """The HTTP transports of one server."""
+
+    def __init__(self, server: McpServer, opening: Opening, *, settings: ServeSettings) -> None:
+        self._server = server
+        self._opening = opening
+        self._settings = settings
+        self._sessions = Sessions(
+            server.protocol,
+            find=self._find_visit,
+            used=self._renew_visit,
+            end=self._end_visit,
+            retry_interval=RETRY_MS,
+            session_idle_timeout=settings.session_ttl_minutes * 60,
+            max_sessions=settings.most_sessions,
+            max_request_body_size=settings.largest_body,
+        )
+        self._sse = SseServerTransport("/message", max_request_body_size=settings.largest_body)
+        self._kept: dict[str, _Kept] = {}
+        server.on_initialize = self._keep_visit
+        server.goes_on = self._goes_on
+
+    def routes(self) -> list[BaseRoute]:
+        """To be mounted at the root."""
+        return [
+            Route("/mcp", endpoint=_Asgi(self._streamable), methods=["GET", "POST", "DELETE"]),
+            Route("/sse", endpoint=_Asgi(self._open_sse), methods=["GET"]),
+            Route("/message", endpoint=_Asgi(self._post_message), methods=["POST"]),
+        ]
+
+    @asynccontextmanager
+    async def run(self) -> AsyncIterator[None]:
+        """For as long as requests come."""
+        async with self._sessions.run():
+            yield
+
+    async def _streamable(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] == "POST":
+            body = await Request(scope, receive).body()
+            try:
+                if len(body) > LARGE_BODY:  # which may take a second or two, and others wait
+                    await asyncio.to_thread(_check, body)
+                else:
+                    _check(body)
+            except ValidationError as error:  # the SDK would quote pydantic
+                told = refusal(error).model_dump_json(by_alias=True)
+                return await Response(told, status_code=400, media_type="application/json")(
+                    scope, receive, send
+                )
+            receive = _replaying(body, receive)
+        return await StreamableHTTPASGIApp(self._sessions)(scope, receive, send)
+
+    async def _open_sse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._sse.connect_sse(scope, receive, _session_id_spelt(send)) as (incoming, outgoing):
+            await self._server.protocol.run(incoming, outgoing, self._server.options())
+
+    async def _post_message(self, scope: Scope, receive: Receive, send: Send) -> None:
+        query = [
+            ("session_id" if name == "sessionId" else name, value)
+            for name, value in parse_qsl(scope["query_string"].decode("latin-1"))
+        ]
+        respelt = {**scope, "query_string": urlencode(query).encode("latin-1")}
+        await self._sse.handle_post_message(respelt, receive, send)
+
+    async def _keep_visit(self, session_id: str, request: Any, client: dict[str, Any], version: str) -> None:
+        owner = owner_name(requestor_of(request.scope)) if request is not None else ""
+        await self._keep(session_id, owner=owner, protocol_version=version, client=_essentials(client))
+
+    async def _renew_visit(self, session_id: str) -> bool:
+        """Whether the session goes on: another server may have ended it.
+
+        One in use doesn't expire; it is kept anew now and then, since each time is a durable write.
+        """
+        kept, now = self._kept.get(session_id), time.monotonic()
+        if kept is not None and now - kept.looked < LOOK_AFTER:
+            return True
+        try:
+            visit = await self._find_visit(session_id)
+        except MindholdError as error:  # the call will say so itself if it needs the store
+            log.warning("a session could not be looked up: %s", error.code)
+            return True
+        if visit is None:
+            return kept is None or not kept.surely
+        if kept is not None and now - kept.renewed < self._settings.session_ttl_minutes * 60 / RENEWALS:
+            self._kept[session_id] = replace(kept, looked=now)
+        else:
+            await self._keep(
+                session_id, owner=visit.owner, protocol_version=visit.protocol_version, client=visit.client
+            )
+        return True
+
+    async def _keep(self, session_id: str, **visit: Any) -> None:
+        surely = True
+        try:
+            await self._ask(
+                "keep_visit", id=session_id, ttl_minutes=self._settings.session_ttl_minutes, **visit
+            )
+        except MindholdError as error:  # the session works all the same, as long as this server does
+            log.warning("a session could not be kept: %s", error.code)
+            surely = False
+        now = time.monotonic()
+        self._kept[session_id] = _Kept(renewed=now, looked=now, surely=surely)
+        if len(self._kept) > 2 * self._settings.most_sessions:
+            oldest = now - self._settings.session_ttl_minutes * 60
+            self._kept = {one: kept for one, kept in self._kept.items() if kept.renewed > oldest}
+
+    async def _find_visit(self, session_id: str) -> FoundVisit | None:
+        found: FoundVisit = await self._ask("find_visit", id=session_id)
+        return found if found.found else None
+
+    async def _goes_on(self, session_id: str) -> bool:
+        return await self._find_visit(session_id) is not None
+
+    async def _end_visit(self, session_id: str) -> None:
+        self._kept.pop(session_id, None)
+        await self._ask("end_visit", id=session_id)
+        await self._server.session_ended(session_id)
+
+    async def _ask(self, name: str, /, **given: Any) -> Any:
+        return await ask(await self._opening.running(), name, **given)
+
+
+class _Asgi:
+    """An ASGI function as a route's endpoint: only objects that are no functions are taken for what they are."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+
+def _session_id_spelt(send: Send) -> Send:
+    """Announce the endpoint with `sessionId`, as the clients of this transport have it."""
+    announced = False
+
+    async def spelling(message: Message) -> None:
+        nonlocal announced
+        body = message.get("body", b"")
+        if not announced and b"event: endpoint" in body:
+            announced = True
+            message = {**message, "body": body.replace(b"?session_id=", b"?sessionId=", 1)}
+        await send(message)
+
+    return spelling
+
+
+def _check(body: bytes) -> None:
+    types.jsonrpc_message_adapter.validate_json(body, by_name=False)
+
+
+def _replaying(body: bytes, receive: Receive) -> Receive:
+    """A body that was read already, then whatever comes after it."""
+    given = False
+
+    async def replaying() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replaying
+
+
+def _essentials(client: dict[str, Any]) -> dict[str, Any]:
+    """What going on with a session needs to know of its client; some say far more of themselves."""
+    info = client.get("clientInfo") or {}
+    capabilities = client.get("capabilities") or {}
+    if len(str(capabilities)) > LONGEST_CLIENT:
+        capabilities = {name: {} for name in ("sampling", "roots", "elicitation") if name in capabilities}
+    return {
+        "protocolVersion": client.get("protocolVersion"),
+        "clientInfo": {name: str(info.get(name, ""))[:200] for name in ("name", "version")},
+        "capabilities": capabilities,
+    }

@@ -1,0 +1,1 @@
+"""What Mindhold can do, each operation once. `index` finds them by name."""

@@ -1,0 +1,309 @@
+"""Copies of transcripts, compressed, one file for each. Contract: mindhold.ports.history.Archive.
+
+One process at a time writes, which `mindhold.engine.history.turn` sees to.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from mindhold.model.errors import InvalidInput, NotFound, StoreDamaged, StoreError, StoreFull, StoreReadOnly
+from mindhold.ports.history import Archived, CopyOf, Fits
+from mindhold.stores.history.members import (
+    LONGEST_ABOUT,
+    Member,
+    about,
+    add_member,
+    contents,
+    everything,
+    members,
+)
+
+SUFFIX = ".jsonl.gz"
+GROWING = ".jsonl"  # how files are called that only grow; others are written anew
+
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(?:~[1-9][0-9]{0,5})?")
+_EARLIER = "~"  # before the number of a copy whose file was replaced by another
+_MEMBER = 1 << 20
+_BLOCK = 256 << 10
+_COMPARED = 4 << 10
+
+
+class GzipArchive:
+    """Nothing is made before something is added."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def all(self) -> list[Archived]:
+        found = []
+        for name in self.sizes():
+            with suppress(FileNotFoundError):  # gone meanwhile
+                one = self._described(name)
+                if one.size:  # else its first member was never finished
+                    found.append(one)
+        return found
+
+    def sizes(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        with _writing(self._folder), suppress(FileNotFoundError), os.scandir(self._folder) as entries:
+            for entry in entries:
+                name = entry.name.removesuffix(SUFFIX)
+                if name != entry.name and _NAME.fullmatch(name):
+                    with suppress(FileNotFoundError):
+                        found[name] = entry.stat().st_size
+        return found
+
+    def add(
+        self, name: str, file: Path, *, about: CopyOf | None = None, fits: Fits | None = None
+    ) -> Archived:
+        """Lines go on where the copy itself ends; a copy of another file than that is kept under a number, and a new one
+        begun. A document is copied whole; of its earlier copies only the longest is kept, where that is longer."""
+        path = self._path(name)
+        with file.open("rb") as source, _writing(path):
+            was = os.fstat(source.fileno())
+            copying = _Copying(source, was.st_size, _as_bytes(about), fits)
+            if was.st_size and file.suffix == GROWING:
+                self._grow(name, path, copying)
+            elif was.st_size:
+                self._replace(name, path, copying)
+            if not path.exists():
+                return Archived(name, 0, 0, was.st_mtime_ns, about)
+            os.utime(path, ns=(was.st_mtime_ns, was.st_mtime_ns))
+            return self._described(name)
+
+    def unpack(self, name: str, target: Path) -> None:
+        path = self._path(name)
+        beside = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            archive = path.open("rb")
+        except FileNotFoundError as error:
+            raise NotFound(f"The archive has no conversation {name!r}.") from error
+        try:
+            with (
+                archive,
+                os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out,
+            ):
+                for block in everything(archive):
+                    out.write(block)
+            beside.replace(target)
+        except ValueError as error:
+            raise StoreDamaged(f"The archived conversation {path} is damaged: {error}.") from error
+        except OSError as error:
+            raise _ours(error, target) from error
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def remove(self, name: str) -> bool:
+        """With the copies of it that were numbered, and one that was never finished."""
+        path = self._path(name)
+        earlier = [] if _EARLIER in name else list(self._folder.glob(f"{name}{_EARLIER}*{SUFFIX}"))
+        removed = False
+        with _writing(path):
+            for one in (path, *earlier):
+                with suppress(FileNotFoundError):
+                    one.unlink()
+                    removed = True
+            _beside(path).unlink(missing_ok=True)
+        return removed
+
+    def _grow(self, name: str, path: Path, copying: _Copying) -> None:
+        if path.exists():
+            with path.open("r+b") as archive:
+                last = _last_sound(archive)
+                if last is None or _is_copy(archive, *last, copying.source):
+                    _append(archive, None if last is None else last[0], copying)
+                    return
+            path.rename(self._path(f"{name}{_EARLIER}{self._next_number(name)}"))
+        try:
+            with _private(path) as archive:
+                _append(archive, None, copying)
+        except OSError:
+            if not self._described(name).size:  # nothing that looks like a copy and is none
+                path.unlink()
+            raise
+
+    def _replace(self, name: str, path: Path, copying: _Copying) -> None:
+        before = self._described(name).size if path.exists() else 0
+        if before == copying.size and _is_same(path, copying.source):
+            return
+        beside, earlier = _beside(path), self._path(f"{name}{_EARLIER}1")
+        try:
+            beside.unlink(missing_ok=True)
+            with _private(beside) as archive:
+                if _append(archive, None, copying) < copying.size:
+                    return
+            if before > copying.size:
+                kept = self._described(f"{name}{_EARLIER}1").size if earlier.exists() else 0
+                if before > kept:
+                    path.replace(earlier)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+
+    def _path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name) or name.endswith("."):
+            raise InvalidInput(
+                f"{name!r} is no name in the archive.", advice="Use letters, digits, and . _ - within."
+            )
+        return self._folder / f"{name}{SUFFIX}"
+
+    def _next_number(self, name: str) -> int:
+        number = 1
+        while self._path(f"{name}{_EARLIER}{number}").exists():
+            number += 1
+        return number
+
+    def _described(self, name: str) -> Archived:
+        path = self._path(name)
+        with _writing(path, but=FileNotFoundError), path.open("rb") as archive:
+            there = list(members(archive))
+            told = about(archive, there[0]) if there else b""
+            stat = os.fstat(archive.fileno())
+        return Archived(
+            name, sum(one.size for one in there), stat.st_size, stat.st_mtime_ns, _from_bytes(told)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Copying:
+    """The file as far as it goes now, what is said of it, and how long there is room."""
+
+    source: BinaryIO
+    size: int
+    about: bytes
+    fits: Fits | None
+
+
+def _append(archive: BinaryIO, last: Member | None, copying: _Copying) -> int:
+    """What follows the last member, as long as it fits; how far the copy goes then."""
+    at, copied = (0, 0) if last is None else (last.at + last.length, last.end)
+    written = 0
+    while copied < copying.size:
+        copying.source.seek(copied)
+        about = b"" if copied else copying.about
+        added = add_member(archive, at, _lines(copying.source, copying.size - copied), about=about)
+        if added is None:  # the file was cut meanwhile
+            break
+        at, copied, written = at + added.length, copied + added.size, written + added.length
+        if copying.fits is not None and not copying.fits(written):
+            break
+    return copied
+
+
+def _lines(source: BinaryIO, left: int) -> Iterator[bytes]:
+    """About a member's worth of whole lines; a line that is longer comes whole."""
+    given = 0
+    while left:
+        block = source.read(min(_BLOCK, left))
+        if not block:
+            return
+        left -= len(block)
+        given += len(block)
+        end = block.rfind(b"\n") + 1
+        if given >= _MEMBER and end:
+            yield block[:end]
+            return
+        yield block
+
+
+def _as_bytes(about: CopyOf | None) -> bytes:
+    if about is None:
+        return b""
+    told = {
+        "file": str(about.file),
+        "source": about.source,
+        "session": about.session_id,
+        "part_of": about.part_of,
+        "folder": about.folder,
+        "project": about.project,
+    }
+    raw = json.dumps({name: value for name, value in told.items() if value}).encode()
+    return raw if len(raw) <= LONGEST_ABOUT else b""
+
+
+def _from_bytes(raw: bytes) -> CopyOf | None:
+    try:
+        told = json.loads(raw)
+    except ValueError:
+        return None
+    if not isinstance(told, dict) or not told.get("file"):
+        return None
+    names = ("source", "session", "part_of", "folder", "project")
+    return CopyOf(Path(str(told["file"])), *(str(told.get(name, "")) for name in names))
+
+
+def _is_same(path: Path, source: BinaryIO) -> bool:
+    """Whether the copy is sound, and the file what it holds."""
+    source.seek(0)
+    try:
+        with path.open("rb") as archive:
+            return all(source.read(len(block)) == block for block in everything(archive))
+    except ValueError:
+        return False
+
+
+def _last_sound(archive: BinaryIO) -> tuple[Member, bytes] | None:
+    """The last member whose contents are what was put in, with how they end."""
+    for member in reversed(list(members(archive))):
+        ending = b""
+        with suppress(ValueError):
+            for block in contents(archive, member):
+                ending = (ending + block)[-_COMPARED:]
+            return member, ending
+    return None
+
+
+def _is_copy(archive: BinaryIO, last: Member, ending: bytes, source: BinaryIO) -> bool:
+    """Whether it is of this file: that begins like it, and has what the copy ends with where it ends."""
+    first = next(members(archive))
+    beginning = next(contents(archive, first))[:_COMPARED]
+    source.seek(0)
+    if source.read(len(beginning)) != beginning:
+        return False
+    source.seek(last.end - len(ending))
+    return source.read(len(ending)) == ending
+
+
+def _beside(path: Path) -> Path:
+    """Where a document's copy is until it is whole."""
+    return path.with_name(f".{path.name}.new")
+
+
+@contextmanager
+def _private(path: Path) -> Iterator[BinaryIO]:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600), "r+b") as file:
+        yield file
+
+
+@contextmanager
+def _writing(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+    try:
+        yield
+    except but:
+        raise
+    except OSError as error:
+        raise _ours(error, path) from error
+
+
+def _ours(error: OSError, path: Path) -> StoreError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(
+            f"There is no room left for {path}; nothing of it is kept by halves.",
+            advice="Free some space on its disk and try again.",
+        )
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return StoreReadOnly(
+            f"{path} can't be written: {error.strerror}.", advice="Check who owns the file and its folder."
+        )
+    return StoreError(f"{path} can't be read or written: {error.strerror}.")

@@ -1,0 +1,233 @@
+"""The index of past conversations in a file of its own. Contract: mindhold.ports.history.HistoryIndex."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mindhold.model.errors import StoreBusy, StoreFull, StoreReadOnly
+from mindhold.model.query import Vector
+from mindhold.ports.history import Conversation, Match, Passage, Stock
+from mindhold.stores.history.file import HistoryFile
+from mindhold.stores.history.rows import COLUMNS, from_row, unpack
+
+if TYPE_CHECKING:
+    from mindhold.stores.history.search import Words
+    from mindhold.stores.history.vectors import Nearby
+
+REVISION = "SELECT removals, revision FROM state"
+
+# What changed since, or all from the beginning.
+CHANGED = f"SELECT {COLUMNS} FROM conversation WHERE revision > ?"
+
+ONE = f"SELECT {COLUMNS} FROM conversation WHERE row = ?"
+
+BY_ROWS = """
+    SELECT passage.row, passage.head, wording.packed
+    FROM json_each(?) AS wanted CROSS JOIN passage ON passage.row = wanted.value
+        CROSS JOIN wording ON wording.row = passage.row
+"""
+OF_CONVERSATION = """
+    SELECT passage.row, passage.head, wording.packed
+    FROM passage JOIN wording ON wording.row = passage.row
+    WHERE passage.conversation = ? ORDER BY passage.head DESC, passage.row
+"""
+
+# One, and those behind it of the same conversation.
+FROM_ONE = """
+    SELECT passage.row, passage.head, wording.packed
+    FROM passage JOIN wording ON wording.row = passage.row
+    WHERE passage.conversation = (SELECT conversation FROM passage WHERE row = ?1) AND passage.head = 0 AND passage.row >= ?1
+    ORDER BY passage.row LIMIT ?2
+"""
+LAST = """
+    SELECT passage.row, passage.head, wording.packed
+    FROM passage JOIN wording ON wording.row = passage.row
+    WHERE passage.row = (SELECT max(row) FROM passage WHERE conversation = ? AND head = 0)
+"""
+
+# The index of endings gives the order, and it ends as soon as there are enough.
+UNEMBEDDED = """
+    SELECT passage.row, passage.head, wording.packed
+    FROM conversation CROSS JOIN passage ON passage.conversation = conversation.row
+        CROSS JOIN wording ON wording.row = passage.row
+    WHERE NOT EXISTS (
+        SELECT 1 FROM vector
+        WHERE vector.passage = passage.row AND vector.model = (SELECT number FROM model WHERE name = ?)
+    )
+    ORDER BY conversation.ended DESC LIMIT ?
+"""
+
+# What there is; the vectors are those of the model that embedded last.
+STOCK = """
+    SELECT
+        (SELECT count(*) FROM conversation WHERE NOT silent),
+        (SELECT count(*) FROM passage),
+        (SELECT count(*) FROM vector WHERE model = (SELECT model FROM vector ORDER BY row DESC LIMIT 1)),
+        (SELECT coalesce(sum(cursor_offset), 0) FROM conversation WHERE NOT silent)
+"""
+
+
+class SqliteHistory:
+    """Nothing is opened, or made, before it is used. `most_pages` bounds the file."""
+
+    withheld = False
+
+    def __init__(self, path: Path, *, busy_timeout_ms: int = 10_000, most_pages: int | None = None) -> None:
+        self._file = HistoryFile(path, busy_timeout_ms=busy_timeout_ms, most_pages=most_pages)
+        self._lock = threading.Lock()
+        self._listed: tuple[int, int, dict[int, Conversation], list[Conversation]] = (0, -1, {}, [])
+
+    def conversations(self) -> list[Conversation]:
+        return self._file.read(self._all)
+
+    def conversation(self, row: int) -> Conversation | None:
+        def work(connection: sqlite3.Connection) -> Conversation | None:
+            found = connection.execute(ONE, (row,)).fetchone()
+            return None if found is None else from_row(found)
+
+        return self._file.read(work)
+
+    def put(
+        self,
+        conversation: Conversation,
+        passages: Sequence[Passage],
+        *,
+        anew: bool = False,
+        uuids: bytes = b"",
+        leaves: Iterable[tuple[str, str]] = (),
+    ) -> Conversation:
+        return self.put_many([(conversation, passages, uuids, tuple(leaves), anew)])[0]
+
+    def put_many(
+        self, found: Sequence[tuple[Conversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]]
+    ) -> list[Conversation]:
+        from mindhold.stores.history.writing import Piece, put  # most processes only read
+
+        pieces = [Piece(*one) for one in found]
+        return self._file.write(lambda connection: put(connection, pieces)) if pieces else []
+
+    def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
+        from mindhold.stores.history.writing import remove
+
+        if not rows or not self._file.path.exists():
+            return 0
+        return self._file.write(lambda connection: remove(connection, rows, at_once=at_once))
+
+    def tidy(self) -> None:
+        from mindhold.stores.history.writing import is_unclean, tidy
+
+        if self._file.read(is_unclean):
+            with suppress(StoreBusy, StoreFull, StoreReadOnly):  # it can wait
+                self._file.write(tidy)
+
+    def sharing(self, rows: Collection[int]) -> dict[int, int]:
+        from mindhold.stores.history.sharing import sharing  # only who forgets asks
+
+        return self._file.read(lambda connection: sharing(connection, rows)) if rows else {}
+
+    def leaf_summaries(self) -> dict[int, str]:
+        from mindhold.stores.history.leaves import is_unsought, resolve, summaries
+
+        if self._file.read(is_unsought):
+            with suppress(StoreBusy, StoreFull, StoreReadOnly):  # what was found before is an answer too
+                self._file.write(resolve)
+        return self._file.read(summaries)
+
+    def search(
+        self, lexemes: Sequence[str], *, among: Collection[int] | None = None, limit: int = 200
+    ) -> list[Match]:
+        words = self._words
+        return self._file.read(lambda connection: words.search(connection, lexemes, among=among, limit=limit))
+
+    def frequencies(self, lexemes: Sequence[str]) -> dict[str, int]:
+        words = self._words
+        return self._file.read(lambda connection: words.frequencies(connection, lexemes))
+
+    def nearest(
+        self, vector: Vector, *, model: str, among: Collection[int] | None = None, limit: int = 100
+    ) -> list[Match]:
+        words, nearby = self._words, self._nearby
+
+        def work(connection: sqlite3.Connection) -> list[Match]:
+            known = words.known(connection)
+            return nearby.nearest(connection, vector, model=model, among=among, limit=limit, known=known)
+
+        return self._file.read(work)
+
+    def passages(self, rows: Collection[int]) -> dict[int, Passage]:
+        listed = json.dumps(list(rows))
+        return dict(self._file.read(lambda connection: _passages(connection, BY_ROWS, listed)))
+
+    def passages_of(self, conversation: int) -> list[tuple[int, Passage]]:
+        return self._file.read(lambda connection: _passages(connection, OF_CONVERSATION, conversation))
+
+    def passages_from(self, passage: int, *, most: int) -> list[Passage]:
+        found = self._file.read(lambda connection: _passages(connection, FROM_ONE, passage, most))
+        return [one for _, one in found]
+
+    def last_passage(self, conversation: int) -> Passage | None:
+        found = self._file.read(lambda connection: _passages(connection, LAST, conversation))
+        return found[0][1] if found else None
+
+    def unembedded(self, model: str, *, limit: int) -> dict[int, Passage]:
+        return dict(self._file.read(lambda connection: _passages(connection, UNEMBEDDED, model, limit)))
+
+    def put_vectors(self, vectors: Mapping[int, Vector], *, model: str) -> None:
+        from mindhold.stores.history.vectors import put_vectors
+
+        if vectors:
+            self._file.write(lambda connection: put_vectors(connection, vectors, model=model))
+
+    def stock(self) -> Stock:
+        conversations, passages, embedded, indexed = self._file.read(
+            lambda connection: connection.execute(STOCK).fetchone()
+        )
+        return Stock(conversations, passages, embedded, indexed, self._file.bytes_on_disk())
+
+    def close(self) -> None:
+        self._file.close()
+
+    @cached_property
+    def _words(self) -> Words:
+        from mindhold.stores.history.search import Words
+
+        return Words()
+
+    @cached_property
+    def _nearby(self) -> Nearby:
+        from mindhold.stores.history.vectors import Nearby
+
+        return Nearby()
+
+    def _all(self, connection: sqlite3.Connection) -> list[Conversation]:
+        """Those that are known to be unchanged aren't read again."""
+        removals, revision = connection.execute(REVISION).fetchone()
+        with self._lock:
+            before, upto, known, ordered = self._listed
+            if removals != before or revision < upto:
+                upto, known = -1, {}
+            if revision != upto:
+                changed = [from_row(row) for row in connection.execute(CHANGED, (upto,))]
+                known = {**known, **{one.row: one for one in changed}}
+                ordered = sorted(known.values(), key=_ended, reverse=True)
+                self._listed = removals, revision, known, ordered
+            return list(ordered)
+
+
+def _passages(
+    connection: sqlite3.Connection, statement: str, *values: str | int
+) -> list[tuple[int, Passage]]:
+    found = connection.execute(statement, values)
+    return [(row, unpack(packed, head=bool(head))) for row, head, packed in found]
+
+
+def _ended(conversation: Conversation) -> tuple[float, int]:
+    ended = conversation.ended
+    return (ended.timestamp() if ended is not None else float("-inf"), conversation.row)

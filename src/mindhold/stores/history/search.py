@@ -1,0 +1,198 @@
+"""Full text: which passages have the words, by BM25.
+
+Postings, and of each passage its conversation and length, stay in memory from one search to the next. Passages are only
+added, with growing rows, so what is known is brought up to date by what came after; when conversations lost some, it is
+read anew.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mindhold.ports.history import Match
+from mindhold.stores.history.rows import lexemes_of
+from mindhold.stores.lexical import best_by_text, occurrences
+
+Rows = npt.NDArray[np.int64]
+Numbers = npt.NDArray[np.int32]
+
+_SATURATION, _LENGTH_SHARE = 1.2, 0.75
+_MOST_POSTINGS = 4_000_000  # kept from one search to the next, 8 bytes each
+_LOOKED_AT = 100  # passages at least, where fewer are wanted: words count once until then
+_NONE: Rows = np.empty(0, np.int64)
+
+# How far the passages go in this view of the file, and how often some were taken away.
+STATE = "SELECT removals, (SELECT coalesce(max(row), 0) FROM passage) FROM state"
+
+# Of each passage its conversation and its length, in one string: a tenth of the time that one result a row takes.
+NUMBERS = """
+    SELECT group_concat(row || ',' || conversation || ',' || length)
+    FROM (SELECT row, conversation, length FROM passage WHERE row > ? ORDER BY row)
+"""
+
+# The passages that have a lexeme, after one.
+POSTINGS = "SELECT group_concat(rowid) FROM lexeme WHERE lexeme MATCH ? AND rowid > ?"
+
+# What passages were packed into, of those that are there. CROSS JOIN keeps the order of the list.
+PACKED = """
+    SELECT wording.row, wording.packed
+    FROM json_each(?) AS wanted CROSS JOIN wording ON wording.row = wanted.value
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Conversation and length by passage; 0 where there is none."""
+
+    removals: int
+    upto: int
+    conversations: Numbers
+    lengths: Numbers
+    total: int
+    average: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Posting:
+    removals: int
+    upto: int
+    rows: Rows
+
+
+_UNKNOWN = Known(-1, 0, np.zeros(1, np.int32), np.zeros(1, np.int32), 0, 0.0)
+
+
+class Words:
+    """For many threads, each with its own connection. What they share is only ever replaced as a whole."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known = _UNKNOWN
+        self._postings: OrderedDict[str, _Posting] = OrderedDict()
+        self._held = 0
+
+    def search(
+        self,
+        connection: sqlite3.Connection,
+        lexemes: Sequence[str],
+        *,
+        among: Collection[int] | None,
+        limit: int,
+    ) -> list[Match]:
+        """See HistoryIndex.search; the connection is in a read transaction."""
+        wanted = [lexeme for lexeme in dict.fromkeys(lexemes) if _is_indexed(lexeme)]
+        if not wanted or limit < 1 or (among is not None and not among):
+            return []
+        known = self.known(connection)
+        postings = [self._rows(connection, lexeme) for lexeme in wanted]
+        frequencies = [len(rows) for rows in postings]
+        within = [rows[: np.searchsorted(rows, len(known.lengths))] for rows in postings]
+        if among is not None:
+            admitted = admitted_by(known, among)
+            within = [rows[admitted[rows]] for rows in within]
+        likely = best_by_text(
+            within,
+            frequencies=frequencies,
+            lengths=known.lengths,
+            average_length=known.average,
+            total=known.total,
+            limit=max(limit, _LOOKED_AT),
+        )
+        texts = self._lexemes(connection, likely)
+        counted = occurrences(dict(enumerate(texts.values())), wanted, rows=len(texts))
+        rows = np.fromiter(texts, np.int64, len(texts))
+        scores = _bm25(counted, frequencies=frequencies, lengths=known.lengths[rows], known=known)
+        best = np.argsort(-scores, kind="stable")[:limit]
+        return [Match(int(rows[i]), int(known.conversations[rows[i]]), float(scores[i])) for i in best]
+
+    def frequencies(self, connection: sqlite3.Connection, lexemes: Sequence[str]) -> dict[str, int]:
+        """See HistoryIndex.frequencies."""
+        self.known(connection)
+        return {
+            lexeme: len(self._rows(connection, lexeme)) if _is_indexed(lexeme) else 0 for lexeme in lexemes
+        }
+
+    def known(self, connection: sqlite3.Connection) -> Known:
+        """At least what the connection's view has."""
+        removals, upto = connection.execute(STATE).fetchone()
+        with self._lock:
+            known = self._known
+            if known.removals == removals and known.upto >= upto:
+                return known
+            if known.removals != removals:
+                known = _UNKNOWN
+                self._postings, self._held = OrderedDict(), 0
+            found = connection.execute(NUMBERS, (known.upto,)).fetchone()[0]
+            self._known = _grown(known, removals, upto, found or "")
+            return self._known
+
+    def _rows(self, connection: sqlite3.Connection, lexeme: str) -> Rows:
+        """The passages that have a lexeme, ascending; heads that were replaced may be among them."""
+        removals, upto = connection.execute(STATE).fetchone()
+        known = self._postings.get(lexeme)
+        if known is None or known.removals != removals:
+            known = _Posting(removals, 0, _NONE)
+        if known.upto >= upto:
+            return known.rows
+        found = connection.execute(POSTINGS, (f'"{lexeme}"', known.upto)).fetchone()[0]
+        rows = known.rows
+        if found:
+            rows = np.concatenate([rows, np.fromstring(found, dtype=np.int64, sep=",")])
+        self._remember(lexeme, _Posting(removals, upto, rows))
+        return rows
+
+    def _remember(self, lexeme: str, posting: _Posting) -> None:
+        with self._lock:
+            before = self._postings.pop(lexeme, None)
+            self._held += len(posting.rows) - (0 if before is None else len(before.rows))
+            self._postings[lexeme] = posting
+            while self._held > _MOST_POSTINGS and len(self._postings) > 1:
+                _, dropped = self._postings.popitem(last=False)
+                self._held -= len(dropped.rows)
+
+    def _lexemes(self, connection: sqlite3.Connection, rows: Rows) -> dict[int, str]:
+        listed = f"[{','.join(map(str, rows.tolist()))}]"
+        return {row: lexemes_of(packed) for row, packed in connection.execute(PACKED, (listed,))}
+
+
+def admitted_by(known: Known, among: Collection[int]) -> npt.NDArray[np.bool_]:
+    """By passage: whether it is of one of the conversations."""
+    wanted = np.zeros(int(known.conversations.max(initial=0)) + 1, dtype=np.bool_)
+    rows = np.fromiter(among, np.int64, len(among))
+    wanted[rows[(rows > 0) & (rows < len(wanted))]] = True
+    return wanted[known.conversations]
+
+
+def _grown(known: Known, removals: int, upto: int, found: str) -> Known:
+    columns = np.fromstring(found, dtype=np.int64, sep=",").reshape(-1, 3)
+    conversations = np.zeros(upto + 1, np.int32)
+    lengths = np.zeros(upto + 1, np.int32)
+    conversations[: len(known.conversations)] = known.conversations
+    lengths[: len(known.lengths)] = known.lengths
+    conversations[columns[:, 0]] = columns[:, 1]
+    lengths[columns[:, 0]] = columns[:, 2]
+    total = int(np.count_nonzero(conversations))
+    return Known(removals, upto, conversations, lengths, total, float(lengths.sum()) / max(total, 1))
+
+
+def _bm25(
+    counts: npt.NDArray[np.int32], *, frequencies: Sequence[int], lengths: Numbers, known: Known
+) -> npt.NDArray[np.float64]:
+    frequency = np.array(frequencies, dtype=np.float64)
+    rarity = np.log(1 + (max(known.total, 1) - frequency + 0.5).clip(0.5) / (frequency + 0.5))
+    relative = lengths / max(known.average, 1.0)
+    slack = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative)[:, np.newaxis]
+    scores: npt.NDArray[np.float64] = (rarity * counts * (_SATURATION + 1) / (counts + slack)).sum(axis=1)
+    return scores
+
+
+def _is_indexed(lexeme: str) -> bool:
+    """Whether it can be one token of the index; anything else is found nowhere."""
+    return bool(lexeme) and all(c.isalnum() or "\ue000" <= c <= "\uefff" for c in lexeme)

@@ -1,0 +1,393 @@
+"""The write path: changes in their order, over what is there, become one operation a record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
+from mindhold.model.link import Link
+from mindhold.model.memory import Status, Version
+from mindhold.ports.store import (
+    Change,
+    Connect,
+    Disconnect,
+    Enqueue,
+    Inherit,
+    Keep,
+    Mark,
+    Put,
+    Rate,
+    Revise,
+    Tend,
+)
+from mindhold.stores.mongo.jobs import job_document
+from mindhold.stores.mongo.rows import (
+    LIVE,
+    Document,
+    metadata_document,
+    metadata_of,
+    number,
+    references,
+    revised,
+    row_number,
+    whole,
+)
+from mindhold.stores.mongo.steps import JOBS, LINKS, MEMORIES, METADATA, VERSIONS, Step
+from mindhold.stores.values import mapping_json, to_micros, to_optional_micros
+
+# What the changes of a record are decided by.
+_KNOWN = dict.fromkeys(
+    "row scope agent status live content_hash updated last_used stirred usefulness review importance merged_from "
+    "metadata".split(),
+    1,
+)
+_SAMENESS = frozenset({"content_hash", "scope", "agent", "live"})  # by which no two records may be alike
+
+
+async def apply(step: Step, changes: Sequence[Change]) -> None:
+    """Within the step."""
+    writing = _Writing(step)
+    await writing.look(changes)
+    for change in changes:
+        writing.do(change)
+    await writing.check()
+    writing.finish()
+
+
+def link_key(origin: str, target: str, relation: str) -> str:
+    return json.dumps([origin, target, relation], ensure_ascii=False)
+
+
+class _Record:
+    """One record while changes are made: what it is by now, and what of that is new."""
+
+    def __init__(self, known: Document | None) -> None:
+        self.known: Document = dict(known or {})
+        self.fresh = known is None
+        self.held = _sameness(known) if known is not None and known["live"] else None  # before
+        self.exists = known is not None
+        self.changed: Document = {}
+        self.more_uses = 0
+        self.since: int | None = None  # of what is changed only if nothing happened since
+
+    @property
+    def renamed(self) -> bool:
+        """Whether it may be alike another than before."""
+        return not self.changed.keys().isdisjoint(_SAMENESS)
+
+    def set(self, fields: Document) -> None:
+        self.known |= fields
+        self.changed |= fields
+        self.since = None
+
+    def tend(self, fields: Document, since: int | None) -> None:
+        """Unless something happened since; the server looks again, for uses are counted at any moment."""
+        moments = [self.known.get(name) for name in ("updated", "last_used", "stirred")]
+        if since is not None and any(moment is not None and moment > since for moment in moments):
+            return
+        before = [self.since] if self.changed else []
+        self.set(fields)
+        if since is not None and None not in before:
+            self.since = min([since, *(one for one in before if one is not None)])
+
+
+class _Writing:
+    """One call of apply()."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._records: dict[str, _Record] = {}
+        self._scopes: set[str] = set()
+        self._versions: dict[str, Document] = {}
+        self._links: dict[str, Document | None] = {}
+        self._jobs: dict[str, Document] = {}
+        self._job_ids: set[str] = set()
+        self._waiting: set[str] = set()
+
+    async def look(self, changes: Sequence[Change]) -> None:
+        """Read all that the changes depend on, each place once."""
+        ids = dict.fromkeys(memory_id for change in changes for memory_id in _ids(change))
+        found = await self._by_id(MEMORIES, ids, _KNOWN)
+        self._records = {memory_id: _Record(found.get(memory_id)) for memory_id in ids}
+        named = {change.memory.scope for change in changes if isinstance(change, Put | Revise)}
+        if named:
+            known = {"type": "scope", "scope_name": {"$in": list(named)}}
+            scopes = await self._step.find(METADATA, known, {"scope_name": 1})
+            self._scopes = {scope["scope_name"] for scope in scopes}
+        kept = {_version_key(change.version) for change in changes if isinstance(change, Keep)}
+        self._versions = await self._by_id(VERSIONS, kept, {"content": 1, "amended": 1})
+        jobs = [change.job for change in changes if isinstance(change, Enqueue)]
+        if jobs:
+            same: list[Document] = [{"_id": {"$in": [job.id for job in jobs]}}]
+            keys = [job.key for job in jobs if job.key is not None]
+            same += [{"key": {"$in": keys}, "state": "waiting"}] if keys else []
+            there = await self._step.find(JOBS, {"$or": same}, {"key": 1, "state": 1})
+            self._job_ids = {job["_id"] for job in there}
+            self._waiting = {job["key"] for job in there if job["state"] == "waiting" and job.get("key")}
+
+    def do(self, change: Change) -> None:
+        if isinstance(change, Put):
+            self._put(change)
+        elif isinstance(change, Revise):
+            memory = change.memory
+            self._check_scope(memory.scope)
+            self._existing(memory.id).set(revised(memory))
+        elif isinstance(change, Mark):
+            self._mark(change)
+        elif isinstance(change, Inherit):
+            self._inherit(change)
+        elif isinstance(change, Tend):
+            self._tend(change)
+        elif isinstance(change, Rate):
+            self._rate(change)
+        elif isinstance(change, Connect):
+            self._connect(change.link)
+        elif isinstance(change, Disconnect):
+            self._links[link_key(change.origin, change.target, change.relation.value)] = None
+        elif isinstance(change, Keep):
+            self._keep(change.version)
+        elif isinstance(change, Enqueue):
+            self._enqueue(job_document(change.job))
+        else:
+            raise TypeError(f"{type(change).__name__} is no change")
+
+    def _put(self, put: Put) -> None:
+        memory = put.memory
+        record = self._records[memory.id]
+        if put.expected is not None and record.known.get("updated") != to_micros(put.expected):
+            raise Changed(
+                f"Memory {memory.id} was changed by someone else meanwhile.",
+                advice="Look at it again, then try again.",
+            )
+        if put.vector is not None and not memory.embedded_by:
+            raise InvalidInput("A vector needs the name of its model.", advice="Set embedded_by.")
+        self._check_scope(memory.scope)
+        fields = whole(put)
+        if record.exists:  # what was counted meanwhile stays
+            del fields["uses"], fields["last_used"], fields["shown"], fields["usefulness"]
+        record.set(fields)
+        record.exists = True
+
+    def _mark(self, mark: Mark) -> None:
+        record = self._existing(mark.memory_id)
+        if mark.only_from is not None and record.known["status"] != mark.only_from.value:
+            return
+        fields = {
+            "status": mark.status.value,
+            "live": mark.status.value in LIVE,
+            "previous_status": None if mark.previous is None else mark.previous.value,
+            "updated": to_micros(mark.updated),
+        }
+        if mark.status.value != record.known["status"] and mark.status in (Status.ACTIVE, Status.ARCHIVED):
+            fields["review"] = to_micros(mark.updated)  # from now on it is upkeep's again
+        record.set(fields)
+
+    def _inherit(self, inherit: Inherit) -> None:
+        record = self._existing(inherit.memory_id)
+        known = record.known
+        record.set(
+            {
+                "supersedes": inherit.supersedes,
+                "importance": max(known["importance"], number(inherit.importance)),
+                "refers": references(
+                    inherit.supersedes, known["merged_from"], metadata_of(known["metadata"])
+                ),
+            }
+        )
+        if "uses" in record.changed:
+            record.set({"uses": record.known["uses"] + inherit.uses})
+        else:
+            record.more_uses += inherit.uses
+
+    def _tend(self, tend: Tend) -> None:
+        record = self._records[tend.memory_id]
+        if not record.exists:
+            return
+        given = {
+            "tier": None if tend.tier is None else tend.tier.value,
+            "importance": None if tend.importance is None else number(tend.importance),
+            "utility": None if tend.utility is None else number(tend.utility),
+            "usefulness": None if tend.usefulness is None else number(tend.usefulness),
+            "anchor": tend.anchor,
+            "verified": to_optional_micros(tend.verified),
+            "examined": to_optional_micros(tend.examined),
+            "decayed": to_optional_micros(tend.decayed),
+            "review": to_optional_micros(tend.review),
+        }
+        fields = {name: value for name, value in given.items() if value is not None}
+        if fields:
+            record.tend(fields, to_optional_micros(tend.unless_since))
+
+    def _rate(self, rate: Rate) -> None:
+        record = self._records[rate.memory_id]
+        if not record.exists:
+            return
+        known, moment = record.known, to_micros(rate.when)
+        review, stirred = known.get("review"), known.get("stirred")
+        record.set(
+            {
+                "usefulness": max(-1.0, min(1.0, known.get("usefulness", 0.0) + number(rate.by))),
+                "stirred": moment if stirred is None else max(stirred, moment),
+                "review": moment if review is None else min(review, moment),
+            }
+        )
+
+    def _connect(self, link: Link) -> None:
+        self._existing(link.origin)
+        self._existing(link.target)
+        self._links[link_key(link.origin, link.target, link.relation.value)] = {
+            "origin": link.origin,
+            "target": link.target,
+            "relation": link.relation.value,
+            "created": to_micros(link.created),
+            "weight": number(link.weight),
+            "automatic": link.automatic,
+        }
+
+    def _keep(self, version: Version) -> None:
+        self._existing(version.memory_id)
+        key, amended = _version_key(version), to_micros(version.amended)
+        kept = self._versions.get(key)
+        if kept is None:
+            self._versions[key] = _version_document(version)
+        elif (kept["content"], kept["amended"]) != (version.content, amended):
+            raise Conflict(
+                f"Memory {version.memory_id} was amended by someone else meanwhile.",
+                advice="Look at it again, then amend it again.",
+            )
+
+    def _enqueue(self, job: Document) -> None:
+        waiting = job["state"] == "waiting" and job["key"] is not None
+        if waiting and job["key"] in self._waiting:
+            return
+        if job["_id"] in self._job_ids:
+            raise Conflict("There is a job of that id already.")
+        self._job_ids.add(job["_id"])
+        self._jobs[job["_id"]] = job
+        if waiting:
+            self._waiting.add(job["key"])
+
+    async def check(self) -> None:
+        """Refuse them all if two records would say the same."""
+        holders: dict[tuple[str, str, str], str] = {}
+        for memory_id, record in self._records.items():
+            if record.renamed and record.known["live"]:
+                key = _sameness(record.known)
+                if key in holders:
+                    raise _clash(holders[key], record.known)
+                holders[key] = memory_id
+        if not holders:
+            return
+        where = {"content_hash": {"$in": [key[0] for key in holders]}, "live": True}
+        for found in await self._step.find(MEMORIES, where, _KNOWN):
+            key = _sameness(found)
+            if found["_id"] not in self._records and key in holders:
+                raise _clash(found["_id"], self._records[holders[key]].known)
+            if found["_id"] in self._records and not self._records[found["_id"]].renamed and key in holders:
+                raise _clash(found["_id"], found)
+
+    def finish(self) -> None:
+        """In an order in which at no moment two records say the same."""
+        for memory_id, record in self._ordered():
+            if record.fresh:
+                fields = {**record.changed, "uses": record.changed["uses"] + record.more_uses}
+                self._step.insert(MEMORIES, memory_id, fields | {"row": row_number(self._step.next_row())})
+                self._step.added += 1
+            else:
+                more = {"$inc": {"uses": record.more_uses}} if record.more_uses else {}
+                self._step.change_record(
+                    memory_id, {"$set": record.changed, **more}, unless_since=record.since
+                )
+        for key, version in self._versions.items():
+            if "memory" in version:
+                self._step.insert(VERSIONS, key, version)
+        for key, link in self._links.items():
+            if link is None:
+                self._step.remove(LINKS, {"_id": key})
+            else:
+                self._step.put(LINKS, key, link)
+        for job in self._jobs.values():
+            self._step.insert(JOBS, job["_id"], {name: job[name] for name in job if name != "_id"})
+
+    def _ordered(self) -> list[tuple[str, _Record]]:
+        """Those that give up what they said before those that say it now; new ones last. Raises Conflict."""
+        changed = {key: record for key, record in self._records.items() if record.changed}
+        holders = {record.held: key for key, record in changed.items() if record.held is not None}
+        ordered: dict[str, _Record] = {}
+        for memory_id, record in changed.items():
+            if record.fresh:
+                continue
+            chain: list[str] = []
+            waiting: str | None = memory_id
+            while waiting is not None and waiting not in ordered:
+                if waiting in chain:
+                    raise _clash(waiting, changed[waiting].known)
+                chain.append(waiting)
+                known = changed[waiting].known
+                before = holders.get(_sameness(known)) if known["live"] else None
+                waiting = None if before == waiting else before
+            ordered |= {key: changed[key] for key in reversed(chain)}
+        return [*ordered.items(), *((key, record) for key, record in changed.items() if record.fresh)]
+
+    def _check_scope(self, name: str) -> None:
+        if name not in self._scopes:
+            raise ScopeNotFound(name)
+
+    def _existing(self, memory_id: str) -> _Record:
+        record = self._records[memory_id]
+        if not record.exists:
+            raise MemoryNotFound(memory_id)
+        return record
+
+    async def _by_id(self, collection: str, ids: Iterable[str], fields: Document) -> dict[str, Document]:
+        wanted = list(ids)
+        if not wanted:
+            return {}
+        found = await self._step.find(collection, {"_id": {"$in": wanted}}, fields)
+        return {document["_id"]: document for document in found}
+
+
+def _ids(change: Change) -> tuple[str, ...]:
+    if isinstance(change, Put | Revise):
+        return (change.memory.id,)
+    if isinstance(change, Mark | Inherit | Tend | Rate):
+        return (change.memory_id,)
+    if isinstance(change, Connect):
+        return (change.link.origin, change.link.target)
+    return (change.version.memory_id,) if isinstance(change, Keep) else ()
+
+
+def _sameness(known: Document) -> tuple[str, str, str]:
+    return known["content_hash"], known["scope"], known["agent"]
+
+
+def _clash(holder: str, known: Document) -> Conflict:
+    return Conflict(
+        f"Memory {holder} says the same in scope {known['scope']!r}.",
+        advice="Amend that one, or forget it first.",
+    )
+
+
+def _version_key(version: Version) -> str:
+    return json.dumps([version.memory_id, version.number], ensure_ascii=False)
+
+
+def _version_document(version: Version) -> dict[str, Any]:
+    return {
+        "memory": version.memory_id,
+        "number": version.number,
+        "content": version.content,
+        "kind": version.kind.value,
+        "topic": version.topic,
+        "tags": list(version.tags),
+        "keywords": list(version.keywords),
+        "importance": number(version.importance),
+        "anchor": version.anchor,
+        "occurred": to_micros(version.occurred),
+        "tier": version.tier.value,
+        "metadata": metadata_document(json.loads(mapping_json(version.metadata))),
+        "amended": to_micros(version.amended),
+        "amended_by": version.amended_by,
+    }

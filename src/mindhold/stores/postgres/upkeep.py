@@ -1,0 +1,291 @@
+"""Health: what the database is, whether it is whole, mending what is derived, and making sure that text is gone."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+from mindhold.ports.findings import REPAIR, Finding
+from mindhold.ports.store import Receipt, StoreFacts
+from mindhold.stores.postgres import keywords
+from mindhold.stores.postgres.adapting import escaped
+from mindhold.stores.postgres.connection import Connection, Part
+from mindhold.stores.postgres.erase import TEXTS
+from mindhold.stores.postgres.migrate import latest, version_of
+from mindhold.stores.postgres.session import ROLE, SCHEMA, Session, unlimited
+from mindhold.stores.postgres.vector_indexes import VectorIndexes
+
+SECURITY = "row security"
+SECURED = ("fragments", "fragment_tags", "fragment_links", "fragment_versions")
+
+
+def _of(table: str, columns: str) -> str:
+    return ", ".join(f"{table}.{column}" for column in columns.split(", "))
+
+
+# What the tables and their indexes take.
+SIZE = """
+    SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+    WHERE relnamespace = current_schema()::text::regnamespace AND relkind = 'r'
+"""
+
+# Tables whose row security is not enforced.
+UNSECURED = """
+    SELECT relname FROM pg_class
+    WHERE relnamespace = current_schema()::text::regnamespace AND relname = ANY(%s::text[])
+        AND NOT (relrowsecurity AND relforcerowsecurity)
+"""
+
+# Indexes that were left unfinished.
+BROKEN_INDEXES = """
+    SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid
+    WHERE relnamespace = current_schema()::text::regnamespace AND NOT indisvalid
+        AND NOT EXISTS (SELECT 1 FROM pg_stat_progress_create_index AS building WHERE building.index_relid = indexrelid)
+"""
+
+# Records whose full text differs from what they say, and index rows of no record.
+UNLIKE = """
+    fragments.lexemes IS NOT NULL AND (
+        found.row IS NULL OR found.length <> fragments.length OR found.lexemes <> lexemes_of(fragments.lexemes)
+    )
+"""
+TEXT_DIFFERS = f"""
+    SELECT count(*) FROM fragments LEFT JOIN fragment_lexemes AS found ON found.row = fragments.row WHERE {UNLIKE}
+"""
+REINDEX_TEXT = f"""
+    INSERT INTO fragment_lexemes (row, length, lexemes)
+    SELECT fragments.row, fragments.length, lexemes_of(fragments.lexemes)
+    FROM fragments LEFT JOIN fragment_lexemes AS found ON found.row = fragments.row WHERE {UNLIKE}
+    ON CONFLICT (row) DO UPDATE SET length = excluded.length, lexemes = excluded.lexemes
+"""
+
+# Records whose tags by name and by what they are compared by don't belong together.
+_TAGS = """
+    FROM fragments WHERE cardinality(fragments.tags) <> (
+        SELECT count(*) FROM fragment_tags
+        WHERE fragment_tags.row = fragments.row AND fragment_tags.name = ANY(fragments.tags)
+            AND fragment_tags.agent_id = fragments.agent_id
+    )
+"""
+TAGS_DIFFER = f"SELECT count(*) {_TAGS}"
+UNLIKE_TAGS = f"SELECT fragments.row, fragments.tags, fragments.agent_id {_TAGS}"
+
+# Records that are looked up by another standing than their own.
+_STANDING = "importance, ttl_tier, created_at, review_at"
+_MISPLACED = f"""
+    FROM fragments LEFT JOIN fragment_standing AS found ON found.row = fragments.row
+    WHERE ({_of("found", _STANDING)}) IS DISTINCT FROM ({_of("fragments", _STANDING)})
+"""
+STANDING_DIFFERS = f"SELECT count(*) {_MISPLACED}"
+PLACE = f"""
+    INSERT INTO fragment_standing (row, id, {_STANDING})
+    SELECT fragments.row, fragments.id, {_of("fragments", _STANDING)} {_MISPLACED}
+    ON CONFLICT (row) DO UPDATE SET ({_STANDING}) = ROW ({_of("excluded", _STANDING)})
+"""
+
+# Records that name a model but have no vector, or the other way round.
+UNPAIRED = "(embedding IS NULL) <> (embedded_by IS NULL)"
+
+VACUUMED = (
+    "fragments",
+    "fragment_lexemes",
+    "fragment_tags",
+    "fragment_keywords",
+    "fragment_standing",
+    "fragment_links",
+    "fragment_versions",
+    "job",
+    "entry",
+)
+
+
+class UpkeepPart(Part):
+    """The Upkeep protocol."""
+
+    _session: Session
+    _has_vectors: bool
+    _vector_indexes: VectorIndexes
+
+    async def facts(self) -> StoreFacts:
+        def work(connection: Connection) -> StoreFacts:
+            server = connection.info.server_version
+            why, advice = self._session.without_vectors
+            return StoreFacts(
+                kind="postgres",
+                location=self._session.place,
+                schema_version=version_of(connection, self._session.schema),
+                bytes_used=_number(connection, SIZE),
+                details={
+                    "postgres": f"{server // 10_000}.{server % 10_000}",
+                    "pgvector": ".".join(map(str, self._session.vectors_version)) or f"{why}: full text only",
+                    "row_security": self._row_security(),
+                    "max_connections": self._database.limits.max_connections,
+                },
+                without_vectors=f"{why[0].upper()}{why[1:]}. {advice}" if why else "",
+                collection=f"{SCHEMA}.fragments",
+                vector_index="" if why else "fragments_embedding",  # one for each model, whose name begins so
+            )
+
+        return await self._database.read(work)
+
+    async def check(self) -> list[Finding]:
+        found = await self._database.alone(
+            lambda connection: _findings(connection, vectors=self._has_vectors, enforced=self._row_security())
+        )
+        advice = "Connect as a role that is no superuser, or let the login make the role mindhold_app."
+        if not self._session.bound:
+            found = [one for one in found if one.name != SECURITY or not one.healthy]
+            found.append(Finding(SECURITY, False, self._row_security(), advice))
+        if self._has_vectors:  # without it the store is healthy, and facts() says what it lacks
+            found.append(Finding("pgvector", True, ".".join(map(str, self._session.vectors_version))))
+        return found
+
+    async def repair(self) -> list[str]:
+        return await self._database.alone(
+            lambda connection: _mend(connection, vectors=self._has_vectors), long=True
+        )
+
+    async def optimise(self) -> int:
+        def work(connection: Connection) -> int:
+            before = _number(connection, SIZE)
+            for index in ("fragment_lexemes_text", "fragment_keywords_forms"):
+                connection.execute("SELECT gin_clean_pending_list(%s::regclass)", (index,)).fetchall()
+            if self._has_vectors:
+                self._vector_indexes.build_missing(connection)
+            connection.execute(f"ANALYZE {', '.join(VACUUMED)}")
+            return max(0, before - _number(connection, SIZE))
+
+        return await self._database.alone(work, long=True)
+
+    async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
+        """The tables' files are written anew. The server's log of changes and backups are its keeper's."""
+        wanted = sorted({form for phrase in phrases for form in _forms(phrase)})
+
+        def work(connection: Connection) -> Receipt:
+            before = _number(connection, SIZE)
+            with unlimited(connection):
+                for table in VACUUMED:
+                    connection.execute(f"VACUUM (FULL, ANALYZE) {table}")
+            after = _number(connection, SIZE)
+            return Receipt(
+                ids=(),
+                removed={"bytes": max(0, before - after)},
+                remaining={table: _occurrences(connection, table, wanted) for table in TEXTS},
+            )
+
+        return await self._database.alone(work, long=True)
+
+    def _row_security(self) -> str:
+        if not self._session.bound:
+            return "not enforced: the login is above it and can't take another role"
+        return f"enforced, as the role {ROLE}" if self._session.role else "enforced for the login itself"
+
+
+def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[Finding]:
+    (schema,) = connection.execute("SELECT current_schema()").fetchall()[0]
+    version = version_of(connection, schema)
+    unsecured = [row[0] for row in connection.execute(UNSECURED, (list(SECURED),)).fetchall()]
+    broken = [row[0] for row in connection.execute(BROKEN_INDEXES).fetchall()]
+    differing, tags = _number(connection, TEXT_DIFFERS), _number(connection, TAGS_DIFFER)
+    words, misplaced = keywords.count_wrong(connection), _number(connection, STANDING_DIFFERS)
+    count = _number(connection, "SELECT count(*) FROM fragments")
+    findings = [
+        Finding("schema", version == latest(), f"version {version}"),
+        Finding(
+            SECURITY,
+            not unsecured,
+            f"off for {', '.join(unsecured)}" if unsecured else enforced,
+            f"ALTER TABLE {SCHEMA}.{unsecured[0]} FORCE ROW LEVEL SECURITY" if unsecured else "",
+        ),
+        Finding("indexes", not broken, ", ".join(broken) or "all are whole", REPAIR if broken else ""),
+        Finding(
+            "full text",
+            not differing,
+            f"{differing} of {count} records differ from the index"
+            if differing
+            else "the index agrees with the records",
+            REPAIR if differing else "",
+        ),
+        Finding(
+            "tags",
+            not tags,
+            f"those of {tags} of {count} records don't fit" if tags else "they agree with the records",
+            REPAIR if tags else "",
+        ),
+        Finding(
+            "keywords",
+            not words,
+            f"{words} of {count} records are found by others than theirs"
+            if words
+            else "they agree with the records",
+            REPAIR if words else "",
+        ),
+        Finding(
+            "standing",
+            not misplaced,
+            f"{misplaced} of {count} records have another importance, tier or date of review than theirs"
+            if misplaced
+            else "it agrees with the records",
+            REPAIR if misplaced else "",
+        ),
+    ]
+    if vectors:
+        unpaired = _number(connection, f"SELECT count(*) FROM fragments WHERE {UNPAIRED}")
+        findings.append(
+            Finding(
+                "stored vectors",
+                not unpaired,
+                f"those of {unpaired} of {count} records don't fit" if unpaired else "each has its model",
+                REPAIR if unpaired else "",
+            )
+        )
+    return findings
+
+
+def _mend(connection: Connection, *, vectors: bool) -> list[str]:
+    """Rebuild what is derived; says what was done."""
+    done = []
+    broken = [name for (name,) in connection.execute(BROKEN_INDEXES).fetchall()]
+    with unlimited(connection):
+        for name in broken:
+            connection.execute(f'REINDEX INDEX "{name}"')
+            done.append(f"Built the index {name} anew.")
+    with unlimited(connection), connection.transaction():
+        renewed = connection.execute(REINDEX_TEXT).rowcount
+        done.append(f"Made the full text of {renewed} records anew.")
+        done.append(f"Made the tags of {_retag(connection)} records anew.")
+        done.append(f"Made the keywords of {keywords.renew(connection)} records anew.")
+        done.append(f"Made the standing of {connection.execute(PLACE).rowcount} records anew.")
+        if vectors:
+            query = f"UPDATE fragments SET embedded_by = NULL, embedding = NULL WHERE {UNPAIRED}"
+            done.append(f"{connection.execute(query).rowcount} records wait for a vector again.")
+    return done
+
+
+def _retag(connection: Connection) -> int:
+    unlike: list[tuple[int, list[str], str]] = connection.execute(UNLIKE_TAGS).fetchall()
+    for row, tags, agent in unlike:
+        connection.execute("DELETE FROM fragment_tags WHERE row = %s", (row,))
+        for name in tags:
+            connection.execute(
+                "INSERT INTO fragment_tags (row, folded, name, agent_id) VALUES (%s, %s, %s, %s)",
+                (row, name.casefold(), name, agent),
+            )
+    return len(unlike)
+
+
+def _number(connection: Connection, query: str, values: tuple[Any, ...] = ()) -> int:
+    return int(connection.execute(query, values).fetchall()[0][0])
+
+
+def _forms(phrase: str) -> set[str]:
+    """As it was given, and composed, if that differs."""
+    return {escaped(form) for form in (phrase, unicodedata.normalize("NFC", phrase)) if form}
+
+
+def _occurrences(connection: Connection, table: str, wanted: Sequence[str]) -> int:
+    """In how many rows a phrase stands."""
+    texts = " || ' ' || ".join(f"coalesce({column}::text, '')" for column in TEXTS[table])
+    query = f"SELECT count(*) FROM {table} WHERE EXISTS (SELECT 1 FROM unnest(%s::text[]) AS phrase WHERE position(phrase IN {texts}) > 0)"
+    return _number(connection, query, (list(wanted),)) if wanted else 0

@@ -1,0 +1,377 @@
+"""Sets of ids, one for each keyword of each scope and agent, that follow the store's writes.
+
+When are they trusted? The store keeps which build of them is whole (a cursor), and Redis keeps the same beside the run of
+the server that it was built in (the mark). Both must agree, so a flushed, restarted or replaced server is noticed. A
+writer who can't bring a write into the marked sets takes the store's word back before the write is acknowledged, so
+every server notices that. A write under way has a ticket with its ids: whoever looks counts these in, and if its writer
+dies they are put in order later. Ids too many in a set do no harm, for what is found is checked against the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from mindhold.model.access import visible_agents
+from mindhold.model.errors import StoreError
+from mindhold.model.keywords import keyword_forms
+from mindhold.model.memory import Memory
+from mindhold.model.query import Filter
+from mindhold.ports.store import Store
+from mindhold.stores.houses import REGISTRY
+from mindhold.stores.redis.line import Client, Line
+from mindhold.stores.redis.names import Names
+from mindhold.stores.unfollowed import WHOLE
+
+BUILDING = "building:"
+MOST_FOUND = 400  # more are ranked by the store itself as quickly
+MOST_PLACES = 64
+OLD_TICKET = 120.0  # seconds; no write takes so long
+LAPSED = 600.0  # seconds after which another may build what was begun
+KEPT = 86_400  # seconds: what slipped by all else is set right by a build a day
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 300.0
+# What a look needs, at one instant and in one answer. KEYS: mark, tickets, then the sets of one place after another.
+# ARGV: how many sets a place has, and how many ids are too many.
+LOOK = """
+local run = string.match(redis.call('INFO', 'server'), 'run_id:(%w+)')
+local answer = {redis.call('GET', KEYS[1]), run, redis.call('HGETALL', KEYS[2])}
+local found, total = {}, 0
+for first = 3, #KEYS, tonumber(ARGV[1]) do
+  local keys, least = {}, nil
+  for number = first, first + tonumber(ARGV[1]) - 1 do
+    local size = redis.call('SCARD', KEYS[number])
+    least = math.min(least or size, size)
+    keys[#keys + 1] = KEYS[number]
+  end
+  total = total + least
+  if total > tonumber(ARGV[2]) then
+    answer[4] = false
+    return answer
+  end
+  for _, id in ipairs(redis.call('SINTER', unpack(keys))) do
+    found[#found + 1] = id
+  end
+end
+answer[4] = table.concat(found, '\\n')
+return answer
+"""
+_EVERYTHING = Filter(viewer="system", statuses=())
+log = logging.getLogger("mindhold.redis")
+
+
+@dataclass(frozen=True, slots=True)
+class _Build:
+    epoch: str
+    run: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    build: _Build | None
+    run: str  # of the server, now
+    tickets: Mapping[str, Any]
+    ids: set[str] | None  # None where they would be too many
+
+
+class RedisKeywordSets:
+    """The KeywordSets protocol, and what the store that they follow tells them."""
+
+    def __init__(self, line: Line, store: Store, names: Names) -> None:
+        self._line = line
+        self._store = store
+        self._names = names
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._builder: asyncio.Task[None] | None = None
+        self._pause = FIRST_PAUSE
+        self._not_before = 0.0
+        self._owing = False  # the store's word could not be taken back yet
+        self.obstacle = ""  # why they can't be kept here
+
+    async def having(self, forms: Sequence[str], where: Filter) -> list[str] | None:
+        if not forms or self._line.fault is not None or self.obstacle:
+            return None
+        try:
+            if self._owing:
+                await self.distrust()
+            places = await self._places(where)
+            if len(places) > MOST_PLACES:
+                return None
+            keys = [self._names.keyword(*place, form) for place in places for form in forms]
+            epoch, look = await asyncio.gather(
+                self._store.cursor(WHOLE),
+                self._line.ask(lambda redis: self._look(redis, keys, at_once=len(forms))),
+            )
+        except StoreError:
+            return None
+        if self._owing or epoch is None or look.build != _Build(epoch, look.run):
+            self.build_soon()
+            return None
+        ids = None if look.ids is None else look.ids | self._under_way(look.tickets)
+        return sorted(ids, reverse=True) if ids is not None and len(ids) <= MOST_FOUND else None
+
+    async def facts(self) -> str:
+        """whole, building, unbuilt or off."""
+        if self.obstacle:
+            return "off"
+        epoch = await self._store.cursor(WHOLE)
+        if epoch is not None and epoch.startswith(BUILDING):
+            return "building"
+        look = await self._line.ask(lambda redis: self._look(redis, (), at_once=1))
+        return "whole" if epoch is not None and look.build == _Build(epoch, look.run) else "unbuilt"
+
+    # Following the writes
+
+    async def announce(self, ids: Sequence[str]) -> str | None:
+        """Before a write: its ticket, or None when the sets can't follow it, which everybody has been told then."""
+        ticket = secrets.token_hex(8)
+        told = json.dumps({"at": time.time(), "ids": list(ids)})
+        try:
+            await self._line.ask(lambda redis: redis.hset(self._names.tickets, ticket, told))
+        except StoreError:
+            await self.distrust()
+            return None
+        return ticket
+
+    async def withdraw(self, ticket: str | None) -> None:
+        """Nothing was written."""
+        if ticket is not None:
+            with suppress(StoreError):
+                await self._line.ask(lambda redis: redis.hdel(self._names.tickets, ticket))
+
+    async def settle(
+        self, ticket: str | None, *, now: Collection[Memory], before: Collection[Memory] = ()
+    ) -> None:
+        """After a write, before it is acknowledged: what is there now, and what was there before."""
+        added = self._by_set(now)
+        gone = {key: ids - added.get(key, set()) for key, ids in self._by_set(before).items()}
+        places = {json.dumps([memory.scope, memory.agent]) for memory in now}
+
+        async def work(redis: Client) -> list[Any]:
+            async with redis.pipeline() as pipe:
+                pipe.get(self._names.mark)
+                pipe.get(self._names.building)
+                pipe.info("server")
+                _change(pipe, added, places=places, names=self._names)
+                for key, ids in gone.items():
+                    if ids:
+                        pipe.srem(key, *ids)
+                if ticket is not None:
+                    pipe.hdel(self._names.tickets, ticket)
+                found: list[Any] = await pipe.execute()
+                return found
+
+        try:
+            epoch, answers = await asyncio.gather(self._store.cursor(WHOLE), self._line.ask(work))
+        except StoreError:
+            await self.distrust()
+            return
+        run = answers[2]["run_id"]
+        here = {build.epoch for build in map(_read, answers[:2]) if build is not None and build.run == run}
+        if self._owing or (epoch is not None and _bare(epoch) not in here):
+            await self.distrust()  # others follow another server, or this one has lost something
+
+    async def distrust(self) -> None:
+        """Say to everybody that the sets aren't whole. A store that can't take it now is told later, and is not believed."""
+        try:
+            if await self._store.cursor(WHOLE) is not None:
+                await self._store.set_cursor(WHOLE, None)
+            self._owing = False
+        except StoreError as error:
+            log.warning("the keyword sets could not be declared stale yet: %s", error.code)
+            self._owing = True
+
+    # Building
+
+    def build_soon(self) -> None:
+        """In the background, unless one is at it or was a moment ago."""
+        idle = self._builder is None or self._builder.done()
+        if idle and not self.obstacle and time.monotonic() >= self._not_before:
+            self._builder = self._later(self._build())
+
+    async def built(self) -> None:
+        """When the build under way, if there is one, has come to its end."""
+        if self._builder is not None:
+            await asyncio.wait({self._builder})
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _build(self) -> None:
+        self._pause = min(LONGEST_PAUSE, 2 * self._pause)
+        self._not_before = time.monotonic() + self._pause
+        epoch = secrets.token_hex(8)
+        claim = f"{BUILDING}{epoch}@{int(time.time())}"
+        try:
+            if await self.facts() == "whole":
+                return
+            before = await self._store.cursor(WHOLE)
+            if _claimed(before) or not await self._store.swap_cursor(WHOLE, old=before, new=claim):
+                return
+        except StoreError:
+            return
+        done = False
+        try:
+            done = await self._built(epoch)
+            done = done and await self._store.swap_cursor(WHOLE, old=claim, new=epoch)
+        except StoreError as error:
+            log.warning("the keyword sets were not built: %s", error.code)
+        finally:
+            if not done:
+                with suppress(StoreError):
+                    await asyncio.shield(self._store.swap_cursor(WHOLE, old=claim, new=None))
+        if done:
+            self._pause, self._not_before = FIRST_PAUSE, 0.0
+            log.info("the keyword sets are whole")
+
+    async def _built(self, epoch: str) -> bool:
+        """Whether nothing was lost meanwhile."""
+        run = await self._line.ask(lambda redis: self._begun(redis, epoch))
+        if run is None:
+            return False
+        async for keys in self._sets_there():
+            await self._line.ask(lambda redis, keys=keys: redis.unlink(*keys))  # type: ignore[misc]
+        async for batch in self._store.scan(await self._at_home()):
+            await self._line.ask(lambda redis, batch=batch: self._put(redis, batch))  # type: ignore[misc]
+        return await self._line.ask(lambda redis: self._finished(redis, epoch, run))
+
+    async def _at_home(self) -> Filter:
+        """Nobody asks for what is in other stores, and one that is away must not keep the sets from being built."""
+        placed = json.loads(await self._store.cursor(REGISTRY) or "{}")
+        if not placed:
+            return _EVERYTHING
+        names = tuple(scope.name for scope in await self._store.scopes() if scope.name not in placed)
+        return replace(_EVERYTHING, scopes=names)
+
+    async def _begun(self, redis: Client, epoch: str) -> str | None:
+        memory = await redis.info("memory")
+        if int(memory.get("maxmemory", 0)) and str(memory.get("maxmemory_policy", "")).startswith("allkeys"):
+            self.obstacle = (
+                "Redis drops keys by itself (maxmemory-policy allkeys-*), so no keyword sets are kept there; "
+                "noeviction or volatile-* lets them be."
+            )
+            log.warning(self.obstacle)
+            return None
+        run = str((await redis.info("server"))["run_id"])
+        async with redis.pipeline() as pipe:
+            pipe.delete(self._names.mark, self._names.places)
+            pipe.set(self._names.building, json.dumps([epoch, run]))
+            await pipe.execute()
+        return run
+
+    async def _sets_there(self) -> AsyncIterator[list[bytes]]:
+        cursor = 0
+        while True:
+            place = cursor
+            cursor, keys = await self._line.ask(
+                lambda redis: redis.scan(place, match=self._names.every_keyword, count=1_000)  # noqa: B023
+            )
+            if keys:
+                yield keys
+            if not cursor:
+                return
+
+    async def _put(self, redis: Client, memories: Sequence[Memory]) -> None:
+        places = {json.dumps([memory.scope, memory.agent]) for memory in memories if memory.keywords}
+        async with redis.pipeline(transaction=False) as pipe:
+            _change(pipe, self._by_set(memories), places=places, names=self._names)
+            await pipe.execute()
+
+    async def _finished(self, redis: Client, epoch: str, run: str) -> bool:
+        from redis.exceptions import WatchError
+
+        async with redis.pipeline() as pipe:
+            await pipe.watch(self._names.building)
+            begun = _read(await pipe.get(self._names.building))
+            found = await pipe.info("server")
+            if begun != _Build(epoch, run) or found["run_id"] != run:
+                return False
+            pipe.multi()
+            pipe.set(self._names.mark, json.dumps([epoch, run]), ex=KEPT)
+            pipe.delete(self._names.building)
+            try:
+                await pipe.execute()
+            except WatchError:
+                return False
+        return True
+
+    # Looking
+
+    async def _places(self, where: Filter) -> list[tuple[str, str]]:
+        agents = visible_agents(where.viewer)
+        if where.scopes and agents is not None:
+            return list(product(where.scopes, sorted(agents)))
+        there = await self._line.ask(lambda redis: redis.smembers(self._names.places))
+        known = [tuple(json.loads(place)) for place in there]
+        return [
+            (scope, agent)
+            for scope, agent in known
+            if (not where.scopes or scope in where.scopes) and (agents is None or agent in agents)
+        ]
+
+    async def _look(self, redis: Client, keys: Sequence[str], *, at_once: int) -> _Look:
+        named = [self._names.mark, self._names.tickets, *keys]
+        script = redis.register_script(LOOK)
+        mark, run, tickets, found = await script(keys=named, args=[at_once, MOST_FOUND])
+        told = dict(zip(tickets[::2], map(json.loads, tickets[1::2]), strict=True))
+        ids = None if found is None else {each.decode() for each in found.split(b"\n") if each}
+        return _Look(_read(mark), run.decode(), {ticket.decode(): each for ticket, each in told.items()}, ids)
+
+    def _under_way(self, tickets: Mapping[str, Any]) -> set[str]:
+        oldest = time.time() - OLD_TICKET
+        old = {ticket: told["ids"] for ticket, told in tickets.items() if told["at"] < oldest}
+        if old:
+            self._later(self._put_in_order(old))
+        return {memory_id for told in tickets.values() for memory_id in told["ids"]}
+
+    async def _put_in_order(self, tickets: dict[str, list[str]]) -> None:
+        """What a writer that died has left undone."""
+        with suppress(StoreError):
+            for ticket, ids in tickets.items():
+                there = await self._store.get_many(ids, viewer=_EVERYTHING.viewer)
+                await self.settle(ticket, now=there.values())
+
+    def _by_set(self, memories: Iterable[Memory]) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for memory in memories:
+            for form in keyword_forms(memory.keywords):
+                found.setdefault(self._names.keyword(memory.scope, memory.agent, form), set()).add(memory.id)
+        return found
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _change(pipe: Any, added: dict[str, set[str]], *, places: Iterable[str], names: Names) -> None:
+    for key, ids in added.items():
+        pipe.sadd(key, *ids)
+    if places := list(places):
+        pipe.sadd(names.places, *places)
+
+
+def _read(mark: bytes | None) -> _Build | None:
+    return None if mark is None else _Build(*json.loads(mark))
+
+
+def _bare(cursor: str) -> str:
+    """The build that it is about, whole or under way."""
+    return cursor.removeprefix(BUILDING).partition("@")[0]
+
+
+def _claimed(cursor: str | None) -> bool:
+    """Whether somebody is building, and not for too long."""
+    if cursor is None or not cursor.startswith(BUILDING):
+        return False
+    return time.time() - float(cursor.partition("@")[2]) < LAPSED

@@ -1,0 +1,307 @@
+"""Health: what the file is, whether it is whole, mending what is derived, and making sure that bytes are gone."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import sys
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from mindhold.model.errors import StoreBusy, StoreDamaged
+from mindhold.ports.findings import REPAIR, Finding
+from mindhold.ports.store import Receipt, StoreFacts
+from mindhold.stores.codes import decode, encode
+from mindhold.stores.sqlite.changes import SET_CODE
+from mindhold.stores.sqlite.connection import Part
+from mindhold.stores.sqlite.keywords import mistaken, note_keywords
+from mindhold.stores.sqlite.migrate import latest, version_of
+
+_LARGE_LOG = 256 << 20
+_SCALE_BYTES = 4  # at the end of each code
+DAMAGED = "`mindhold doctor --repair` saves what can be read into a new file and keeps this one aside."
+
+# Rows that belong to no record any more, and links with an end missing.
+ORPHANS = {
+    "tag": "memory NOT IN (SELECT row FROM memory)",
+    "keyword": "memory NOT IN (SELECT row FROM memory)",
+    "version": "memory NOT IN (SELECT row FROM memory)",
+    "vector": "row NOT IN (SELECT row FROM memory)",
+    "vector_code": "row NOT IN (SELECT row FROM memory)",
+    "link": "origin NOT IN (SELECT row FROM memory) OR target NOT IN (SELECT row FROM memory)",
+}
+
+# Vectors and codes that don't stand beside each other, or whose record names another model.
+UNPAIRED = """
+    SELECT count(*) FROM (
+        SELECT vector.row FROM vector LEFT JOIN vector_code USING (row)
+        WHERE vector_code.model IS NOT vector.model
+        UNION SELECT vector_code.row FROM vector_code LEFT JOIN vector USING (row)
+        WHERE vector.model IS NOT vector_code.model
+        UNION SELECT memory.row FROM memory LEFT JOIN vector USING (row)
+        WHERE vector.model IS NOT memory.embedded_by
+    )
+"""
+
+# Compare the full-text index with the records.
+CHECK_TEXT = "INSERT INTO lexeme (lexeme, rank) VALUES ('integrity-check', 1)"
+
+# Make the full-text index anew from the records.
+REBUILD_TEXT = "INSERT INTO lexeme (lexeme) VALUES ('rebuild')"
+
+# What SQLite keeps its statistics in, where it has some.
+STATISTICS = "SELECT name FROM sqlite_schema WHERE name IN ('sqlite_stat1', 'sqlite_stat4')"
+
+# Merge the full-text index, so that words of erased records are no longer in it.
+MERGE_TEXT = "INSERT INTO lexeme (lexeme) VALUES ('optimize')"
+
+# Merge a bounded part of the full-text index, so that it is read faster.
+MERGE_SOME = "INSERT INTO lexeme (lexeme, rank) VALUES ('merge', 500)"
+
+# The record's model is the one that made its vector, or none.
+RENAME_MODELS = """
+    UPDATE memory SET embedded_by = (SELECT model FROM vector WHERE vector.row = memory.row),
+        revision = (SELECT value FROM counter WHERE name = 'revision')
+    WHERE embedded_by IS NOT (SELECT model FROM vector WHERE vector.row = memory.row)
+"""
+
+# The next vectors with their codes.
+VECTORS_AFTER = """
+    SELECT vector.row, vector.model, exact, vector_code.model, code
+    FROM vector LEFT JOIN vector_code USING (row) WHERE vector.row > ? ORDER BY vector.row LIMIT 1000
+"""
+
+# Let indexes in memory read a record anew.
+MARK_CHANGED = (
+    "UPDATE memory SET revision = (SELECT value FROM counter WHERE name = 'revision') WHERE row = ?"
+)
+
+
+class UpkeepPart(Part):
+    """The Upkeep protocol."""
+
+    async def facts(self) -> StoreFacts:
+        path = self._database.path
+        pragmas = ("journal_mode", "page_size", "page_count", "freelist_count")
+
+        def work(connection: sqlite3.Connection) -> StoreFacts:
+            details = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in pragmas}
+            details["sqlite"] = sqlite3.sqlite_version
+            details["durability"] = self._database.durability
+            details["wal_bytes"] = _size(_beside(path, "-wal"))
+            return StoreFacts(
+                kind="sqlite",
+                location=str(path),
+                schema_version=version_of(connection),
+                bytes_used=sum(_size(file) for file in _files(path).values()),
+                details=details,
+                collection="memory",
+                vector_index="vector_code",
+            )
+
+        return await self._database.read(work)
+
+    async def check(self) -> list[Finding]:
+        # On the writer's connection, since comparing the full-text index is a write in form.
+        try:
+            found = await self._database.alone(_findings)
+        except StoreDamaged as error:
+            found = [Finding("file", False, error.message, DAMAGED)]
+        return [*found, *file_findings(self._database.path)]
+
+    async def repair(self) -> list[str]:
+        return await self._database.write(mend)
+
+    async def optimise(self) -> int:
+        path = self._database.path
+
+        def work(connection: sqlite3.Connection) -> int:
+            before = sum(_size(file) for file in _files(path).values())
+            connection.execute(MERGE_SOME)
+            _drop_statistics(connection)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return max(0, before - sum(_size(file) for file in _files(path).values()))
+
+        return await self._database.alone(work)
+
+    async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
+        path = self._database.path
+        wanted = [form for phrase in phrases for form in _forms(phrase)]
+
+        def work(connection: sqlite3.Connection) -> Receipt:
+            before = sum(_size(file) for file in _files(path).values())
+            connection.execute(MERGE_TEXT)
+            connection.execute("VACUUM")
+            busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            if busy:
+                raise StoreBusy(
+                    f"Another process reads the database {path}, so that old bytes can't be cleared.",
+                    advice="End the other processes that use it, then run it again.",
+                )
+            files = _files(path)
+            after = sum(_size(file) for file in files.values())
+            return Receipt(
+                ids=(),
+                removed={"bytes": max(0, before - after)},
+                remaining={place: occurrences(file, wanted) for place, file in files.items()},
+            )
+
+        return await self._database.alone(work)
+
+
+def _drop_statistics(connection: sqlite3.Connection) -> None:
+    """Statistics of when a table was small make plans that join it with itself when it is large: without any, plans stay the same."""
+    for (name,) in connection.execute(STATISTICS).fetchall():
+        connection.execute(f'DELETE FROM "{name}"')
+
+
+def _findings(connection: sqlite3.Connection) -> list[Finding]:
+    version = version_of(connection)
+    problems = [row[0] for row in connection.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
+    dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
+    count = connection.execute("SELECT count(*) FROM memory").fetchone()[0]
+    vectors = connection.execute("SELECT count(*) FROM vector").fetchone()[0]
+    unpaired = connection.execute(UNPAIRED).fetchone()[0]
+    return [
+        Finding("schema", version == latest(), f"version {version}"),
+        Finding(
+            "file", not problems, "; ".join(problems) or "every page is sound", DAMAGED if problems else ""
+        ),
+        Finding("references", not dangling, f"{len(dangling)} dangling", REPAIR if dangling else ""),
+        _text_finding(connection),
+        _keyword_finding(connection),
+        *(_orphan_finding(connection, table) for table in ORPHANS),
+        Finding(
+            "vectors",
+            not unpaired,
+            f"{vectors} of {count} memories have one" + (f"; {unpaired} don't fit" if unpaired else ""),
+            REPAIR if unpaired else "",
+        ),
+    ]
+
+
+def _text_finding(connection: sqlite3.Connection) -> Finding:
+    try:
+        connection.execute(CHECK_TEXT)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
+            raise
+        return Finding("full text", False, f"the index differs from the records ({error})", REPAIR)
+    return Finding("full text", True, "the index agrees with the records")
+
+
+def _keyword_finding(connection: sqlite3.Connection) -> Finding:
+    wrong = mistaken(connection)
+    detail = f"{wrong} memories are found by others than theirs" if wrong else "they agree with the records"
+    return Finding("keywords", not wrong, detail, REPAIR if wrong else "")
+
+
+def _orphan_finding(connection: sqlite3.Connection, table: str) -> Finding:
+    orphans = connection.execute(f"SELECT count(*) FROM {table} WHERE {ORPHANS[table]}").fetchone()[0]
+    return Finding(f"{table} rows", not orphans, f"{orphans} belong to no memory", REPAIR if orphans else "")
+
+
+def file_findings(path: Path) -> list[Finding]:
+    """Of the files around the database: who may read them, and how long the log is."""
+    log = _size(_beside(path, "-wal"))
+    large = log > _LARGE_LOG
+    advice = "A process has been reading for long; end it, and the log shrinks." if large else ""
+    findings = [Finding("write-ahead log", not large, f"{log} bytes", advice)]
+    if sys.platform != "win32":
+        mode = stat.S_IMODE(path.stat().st_mode)
+        private = not mode & 0o077
+        advice = "" if private else f"`chmod 600 '{path}'` keeps it to yourself."
+        findings.append(Finding("permissions", private, f"{mode:o}", advice))
+    return findings
+
+
+def mend(connection: sqlite3.Connection) -> list[str]:
+    """Rebuild what is derived, within the caller's transaction; says what was done."""
+    done = [_reindex(connection)]
+    for table, orphaned in ORPHANS.items():
+        dropped = connection.execute(f"DELETE FROM {table} WHERE {orphaned}").rowcount
+        done.append(f"Dropped {dropped} rows of {table} that belonged to no memory.")
+    connection.execute(REBUILD_TEXT)
+    done.append("Built the full-text index anew.")
+    done.append(f"Noted the keywords of {note_keywords(connection)} memories anew.")
+    connection.execute("UPDATE counter SET value = value + 1 WHERE name = 'revision'")
+    connection.execute("DELETE FROM vector_code WHERE row NOT IN (SELECT row FROM vector)")
+    renamed = connection.execute(RENAME_MODELS).rowcount
+    done.append(f"Corrected which model {renamed} memories name.")
+    done.append(f"Made {_recode(connection)} vector codes anew.")
+    return done
+
+
+def _reindex(connection: sqlite3.Connection) -> str:
+    """First of all, for what follows goes by the indexes."""
+    try:
+        connection.execute("REINDEX")
+    except sqlite3.IntegrityError as error:
+        raise StoreDamaged(f"The records contradict each other ({error}).", advice=DAMAGED) from error
+    return "Built the indexes of the tables anew."
+
+
+def _recode(connection: sqlite3.Connection) -> int:
+    """Make the codes anew that are missing or differ from what their vectors give."""
+    changed, last = 0, -1
+    while rows := connection.execute(VECTORS_AFTER, (last,)).fetchall():
+        last = rows[-1][0]
+        stale = []
+        for row, model, exact, coded_by, code in rows:
+            fresh = encode(decode(exact))[1]
+            if coded_by != model or not _agree(code, fresh):
+                stale.append((row, model, fresh))
+        connection.executemany(SET_CODE, stale)
+        connection.executemany(MARK_CHANGED, [(row,) for row, _, _ in stale])
+        changed += len(stale)
+    return changed
+
+
+def _agree(code: bytes, fresh: bytes) -> bool:
+    """Whether they differ at most as rounding makes them: the exact vector was rounded too, the code was not."""
+    if len(code) != len(fresh):
+        return False
+    size = len(code) - _SCALE_BYTES
+    kept, made = (np.frombuffer(part[:size], dtype=np.int8).astype(np.int16) for part in (code, fresh))
+    return bool(np.abs(kept - made).max(initial=0) <= 1)
+
+
+def _files(path: Path) -> dict[str, Path]:
+    return {
+        "database": path,
+        "write-ahead log": _beside(path, "-wal"),
+        "shared memory": _beside(path, "-shm"),
+    }
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(path.name + suffix)
+
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
+
+
+def _forms(phrase: str) -> Iterator[bytes]:
+    """Its bytes as they were given, and composed, if that differs."""
+    composed = unicodedata.normalize("NFC", phrase)
+    yield from {form.encode("utf-8", "surrogatepass") for form in (phrase, composed) if form}
+
+
+def occurrences(file: Path, wanted: Sequence[bytes], *, chunk_size: int = 1 << 20) -> int:
+    """How often the bytes stand in the file, read piece by piece."""
+    if not wanted or not file.exists():
+        return 0
+    overlap = max(len(form) for form in wanted) - 1
+    found, tail = 0, b""
+    with file.open("rb") as stream:
+        while chunk := stream.read(chunk_size):
+            window = tail + chunk
+            for form in wanted:
+                inside = max(0, len(tail) - len(form) + 1)  # what lies wholly in the tail was counted before
+                found += window.count(form, inside)
+            tail = window[-overlap:] if overlap else b""
+    return found

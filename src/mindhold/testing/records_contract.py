@@ -1,0 +1,353 @@
+"""What every store promises about records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
+from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.model.query import Filter, Order
+from mindhold.ports.store import Capability, Change, Connect, Enqueue, Keep, Mark, Put, Revise, Store
+from mindhold.testing.builders import MODEL, START, Builder, unit
+from mindhold.testing.needs import needs
+
+
+async def stored(store: Store, *puts: Put) -> list[Memory]:
+    """Put them in one step."""
+    await store.apply(puts)
+    return [put.memory for put in puts]
+
+
+def ids(memories: list[Memory]) -> list[str]:
+    return [memory.id for memory in memories]
+
+
+class RecordsContract:
+    """Put, revise, get, count, touch."""
+
+    async def test_a_record_comes_back_as_it_went_in(self, store: Store, build: Builder) -> None:
+        put = build.put(
+            "Die Straße 東京 🦊 \x00 'quoted' \"double\" %_\\",
+            kind=Kind.DECISION,
+            occurred=START - timedelta(days=400, microseconds=7),
+            topic="Größe",
+            tags=("Zeta", "alpha", "ÄÖ"),
+            keywords=("one", "two words"),
+            importance=0.25,
+            confidence=0.5,
+            utility=0.75,
+            trust=0.125,
+            tier=Tier.PERMANENT,
+            anchor=True,
+            status=Status.QUARANTINED,
+            previous_status=Status.ACTIVE,
+            uses=3,
+            last_used=START + timedelta(days=1),
+            shown=5,
+            usefulness=-0.375,
+            verified=START + timedelta(days=2),
+            examined=START + timedelta(days=3),
+            decayed=START + timedelta(days=4),
+            review=START + timedelta(days=5),
+            supersedes="earlier",
+            merged_from=("a", "b"),
+            provenance=Provenance("history", "import", "talk", 7, "/tmp/a b#c?.md", 12),
+            metadata={"nested": {"list": [1, 2.5, None, True, "ß"]}, "": "empty key"},
+        )
+        (memory,) = await stored(store, put)
+        assert await store.get(memory.id, viewer="default") == memory
+
+    async def test_a_missing_record_is_named(self, store: Store) -> None:
+        with pytest.raises(MemoryNotFound, match="nothing-here"):
+            await store.get("nothing-here", viewer="default")
+
+    async def test_get_many_leaves_out_what_is_missing(self, store: Store, build: Builder) -> None:
+        first, second = await stored(store, build.put(), build.put())
+        found = await store.get_many([second.id, "missing", first.id, first.id], viewer="default")
+        assert found == {first.id: first, second.id: second}
+        assert await store.get_many([], viewer="default") == {}
+
+    async def test_putting_again_replaces_everything(self, store: Store, build: Builder) -> None:
+        put = build.put("first words", tags=("old",), vector=unit(1))
+        await store.apply([put])
+        other = replace(put.memory, content="second words", content_hash="h2", tags=("new",), topic="t")
+        await store.apply([Put(other, ["second", "words"])])
+        assert await store.get(other.id, viewer="default") == replace(other, embedded_by=None)
+        assert await store.count(Filter(tags=("old",))) == 0
+        assert await store.count(Filter()) == 1
+
+    async def test_the_last_put_of_one_id_counts(self, store: Store, build: Builder) -> None:
+        put = build.put("first")
+        last = replace(put.memory, content="last", content_hash="last")
+        await store.apply([put, Put(last, ["last"])])
+        assert await store.get(last.id, viewer="default") == last
+
+    @needs(Capability.VECTORS)
+    async def test_a_vector_says_which_model_made_it(self, store: Store, build: Builder) -> None:
+        (memory,) = await stored(store, build.put(vector=unit(1, 2)))
+        assert (await store.get(memory.id, viewer="default")).embedded_by == MODEL
+        with pytest.raises(InvalidInput):
+            await store.apply([build.put(vector=unit(1), embedded_by=None)])
+
+    async def test_without_a_vector_no_model_is_named(self, store: Store, build: Builder) -> None:
+        (memory,) = await stored(store, build.put(embedded_by=MODEL))
+        assert (await store.get(memory.id, viewer="default")).embedded_by is None
+
+    async def test_apply_is_all_or_nothing(self, store: Store, build: Builder) -> None:
+        good, missing = build.put("good"), build.memory("never put")
+        failing: list[Change] = [Revise(missing), Connect(build.link(good.memory, missing))]
+        failing += [Keep(build.version(missing, 1, "old")), build.put("lost", scope="nowhere")]
+        for change in failing:
+            with pytest.raises((MemoryNotFound, ScopeNotFound)):
+                await store.apply([good, Enqueue(build.job()), change])
+        assert await store.count(Filter()) == 0
+        assert await store.jobs() == []
+
+    async def test_apply_of_nothing(self, store: Store) -> None:
+        await store.apply([])
+
+    async def test_changes_are_made_in_their_order(self, store: Store, build: Builder) -> None:
+        put = build.put("same words")
+        again = replace(build.put("same words"), gist="g")
+        retired = replace(put.memory, status=Status.SUPERSEDED)
+        await store.apply([put, Revise(retired), again, Connect(build.link(put.memory, again.memory))])
+        assert await store.get(put.memory.id, viewer="default") == retired
+        assert len(await store.links_of([put.memory.id], viewer="default")) == 1
+
+    @needs(Capability.VECTORS)
+    async def test_many_at_once(self, store: Store, build: Builder) -> None:
+        puts = [build.put(tags=("t", f"t{n}"), vector=unit(n, 1)) for n in range(500)]
+        await store.apply(puts)
+        assert await store.count(Filter(tags=("t",))) == 500
+        assert await store.count(Filter(tags=("t",)), most=100) == 100
+        assert await store.count(Filter(tags=("t1",)), most=100) == 1
+        found = await store.get_many([put.memory.id for put in puts], viewer="default")
+        assert list(found.values()) != []
+        assert all(found[put.memory.id] == put.memory for put in puts)
+
+    @needs(Capability.VECTORS)
+    async def test_revise_leaves_content_and_vector(self, store: Store, build: Builder) -> None:
+        await store.put_scope(build.scope("work"))
+        (memory,) = await stored(store, build.put("kept words", vector=unit(1), tags=("a", "b")))
+        changed = replace(
+            memory,
+            scope="work",
+            importance=0.9,
+            tags=("c",),
+            topic="New",
+            kind=Kind.ERROR,
+            status=Status.ARCHIVED,
+            metadata={"k": 1},
+            embedded_by=None,
+        )
+        await store.apply([Revise(changed)])
+        assert await store.get(memory.id, viewer="default") == replace(changed, embedded_by=MODEL)
+        assert set(await store.vector_of([memory.id], model=MODEL)) == {memory.id}
+
+    async def test_the_same_content_twice_is_a_conflict(self, store: Store, build: Builder) -> None:
+        (first,) = await stored(store, build.put("the same"))
+        with pytest.raises(Conflict, match=first.id):
+            await store.apply([build.put("other"), build.put("the same")])
+        with pytest.raises(Conflict):
+            await store.apply([build.put("twice in one"), build.put("twice in one")])
+        assert await store.count(Filter(statuses=())) == 1
+
+    async def test_the_same_content_elsewhere_is_none(self, store: Store, build: Builder) -> None:
+        await store.put_scope(build.scope("work"))
+        await store.apply([build.put("the same"), build.put("the same", scope="work")])
+        await store.apply([build.put("the same", agent="ada")])
+        await store.apply([build.put("the same", status=Status.FORGOTTEN)])
+        assert await store.count(Filter(viewer="admin", statuses=())) == 4
+
+    async def test_bringing_back_a_duplicate_is_a_conflict(self, store: Store, build: Builder) -> None:
+        hidden = build.put("the same", status=Status.FORGOTTEN)
+        await store.apply([hidden, build.put("the same")])
+        with pytest.raises(Conflict):
+            await store.apply([Revise(replace(hidden.memory, status=Status.ACTIVE))])
+        assert await store.get(hidden.memory.id, viewer="default") == hidden.memory
+
+    async def test_by_hash(self, store: Store, build: Builder) -> None:
+        await store.put_scope(build.scope("work"))
+        live, quarantined, hidden, elsewhere = await stored(
+            store,
+            build.put("one"),
+            build.put("two", status=Status.QUARANTINED),
+            build.put("three", status=Status.FORGOTTEN),
+            build.put("four", scope="work"),
+        )
+        hashes = [memory.content_hash for memory in (live, quarantined, hidden, elsewhere)]
+        found = await store.by_hash([*hashes, "unknown"], scope="Global", agent="default")
+        assert found == {live.content_hash: live, quarantined.content_hash: quarantined}
+        assert await store.by_hash(hashes, scope="Global", agent="ada") == {}
+        assert await store.by_hash(hashes, scope="nowhere", agent="default") == {}
+
+    async def test_by_gist(self, store: Store, build: Builder) -> None:
+        first, second, _, _, _ = await stored(
+            store,
+            build.put("a", gist="g1"),
+            build.put("b", gist="g1"),
+            build.put("c", gist="g1", status=Status.QUARANTINED),
+            build.put("d", gist="g1", agent="ada"),
+            build.put("e"),
+        )
+        found = await store.by_gist(["g1", "g2", ""], scope="Global", agent="default")
+        assert {gist: ids(found[gist]) for gist in found} == {"g1": [first.id, second.id]}
+
+    async def test_a_mark_changes_the_status_and_nothing_else(
+        self, store: Store, other: Store, build: Builder
+    ) -> None:
+        [memory] = await stored(store, build.put("one"))
+        amended = replace(memory, topic="amended elsewhere", tags=("kept",))
+        await other.apply([Revise(amended)])
+        later = START + timedelta(days=1)
+        await store.apply([Mark(memory.id, Status.FORGOTTEN, previous=Status.ACTIVE, updated=later)])
+        expected = replace(amended, status=Status.FORGOTTEN, previous_status=Status.ACTIVE, updated=later)
+        assert await store.get(memory.id, viewer="default") == expected
+        with pytest.raises(MemoryNotFound):
+            await store.apply([Mark("gone", Status.ACTIVE, previous=None, updated=later)])
+
+    async def test_a_mark_does_not_revive_what_another_record_says(
+        self, store: Store, build: Builder
+    ) -> None:
+        hidden = build.put("one")
+        await store.apply([hidden])
+        await store.apply([Mark(hidden.memory.id, Status.FORGOTTEN, previous=None, updated=START)])
+        twin = build.put("one")
+        await store.apply([twin])
+        assert twin.memory.content_hash == hidden.memory.content_hash
+        with pytest.raises(Conflict):
+            await store.apply([Mark(hidden.memory.id, Status.ACTIVE, previous=None, updated=START)])
+
+    async def test_touch_counts_uses(self, store: Store, build: Builder) -> None:
+        first, second = await stored(store, build.put(), build.put())
+        later = START + timedelta(days=3)
+        await store.touch([first.id, "gone", first.id], later)
+        await store.touch([first.id], later - timedelta(days=1))
+        await store.touch([], later)
+        used = replace(first, uses=3, last_used=later, tier=Tier.HOT, review=later - timedelta(days=1))
+        assert await store.get(first.id, viewer="default") == used
+        assert await store.get(second.id, viewer="default") == second
+
+    async def test_resolve_by_the_beginning(self, store: Store, build: Builder) -> None:
+        memories = await stored(store, *(build.put() for _ in range(12)))
+        assert await store.resolve(memories[3].id, viewer="default") == [memories[3].id]
+        assert len(await store.resolve("m0000", viewer="default")) == 10
+        assert await store.resolve("x", viewer="default") == []
+        assert await store.resolve("%", viewer="default") == []
+        assert await store.resolve("m_", viewer="default") == []
+
+    @needs(Capability.VECTORS)
+    async def test_tally(self, store: Store, build: Builder) -> None:
+        await store.put_scope(build.scope("work"))
+        await store.apply(
+            [
+                build.put(kind=Kind.ERROR, tags=("Red",), topic="x", vector=unit(1)),
+                build.put(kind=Kind.ERROR, tags=("red", "blue"), scope="work", tier=Tier.HOT),
+                build.put(
+                    agent="ada",
+                    status=Status.ARCHIVED,
+                    provenance=Provenance(source="summary", conversation="talk", position=1),
+                ),
+            ]
+        )
+        everything = Filter(viewer="admin", statuses=())
+        assert await store.tally(everything, "conversation") == {"": 2, "talk": 1}
+        assert await store.tally(everything, "source") == {"": 2, "summary": 1}
+        assert await store.tally(everything, "kind") == {"error": 2, "fact": 1}
+        assert await store.tally(everything, "status") == {"active": 2, "archived": 1}
+        assert await store.tally(everything, "scope") == {"Global": 2, "work": 1}
+        assert await store.tally(everything, "tier") == {"warm": 2, "hot": 1}
+        assert await store.tally(everything, "topic") == {"": 2, "x": 1}
+        assert await store.tally(everything, "agent") == {"default": 2, "ada": 1}
+        assert await store.tally(everything, "embedded_by") == {"": 2, MODEL: 1}
+        tags = await store.tally(everything, "tag")
+        assert {tag.casefold(): number for tag, number in tags.items()} == {"red": 2, "blue": 1}
+        assert await store.tally(Filter(tags=("blue",)), "tag") == {"blue": 1, "red": 1}
+        with pytest.raises(InvalidInput):
+            await store.tally(everything, "content; DROP TABLE memory")
+
+    async def test_another_handle_sees_it_at_once(self, store: Store, other: Store, build: Builder) -> None:
+        (memory,) = await stored(store, build.put())
+        assert await other.get(memory.id, viewer="default") == memory
+        await other.apply([Revise(replace(memory, topic="seen"))])
+        assert (await store.get(memory.id, viewer="default")).topic == "seen"
+
+
+class FindContract:
+    """Filters, orders, pages, scans."""
+
+    async def test_each_condition(self, store: Store, build: Builder) -> None:
+        await store.put_scope(build.scope("work"))
+        plain, special = await stored(
+            store,
+            build.put(trust=0.2),
+            build.put(
+                scope="work",
+                agent="ada",
+                kind=Kind.ERROR,
+                tags=("Straße", "two"),
+                topic="ÄRGER",
+                anchor=True,
+                tier=Tier.COLD,
+                provenance=Provenance(conversation="talk", position=0),
+            ),
+        )
+        for where in (
+            Filter(viewer="ada", scopes=("work", "nowhere")),
+            Filter(viewer="ada", agents=("ada",)),
+            Filter(viewer="ada", kinds=(Kind.ERROR, Kind.NOTE)),
+            Filter(viewer="ada", tags=("STRASSE",)),
+            Filter(viewer="ada", tags=("two", "straße")),
+            Filter(viewer="ada", tags=("STRASSE", "nowhere"), tags_any=True),
+            Filter(viewer="ada", anchored=True),
+            Filter(viewer="ada", tiers=(Tier.COLD,)),
+            Filter(viewer="ada", topic="ärger"),
+            Filter(viewer="ada", since=special.occurred),
+            Filter(viewer="ada", conversation="talk"),
+            Filter(viewer="ada", minimum_trust=0.5),
+            Filter(viewer="ada", ids=(special.id, "missing")),
+        ):
+            assert ids(await store.find(where)) == [special.id], where
+            assert await store.count(where) == 1, where
+        assert ids(await store.find(Filter(viewer="ada", until=special.occurred))) == [plain.id]
+        assert ids(await store.find(Filter(viewer="ada", topic=""))) == [plain.id]
+        assert await store.find(Filter(viewer="ada", scopes=("nowhere",))) == []
+        assert await store.find(Filter(viewer="ada", tags=("two", "three"))) == []
+
+    async def test_only_active_ones_unless_asked(self, store: Store, build: Builder) -> None:
+        await store.apply([build.put(status=status) for status in Status])
+        assert await store.count(Filter()) == 1
+        assert await store.count(Filter(statuses=(Status.FORGOTTEN, Status.ARCHIVED))) == 2
+        assert await store.count(Filter(statuses=())) == len(Status)
+
+    async def test_orders(self, store: Store, build: Builder) -> None:
+        old, middle, new = await stored(
+            store,
+            build.put(importance=0.9, uses=1),
+            build.put(importance=0.1, uses=2),
+            build.put(importance=0.9, uses=0),
+        )
+        assert ids(await store.find(Filter())) == [new.id, middle.id, old.id]
+        assert ids(await store.find(Filter(), order=Order.OLDEST)) == [old.id, middle.id, new.id]
+        assert ids(await store.find(Filter(), order=Order.IMPORTANT)) == [new.id, old.id, middle.id]
+        assert ids(await store.find(Filter(), order=Order.USED)) == [middle.id, old.id, new.id]
+
+    async def test_scan_gives_all_in_order_of_id(self, store: Store, build: Builder) -> None:
+        memories = await stored(store, *(build.put(occurred=START) for _ in range(25)))
+        batches = [batch async for batch in store.scan(Filter(), batch=10)]
+        assert [len(batch) for batch in batches] == [10, 10, 5]
+        assert [memory for batch in batches for memory in batch] == memories
+        assert [batch async for batch in store.scan(Filter(scopes=("nowhere",)))] == []
+
+    async def test_scan_while_others_write(self, store: Store, build: Builder) -> None:
+        memories = await stored(store, *(build.put() for _ in range(20)))
+        seen: list[str] = []
+        async for batch in store.scan(Filter(), batch=5):
+            seen += ids(batch)
+            if len(seen) < 20:
+                await store.apply([build.put()])
+        assert seen[:20] == ids(memories)
+        assert len(seen) == len(set(seen)) == 23

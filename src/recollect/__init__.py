@@ -1,3 +1,0 @@
-"""Recollect: long-term memory for AI agents."""
-
-__version__ = "0.1.0"

@@ -1,1 +1,0 @@
-"""What Claude Code runs: `recollect hook EVENT`."""
