@@ -93,7 +93,7 @@ test-stores: $(VENV)/dev ## Every store in its other forms, and what takes long;
 	esac; done
 
 docs: $(VENV)/runtime ## Make docs/TOOLS.md anew from the dialects.
-	$(PY) -m mindhold.dialects.reference
+	$(PY) -m mindhold.contracts.mcp.reference
 
 define install_npm
 	@command -v npm >/dev/null 2>&1 || { echo "This needs npm, which comes with Node.js."; exit 1; }

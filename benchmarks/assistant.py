@@ -17,7 +17,7 @@ from benchmarks.peers.door import OWN_HOME, PRECISION
 from benchmarks.report import Aim, Table, aims_table, megabytes, milliseconds, share, text, times, write
 from benchmarks.served import MODEL
 
-from mindhold.providers.embedding.pull import pull
+from mindhold.providers.model_pull import pull
 
 SIZES, QUICK_SIZES = (50_000, 100_000), (2_000, 5_000)
 STORE, QUICK_STORE = 500_000_000, 50_000_000

@@ -22,8 +22,8 @@ from benchmarks.peers.front_door import plain_puts
 from benchmarks.served import MODEL, place_model, program
 from benchmarks.vectors import between, stored_vectors
 
-from mindhold.app import open_app
-from mindhold.settings import load_settings
+from mindhold.app.application import open_app
+from mindhold.settings.loader import load_settings
 
 BATCH = 5_000
 REAL = 2_000  # vectors that others are mixed of

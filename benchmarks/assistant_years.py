@@ -21,13 +21,13 @@ from benchmarks.environment import CACHE, size_on_disk
 from benchmarks.report import spread
 from benchmarks.served import MODEL, place_model
 
-from mindhold.app import App, open_app
-from mindhold.dialects.toolsets import tools_of
-from mindhold.engine.uses import UseCounter
-from mindhold.model.ids import IdMaker
-from mindhold.operations.index import operation
-from mindhold.operations.safekeeping import STATS
-from mindhold.settings import load_settings
+from mindhold.app.application import App, open_app
+from mindhold.contracts.mcp.tools import tools_of
+from mindhold.engine import UseCounter
+from mindhold.memories.stats import STATS
+from mindhold.model.memory import IdMaker
+from mindhold.operation_index import operation
+from mindhold.settings.loader import load_settings
 
 DAY = timedelta(days=1)
 FIRST = datetime(2030, 1, 1, 8, tzinfo=UTC)

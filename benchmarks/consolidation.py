@@ -24,13 +24,14 @@ from benchmarks.environment import HERE, RESULTS, machine
 from benchmarks.report import Aim, Table, aims_table, megabytes, milliseconds, text, write
 from benchmarks.served import data_folder, filled
 
-from mindhold.app import open_app
-from mindhold.engine.consolidate import STAGES, Report, run
-from mindhold.engine.core import Engine
-from mindhold.engine.evaluate import evaluate
+from mindhold.app.application import open_app
+from mindhold.engine import Engine
+from mindhold.lifecycle.consolidation import STAGES, run_consolidation
+from mindhold.lifecycle.stages import ConsolidationReport
+from mindhold.memories.evaluation import evaluate
 from mindhold.model.query import Filter
 from mindhold.ports.store import Change, Tend
-from mindhold.settings import LoadedSettings, load_settings
+from mindhold.settings.loader import LoadedSettings, load_settings
 
 MEMORIES, QUICK_MEMORIES = 100_000, 10_000
 CHANGED = 100  # one in so many
@@ -144,7 +145,9 @@ async def _measured(
     print(name, flush=True)
     watch, before = Watch(), psutil.Process().memory_info().rss
     with watch.looking():
-        report: Report = await run(engine, seconds=seconds, stages=stages, tell=watch.tell)
+        report: ConsolidationReport = await run_consolidation(
+            engine, seconds=seconds, stages=stages, tell=watch.tell
+        )
     return {
         "seconds": report.seconds,
         "rss_before": before,

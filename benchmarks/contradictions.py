@@ -21,12 +21,12 @@ from benchmarks.nli_data import DATASETS, REPORTED, TUNED, DataMissing, Dataset,
 from benchmarks.peers.door import OWN_HOME, door_options, uncached_embedder
 from benchmarks.report import Aim, Table, aims_table, share, text, write
 
-from mindhold.engine.classifiers import SURE, LayeredClassifier, RuleClassifier
-from mindhold.engine.disputes import ALIKE, DOUBTED, LEAST_ALIKE
-from mindhold.ports.classifier import Classifier, Judgement
-from mindhold.providers.embedding.pull import pull
-from mindhold.providers.embedding.shelf import LocalShelf
-from mindhold.providers.nli.onnx import OnnxClassifier
+from mindhold.lifecycle.classifiers import SURE, LayeredClassifier, RuleClassifier
+from mindhold.lifecycle.contradiction_detection import ALIKE, DOUBTED, LEAST_ALIKE
+from mindhold.ports.llm import Classifier, Judgement
+from mindhold.providers.model_pull import pull
+from mindhold.providers.model_registry import LocalModelRegistry
+from mindhold.providers.nli import OnnxClassifier
 
 LEAST_PRECISION = 0.9
 MODEL = "all-MiniLM-L6-v2"
@@ -194,7 +194,7 @@ def _measured(data: dict[Dataset, list[Pair]], models: Path) -> tuple[list[Table
         aims.append(
             Aim(promise, share(precision), None if precision is None else precision >= LEAST_PRECISION)
         )
-    name = next((card.name for card in LocalShelf(models).classifiers() if card.installed), None)
+    name = next((card.name for card in LocalModelRegistry(models).classifiers() if card.installed), None)
     if name is None:
         print("No model of nli is here to measure: `mindhold models pull nli` fetches one.", flush=True)
     else:

@@ -21,14 +21,14 @@ from benchmarks.labels import NONE, Label, Picked, Verdict, judge, read_labels
 from benchmarks.peers.door import OWN_HOME, door_options
 from benchmarks.report import Aim, Table, aims_table, share, text, write
 
-from mindhold.app import App, open_app
-from mindhold.engine.capture.rules import by_rules
+from mindhold.app.application import App, open_app
+from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.model.errors import ModelPullFailed
-from mindhold.ports.transcripts import Cursor
-from mindhold.providers.embedding.pull import pull
+from mindhold.ports.transcripts import TranscriptCursor
+from mindhold.providers.model_pull import pull
 from mindhold.providers.transcripts.claude import ClaudeTranscripts
-from mindhold.settings import load_settings
-from mindhold.settings.capture import KINDS
+from mindhold.settings.loader import load_settings
+from mindhold.settings.sections import KINDS
 
 LEAST_PRECISION = 0.7
 MODEL = "all-MiniLM-L6-v2"
@@ -90,10 +90,10 @@ WAYS = (
 
 async def picked_from(app: App, file: Path, *, most_bytes: int) -> list[Picked]:
     """Everything that the rules pick out of a conversation, from its beginning to its end."""
-    transcripts, cursor, picked = ClaudeTranscripts(file.parent), Cursor(), list[Picked]()
+    transcripts, cursor, picked = ClaudeTranscripts(file.parent), TranscriptCursor(), list[Picked]()
     carried: Any = {}
     while (followed := transcripts.follow(file, cursor, most_bytes=most_bytes)) is not None:
-        found = await by_rules(app.engine, followed.steps, carried, folder=followed.cwd)
+        found = await extract_by_rules(app.engine, followed.steps, carried, folder=followed.cwd)
         picked += [Picked(file.name, item.line, item.kind.value, item.content) for item in found.items]
         carried, cursor = found.carried, followed.cursor
         if not followed.more:

@@ -27,10 +27,10 @@ from benchmarks.replicas import replicate
 from benchmarks.report import Aim, Table, aims_table, megabytes, milliseconds, percentile, text, times, write
 from benchmarks.served import data_folder
 
-from mindhold.app import App, open_app
+from mindhold.app.application import App, open_app
+from mindhold.history.search import SEARCH_HISTORY
 from mindhold.model.lexemes import query_lexemes
-from mindhold.operations.history import SEARCH_HISTORY
-from mindhold.settings import LoadedSettings, load_settings
+from mindhold.settings.loader import LoadedSettings, load_settings
 
 GIGABYTE, QUICK = 1_000_000_000, 100_000_000
 CONVERSATIONS, FEWER = 1_000, 100

@@ -28,12 +28,12 @@ from benchmarks.environment import HERE, RESULTS, machine
 from benchmarks.report import Table, share, text, write
 from benchmarks.served import data_folder
 
-from mindhold.app import App, open_app
+from mindhold.app.application import App, open_app
+from mindhold.history.index import INDEX_HISTORY, IndexHistoryInput
+from mindhold.history.search import SEARCH_HISTORY, SearchHistoryInput
+from mindhold.history.vectors import EMBED_HISTORY, EmbedHistoryInput
 from mindhold.model.lexemes import query_lexemes
-from mindhold.operations.embedding import EMBED_HISTORY, EmbedHistoryInput
-from mindhold.operations.history import SEARCH_HISTORY, SearchHistoryInput
-from mindhold.operations.indexing import INDEX_HISTORY, IndexHistoryInput
-from mindhold.settings import LoadedSettings, load_settings
+from mindhold.settings.loader import LoadedSettings, load_settings
 
 MODEL = "all-MiniLM-L6-v2"
 DEEPEST = 20  # results that are looked at

@@ -20,9 +20,9 @@ from benchmarks import texts
 from benchmarks.environment import HERE, RESULTS, machine, surroundings
 from benchmarks.report import Aim, Table, aims_table, milliseconds, spread, text, times, write
 
-from mindhold.bare import leaflet
-from mindhold.bare.folders import identity, key
-from mindhold.bare.lease import lease
+from mindhold.hooks import hook_cache_writer
+from mindhold.hooks.lease import Lease
+from mindhold.hooks.project_identity import identity_key, project_identity
 from mindhold.model.error_signs import error_signs
 
 MEMORIES, ERRORS = 1_000, 200
@@ -127,7 +127,7 @@ class _Place:
             {"id": "known", "text": "Solved by pip install pyyaml", "signs": list(error_signs(FAILURE))}
         )
         sheet = {"start": "\n".join(f"- {one}" for one in known[:40]), "memories": memories, "errors": errors}
-        leaflet.write(self._home, key(identity(str(self._project))), sheet)
+        hook_cache_writer.write_cache(self._home, identity_key(project_identity(str(self._project))), sheet)
 
     def measured(self, rounds: int) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
         """Wall and processor time of each. In turn, so that a busy moment meets all alike; the first round warms up."""
@@ -150,7 +150,7 @@ class _Place:
     def _surrounded(self, event: Event) -> Iterator[None]:
         """A worker that is at it already, or room for a new one, which is waited for."""
         if not event.worker:
-            with lease(self._home):
+            with Lease(self._home):
                 yield
             return
         yield
@@ -159,7 +159,7 @@ class _Place:
         time.sleep(0.1)  # it has to end as well
 
     def _is_worked_for(self) -> bool:
-        with lease(self._working) as free:
+        with Lease(self._working) as free:
             return not free
 
     def _command(self, event: Event) -> list[str]:

@@ -14,15 +14,11 @@ from benchmarks.peers.front_door import plain_puts
 from benchmarks.sites import LOCAL, MONGODB, POSTGRES, Sites
 from benchmarks.vectors import Matrix
 
-from mindhold.app import App, open_app
+from mindhold.app.application import App, open_app
 from mindhold.model.query import Filter
-from mindhold.operations.housing import (
-    CREATE_PROJECT,
-    MIGRATE_PROJECT,
-    CreateProjectInput,
-    MigrateProjectInput,
-)
-from mindhold.settings import LoadedSettings
+from mindhold.projects.migrate import MIGRATE_PROJECT, MigrateProjectInput
+from mindhold.projects.projects import CREATE_PROJECT, CreateProjectInput
+from mindhold.settings.loader import LoadedSettings
 
 DATABASE = "mindhold_moved"
 WAYS = ((LOCAL, POSTGRES), (POSTGRES, MONGODB), (MONGODB, LOCAL))

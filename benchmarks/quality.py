@@ -27,13 +27,13 @@ from benchmarks.peers.known import KnownTexts
 from benchmarks.report import Aim, Table, aims_table, text, write
 from benchmarks.sites import LOCAL, NAMES, STORES, Sites, site_folder
 
-from mindhold.app import App, open_app
-from mindhold.engine.meaning import Meaning
+from mindhold.app.application import App, open_app
+from mindhold.memories.embedding import VectorSource
+from mindhold.memories.recall import RECALL, RecallInput
+from mindhold.memories.write import REMEMBER_MANY, RememberInput, RememberManyInput
 from mindhold.model.query import Filter
-from mindhold.operations.keeping import CREATE_SCOPE, CreateScopeInput
-from mindhold.operations.reading import RECALL, RecallInput
-from mindhold.operations.writing import REMEMBER_MANY, RememberInput, RememberManyInput
-from mindhold.settings import load_settings
+from mindhold.projects.scope_operations import CREATE_SCOPE, CreateScopeInput
+from mindhold.settings.loader import load_settings
 
 CHROMA = next(entry for entry in ENTRIES if entry.key == "chroma")
 ADVERSARIAL = "adversarial"
@@ -187,7 +187,7 @@ async def _one(asking: Asking, methods: Sequence[Method], chroma: Method | None)
     scope = asking.conversation["conversation"]
     dense: list[list[str]] = []
     async with asking.app() as opened:
-        app = replace(opened, engine=replace(opened.engine, meaning=Meaning(asking.embedder)))
+        app = replace(opened, engine=replace(opened.engine, meaning=VectorSource(asking.embedder)))
         turns = await fill(app, asking.conversation)
         for question in asking.questions:
             ask = question["question"]

@@ -14,7 +14,7 @@ import psutil
 from benchmarks.environment import CACHE
 
 from mindhold.model.errors import MindholdError
-from mindhold.settings import variable_of
+from mindhold.settings.loader import variable_of
 from mindhold.testing.servers.programs import NoServer
 
 LOCAL, POSTGRES, MONGODB, REDIS = "local", "postgres", "mongodb", "redis"

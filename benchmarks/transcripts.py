@@ -25,11 +25,11 @@ from benchmarks.environment import HERE, RESULTS, machine
 from benchmarks.report import Aim, Table, aims_table, megabytes, milliseconds, text, write
 from benchmarks.served import data_folder
 
-from mindhold.app import open_app
-from mindhold.operations.capturing import CAPTURE
-from mindhold.ports.transcripts import Cursor
+from mindhold.app.application import open_app
+from mindhold.capture.capture import CAPTURE
+from mindhold.ports.transcripts import TranscriptCursor
 from mindhold.providers.transcripts.claude import ClaudeTranscripts
-from mindhold.settings import load_settings
+from mindhold.settings.loader import load_settings
 
 SMALL, LARGE, GIGABYTE, QUICK = 10_000_000, 200_000_000, 1_000_000_000, 40_000_000
 PIECE = 4 << 20
@@ -122,7 +122,7 @@ def _measured(what: str, file: Path, home: Path) -> dict[str, Any]:
 
 
 def _follow(file: Path) -> dict[str, int]:
-    transcripts, cursor, steps = ClaudeTranscripts(file.parent), Cursor(), 0
+    transcripts, cursor, steps = ClaudeTranscripts(file.parent), TranscriptCursor(), 0
     while (piece := transcripts.follow(file, cursor, most_bytes=PIECE)) is not None:
         steps += len(piece.steps)
         cursor = piece.cursor

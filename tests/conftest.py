@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from mindhold.app import App, open_app
-from mindhold.providers.embedding.shelf import LocalShelf
-from mindhold.settings import LoadedSettings, load_settings
+from mindhold.app.application import App, open_app
+from mindhold.providers.model_registry import LocalModelRegistry
+from mindhold.settings.loader import LoadedSettings, load_settings
 
 if TYPE_CHECKING:
     from everywhere import House
@@ -77,7 +77,7 @@ async def app(opened: Open) -> AsyncIterator[App]:
 def pulled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a real model, pulled once for all workers: pulling waits for another that pulls."""
     folder = tmp_path_factory.getbasetemp().parent / "pulled-models"
-    LocalShelf(folder).pull(MODEL, precision="int8", force=False, progress=_quiet)
+    LocalModelRegistry(folder).pull(MODEL, precision="int8", force=False, progress=_quiet)
     return folder
 
 

@@ -171,8 +171,8 @@ def as_environment(settings: dict[str, Any]) -> dict[str, str]:
 def _open_once(home: Path, settings: dict[str, Any]) -> None:
     import asyncio
 
-    from mindhold.app import open_app
-    from mindhold.settings import load_settings
+    from mindhold.app.application import open_app
+    from mindhold.settings.loader import load_settings
 
     async def opened() -> None:
         given = {"home": home, "time_zone": "UTC", "embedding.provider": "none"}  # no model has been here yet

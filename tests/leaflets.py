@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from mindhold.bare.leaflet import read_leaflet
+from mindhold.hooks.hook_cache import read_cache
 
 
 def read(home: str, identity: str, agent: str = "") -> dict[str, Any] | None:
     """The one that a hook would read; with the words that each memory is found by."""
-    leaflet = read_leaflet(home, identity, agent)
+    leaflet = read_cache(home, identity, agent)
     if leaflet is None:
         return None
     words: dict[int, list[str]] = {}

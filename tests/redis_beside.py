@@ -8,20 +8,20 @@ from typing import Any
 
 from mindhold.model.query import Filter
 from mindhold.ports.store import Store
-from mindhold.stores.redis.beside import RedisAside, open_aside
-from mindhold.stores.redis.line import Address
+from mindhold.stores.redis.connection import RedisAddress
+from mindhold.stores.redis.sidecar import RedisSidecar, open_sidecar
 from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 
 TIMEOUT = 2.0  # a busy machine is no dead server
 
 
-def address(server: RedisServer, **changes: Any) -> Address:
+def address(server: RedisServer, **changes: Any) -> RedisAddress:
     given = {"host": server.host, "port": server.port, "password": server.password, "timeout": TIMEOUT}
-    return Address(**(given | changes))
+    return RedisAddress(**(given | changes))
 
 
-def watched(sentinels: RedisSentinels) -> Address:
-    return Address(
+def watched(sentinels: RedisSentinels) -> RedisAddress:
+    return RedisAddress(
         sentinels=(("127.0.0.1", sentinels.port),),
         master_name=sentinels.master_name,
         password=sentinels.password,
@@ -29,11 +29,11 @@ def watched(sentinels: RedisSentinels) -> Address:
     )
 
 
-async def beside(store: Store, where: Address, *, place: str = "") -> RedisAside:
-    return await open_aside(where, store, place=place, cache_seconds=60, activity_seconds=60)
+async def beside(store: Store, where: RedisAddress, *, place: str = "") -> RedisSidecar:
+    return await open_sidecar(where, store, place=place, cache_seconds=60, activity_seconds=60)
 
 
-async def whole(aside: RedisAside) -> None:
+async def whole(aside: RedisSidecar) -> None:
     """Returns when the keyword sets are trusted, which a look may have to bring about."""
 
     async def trusted() -> bool:

@@ -11,9 +11,9 @@ from typing import Any
 
 from mindhold.ports.embedder import Matrix
 from mindhold.providers.embedding.onnx import OnnxEmbedder
-from mindhold.providers.embedding.pull import pull
-from mindhold.settings import LoadedSettings, load_settings
-from mindhold.settings.declared import EmbeddingSettings
+from mindhold.providers.model_pull import pull
+from mindhold.settings.loader import LoadedSettings, load_settings
+from mindhold.settings.schema import EmbeddingSettings
 
 PRECISION = "int8"
 CACHE = Path(__file__).resolve().parent.parent / ".cache"

@@ -15,11 +15,12 @@ import numpy as np
 from benchmarks.peers.door import settings_for, uncached_embedder
 from benchmarks.peers.known import KnownTexts
 
-from mindhold.app import App, open_app
-from mindhold.engine.draft import Draft, Outcome, content_hash, labels_of
-from mindhold.engine.intake import remember, remember_many
-from mindhold.engine.meaning import Meaning
-from mindhold.engine.recall import Question, recall
+from mindhold.app.application import App, open_app
+from mindhold.memories.draft import Draft, WriteOutcome, content_hash, labels_of
+from mindhold.memories.embedding import VectorSource
+from mindhold.memories.filters import Question
+from mindhold.memories.recall import recall
+from mindhold.memories.write import remember, remember_many
 from mindhold.model.lexemes import lexemes
 from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.query import Filter
@@ -97,7 +98,9 @@ class FrontDoor:
 
     def _remember(self, texts: Sequence[str], rows: Matrix) -> list[str]:
         """All of intake, but for the embedding."""
-        known = Meaning(KnownTexts(uncached_embedder(self._options), dict(zip(texts, rows, strict=True))))
+        known = VectorSource(
+            KnownTexts(uncached_embedder(self._options), dict(zip(texts, rows, strict=True)))
+        )
         drafts = [Draft(content=text) for text in texts]
         answers = self._run(remember_many(replace(self._app.engine, meaning=known), drafts))
         ids = [answer.memory.id for answer in answers if answer.memory is not None]
@@ -116,12 +119,12 @@ class FrontDoor:
 
     def store(self, text: str) -> bool:
         answer = self._run(remember(self._app.engine, Draft(content=text)))
-        return answer.outcome is Outcome.STORED
+        return answer.outcome is WriteOutcome.STORED
 
     def store_many(self, texts: Sequence[str]) -> int:
         drafts = [Draft(content=text) for text in texts]
         answers = self._run(remember_many(self._app.engine, drafts))
-        return sum(answer.outcome is Outcome.STORED for answer in answers)
+        return sum(answer.outcome is WriteOutcome.STORED for answer in answers)
 
     def recall(self, text: str, mode: str) -> int:
         answer = self._run(recall(self._app.engine, Question(text=text, limit=10), agent=self._agent))

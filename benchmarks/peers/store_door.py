@@ -15,13 +15,14 @@ from benchmarks.peers.bare_pgvector import BarePgvector
 from benchmarks.peers.front_door import FrontDoor, plain_puts
 from benchmarks.texts import keywords_in
 
-from mindhold.engine.draft import Draft, Outcome
-from mindhold.engine.intake import remember
-from mindhold.engine.recall import Question, recall
+from mindhold.memories.draft import Draft, WriteOutcome
+from mindhold.memories.filters import Question
+from mindhold.memories.recall import recall
+from mindhold.memories.write import remember
+from mindhold.model.scope import POSTGRES
 from mindhold.ports.embedder import Matrix
-from mindhold.ports.houses import POSTGRES
 from mindhold.ports.store import Put
-from mindhold.stores.postgres.estimates import EXACT_UP_TO
+from mindhold.stores.postgres.search_queries import EXACT_UP_TO
 
 T = TypeVar("T")
 
@@ -58,7 +59,7 @@ class StoreDoor(FrontDoor):
         answer = self._run(remember(self._app.engine, Draft(content=text)))
         if answer.memory is not None:
             self._stored.append(answer.memory.id)
-        return answer.outcome is Outcome.STORED
+        return answer.outcome is WriteOutcome.STORED
 
     def unstore(self) -> int:
         """Erase what was stored one by one, so that the store is again what it was filled with."""

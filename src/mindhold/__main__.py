@@ -1,21 +1,20 @@
-"""`mindhold` and `python -m mindhold`: hands the composition root to the command line.
-
-What Claude Code runs at every turn goes its own short way, past everything that takes time to load.
-"""
+"""The `mindhold` command and `python -m mindhold`. Hooks take a short path that loads very little."""
 
 from __future__ import annotations
 
 import sys
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from mindhold.interfaces.cli.launcher import Finding, Leftover, Start
-    from mindhold.interfaces.running import Answering, Told
-    from mindhold.operations.replacing import DropOldResult, ReplaceResult
-    from mindhold.settings import LoadedSettings
+    from mindhold.backup.restore import DropOldResult, ReplaceResult
+    from mindhold.interfaces.cli.session import CheckFinding, LocalRecords, StartObserver
+    from mindhold.interfaces.runtime import OperationRunner, ProgressCallback
+    from mindhold.settings.loader import LoadedSettings
+
 
 HELP = frozenset(("-h", "--help"))
 
@@ -23,55 +22,57 @@ HELP = frozenset(("-h", "--help"))
 class AppLauncher:
     """Imports the engine only when a command needs it."""
 
-    def open(self, loaded: LoadedSettings) -> AbstractAsyncContextManager[Answering]:
+    def open(self, loaded: LoadedSettings) -> AbstractAsyncContextManager[OperationRunner]:
         """The engine on the store of the settings, or the server that they name."""
         if loaded.settings.remote.url:
-            from mindhold.remote import open_remote
+            from mindhold.app.remote import open_remote
 
             return open_remote(loaded)
-        from mindhold.app import open_app
+        from mindhold.app.application import open_app
 
         return open_app(loaded)
 
-    def leftover(self, loaded: LoadedSettings) -> Leftover:
+    def leftover(self, loaded: LoadedSettings) -> LocalRecords:
         """What is in the local file."""
-        from mindhold.app import left_in_file
+        from mindhold.app.application import file_contents
 
-        return left_in_file(loaded)
+        return file_contents(loaded)
 
-    async def diagnose(self, loaded: LoadedSettings) -> Sequence[Finding]:
+    async def diagnose(self, loaded: LoadedSettings) -> Sequence[CheckFinding]:
         """What is wrong with a database that can't be opened."""
-        from mindhold.damage import diagnose_store
+        from mindhold.app.stores import diagnose_store
 
         return await diagnose_store(loaded)
 
     async def salvage(self, loaded: LoadedSettings) -> Sequence[str]:
         """What can be read of it, in a new one."""
-        from mindhold.damage import salvage_store
+        from mindhold.app.stores import salvage_store
 
         return await salvage_store(loaded)
 
-    async def restore(self, loaded: LoadedSettings, file: str | None, *, told: Told) -> ReplaceResult:
+    async def restore(
+        self, loaded: LoadedSettings, file: str | None, *, told: ProgressCallback
+    ) -> ReplaceResult:
         """A backup in the place of everything that is there."""
-        from mindhold.restoring import replace_all
+        from mindhold.app.restore import replace_all
 
         return await replace_all(loaded, file, told=told)
 
     async def drop_old(self, loaded: LoadedSettings, name: str | None) -> DropOldResult:
         """What restores have put aside."""
-        from mindhold.restoring import drop_old
+        from mindhold.app.restore import drop_old
 
         return await drop_old(loaded, name)
 
     async def serve_stdio(self, loaded: LoadedSettings) -> None:
         """MCP on standard input and output, until the client goes."""
-        from mindhold.doors import run_stdio
+        from mindhold.app.server import run_stdio
 
         await run_stdio(loaded)
 
-    async def serve_http(self, loaded: LoadedSettings, *, start: Start) -> None:
+    async def serve_http(self, loaded: LoadedSettings, *, start: StartObserver) -> None:
         """Everything on one port, until told to stop."""
-        from mindhold.doors import run_http
+        from mindhold.app.server import run_http
 
         await run_http(loaded, start=start)
 
@@ -93,9 +94,9 @@ def main() -> None:
         from mindhold.interfaces.cli.main import run
 
         if argv and argv[0] == "maintain":
-            from mindhold.bare.detached import step_back
+            from mindhold.hooks.worker_process import lower_priority
 
-            step_back()
+            lower_priority()
         sys.exit(run(argv, AppLauncher()))
 
 
@@ -111,7 +112,7 @@ def _quick(name: str, argv: Sequence[str]) -> None:
 
 def _run(name: str, argv: Sequence[str]) -> int:
     if name == "hook":
-        from mindhold.interfaces.hooks.door import run
+        from mindhold.interfaces.hooks.event import run
     else:
         from mindhold.interfaces.hooks.statusline import run
     return run(argv)
@@ -119,8 +120,8 @@ def _run(name: str, argv: Sequence[str]) -> int:
 
 def _work(argv: Sequence[str]) -> int:
     """The worker that a hook starts; the number is a descriptor that holds its lease."""
-    from mindhold.bare.detached import detach
-    from mindhold.worker import run
+    from mindhold.app.worker import run
+    from mindhold.hooks.worker_process import detach
 
     home = detach()
     return run(home, int(argv[0]) if argv and argv[0].isdecimal() else None)
@@ -128,11 +129,11 @@ def _work(argv: Sequence[str]) -> int:
 
 def _index(argv: Sequence[str]) -> int:
     """What indexes conversations in the background; the number is a descriptor that holds its lease."""
-    from mindhold.bare.detached import detach
-    from mindhold.indexer import run
+    from mindhold.app.history_index import run_indexer
+    from mindhold.hooks.worker_process import detach
 
     home = detach()
-    return run(home, int(argv[0]) if argv and argv[0].isdecimal() else None)
+    return run_indexer(home, int(argv[0]) if argv and argv[0].isdecimal() else None)
 
 
 if __name__ == "__main__":

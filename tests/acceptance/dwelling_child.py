@@ -10,9 +10,9 @@ from typing import Any
 
 from dwellings import opened_at
 
-from mindhold.app import App
+from mindhold.app.application import App
 from mindhold.model.errors import MindholdError
-from mindhold.operations.index import operation
+from mindhold.operation_index import operation
 
 
 def say(answer: dict[str, Any]) -> None:

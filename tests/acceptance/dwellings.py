@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from mindhold.app import App, open_app
+from mindhold.app.application import App, open_app
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter, Vector
 from mindhold.ports.store import Store
-from mindhold.settings import load_settings
-from mindhold.stores.houses import OpenHouses, kept_open
+from mindhold.settings.loader import load_settings
+from mindhold.stores.registry import OpenStoreRegistry, opened_store
 from mindhold.stores.sqlite.store import SqliteStore
 
 Addresses = Mapping[str, str]
@@ -42,10 +42,13 @@ def store_at(address: str) -> Store:
     return SqliteStore(Path(address), clock=now, durability="normal")
 
 
-def houses_at(addresses: Addresses, *, home: str = "local") -> OpenHouses:
-    return OpenHouses(
+def houses_at(addresses: Addresses, *, home: str = "local") -> OpenStoreRegistry:
+    return OpenStoreRegistry(
         home,
-        {mode: lambda address=address: kept_open(store_at(address)) for mode, address in addresses.items()},
+        {
+            mode: lambda address=address: opened_store(store_at(address))
+            for mode, address in addresses.items()
+        },
     )
 
 

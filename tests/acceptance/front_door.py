@@ -10,11 +10,12 @@ from pathlib import Path
 from sqlite3 import Connection, connect
 from typing import Any, TypeVar
 
-from mindhold.app import App
-from mindhold.operations.catalogue import Input, Operation, Output
-from mindhold.operations.reading import LIST, RECALL, SHOW, RecallResult, ShowResult
-from mindhold.operations.views import MemoryView
-from mindhold.operations.writing import REMEMBER, RememberResult
+from mindhold.app.application import App
+from mindhold.memories.filters import LIST, SHOW, ShowResult
+from mindhold.memories.recall import RECALL, RecallResult
+from mindhold.memories.views import MemoryView
+from mindhold.memories.write import REMEMBER, RememberResult
+from mindhold.operations import Input, Operation, Output
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741

@@ -9,9 +9,9 @@ from typing import Any
 from front_door import run
 from talks import Line, write
 
-from mindhold.app import App
-from mindhold.operations.indexing import INDEX_HISTORY, IndexHistoryResult
-from mindhold.ports.history import Conversation, Passage
+from mindhold.app.application import App
+from mindhold.history.index import INDEX_HISTORY, IndexHistoryResult
+from mindhold.ports.history import IndexedConversation, Passage
 
 SHOP = "/home/me/code/shop"
 
@@ -49,7 +49,7 @@ async def index(app: App, **fields: Any) -> IndexHistoryResult:
     return await run(app, INDEX_HISTORY, **{"workers": 0, **fields})
 
 
-def known(app: App) -> dict[str, Conversation]:
+def known(app: App) -> dict[str, IndexedConversation]:
     """What the index has, by session; what is left out is absent."""
     return {one.session_id: one for one in app.engine.history.conversations() if not one.silent}
 

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, on_disk, recall, run, show, stored
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK, UNLINK
+from mindhold.memories.transfer import IMPORT
 from mindhold.model.errors import (
     Conflict,
     ContentTooLarge,
@@ -22,19 +26,16 @@ from mindhold.model.errors import (
     ScopeNotFound,
 )
 from mindhold.model.memory import Tier
-from mindhold.operations.catalogue import Operation
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import (
+from mindhold.operations import Operation
+from mindhold.ports.store import Rate, Tend
+from mindhold.projects.scope_operations import (
     CHANGE_SCOPE,
     CREATE_SCOPE,
     DELETE_SCOPE,
-    IMPORT,
     LIST_SCOPES,
     RENAME_SCOPE,
     SHOW_SCOPE,
 )
-from mindhold.operations.writing import AMEND, LINK, UNLINK
-from mindhold.ports.store import Rate, Tend
 
 NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8

@@ -9,13 +9,13 @@ import pytest
 from front_door import Open, at, run
 from tool_door import texts, use
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.conversations.message_log import LIST_MESSAGES
+from mindhold.memories.filters import LIST, SHOW
 from mindhold.model.errors import ContentTooLarge, InvalidInput, Refused, ScopeNotFound, UnknownTime
 from mindhold.model.memory import Status
-from mindhold.operations.keeping import CHANGE_SCOPE, SHOW_SCOPE
-from mindhold.operations.messages import LIST_MESSAGES
-from mindhold.operations.reading import LIST, SHOW
 from mindhold.ports.store import Mark
+from mindhold.projects.scope_operations import CHANGE_SCOPE, SHOW_SCOPE
 
 NOW = datetime(2026, 11, 16, 10, 30, tzinfo=UTC)
 

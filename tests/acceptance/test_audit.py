@@ -9,21 +9,21 @@ from datetime import timedelta
 import pytest
 from front_door import acting, at, everything, found, recall, run, stored
 
-from mindhold.app import App
-from mindhold.engine.audit import MOST, record, records
-from mindhold.engine.consolidate import Told
-from mindhold.engine.evaluate import evaluate
+from mindhold.app.application import App
+from mindhold.backup.create import LIST_BACKUPS
+from mindhold.backup.restore import RESTORE
+from mindhold.lifecycle.archive import UNDO_AUDIT
+from mindhold.lifecycle.audit import LIST_AUDIT, MOST, SHOW_AUDIT, audit_records, write_audit_record
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATE, CONSOLIDATION_REPORTS
+from mindhold.lifecycle.stages import StageExample
+from mindhold.memories.context import CONTEXT
+from mindhold.memories.evaluation import evaluate
+from mindhold.memories.filters import LIST, TAGS
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.links import EXPLORE, LINK
+from mindhold.memories.timeline import TIMELINE
 from mindhold.model.errors import Conflict, InvalidInput, NotFound, Refused, ScopeNotFound
-from mindhold.operations.auditing import LIST_AUDIT, SHOW_AUDIT, UNDO_AUDIT
-from mindhold.operations.consolidating import CONSOLIDATE, CONSOLIDATION_REPORTS
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.keeping import CREATE_SCOPE, LIST_SCOPES
-from mindhold.operations.knowing import CONTEXT, EXPLORE
-from mindhold.operations.reading import LIST, TAGS
-from mindhold.operations.retiring import RETIRE_SCOPE, REVIVE_SCOPE
-from mindhold.operations.safekeeping import LIST_BACKUPS, RESTORE
-from mindhold.operations.timing import TIMELINE
-from mindhold.operations.writing import LINK
+from mindhold.projects.scope_operations import CREATE_SCOPE, LIST_SCOPES, RETIRE_SCOPE, REVIVE_SCOPE
 
 DAY = timedelta(days=1)
 
@@ -92,21 +92,21 @@ class TestRecords:
         start, chance = app.engine.clock(), random.Random(5)
         for number in range(MOST + 3):
             now = replace(app.engine, clock=lambda moment=start + timedelta(seconds=number): moment)
-            ids = [Told(f"{chance.getrandbits(64):x}", "archived", "why")]
-            await record(now, "retention", memories=ids, operations=[f"run {number}"])
-        kept = await records(later(app, 1).engine, limit=MOST + 10)
+            ids = [StageExample(f"{chance.getrandbits(64):x}", "archived", "why")]
+            await write_audit_record(now, "retention", memories=ids, operations=[f"run {number}"])
+        kept = await audit_records(later(app, 1).engine, limit=MOST + 10)
         assert len(kept) == MOST
         assert kept[0].operations == (f"run {MOST + 2}",)
-        assert await records(later(app, 6 * 365).engine, limit=10) == []
+        assert await audit_records(later(app, 6 * 365).engine, limit=10) == []
 
     async def test_what_there_is_none_of(self, app: App) -> None:
         assert (await run(app, LIST_AUDIT)).records == []
         with pytest.raises(NotFound):
             await run(app, SHOW_AUDIT, id="nothing")
-        one = await record(app.engine, "retention", operations=["something"])
+        one = await write_audit_record(app.engine, "retention", operations=["something"])
         with pytest.raises(NotFound):
             await run(app, SHOW_AUDIT, id=one.id[:2])
-        await record(app.engine, "retention", operations=["something"], key=one.id[:-1] + "_")
+        await write_audit_record(app.engine, "retention", operations=["something"], key=one.id[:-1] + "_")
         with pytest.raises(InvalidInput, match="begins several"):
             await run(app, SHOW_AUDIT, id=one.id[:-1])
 

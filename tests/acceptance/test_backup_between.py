@@ -13,19 +13,22 @@ import numpy as np
 import pytest
 from front_door import found, recall, run, stored
 
-from mindhold.app import App, open_app
+from mindhold.access.keys import CREATE_KEY, LIST_KEYS
+from mindhold.app.application import App, open_app
+from mindhold.app.restore import replace_all
+from mindhold.backup.create import BACKUP
+from mindhold.backup.restore import RESTORE
+from mindhold.backup.verify import VERIFY_BACKUPS
+from mindhold.lifecycle.status import DOCTOR
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import StoreAway
-from mindhold.operations.access import CREATE_KEY, LIST_KEYS
-from mindhold.operations.backups import VERIFY_BACKUPS
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.housing import CREATE_PROJECT, LIST_PROJECTS
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.safekeeping import BACKUP, RESTORE
-from mindhold.operations.upkeep import DOCTOR
-from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
-from mindhold.ports.snapshot import Record
-from mindhold.restoring import replace_all
-from mindhold.settings import LoadedSettings, load_settings
+from mindhold.ports.backend import Record
+from mindhold.projects.projects import CREATE_PROJECT, LIST_PROJECTS
+from mindhold.projects.scope_operations import CREATE_SCOPE
+from mindhold.settings.loader import LoadedSettings, load_settings
 from mindhold.testing.servers.mongo import MongoServer
 
 MODES = ("local", "postgres", "mongodb")

@@ -19,25 +19,28 @@ import numpy as np
 import pytest
 from front_door import Open, acting, at, everything, found, recall, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.backup_schedule import run as run_schedule
-from mindhold.engine.consolidate.stage import Bounds
-from mindhold.engine.transfer import export_stream
+from mindhold.access.keys import CREATE_KEY, LIST_KEYS
+from mindhold.app.application import App
+from mindhold.app.restore import drop_old, replace_all
+from mindhold.backup.create import BACKUP, DROP_BACKUP, LIST_BACKUPS
+from mindhold.backup.restore import RESTORE, ReplaceResult
+from mindhold.backup.schedule import run_scheduled_backup as run_schedule
+from mindhold.backup.verify import VERIFY_BACKUPS
+from mindhold.lifecycle.stages import StageLimits
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.amend import AMEND
+from mindhold.memories.export import export_stream
+from mindhold.memories.feedback import FEEDBACK
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.stats import STATS
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import InvalidInput, NotFound, Refused, SchemaTooNew, StoreBusy, StoreDamaged
 from mindhold.model.lexemes import lexemes
-from mindhold.operations.access import CREATE_KEY, LIST_KEYS
-from mindhold.operations.backups import DROP_BACKUP, VERIFY_BACKUPS
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.judging import FEEDBACK
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.replacing import ReplaceResult
-from mindhold.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE, STATS
-from mindhold.operations.upkeep import DOCTOR, STATUS
-from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
-from mindhold.ports.snapshot import Gone, Kept, Record
+from mindhold.ports.backend import Record, SnapshotItem, SnapshotRemoval
 from mindhold.ports.store import Put
-from mindhold.restoring import drop_old, replace_all
-from mindhold.settings import LoadedSettings
+from mindhold.projects.scope_operations import CREATE_SCOPE
+from mindhold.settings.loader import LoadedSettings
 from mindhold.testing.builders import Builder
 
 Load = Callable[..., LoadedSettings]
@@ -88,14 +91,14 @@ async def all_of(app: App) -> tuple[list[str], dict[str, np.ndarray]]:
     house = await app.engine.houses.house(app.engine.houses.home)
     async for batch in house.snapshot():
         for one in batch:
-            assert not isinstance(one, Gone)
+            assert not isinstance(one, SnapshotRemoval)
             plain.append(repr(_comparable(one)))
             if isinstance(one, Record) and one.vector is not None:
                 vectors[one.memory.id] = one.vector
     return sorted(plain), vectors
 
 
-def _comparable(one: Kept) -> object:
+def _comparable(one: SnapshotItem) -> object:
     return one.memory if isinstance(one, Record) else one
 
 
@@ -247,14 +250,14 @@ async def test_none_is_made_in_clear_that_should_be_encrypted(opened: Open) -> N
         await stored(app, "The harbour has nine cranes.")
         with pytest.raises(Refused, match="no passphrase"):
             await run(app, BACKUP)
-        stage = await run_schedule(app.engine, Bounds())
+        stage = await run_schedule(app.engine, StageLimits())
         assert stage.detail.startswith("failed")
         assert (await run(app, LIST_BACKUPS)).backups == []
         assert "passphrase" in (await run(app, STATUS)).backup["problem"]
         finding = next(one for one in (await run(app, DOCTOR)).findings if one.name == "backups")
         assert (finding.healthy, "passphrase" in finding.detail) == (False, True)
     async with opened(**{"backup.encrypt": True, "backup.passphrase": SECRET}) as app:
-        assert (await run_schedule(app.engine, Bounds())).changed == 1
+        assert (await run_schedule(app.engine, StageLimits())).changed == 1
         assert (await run(app, STATUS)).backup["problem"] == ""
         assert [one.encrypted for one in (await run(app, LIST_BACKUPS)).backups] == [True]
 
@@ -370,11 +373,11 @@ async def test_one_a_day_by_itself_and_the_oldest_go(app: App) -> None:
     by_hand = await run(at(app, FRIDAY - timedelta(days=90)), BACKUP, name="by-hand")
     for day in range(40):
         at_three = at(app, FRIDAY + timedelta(days=day))
-        dry = await run_schedule(at_three.engine, Bounds(dry=True))
+        dry = await run_schedule(at_three.engine, StageLimits(dry=True))
         assert dry.changed == 1
-        assert (await run_schedule(at_three.engine, Bounds())).changed >= 1
+        assert (await run_schedule(at_three.engine, StageLimits())).changed >= 1
         assert (
-            await run_schedule(at(app, FRIDAY + timedelta(days=day, hours=5)).engine, Bounds())
+            await run_schedule(at(app, FRIDAY + timedelta(days=day, hours=5)).engine, StageLimits())
         ).changed == 0
     there = (await run(app, LIST_BACKUPS)).backups
     assert by_hand.file in [one.file for one in there]
@@ -390,7 +393,7 @@ async def test_one_a_day_by_itself_and_the_oldest_go(app: App) -> None:
         app.engine,
         policy=replace(app.engine.policy, backup=replace(app.engine.policy.backup, schedule=False)),
     )
-    assert (await run_schedule(switched_off, Bounds())).changed == 0
+    assert (await run_schedule(switched_off, StageLimits())).changed == 0
 
 
 @pytest.mark.local_file
@@ -417,7 +420,7 @@ async def test_a_damaged_database_names_the_last_good_backup(load: Load, opened:
 async def test_one_of_an_older_schema_is_migrated_and_one_of_a_newer_refused(
     load: Load, opened: Open
 ) -> None:
-    from mindhold.stores.sqlite.migrate import latest
+    from mindhold.stores.sqlite.connection import latest
 
     async with opened() as app:
         kept = await stored(app, "The harbour has nine cranes.", keywords=["crane"])
@@ -439,9 +442,9 @@ async def test_one_of_an_older_schema_is_migrated_and_one_of_a_newer_refused(
 
 async def raw_backup(loaded: LoadedSettings, name: str) -> str:
     """What an earlier or a later version would write."""
-    from mindhold.engine.backup_file import BackupWriter, Head
-    from mindhold.model.totals import content_sum
-    from mindhold.ports.snapshot import Totals
+    from mindhold.backup.file_format import BackupHead, BackupWriter
+    from mindhold.model.memory import content_sum
+    from mindhold.ports.backend import Totals
 
     with closing(sqlite3.connect(loaded.settings.database)) as connection, connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -451,7 +454,7 @@ async def raw_backup(loaded: LoadedSettings, name: str) -> str:
         ]
         memories, content = content_sum(connection.execute("SELECT id, content_hash FROM memory"))
     stream = io.BytesIO()
-    writer = BackupWriter(stream, Head(datetime.now(UTC), "local"), None)
+    writer = BackupWriter(stream, BackupHead(datetime.now(UTC), "local"), None)
     writer.begin("local", "sqlite")
     writer.write(loaded.settings.database.read_bytes())
     writer.end(Totals(memories, *counts, content=content))

@@ -13,17 +13,17 @@ import pytest
 from front_door import Open, everything, on_disk, run
 from talks import Line, append, claude, ran, user, write
 
-from mindhold.app import App
-from mindhold.engine.capture.pending import PENDING
-from mindhold.engine.capture.state import read_state
+from mindhold.app.application import App
+from mindhold.capture.capture import CAPTURE, CaptureResult
+from mindhold.capture.journal import PENDING
+from mindhold.capture.status import read_state
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET
 from mindhold.model.errors import StoreAway
-from mindhold.operations.capturing import CAPTURE, CaptureResult
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.housing import SHOW_PROJECT
-from mindhold.operations.keeping import CHANGE_SCOPE
-from mindhold.operations.writing import AMEND
 from mindhold.ports.store import Store
-from mindhold.testing.servers.languages import LanguageServer
+from mindhold.projects.projects import SHOW_PROJECT
+from mindhold.projects.scope_operations import CHANGE_SCOPE
+from mindhold.testing.servers.services import LanguageServer
 
 DECIDED = "We decided to use PostgreSQL 16 for the order database instead of MySQL."
 TABS = "Always use tabs for indentation, never spaces."

@@ -12,18 +12,17 @@ import pytest
 from front_door import Open, everything, run, stored
 from talks import Line, append, claude, user, write
 
-from mindhold.app import App
-from mindhold.engine.capture.condense import DRAWER as CONDENSED
-from mindhold.engine.capture.condense import condense
-from mindhold.engine.capture.flow import CURSOR, UNREADABLE, Heard, cursor_key
-from mindhold.engine.capture.pending import PENDING
-from mindhold.engine.capture.state import DRAWER as STATE
-from mindhold.engine.capture.state import read_state, record_capture
-from mindhold.model.entry import Entry
-from mindhold.operations.capturing import CAPTURE, CaptureResult
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import DELETE_SCOPE, RENAME_SCOPE
-from mindhold.testing.servers.languages import LanguageServer
+from mindhold.app.application import App
+from mindhold.capture.capture import CAPTURE, CURSOR, UNREADABLE, CaptureEvent, CaptureResult, cursor_key
+from mindhold.capture.condensation import CONDENSED_NAMESPACE as CONDENSED
+from mindhold.capture.condensation import condense
+from mindhold.capture.journal import PENDING
+from mindhold.capture.status import STATE_NAMESPACE as STATE
+from mindhold.capture.status import read_state, record_capture
+from mindhold.memories.forget import FORGET
+from mindhold.model.job import Entry
+from mindhold.projects.scope_operations import DELETE_SCOPE, RENAME_SCOPE
+from mindhold.testing.servers.services import LanguageServer
 
 DECIDED = "We decided to use PostgreSQL 16 for the order database instead of MySQL."
 INVOICES = "We decided to keep the invoices in the archive folder for the audit team."
@@ -165,7 +164,7 @@ async def test_a_file_that_is_read_again_turns_nothing_round(app: App, file: Pat
 
 
 def key_of(file: Path) -> str:
-    return cursor_key(Heard("s", str(file), "SessionEnd", ""))
+    return cursor_key(CaptureEvent("s", str(file), "SessionEnd", ""))
 
 
 @pytest.mark.parametrize("noted", ["unknown", "{}", "[1]", '{"offset": "x"}', "no JSON"])

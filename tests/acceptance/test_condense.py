@@ -13,22 +13,21 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, run, show, spoil, stored
 
-from mindhold.app import App
-from mindhold.engine.capture.condense import condense, due
-from mindhold.engine.capture.condense_plan import DROPPED
-from mindhold.engine.capture.item import CAPTURED, SIGNS
-from mindhold.engine.claims import claim
-from mindhold.engine.draft import Draft
-from mindhold.engine.intake import remember as remember_draft
+from mindhold.app.application import App
+from mindhold.capture.condensation import CONDENSE, CondenseResult, condensation_reason, condense
+from mindhold.capture.condensation_plan import DROPPED
+from mindhold.capture.items import CAPTURED, SIGNS
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
+from mindhold.locks import claim
+from mindhold.memories.amend import AMEND
+from mindhold.memories.draft import Draft
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.write import remember as remember_draft
 from mindhold.model.errors import ScopeNotFound, StoreError
 from mindhold.model.memory import Kind, Provenance
-from mindhold.operations.condensing import CONDENSE, CondenseResult
-from mindhold.operations.consolidating import CONSOLIDATE
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.writing import AMEND, LINK
 from mindhold.ports.llm import LanguageModel
-from mindhold.testing.servers.faulty import failing
-from mindhold.testing.servers.languages import LanguageServer
+from mindhold.testing.servers.services import LanguageServer, failing
 
 SHORT = "We use pnpm for packages."
 LONGER = "We use pnpm for packages because npm was slow."
@@ -240,7 +239,7 @@ async def test_when_it_is_due(opened: Open) -> None:
     async with opened(**{"capture.condense_above": 6, "capture.condense_every": 3}) as app:
 
         async def why(event: str = "Stop", captures: int = 1) -> str:
-            return await due(app.engine, "Global", event=event, captures=captures)
+            return await condensation_reason(app.engine, "Global", event=event, captures=captures)
 
         assert await why() == ""
         assert await why("SessionEnd", 0) == "a conversation ended"

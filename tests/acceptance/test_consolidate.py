@@ -13,26 +13,27 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, recall, remember, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.amend import indexed
-from mindhold.engine.claims import claim
-from mindhold.engine.consolidate import STAGES
-from mindhold.engine.consolidate import run as consolidate
-from mindhold.engine.evaluate import evaluate
+from mindhold.app.application import App
 from mindhold.jobs.handlers import HANDLERS
+from mindhold.jobs.queue import LIST_JOBS
 from mindhold.jobs.runner import Runner
+from mindhold.lifecycle.consolidation import STAGES
+from mindhold.lifecycle.consolidation import run_consolidation as consolidate
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATE, CONSOLIDATION_REPORTS, ConsolidateResult
+from mindhold.locks import claim
+from mindhold.memories.amend import AMEND, indexed
+from mindhold.memories.evaluation import evaluate
+from mindhold.memories.feedback import FEEDBACK
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.stats import STATS
+from mindhold.memories.transfer import EXPORT
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
 from mindhold.model.job import Job
-from mindhold.model.life import Life
+from mindhold.model.lifecycle import LifecycleRules
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Status, Tier
 from mindhold.model.query import Filter, Order
-from mindhold.operations.consolidating import CONSOLIDATE, CONSOLIDATION_REPORTS, ConsolidateResult
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.judging import FEEDBACK
-from mindhold.operations.keeping import EXPORT
-from mindhold.operations.safekeeping import STATS
-from mindhold.operations.upkeep import LIST_JOBS
-from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
 from mindhold.ports.store import Enqueue, Inherit, Mark
 from mindhold.testing.builders import Builder
 
@@ -724,7 +725,7 @@ class Unclaimed:
 
 
 def test_the_rules_of_life_have_their_settings(app: App) -> None:
-    assert app.engine.policy.life == Life()
+    assert app.engine.policy.life == LifecycleRules()
 
 
 async def test_an_empty_store_needs_nothing(app: App) -> None:

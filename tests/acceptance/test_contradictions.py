@@ -11,45 +11,45 @@ from typing import Any
 import pytest
 from front_door import Open, acting, found, recall, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.classifiers import LayeredClassifier, RuleClassifier
-from mindhold.engine.consolidate import contradictions as searching
-from mindhold.engine.consolidate import pending
-from mindhold.engine.consolidate.stage import Bounds
-from mindhold.engine.contradiction_book import (
+from mindhold.access.secrets import fingerprint
+from mindhold.app.application import App
+from mindhold.lifecycle import contradiction_stages
+from mindhold.lifecycle import contradiction_stages as searching
+from mindhold.lifecycle.classifiers import LayeredClassifier, RuleClassifier
+from mindhold.lifecycle.contradiction_detection import read_verdict
+from mindhold.lifecycle.contradiction_records import (
     FOUND,
     MOST_PENDING,
     PENDING,
     SETTLED,
-    Line,
-    drawers,
-    in_time,
-    lines_in,
-    new_line,
-    trim,
-    write,
+    PairRecord,
+    new_pair_record,
+    ordered_pair,
+    pair_namespaces,
+    pair_records,
+    save_pair_record,
+    trim_pair_records,
 )
-from mindhold.engine.contradiction_review import LINES, review
-from mindhold.engine.disputes import read_verdict
-from mindhold.engine.keys import fingerprint
-from mindhold.model.access import Caller
-from mindhold.model.errors import InvalidInput, ModelBroken, NotFound
-from mindhold.operations.catalogue import Operation
-from mindhold.operations.consolidating import CONSOLIDATE
-from mindhold.operations.contradicting import (
+from mindhold.lifecycle.contradiction_stages import REVIEW_RECORDS, review_contradictions
+from mindhold.lifecycle.contradictions import (
     CONFIRM_CONTRADICTION,
     DISMISS_CONTRADICTION,
     LIST_CONTRADICTIONS,
     UNDO_CONTRADICTION,
     ListContradictionsResult,
 )
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.upkeep import DOCTOR, STATUS
-from mindhold.operations.writing import AMEND, REMEMBER_MANY
-from mindhold.ports.classifier import Judgement
-from mindhold.testing.servers.faulty import failing
-from mindhold.testing.servers.languages import LanguageServer
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
+from mindhold.lifecycle.stages import StageLimits
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.write import REMEMBER_MANY
+from mindhold.model.errors import InvalidInput, ModelBroken, NotFound
+from mindhold.model.scope import Caller
+from mindhold.operations import Operation
+from mindhold.ports.llm import Judgement
+from mindhold.projects.scope_operations import CREATE_SCOPE
+from mindhold.testing.servers.services import LanguageServer, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 OLD = "The request timeout of the billing gateway is 30 seconds."
@@ -81,8 +81,12 @@ async def doubted(app: App) -> tuple[str, str]:
     return old, new
 
 
-async def lines(app: App, kind: str) -> list[Line]:
-    return [line for drawer in await drawers(app.engine, kind) for line in await lines_in(app.engine, drawer)]
+async def lines(app: App, kind: str) -> list[PairRecord]:
+    return [
+        line
+        for drawer in await pair_namespaces(app.engine, kind)
+        for line in await pair_records(app.engine, drawer)
+    ]
 
 
 async def links(app: App, memory_id: str) -> set[tuple[str, str, str]]:
@@ -368,15 +372,15 @@ class Unsure:
         return [Judgement(0.0, 1.0 - self._says, self._says) for _ in pairs]
 
 
-async def queue(app: App, count: int, *, similarity: float = 0.95) -> list[Line]:
+async def queue(app: App, count: int, *, similarity: float = 0.95) -> list[PairRecord]:
     """Pairs that wait, of as few memories as it takes."""
     texts = [f"The crane of ship {number} is painted anew." for number in range(int((2 * count) ** 0.5) + 2)]
     ids = [await stored(app, text) for text in texts]
     known = await app.engine.store.get_many(ids, viewer="system")
-    pairs = [in_time(known[one], known[two], similarity) for one, two in combinations(ids, 2)][:count]
-    made = [new_line(app.engine, pair, by="somebody", confidence=0.5) for pair in pairs]
+    pairs = [ordered_pair(known[one], known[two], similarity) for one, two in combinations(ids, 2)][:count]
+    made = [new_pair_record(app.engine, pair, by="somebody", confidence=0.5) for pair in pairs]
     for line in made:
-        await write(app.engine, PENDING, line)
+        await save_pair_record(app.engine, PENDING, line)
     return made
 
 
@@ -384,10 +388,10 @@ class TestBounds:
     async def test_what_waits_is_judged_by_tens_as_long_as_the_time_goes(self, app: App) -> None:
         await queue(app, 35)
         slow = Unsure()
-        within = Bounds(deadline=15, ticks=lambda: sum(slow.asked))
-        stage = await pending.run(replace(app.engine, classifier=slow), within)
+        within = StageLimits(deadline=15, ticks=lambda: sum(slow.asked))
+        stage = await contradiction_stages.run_pending(replace(app.engine, classifier=slow), within)
         assert (slow.asked, stage.looked) == ([10, 10], 20)
-        await pending.run(replace(app.engine, classifier=slow), Bounds())
+        await contradiction_stages.run_pending(replace(app.engine, classifier=slow), StageLimits())
         assert sum(slow.asked) == 35, "each is asked about once"
 
     async def test_a_search_stops_between_memories_and_goes_on_there(self, app: App) -> None:
@@ -397,31 +401,33 @@ class TestBounds:
             )
         slow = Unsure(says=0.1)
         engine = replace(app.engine, classifier=slow)
-        stage = await searching.run(engine, Bounds(deadline=1, ticks=lambda: sum(slow.asked)))
+        stage = await searching.run_contradictions(
+            engine, StageLimits(deadline=1, ticks=lambda: sum(slow.asked))
+        )
         assert stage.more
         assert 0 < stage.looked < 6
-        await searching.run(engine, Bounds())
-        stage = await searching.run(engine, Bounds())
+        await searching.run_contradictions(engine, StageLimits())
+        stage = await searching.run_contradictions(engine, StageLimits())
         assert (stage.looked, stage.more) == (0, False)
 
     async def test_every_line_has_its_turn_and_no_run_reads_all(self, app: App) -> None:
         line = (await queue(app, 1))[0]
-        for number in range(3 * LINES):
-            await write(
+        for number in range(3 * REVIEW_RECORDS):
+            await save_pair_record(
                 app.engine, SETTLED, replace(line, key=f"{fingerprint(str(number))[:16]}", older="gone")
             )
         changed = []
         while await lines(app, SETTLED):
-            changed.append(await review(app.engine, Bounds()))
+            changed.append(await review_contradictions(app.engine, StageLimits()))
         assert len(changed) >= 3
-        assert max(changed) < LINES + 100
+        assert max(changed) < REVIEW_RECORDS + 100
 
     async def test_the_queue_has_an_end_and_keeps_the_most_alike(self, app: App) -> None:
         line = (await queue(app, 1))[0]
         for number in range(MOST_PENDING + 5):
             alike = replace(line, key=fingerprint(str(number))[:16], similarity=number / 10_000)
-            await write(app.engine, PENDING, alike)
-        assert await trim(app.engine, {line.agent}) == 6
+            await save_pair_record(app.engine, PENDING, alike)
+        assert await trim_pair_records(app.engine, {line.agent}) == 6
         left = sorted(one.similarity for one in await lines(app, PENDING))
         assert (len(left), left[0]) == (MOST_PENDING, 0.0006)
 
@@ -430,7 +436,7 @@ class TestBounds:
             await stored(acting(app, name), OLD)
             await stored(acting(app, name), NEW)
         await consolidate(app)
-        own = await drawers(app.engine, FOUND)
+        own = await pair_namespaces(app.engine, FOUND)
         assert {drawer.agent for drawer in own} == {"ann", "bob"}
         assert len({drawer.name for drawer in own}) == 2
 

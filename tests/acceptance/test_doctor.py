@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from front_door import Open, everything, found, raw, recall, run, stored
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.lifecycle.status import DOCTOR, STATUS, DoctorResult
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
 from mindhold.model.errors import SchemaTooNew, StoreDamaged
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.upkeep import DOCTOR, STATUS, DoctorResult
-from mindhold.operations.writing import AMEND, LINK
 
 QUESTION = "zebra striped number"
 HAS_MODES = sys.platform != "win32"

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, run, stored
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.capture.documents import WRITE_DOCUMENTS, WriteDocumentsResult
+from mindhold.memories.amend import AMEND
+from mindhold.memories.filters import LIST
+from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.model.errors import NotFound, ScopeNotFound
 from mindhold.model.markers import END, START
-from mindhold.operations.condensing import WRITE_DOCUMENTS, WriteDocumentsResult
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.housing import CREATE_PROJECT
-from mindhold.operations.keeping import DELETE_SCOPE
-from mindhold.operations.reading import LIST
-from mindhold.operations.writing import AMEND
+from mindhold.projects.projects import CREATE_PROJECT
+from mindhold.projects.scope_operations import DELETE_SCOPE
 
 DECISION = "Use pnpm for packages"
 

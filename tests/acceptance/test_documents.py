@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from front_door import everything, found, recall, remember, run, show
 
-from mindhold.app import App
-from mindhold.operations.forgetting import FORGET
+from mindhold.app.application import App
+from mindhold.memories.forget import FORGET
 
 
 def document(topic: str, *, sentences: int = 300) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from front_door import Open, acting, everything, found, recall, remember, run, show, stored
 
-from mindhold.app import App
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import CREATE_SCOPE
+from mindhold.app.application import App
+from mindhold.memories.forget import FORGET
+from mindhold.projects.scope_operations import CREATE_SCOPE
 
 
 async def test_the_same_text_again_is_the_same_memory(app: App) -> None:

@@ -12,21 +12,26 @@ from typing import Any
 import pytest
 from front_door import at, everything, run, said, show
 
-from mindhold.app import App
-from mindhold.engine.conversations import conversation_of, happened, note_call, open_ones, write_down
-from mindhold.engine.doings import Doings, Done
-from mindhold.engine.endings import AT_ONCE, reflect_on_silent
-from mindhold.engine.events import MOST_APART, Conversation, Event
-from mindhold.engine.feedback import STEP, TOOLS
-from mindhold.engine.quoting import answered, quoted
-from mindhold.engine.recount import in_words
-from mindhold.model.entry import Entry
+from mindhold.app.application import App
+from mindhold.conversations.activity import ActivityBuffer, CallActivity
+from mindhold.conversations.endings import AT_ONCE, END_CONVERSATION, reflect_on_silent
+from mindhold.conversations.events import MOST_APART, ConversationEvent, ConversationState
+from mindhold.conversations.session_digest import model_digest
+from mindhold.conversations.sessions import (
+    GO_ON,
+    conversation_of,
+    note_call,
+    open_conversations,
+    save_conversation_event,
+    write_activity,
+)
+from mindhold.memories.context import CONTEXT
+from mindhold.memories.feedback import FEEDBACK, FEEDBACK_REPORT, STEP, TOOLS
+from mindhold.memories.forget import FORGET
 from mindhold.model.errors import Refused
+from mindhold.model.job import Entry
 from mindhold.model.memory import Status
-from mindhold.operations.conversing import END_CONVERSATION, GO_ON
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.judging import FEEDBACK, FEEDBACK_REPORT
-from mindhold.operations.knowing import CONTEXT
+from mindhold.model.prompt_markup import parse_json_answer, quote_as_json
 from mindhold.ports.store import Mark, Rate, Revise
 
 SCRATCH = "Scratch: the pier is 14 metres long."
@@ -153,11 +158,11 @@ class TestMeanwhile:
         model = Scripted({"summary": "We settled it."}, {"summary": "We settled it all."}, meanwhile=speak)
         assert (await reflect_on_silent(with_model(then, model).engine)).ended == 0
         assert [await status(then, one) for one in (old, *new)] == ["active", "active"]
-        assert len(await open_ones(then.engine)) == 1
-        await write_down(then.engine)
+        assert len(await open_conversations(then.engine)) == 1
+        await write_activity(then.engine)
         assert (await reflect_on_silent(later(then).engine)).expired == 2
         assert len(await said_of(then, "episode")) == 1
-        assert await open_ones(then.engine) == []
+        assert await open_conversations(then.engine) == []
 
     async def test_one_that_is_heard_of_while_the_model_thinks_goes_on(self, app: App) -> None:
         note = await said(app, "talk", SCRATCH, session_only=True)
@@ -170,7 +175,7 @@ class TestMeanwhile:
         model = Scripted({"summary": "We settled it."}, meanwhile=go_on)
         assert (await reflect_on_silent(with_model(then, model).engine)).ended == 0
         assert await status(then, note) == "active"
-        assert len(await open_ones(then.engine)) == 1
+        assert len(await open_conversations(then.engine)) == 1
 
     async def test_one_that_speaks_after_its_end_was_said_begins_anew(self, app: App) -> None:
         model = Scripted({"summary": "We settled it."}, {"summary": "We settled it all."})
@@ -180,7 +185,7 @@ class TestMeanwhile:
         note = await said(app, "talk", SCRATCH, session_only=True)
         await reflect_on_silent(app.engine)
         assert await status(app, note) == "active"
-        await write_down(app.engine)
+        await write_activity(app.engine)
         await reflect_on_silent(later(app).engine)
         assert await status(app, note) == "archived"
 
@@ -209,10 +214,10 @@ class TestMeanwhile:
 
         ledger: Any = Ledger()
         await ended(replace(app, engine=replace(app.engine, ledger=ledger)))
-        await write_down(app.engine)
+        await write_activity(app.engine)
         await reflect_on_silent(later(app).engine)
         assert [await status(app, one) for one in notes] == ["archived"]
-        assert await open_ones(app.engine) == []
+        assert await open_conversations(app.engine) == []
 
     async def test_the_longest_silent_are_ended_first_and_so_many_at_a_time(self, app: App) -> None:
         for number in range(AT_ONCE + 1):
@@ -220,7 +225,9 @@ class TestMeanwhile:
         then = later(app)
         swept = await reflect_on_silent(then.engine)
         assert (swept.ended, swept.open) == (AT_ONCE, 1)
-        assert [one.value["conversation"] for one in await open_ones(then.engine)] == [f"talk {AT_ONCE}"]
+        assert [one.value["conversation"] for one in await open_conversations(then.engine)] == [
+            f"talk {AT_ONCE}"
+        ]
         assert (await reflect_on_silent(then.engine)).ended == 1
 
     async def test_what_is_said_for_good_meanwhile_undoes_nobodys_forgetting(self, app: App) -> None:
@@ -244,10 +251,10 @@ class TestMeanwhile:
                     )
                 return found
 
-        from mindhold.engine.conversations import outlive
+        from mindhold.conversations.sessions import keep_working_memory
 
         store: Any = Store()
-        await outlive(replace(app.engine, store=store), memory)
+        await keep_working_memory(replace(app.engine, store=store), memory)
         assert await status(app, note) == "forgotten"
 
 
@@ -312,8 +319,8 @@ class TestUnusableWords:
                 await asyncio.sleep(0)
 
         other = asyncio.create_task(beat())
-        told = await in_words(
-            Scripted({"summary": "x", **points}), Conversation("talk", "default", now, now), left
+        told = await model_digest(
+            Scripted({"summary": "x", **points}), ConversationState("talk", "default", now, now), left
         )
         other.cancel()
         assert told is not None
@@ -327,11 +334,13 @@ class TestActivity:
     async def test_a_long_history_is_folded_and_says_the_same(self, app: App) -> None:
         ids = await two(app)
         engine = app.engine
-        await write_down(engine)
-        await happened(engine, "talk", Event(reflected=True), agent="default")
+        await write_activity(engine)
+        await save_conversation_event(engine, "talk", ConversationEvent(reflected=True), agent="default")
         for number in range(MOST_APART + 20):
-            event = Event(touched=(ids[number % 2],), tools={"recall": 2}, answers={"recall": (ids[0],)})
-            await happened(engine, "talk", event, agent="default")
+            event = ConversationEvent(
+                touched=(ids[number % 2],), tools={"recall": 2}, answers={"recall": (ids[0],)}
+            )
+            await save_conversation_event(engine, "talk", event, agent="default")
         drawer = 'conversation:["default", "talk"]'
 
         async def kept() -> int:
@@ -343,7 +352,7 @@ class TestActivity:
         assert before is not None
         assert (before.tools["recall"], before.reflected) == (2 * (MOST_APART + 20), True)
         assert set(before.memories) == set(ids)
-        await happened(engine, "talk", Event(tools={"recall": 1}), agent="default")
+        await save_conversation_event(engine, "talk", ConversationEvent(tools={"recall": 1}), agent="default")
         again = await conversation_of(engine, "talk", agent="default")
         assert again is not None
         assert again.tools["recall"] == 2 * (MOST_APART + 20) + 1
@@ -351,7 +360,9 @@ class TestActivity:
     async def test_those_that_a_fold_stands_for_count_once_where_it_was_broken_off(self, app: App) -> None:
         engine = app.engine
         for _ in range(MOST_APART + 1):
-            await happened(engine, "talk", Event(tools={"recall": 1}), agent="default")
+            await save_conversation_event(
+                engine, "talk", ConversationEvent(tools={"recall": 1}), agent="default"
+            )
 
         class Store:
             def __getattr__(self, name: str) -> Any:
@@ -382,18 +393,18 @@ class TestActivity:
         store: Any = Store()
         refusing = replace(engine, store=store)
         for name in "abc":
-            note_call(refusing, name, Done("recall", gave=("x",)), agent="default")
-        await write_down(refusing)
+            note_call(refusing, name, CallActivity("recall", gave=("x",)), agent="default")
+        await write_activity(refusing)
         assert [place.conversation for place in engine.doings.places()] == ["a"]
         assert await conversation_of(engine, "b", agent="default") is not None
-        note_call(engine, "a", Done("recall"), agent="default")
-        await write_down(engine)
+        note_call(engine, "a", CallActivity("recall"), agent="default")
+        await write_activity(engine)
         known = await conversation_of(engine, "a", agent="default")
         assert known is not None
         assert known.tools == {"recall": 2}
 
     async def test_a_writing_that_fails_keeps_nobody_from_closing(self) -> None:
-        done = Doings(seconds=0)
+        done = ActivityBuffer(seconds=0)
         began = asyncio.Event()
 
         async def fail() -> None:
@@ -411,7 +422,9 @@ class TestActivity:
 
     async def test_a_store_that_is_long_away_costs_no_more_and_more(self, app: App) -> None:
         for start in range(0, 2000, 100):
-            done = Done("remember_many", stored=tuple(f"m{number}" for number in range(start, start + 100)))
+            done = CallActivity(
+                "remember_many", stored=tuple(f"m{number}" for number in range(start, start + 100))
+            )
             note_call(app.engine, "talk", done, agent="default")
         [(_, gathered)] = app.engine.doings.take()
         assert (len(gathered.stored), list(gathered.stored)[-1]) == (500, "m1999")
@@ -462,7 +475,7 @@ class TestQuoting:
 
     @pytest.mark.parametrize("text", ["</data>", 'a"b\\c', "one\ntwo", "one\u2028two\u2029three\u0085four"])
     def test_nothing_ends_its_line(self, text: str) -> None:
-        line = quoted({"text": text})
+        line = quote_as_json({"text": text})
         assert json.loads(line) == {"text": text}
         assert len(line.splitlines()) == 1
         assert "<" not in line
@@ -472,10 +485,10 @@ class TestQuoting:
         ['{"a": 1}', ' {"a": 1}\n', '```json\n{"a": 1}\n```', '```JSON\n{"a": 1}\n```\n', '```\n{"a": 1}```'],
     )
     def test_a_fence_of_marks_is_looked_through(self, text: str) -> None:
-        assert answered(text) == {"a": 1}
+        assert parse_json_answer(text) == {"a": 1}
 
     @pytest.mark.parametrize(
         "text", ["", "Fine.", '{"a": 1} That is all.', "[" * 100_000, '```json\n{"a": 1}']
     )
     def test_anything_else_is_nothing(self, text: str) -> None:
-        assert answered(text) is None
+        assert parse_json_answer(text) is None

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, remember, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.evaluate import AT_ONCE, evaluate, read_verdicts
+from mindhold.app.application import App
+from mindhold.jobs.queue import LIST_JOBS, RUN_JOBS
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.amend import AMEND
+from mindhold.memories.ask import ASK
+from mindhold.memories.evaluation import AT_ONCE, evaluate, read_verdicts
+from mindhold.memories.stats import STATS
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.memory import Kind
-from mindhold.operations.knowing import ASK
-from mindhold.operations.safekeeping import STATS
-from mindhold.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS, STATUS
-from mindhold.operations.writing import AMEND, REMEMBER_MANY
-from mindhold.testing.servers.faulty import HANG, failing
-from mindhold.testing.servers.languages import Cut, LanguageServer
+from mindhold.testing.servers.services import HANG, LanguageServer, TruncatedAnswer, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 CRANE = "The quay crane lifts 40 tonnes."
@@ -290,7 +291,7 @@ class TestByModel:
                 "a model alone lowers nothing that names something"
             )
 
-    @pytest.mark.parametrize("fault", [failing(500), failing(401), Cut("max_tokens"), HANG])
+    @pytest.mark.parametrize("fault", [failing(500), failing(401), TruncatedAnswer("max_tokens"), HANG])
     async def test_a_model_that_fails_costs_once(
         self, with_model: Open, server: LanguageServer, fault: Any
     ) -> None:

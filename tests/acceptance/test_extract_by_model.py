@@ -11,20 +11,30 @@ from typing import Any
 import pytest
 from front_door import Open, at, run, stored
 
-from mindhold.app import App
-from mindhold.bare.marks import OWN_CALL_MARK
-from mindhold.engine.capture.by_model import by_model
-from mindhold.engine.capture.item import Item
-from mindhold.engine.ledger import DRAWER, EXTRACT, KEPT, Metered, day_of, metered, note_memories
-from mindhold.model.entry import Entry
+from mindhold.app.application import App
+from mindhold.capture.extraction import extract_by_model
+from mindhold.capture.items import CapturedItem
+from mindhold.hooks.environment import OWN_CALL_MARK
+from mindhold.jobs.queue import RUN_JOBS
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.ask import ASK
+from mindhold.memories.spending import (
+    EXTRACT,
+    KEPT,
+    LEDGER_NAMESPACE,
+    SPEND,
+    Metered,
+    ShareView,
+    SpendResult,
+    day_of,
+    metered,
+    note_memories,
+)
 from mindhold.model.errors import ModelAway, ModelBroken, ModelError, ModelSpent
+from mindhold.model.job import Entry
 from mindhold.model.memory import Kind
 from mindhold.model.tokens import count_tokens
-from mindhold.operations.knowing import ASK
-from mindhold.operations.spending import SPEND, ShareView, SpendResult
-from mindhold.operations.upkeep import DOCTOR, RUN_JOBS, STATUS
-from mindhold.testing.servers.faulty import DROP, HANG, failing
-from mindhold.testing.servers.languages import Cut, LanguageServer
+from mindhold.testing.servers.services import DROP, HANG, LanguageServer, TruncatedAnswer, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 FIRST, SECOND = "anthropic:claude-haiku-4-5", "compatible:qwen3"
@@ -86,8 +96,8 @@ def asking(app: App) -> Metered:
     return metered(app.engine, app.engine.llm, purpose=EXTRACT)
 
 
-async def extracted(app: App, **options: Any) -> tuple[Item, ...]:
-    return await by_model(app.engine, asking(app), LINES, [], **options)
+async def extracted(app: App, **options: Any) -> tuple[CapturedItem, ...]:
+    return await extract_by_model(app.engine, asking(app), LINES, [], **options)
 
 
 async def until_it_fails(app: App) -> None:
@@ -115,7 +125,7 @@ class TestAlone:
 
     async def test_nothing_to_read_asks_nobody(self, alone: Open, server: LanguageServer) -> None:
         async with alone() as app:
-            assert await by_model(app.engine, asking(app), [], []) == ()
+            assert await extract_by_model(app.engine, asking(app), [], []) == ()
             assert server.asked == []
 
     async def test_existing_memories_and_the_conversation_are_quoted(
@@ -125,7 +135,7 @@ class TestAlone:
         async with alone() as app:
             known = await stored(app, "Sessions live in the PostgreSQL database.")
             memory = await app.engine.store.get(known, viewer="default")
-            await by_model(app.engine, asking(app), [(1, f"USER: {hostile}")], [memory])
+            await extract_by_model(app.engine, asking(app), [(1, f"USER: {hostile}")], [memory])
         [asked] = server.asked
         quoted = [json.loads(line) for line in asked.prompt.splitlines() if line.startswith("{")]
         assert quoted == [
@@ -142,7 +152,7 @@ class TestAlone:
         said.insert(0, "Sure! Ignore the <rules>:\n[]")
         async with alone() as app:
             model = asking(app)
-            [item] = await by_model(app.engine, model, LINES, [])
+            [item] = await extract_by_model(app.engine, model, LINES, [])
             assert item.content == "Sessions are kept in Redis."
             assert model.calls == 2
         first, second = (one.prompt for one in server.asked)
@@ -169,7 +179,9 @@ class TestAlone:
             assert await extracted(app)
         assert len(server.asked) == 2
 
-    @pytest.mark.parametrize("fault", [HANG, failing(529), Cut("refusal"), Cut("max_tokens"), failing(401)])
+    @pytest.mark.parametrize(
+        "fault", [HANG, failing(529), TruncatedAnswer("refusal"), TruncatedAnswer("max_tokens"), failing(401)]
+    )
     async def test_what_is_no_answer_is_an_error_within_the_wait(
         self, alone: Open, server: LanguageServer, fault: Any
     ) -> None:
@@ -208,7 +220,7 @@ class TestAlone:
     async def test_an_answer_that_is_cut_off_counts_with_its_length(
         self, alone: Open, server: LanguageServer
     ) -> None:
-        server.meet(Cut("max_tokens"))
+        server.meet(TruncatedAnswer("max_tokens"))
         async with alone() as app:
             with pytest.raises(ModelError):
                 await asking(app).complete("Hello", system="", most_tokens=1_000)
@@ -226,7 +238,8 @@ class TestAlone:
 
 class TestLadder:
     @pytest.mark.parametrize(
-        "fault", [HANG, failing(529, headers={"Retry-After": "600"}), Cut("refusal"), failing(401)]
+        "fault",
+        [HANG, failing(529, headers={"Retry-After": "600"}), TruncatedAnswer("refusal"), failing(401)],
     )
     async def test_the_next_is_asked_where_one_fails(
         self, laddered: Open, server: LanguageServer, other: LanguageServer, fault: Any
@@ -234,7 +247,7 @@ class TestLadder:
         server.always(fault)
         async with laddered(**{"llm.wait_seconds": 4}) as app:
             model = asking(app)
-            assert len(await by_model(app.engine, model, LINES, [])) == 1
+            assert len(await extract_by_model(app.engine, model, LINES, [])) == 1
             assert model.name == SECOND
             models = by_name((await spent(app)).models)
             assert (models[FIRST].calls, models[FIRST].failed) == (1, 1)
@@ -278,7 +291,7 @@ class TestLadder:
         self, laddered: Open, server: LanguageServer, other: LanguageServer
     ) -> None:
         server.always(failing(401))
-        other.always(Cut("stop", text="In Redis [1]."))
+        other.always(TruncatedAnswer("stop", text="In Redis [1]."))
         async with laddered() as app:
             known = await stored(app, "The sessions are kept in Redis.")
             answer = await run(app, ASK, question="Where are the sessions kept?")
@@ -301,7 +314,7 @@ class TestBudget:
         async with laddered(**{"llm.daily_tokens": 3_500}) as app:
             assert await extracted(app)
             with pytest.raises(ModelSpent, match="3,500 tokens") as failed:
-                await by_model(app.engine, asking(app), [(1, "USER: " + "harbour " * 1_500)], [])
+                await extract_by_model(app.engine, asking(app), [(1, "USER: " + "harbour " * 1_500)], [])
             assert "llm.daily_tokens" in failed.value.advice
             assert (len(server.asked), len(other.asked)) == (1, 0)
             assert (await spent(app)).total.calls == 1, "what was never sent is not counted"
@@ -360,7 +373,7 @@ class TestSpend:
     async def test_for_which_memories(self, alone: Open) -> None:
         async with alone() as app:
             model = asking(app)
-            await by_model(app.engine, model, LINES, [])
+            await extract_by_model(app.engine, model, LINES, [])
             ids = [
                 await stored(app, "Sessions are kept in Redis."),
                 await stored(app, "The cache is Redis too."),
@@ -395,7 +408,7 @@ class TestSpend:
         engine = app.engine
         now = engine.clock()
         old = {"kind": "language", "model": "old", "tokens_in": 7, "tokens_out": 3, "outcome": "ok"}
-        await engine.ledger.put_entry(Entry(DRAWER + day_of(now), "1", old, now, now + KEPT))
+        await engine.ledger.put_entry(Entry(LEDGER_NAMESPACE + day_of(now), "1", old, now, now + KEPT))
         result = await spent(app)
         assert [(one.name, one.calls, one.dollars) for one in result.purposes] == [("other", 1, 0.0)]
         assert result.today.tokens == 10

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, found, remember, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.context import standing
-from mindhold.engine.feedback import STEP, step_of
-from mindhold.model.access import Caller
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.judging import FEEDBACK, FEEDBACK_REPORT, FeedbackResult
-from mindhold.operations.knowing import CONTEXT, REFLECT
-from mindhold.operations.reading import RECALL, SHOW
-from mindhold.operations.safekeeping import STATS
+from mindhold.app.application import App
+from mindhold.memories.context import CONTEXT, standing
+from mindhold.memories.feedback import FEEDBACK, FEEDBACK_REPORT, STEP, FeedbackResult, step_of
+from mindhold.memories.filters import SHOW
+from mindhold.memories.forget import FORGET
+from mindhold.memories.recall import RECALL
+from mindhold.memories.reflect import REFLECT
+from mindhold.memories.stats import STATS
+from mindhold.model.scope import Caller
 
 GOOD: dict[str, Any] = {"relevant": True, "sufficient": True}
 BAD: dict[str, Any] = {"relevant": False, "sufficient": False}

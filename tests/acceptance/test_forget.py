@@ -8,16 +8,20 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, on_disk, raw, recall, remember, run, show, stored
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.backup.create import BACKUP, LIST_BACKUPS
+from mindhold.backup.restore import RESTORE
+from mindhold.lifecycle.status import DOCTOR
+from mindhold.memories.amend import AMEND
+from mindhold.memories.filters import LIST, TAGS
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.timeline import TIMELINE
+from mindhold.memories.transfer import EXPORT
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
 from mindhold.model.query import Filter
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.keeping import CREATE_SCOPE, EXPORT
-from mindhold.operations.reading import LIST, TAGS
-from mindhold.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE
-from mindhold.operations.timing import TIMELINE
-from mindhold.operations.upkeep import DOCTOR
-from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
+from mindhold.projects.scope_operations import CREATE_SCOPE
 
 TEXT = "The xylophone of the quartermaster is purple."
 

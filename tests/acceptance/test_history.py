@@ -14,20 +14,21 @@ from pathlib import Path
 import pytest
 from front_door import Open, acting, at, run, stored
 
-from mindhold.app import App
-from mindhold.dialects.history import HISTORY
-from mindhold.engine.history import indexing
-from mindhold.engine.history.apart import apart
-from mindhold.engine.history.known import WITHHELD_ALL
-from mindhold.model.access import Caller
+from mindhold.app.application import App
+from mindhold.contracts.mcp.history import HISTORY
+from mindhold.conversations.message_log import SAVE_MESSAGE
+from mindhold.history import index
+from mindhold.history.index import INDEX_HISTORY
+from mindhold.history.index_guard import run_in_own_thread
+from mindhold.history.projects import HISTORY_PROJECTS, WITHHELD_ALL
+from mindhold.history.search import SEARCH_HISTORY
+from mindhold.history.timeline import HISTORY_TIMELINE
 from mindhold.model.errors import InvalidInput
-from mindhold.operations.history import HISTORY_PROJECTS, HISTORY_TIMELINE, SEARCH_HISTORY
-from mindhold.operations.indexing import INDEX_HISTORY
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.messages import SAVE_MESSAGE
-from mindhold.ports.history import Conversation, Passage, Told
+from mindhold.model.scope import Caller
+from mindhold.ports.history import ConversationLabel, IndexedConversation, Passage
 from mindhold.ports.transcripts import Check
-from mindhold.settings import load_settings
+from mindhold.projects.scope_operations import CREATE_SCOPE
+from mindhold.settings.loader import load_settings
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)
 SHOP, API, TOOLS = "/home/me/code/shop", "/home/me/code/shop-api", "/srv/tools"
@@ -389,7 +390,7 @@ async def test_what_is_not_read_yet_may_be_excluded_too(
 ) -> None:
     desk.talk("s1", TOOLS, CERTIFICATE, days_ago=1)
     desk.talk("s2", SHOP, CERTIFICATE, days_ago=2)
-    monkeypatch.setattr(indexing, "FRESH_BYTES", 1)
+    monkeypatch.setattr(index, "FRESH_BYTES", 1)
     async with opened(**{"history.claude_dir": str(desk.folder), "history.exclude": "/home/me/*"}) as app:
         assert [one.path for one in (await run(at(app, NOW), HISTORY_PROJECTS)).projects] == [TOOLS]
 
@@ -398,8 +399,8 @@ async def test_a_conversation_without_a_word_breaks_no_search(app: App, desk: De
     """Such a one has a title that may be found, by its words or its vector."""
     desk.talk("s1", SHOP, [("user", "The pelican lives in the cellar")])
     await sessions(app, "anything")
-    empty = Conversation(
-        "s0", "claude", desk.folder / "projects" / "x" / "s0.jsonl", title=Told("Pelican", "ai")
+    empty = IndexedConversation(
+        "s0", "claude", desk.folder / "projects" / "x" / "s0.jsonl", title=ConversationLabel("Pelican", "ai")
     )
     app.engine.history.put(empty, [Passage((), "pelican", head=True)])
     assert await sessions(app, "pelican") == ["s1"]
@@ -548,7 +549,7 @@ async def test_a_question_reads_so_much_and_the_next_reaches_further(
         desk.talk(f"s{days}", SHOP, [("user", f"The gateway is closed, case {days}")], days_ago=days)
         for days in (1, 2, 3, 4)
     ]
-    monkeypatch.setattr(indexing, "FRESH_BYTES", 2 * paths[0].stat().st_size)
+    monkeypatch.setattr(index, "FRESH_BYTES", 2 * paths[0].stat().st_size)
     answer = await run(app, SEARCH_HISTORY, query="gateway closed")
     assert {result.session_id for result in answer.results} == {"s1", "s2"}
     assert answer.total_sessions_searched == 2
@@ -563,7 +564,7 @@ async def test_who_finds_nothing_is_told_what_was_not_read_yet(
 ) -> None:
     for days in (1, 2):
         desk.talk(f"s{days}", SHOP, CERTIFICATE, days_ago=days)
-    monkeypatch.setattr(indexing, "FRESH_BYTES", 1)
+    monkeypatch.setattr(index, "FRESH_BYTES", 1)
     answer = await run(app, SEARCH_HISTORY, query="pelican")
     assert answer.suggestion is not None
     assert "1 conversation (1 MB) is not read yet" in answer.suggestion
@@ -579,7 +580,7 @@ async def test_what_is_not_read_yet_is_listed_all_the_same(
     desk.talk("s1", SHOP, CERTIFICATE, days_ago=1)
     desk.talk("s2", SHOP, CERTIFICATE, days_ago=2)
     desk.talk("s3", TOOLS, CERTIFICATE, days_ago=3)
-    monkeypatch.setattr(indexing, "FRESH_BYTES", 1)
+    monkeypatch.setattr(index, "FRESH_BYTES", 1)
     answer = await run(app, HISTORY_TIMELINE)
     assert [(one.session_id, bool(one.title)) for one in answer.sessions] == [
         ("s1", True),
@@ -641,7 +642,7 @@ async def test_a_search_that_nobody_waits_for_ends(app: App, desk: Desk) -> None
         while True:
             check()
 
-    task = asyncio.create_task(apart(endless))
+    task = asyncio.create_task(run_in_own_thread(endless))
     await asyncio.to_thread(began.wait)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -701,8 +702,8 @@ def test_the_folder_is_claude_codes_own_or_the_one_it_was_moved_to() -> None:
 
 
 async def test_a_remembered_conversation_is_told_by_its_reflection(app: App) -> None:
-    from mindhold.operations.knowing import REFLECT
-    from mindhold.operations.writing import REMEMBER
+    from mindhold.memories.reflect import REFLECT
+    from mindhold.memories.write import REMEMBER
 
     given = REMEMBER.takes(content="The kiln is fired at 900 degrees.", topic="kiln")
     await app.run(REMEMBER, given, conversation="pottery")

@@ -13,10 +13,10 @@ import pytest
 from front_door import Open, run
 from talks import append, user, write
 
-from mindhold.app import App
-from mindhold.engine.history.archive_report import last_trouble
+from mindhold.app.application import App
+from mindhold.history.archive import last_trouble
 from mindhold.model.errors import InvalidInput, NotFound
-from mindhold.operations.index import operation
+from mindhold.operation_index import operation
 from mindhold.ports.history import Archive
 
 IDS = [f"0000000{number}-1111-4222-8333-444455556666" for number in range(1, 7)]

@@ -11,14 +11,13 @@ import pytest
 from front_door import Open, run
 
 from indexed_talks import matching, talked
-from mindhold.app import App
-from mindhold.engine.history.deep import read_by_model
-from mindhold.engine.history.reading import json_in, verdicts_in
+from mindhold.app.application import App
+from mindhold.history.excerpts import json_in, verdicts_in
+from mindhold.history.llm_reader import read_by_model
+from mindhold.history.search import SEARCH_HISTORY
+from mindhold.memories.spending import SPEND
 from mindhold.model.errors import InvalidInput
-from mindhold.operations.history import SEARCH_HISTORY
-from mindhold.operations.spending import SPEND
-from mindhold.testing.servers.faulty import failing
-from mindhold.testing.servers.languages import LanguageServer
+from mindhold.testing.servers.services import LanguageServer, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 QUESTION = "how did we stop webpack from running out of memory"

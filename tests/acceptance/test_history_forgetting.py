@@ -14,18 +14,17 @@ from front_door import Open, acting, everything, run
 from shelved_talks import Shelf, index, known
 from talks import append, claude, user, write
 
-from mindhold.app import App
-from mindhold.engine.capture import alone as waiting
-from mindhold.engine.capture.alone import alone
-from mindhold.engine.capture.flow import CURSOR, Heard, cursor_key
-from mindhold.engine.history import held
-from mindhold.engine.history.archive_names import archive_name, begins
-from mindhold.engine.history.forgotten import note_forgotten
-from mindhold.engine.history.turn import turn
-from mindhold.model.access import Caller
+from mindhold.app.application import App
+from mindhold.capture import journal as waiting
+from mindhold.capture.capture import CURSOR, CaptureEvent, cursor_key
+from mindhold.capture.journal import exclusive_claim
+from mindhold.history import index_guard
+from mindhold.history.archive_room import archive_name, archive_prefix
+from mindhold.history.index_guard import index_turn, note_forgotten
 from mindhold.model.errors import InvalidInput, NotFound, Refused, StoreBusy
-from mindhold.operations.index import operation
-from mindhold.ports.history import Conversation
+from mindhold.model.scope import Caller
+from mindhold.operation_index import operation
+from mindhold.ports.history import IndexedConversation
 
 FIRST = "3f2a91c0-1111-4222-8333-444455556666"
 CODEX = "01999f2a-7c31-7d10-8a11-52b6a5f0c001"
@@ -101,8 +100,8 @@ async def test_it_waits_for_a_capture_and_says_how_to_finish(
     monkeypatch.setattr(waiting, "PATIENCE", 1)
     file = a_talk(shelf)
     await captured(app, file)
-    key = cursor_key(Heard(FIRST, str(file), "", ""))
-    async with alone(app.engine, CURSOR + key):
+    key = cursor_key(CaptureEvent(FIRST, str(file), "", ""))
+    async with exclusive_claim(app.engine, CURSOR + key):
         with pytest.raises(StoreBusy) as refused:
             await forget(app, "3f2a")
     assert FIRST in refused.value.advice
@@ -114,15 +113,15 @@ async def test_it_waits_for_a_capture_and_says_how_to_finish(
 async def test_what_another_process_held_up_is_finished_by_a_second_try(
     app: App, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held, "PATIENCE", 1)
+    monkeypatch.setattr(index_guard, "PATIENCE", 1)
     file = a_talk(shelf)
     await captured(app, file)
     await index(app)
     await ask(app, "archive_history")
-    with turn(app.loaded.settings.home), pytest.raises(StoreBusy) as refused:
+    with index_turn(app.loaded.settings.home), pytest.raises(StoreBusy) as refused:
         await forget(app, "3f2a")
     assert FIRST in refused.value.advice
-    with turn(app.loaded.settings.home):  # while its rows are still there
+    with index_turn(app.loaded.settings.home):  # while its rows are still there
         assert known(app) != {}
         assert (await ask(app, "search_history", query="PostgreSQL tests")).results == []
         assert (await ask(app, "history_timeline", days=3650)).sessions == []
@@ -163,10 +162,10 @@ async def test_copies_of_another_that_is_called_alike_stay(app: App, shelf: Shel
 
 def test_no_two_sessions_have_names_that_begin_alike(tmp_path: Path) -> None:
     ids = ("fix_bug", "fix.bug", "fix bug", "a" * 80, "a" * 81, "a" * 80 + ".b")
-    assert len({begins("claude", one) for one in ids}) == len(ids)
+    assert len({archive_prefix("claude", one) for one in ids}) == len(ids)
     for one in ids:
-        name = archive_name(Conversation(one, "claude", tmp_path / "x.jsonl"))
-        assert [other for other in ids if name.startswith(begins("claude", other))] == [one]
+        name = archive_name(IndexedConversation(one, "claude", tmp_path / "x.jsonl"))
+        assert [other for other in ids if name.startswith(archive_prefix("claude", other))] == [one]
 
 
 async def test_preview_and_receipt_count_the_same_copies(app: App, shelf: Shelf) -> None:

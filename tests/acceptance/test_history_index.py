@@ -15,16 +15,14 @@ from front_door import Open, run
 from shelved_talks import SHOP, Shelf, everything, head, index, known, passages, told
 from talks import append, claude, ran, user, write
 
-import mindhold.engine.history.passing as passing
-from mindhold.app import App
-from mindhold.bare.marks import OWN_CALL_MARK, SKIP_MARK
-from mindhold.engine.history.forgotten import note_forgotten
-from mindhold.engine.history.indexing import refresh
-from mindhold.engine.history.turn import turn
-from mindhold.model.access import Caller
+import mindhold.history.index_pass as index_pass
+from mindhold.app.application import App
+from mindhold.history.index import BUSY, DISABLED, INDEX_HISTORY, LEFT, refresh
+from mindhold.history.index_guard import index_turn, note_forgotten
+from mindhold.hooks.environment import OWN_CALL_MARK, SKIP_MARK
 from mindhold.model.errors import Refused
-from mindhold.operations.indexing import BUSY, DISABLED, INDEX_HISTORY, LEFT
-from mindhold.ports.history import Told
+from mindhold.model.scope import Caller
+from mindhold.ports.history import ConversationLabel
 from mindhold.ports.transcripts import Role
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "transcripts"
@@ -222,12 +220,12 @@ async def test_sub_agents_are_indexed_if_so_wanted(opened: Open, shelf: Shelf) -
 async def test_notes_are_read_when_they_change(app: App, shelf: Shelf) -> None:
     shelf.talk("s1", user("Repair the clock tower."), claude("The spring was broken."))
     await index(app)
-    assert known(app)["s1"].title == Told("Repair the clock tower", "made")
+    assert known(app)["s1"].title == ConversationLabel("Repair the clock tower", "made")
     note = shelf.note("s1", "# The clock tower\n\nThe mainspring was replaced by a brass one.\n")
     await index(app)
     one = known(app)["s1"]
-    assert one.title == Told("The clock tower", "note")
-    assert one.summary == Told("The mainspring was replaced by a brass one", "note")
+    assert one.title == ConversationLabel("The clock tower", "note")
+    assert one.summary == ConversationLabel("The mainspring was replaced by a brass one", "note")
     assert [match.conversation for match in app.engine.history.search(["mainspr"])] == [one.row]
     note.write_text("# The clock tower\n\nA steel spring holds longer.\n", encoding="utf-8")
     os.utime(note, (1, 1))
@@ -302,15 +300,15 @@ async def test_a_file_that_was_replaced_is_read_anew(app: App, shelf: Shelf, tex
 async def test_everything_can_be_read_anew(app: App, shelf: Shelf) -> None:
     file = shelf.talk("s1", user("The pelican lands at noon."), claude("At noon it is."))
     await index(app)
-    asked_for = replace(known(app)["s1"], summary=Told("Of birds.", "model"))
+    asked_for = replace(known(app)["s1"], summary=ConversationLabel("Of birds.", "model"))
     app.engine.history.put(asked_for, [])
     answer = await index(app, all=True)
     assert (answer.bytes, answer.files) == (file.stat().st_size, 1)
     assert len(passages(app, "s1")) == 1
-    assert known(app)["s1"].summary == Told("Of birds.", "model")
+    assert known(app)["s1"].summary == ConversationLabel("Of birds.", "model")
     append(file, *shelf.entries("s1", claude("And at dusk again."), start=2))
     await index(app)
-    assert known(app)["s1"].summary == Told("Of birds.", "model")
+    assert known(app)["s1"].summary == ConversationLabel("Of birds.", "model")
 
 
 async def test_titles_and_summaries_are_the_conversations_own(app: App, shelf: Shelf) -> None:
@@ -324,26 +322,26 @@ async def test_titles_and_summaries_are_the_conversations_own(app: App, shelf: S
     shelf.talk("s2", user("Repair the bell."), {"type": "ai-title", "title": "Bell repair"})
     shelf.talk("s3", user("Repair the gate."), claude("The hinge was oiled."))
     await index(app)
-    assert known(app)["s3"].title == Told("Repair the gate", "made")
+    assert known(app)["s3"].title == ConversationLabel("Repair the gate", "made")
     shelf.talk(
         "s4", {"type": "summary", "summary": "Gate hinges", "leafUuid": "s3-1"}, user("Repair the fence.")
     )
     await index(app)
     titles = {session: one.title for session, one in known(app).items()}
     assert titles == {
-        "s1": Told("My clock", "custom"),
-        "s2": Told("Bell repair", "ai"),
-        "s3": Told("Gate hinges", "summary"),
-        "s4": Told("Repair the fence", "made"),
+        "s1": ConversationLabel("My clock", "custom"),
+        "s2": ConversationLabel("Bell repair", "ai"),
+        "s3": ConversationLabel("Gate hinges", "summary"),
+        "s4": ConversationLabel("Repair the fence", "made"),
     }
-    assert known(app)["s3"].summary == Told("Gate hinges", "summary")
+    assert known(app)["s3"].summary == ConversationLabel("Gate hinges", "summary")
     assert head(app, "s3").utterances[0].text == "Gate hinges"
     assert known(app)["s2"].summary.by == "made"
 
 
 async def test_only_one_indexes_at_a_time(app: App, shelf: Shelf) -> None:
     shelf.talk("s1", user("The pelican lands at noon."))
-    with turn(app.engine.policy.home) as mine:
+    with index_turn(app.engine.policy.home) as mine:
         assert mine
         answer = await index(app)
         assert (answer.busy, answer.files, answer.notice) == (True, 0, BUSY)
@@ -379,7 +377,7 @@ async def test_processes_beside_give_the_same(
         shelf.talk(f"s{number}", *[user(f"Crate {number} goes to harbour {part}.") for part in range(40)])
     said: list[dict[str, str]] = []
     for name, workers in (("one", 0), ("many", 2)):
-        monkeypatch.setattr(passing, "MUCH", -1)
+        monkeypatch.setattr(index_pass, "MUCH", -1)
         async with opened(home=tmp_path / name) as app:
             answer = await index(app, workers=workers)
             assert (answer.conversations, answer.left) == (12, 0)

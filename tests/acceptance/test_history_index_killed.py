@@ -14,7 +14,7 @@ from talks import claude, user
 
 CHILD = """
 import asyncio, os, sys
-import mindhold.engine.history.passing as passing
+import mindhold.history.index_pass as index_pass
 from mindhold.app import open_app
 from mindhold.operations.indexing import INDEX_HISTORY
 from mindhold.settings import load_settings
@@ -38,12 +38,12 @@ class Mortal(SqliteHistory):
         os._exit(9)
 
 async def main():
-    passing.PASSAGES_AT_ONCE = 3  # small transactions: more moments to die at
-    passing.MUCH = -1
-    passing.PIECE = 2_000
+    index_pass.PASSAGES_AT_ONCE = 3  # small transactions: more moments to die at
+    index_pass.MUCH = -1
+    index_pass.PIECE = 2_000
     given = {"home": sys.argv[1], "time_zone": "UTC", "embedding.provider": "hashing", "history.claude_dir": sys.argv[2]}
     import mindhold.app
-    mindhold.app.SqliteHistory = Mortal
+    mindhold.app.application.SqliteHistory = Mortal
     async with open_app(load_settings(given, environ={})) as app:
         await app.run(INDEX_HISTORY, INDEX_HISTORY.takes(workers=int(sys.argv[5])))
 

@@ -12,12 +12,12 @@ import pytest
 from front_door import Open, everything, on_disk, run, stored
 from talks import Line, append, claude, ran, user, write
 
-from mindhold.app import App
-from mindhold.engine.history.show import Window
-from mindhold.model.access import Caller
+from mindhold.app.application import App
+from mindhold.history.conversation import ShowWindow
 from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, NotFound, Refused
-from mindhold.operations.index import operation
-from mindhold.ports.history import Conversation
+from mindhold.model.scope import Caller
+from mindhold.operation_index import operation
+from mindhold.ports.history import IndexedConversation
 
 FIRST = "3f2a91c0-1111-4222-8333-444455556666"
 SECOND = "3f2b0000-1111-4222-8333-444455556666"
@@ -146,7 +146,7 @@ async def test_only_the_window_is_held_of_a_long_file(app: App, projects: Path, 
     talk(projects / "-shop" / f"{FIRST}.jsonl", shop, *lines)
     shown = await ask(app, "show_conversation", session=FIRST, around=2_500, limit=5)
     assert [one.line for one in shown.utterances] == [2_498, 2_499, 2_500, 2_501, 2_502]
-    assert Window(most=5).before == 2
+    assert ShowWindow(most=5).before == 2
 
 
 # Why
@@ -168,7 +168,7 @@ async def test_from_a_captured_memory_to_the_words(app: App, projects: Path, sho
 async def test_a_memory_that_was_merged_leads_to_the_words_of_its_sources(
     app: App, projects: Path, shop: Path
 ) -> None:
-    from mindhold.engine.lineage import made_of
+    from mindhold.memories.amend import made_of
 
     file = first_talk(projects, shop)
     await ask(app, "capture", file=str(file))
@@ -515,11 +515,11 @@ async def test_they_are_the_owners_alone(app: App, projects: Path, shop: Path) -
 
 
 def test_names_in_the_archive_tell_two_files_of_one_session_apart() -> None:
-    from mindhold.engine.history.archive_names import archive_name, begins
+    from mindhold.history.archive_room import archive_name, archive_prefix
 
-    one = Conversation(FIRST, "claude", Path("a") / f"{FIRST}.jsonl")
-    other = Conversation(FIRST, "claude", Path("b") / f"{FIRST}.jsonl")
-    odd = Conversation("../x y", "codex", Path("c.json"))
+    one = IndexedConversation(FIRST, "claude", Path("a") / f"{FIRST}.jsonl")
+    other = IndexedConversation(FIRST, "claude", Path("b") / f"{FIRST}.jsonl")
+    odd = IndexedConversation("../x y", "codex", Path("c.json"))
     assert archive_name(one) != archive_name(other)
-    assert archive_name(one).startswith(begins("claude", FIRST))
+    assert archive_name(one).startswith(archive_prefix("claude", FIRST))
     assert not set(archive_name(odd)) & set("/ \\")

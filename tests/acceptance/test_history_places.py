@@ -12,10 +12,10 @@ from front_door import Open
 from shelved_talks import SHOP, Shelf, index, known, passages, told
 from talks import append, claude, user
 
-from mindhold.app import App
-from mindhold.engine.history.indexing import refresh
-from mindhold.engine.history.turn import turn
-from mindhold.ports.history import Told
+from mindhold.app.application import App
+from mindhold.history.index import refresh
+from mindhold.history.index_guard import index_turn
+from mindhold.ports.history import ConversationLabel
 
 MOVED = "/home/me/code/store"
 
@@ -129,7 +129,7 @@ async def test_who_waits_is_not_kept_waiting_for_a_long_file(app: App, shelf: Sh
     answer = await index(app, most_seconds=0.000_001)
     assert 0 < answer.bytes < size / 2
     assert answer.left >= size - answer.bytes
-    assert known(app)["s1"].title == Told()
+    assert known(app)["s1"].title == ConversationLabel()
     assert (await index(app)).left == 0
     assert known(app)["s1"].title.by == "made"
     assert sum(len(one.utterances) for one in passages(app, "s1")) == 900
@@ -137,7 +137,7 @@ async def test_who_waits_is_not_kept_waiting_for_a_long_file(app: App, shelf: Sh
 
 async def test_what_another_process_is_reading_is_left(app: App, shelf: Shelf) -> None:
     size = shelf.talk("s1", user("The pelican lands at noon."), cwd=SHOP).stat().st_size
-    with turn(app.engine.policy.home) as mine:
+    with index_turn(app.engine.policy.home) as mine:
         assert mine
         assert await refresh(app.engine) == size
     assert await refresh(app.engine) == 0

@@ -13,12 +13,12 @@ from front_door import Open
 from shelved_talks import Shelf, everything, head, index, known, passages, told
 from talks import Line, append, claude, ran, user, write
 
-from mindhold.app import App
-from mindhold.engine.text import redact
-from mindhold.model.words import Words
-from mindhold.operations.indexing import REREAD
-from mindhold.ports.history import Conversation, Told
+from mindhold.app.application import App
+from mindhold.history.index import REREAD
+from mindhold.model.lexemes import LexemeCache
+from mindhold.ports.history import ConversationLabel, IndexedConversation
 from mindhold.ports.transcripts import beginning
+from mindhold.text import redaction
 
 TOKEN = "ghp_" + "NqVwYS81VP7Hb1DX8pPd5khxE3pyIgKpaUnA"
 
@@ -69,14 +69,16 @@ async def test_secrets_that_were_let_in_go_when_they_are_redacted_again(
     async with opened() as app:
         assert REREAD in (await index(app)).notice
         assert TOKEN not in everything(app)
-        assert known(app)["s1"].summary == Told("Somebody used [redacted:github-token].", "model")
+        assert known(app)["s1"].summary == ConversationLabel(
+            "Somebody used [redacted:github-token].", "model"
+        )
         assert TOKEN[4:].lower().encode() not in _on_disk(home).lower()
         assert (await index(app)).notice == ""
 
 
-def _summed_up(app: App, session: str, text: str) -> Conversation:
+def _summed_up(app: App, session: str, text: str) -> IndexedConversation:
 
-    return replace(known(app)[session], summary=Told(text, "model"))
+    return replace(known(app)[session], summary=ConversationLabel(text, "model"))
 
 
 async def test_better_rules_are_applied_to_what_is_there_and_to_copies(
@@ -89,10 +91,12 @@ async def test_better_rules_are_applied_to_what_is_there_and_to_copies(
         gone.unlink()
         await index(app)
         before = known(app)
-        monkeypatch.setattr("mindhold.engine.history.preparing.VERSION", f"{redact.VERSION}+")
+        monkeypatch.setattr("mindhold.history.preparation.VERSION", f"{redaction.REDACTION_VERSION}+")
         await index(app)
         after = known(app)
-        assert {name: one.rules for name, one in after.items()} == dict.fromkeys(before, f"{redact.VERSION}+")
+        assert {name: one.rules for name, one in after.items()} == dict.fromkeys(
+            before, f"{redaction.REDACTION_VERSION}+"
+        )
         assert after["s1"].gone
         assert "harbour" in told(app, "s1")
 
@@ -130,7 +134,7 @@ async def test_a_conversation_read_line_by_line_is_indexed_as_at_once(app: App, 
     assert [one.utterances for one in grown] == [one.utterances for one in whole]
     assert [one.lexemes for one in grown] == [one.lexemes for one in whole]
     assert head(app, "s1").utterances[0].text == head(app, "s2").utterances[0].text
-    found = app.engine.history.search(Words().of("hinge").split())
+    found = app.engine.history.search(LexemeCache().of("hinge").split())
     there = {row for one in known(app).values() for row, _ in app.engine.history.passages_of(one.row)}
     assert {one.passage for one in found} <= there
     assert len({one.conversation for one in found}) == 2
@@ -232,7 +236,7 @@ async def test_a_line_that_breaks_off_is_told_once_nobody_goes_on_with_it(app: A
 async def test_what_is_too_long_is_told_as_such(
     app: App, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mindhold.providers.transcripts.lines.LONGEST_LINE", 2_000)
+    monkeypatch.setattr("mindhold.providers.transcripts.entries.LONGEST_LINE", 2_000)
     shelf.talk("s1", user("Where is the walrus?"), claude("In the harbour. " * 200), claude("It swims."))
     answer = await index(app)
     assert [(one.line, "too long" in one.problem) for one in answer.warnings] == [(2, True)]
@@ -242,7 +246,7 @@ async def test_what_is_too_long_is_told_as_such(
 async def test_a_file_that_is_too_long_is_told_as_such(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mindhold.providers.transcripts.whole.MOST", 100)
+    monkeypatch.setattr("mindhold.providers.transcripts.whole_files.MOST", 100)
     said = [{"id": "m1", "type": "user", "content": "Where is the walrus? " * 20}]
     file = tmp_path / "gemini" / "tmp" / "shop" / "chats" / "session-2026-03-02T10-00-abc.json"
     write(file, {"sessionId": "g1", "messages": said})

@@ -9,13 +9,14 @@ from pathlib import Path
 from front_door import Open, at, run
 from talks import claude, user, write
 
-from mindhold.app import App
-from mindhold.engine.history.vectors import own_job
+from mindhold.app.application import App
+from mindhold.history.index import INDEX_HISTORY
+from mindhold.history.vectors import own_job
 from mindhold.jobs.handlers import ARCHIVE_HISTORY
+from mindhold.jobs.queue import RUN_JOBS
 from mindhold.jobs.schedule import schedule_of
-from mindhold.operations.indexing import INDEX_HISTORY
-from mindhold.operations.upkeep import DOCTOR, RUN_JOBS
-from mindhold.operations.views import FindingView
+from mindhold.lifecycle.status import DOCTOR
+from mindhold.memories.views import FindingView
 
 HISTORY, VANISHING, RLM = "history", "vanishing conversations", "rlm"
 

@@ -10,11 +10,9 @@ from typing import Any
 
 from front_door import Open, at, run
 
-from mindhold.app import App
-from mindhold.engine.history.vectors import (
-    EMBED_HISTORY as JOB,
-)
-from mindhold.engine.history.vectors import (
+from mindhold.app.application import App
+from mindhold.history.vectors import (
+    EMBED_HISTORY,
     MOST_READ,
     as_read,
     embed_history,
@@ -22,16 +20,16 @@ from mindhold.engine.history.vectors import (
     own_job,
     queue_history_embedding,
 )
+from mindhold.history.vectors import EMBED_HISTORY_JOB as JOB
 from mindhold.jobs.handlers import EMBED_MOST, handlers_of
+from mindhold.jobs.queue import RUN_JOBS
 from mindhold.model.job import JobState
-from mindhold.operations.embedding import EMBED_HISTORY
-from mindhold.operations.upkeep import RUN_JOBS
+from mindhold.model.scope import LOCAL, POSTGRES
 from mindhold.ports.embedder import Matrix
-from mindhold.ports.history import Conversation, NoHistory, Passage, Utterance
-from mindhold.ports.houses import LOCAL, POSTGRES
+from mindhold.ports.history import IndexedConversation, IndexedStep, NoHistory, Passage
 from mindhold.ports.transcripts import Role
-from mindhold.providers.embedding.hashing import HashingEmbedder
-from mindhold.testing.servers.embeddings import EmbeddingServer
+from mindhold.providers.embedding.base import HashingEmbedder
+from mindhold.testing.servers.services import EmbeddingServer
 
 DAY = datetime(2026, 3, 2, tzinfo=UTC)
 KEY = "sk-a-key-that-nobody-must-see"
@@ -43,14 +41,14 @@ TALKS = (
 
 
 def passage(*texts: str) -> Passage:
-    said = tuple(Utterance(Role.USER, line, text) for line, text in enumerate(texts, 1))
+    said = tuple(IndexedStep(Role.USER, line, text) for line, text in enumerate(texts, 1))
     return Passage(said, lexemes=" ".join(texts).lower())
 
 
 def hold(app: App, name: str, texts: Sequence[str], *, day: int = 0) -> int:
     """A conversation with a passage for each text; its row."""
     when = DAY + timedelta(days=day)
-    one = Conversation(name, "claude", Path(f"/talks/{name}.jsonl"), size=1, started=when, ended=when)
+    one = IndexedConversation(name, "claude", Path(f"/talks/{name}.jsonl"), size=1, started=when, ended=when)
     return app.engine.history.put(one, [passage(text) for text in texts]).row
 
 
@@ -158,9 +156,9 @@ async def test_on_a_server_that_others_use_each_home_has_jobs_of_its_own(app: Ap
 
 
 def test_what_was_said_is_read_before_what_was_done() -> None:
-    said = Utterance(Role.USER, 1, "Why is the queue stuck?")
-    done = Utterance(Role.RESULT, 2, "x" * 5_000, tool="Bash")
-    told = Utterance(Role.CLAUDE, 3, "A worker died with its lease.")
+    said = IndexedStep(Role.USER, 1, "Why is the queue stuck?")
+    done = IndexedStep(Role.RESULT, 2, "x" * 5_000, tool="Bash")
+    told = IndexedStep(Role.CLAUDE, 3, "A worker died with its lease.")
     read = as_read(Passage((said, done, told), lexemes=""))
     assert read.startswith("Why is the queue stuck?\nA worker died with its lease.\nxxx")
     assert len(read) <= MOST_READ

@@ -12,9 +12,14 @@ import pytest
 from dwellings import Addresses, houses_at, opened_at, store_at
 from front_door import Open, acting, everything, found, recall, run, stored
 
-from mindhold.app import App, open_app
-from mindhold.engine.hold import Hold
-from mindhold.model.access import Caller
+from mindhold.app.application import App, open_app
+from mindhold.backup.create import BACKUP
+from mindhold.conversations.message_log import RECENT_MESSAGES, SAVE_MESSAGE, SEARCH_MESSAGES
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.recall import RECALL
+from mindhold.memories.transfer import EXPORT, IMPORT
 from mindhold.model.errors import (
     Conflict,
     InvalidInput,
@@ -25,27 +30,23 @@ from mindhold.model.errors import (
     StoreAway,
 )
 from mindhold.model.query import Filter
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.housing import (
+from mindhold.model.scope import Caller
+from mindhold.ports.store import Store
+from mindhold.projects.context import PROJECT_CONTEXT
+from mindhold.projects.copy import ProjectLease
+from mindhold.projects.migrate import MIGRATE_PROJECT
+from mindhold.projects.projects import (
     CHANGE_PROJECT,
     CREATE_PROJECT,
     DELETE_PROJECT,
     LIST_PROJECTS,
-    MIGRATE_PROJECT,
     OPEN_FOLDER,
     SHOW_PROJECT,
 )
-from mindhold.operations.keeping import DELETE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, RENAME_SCOPE
-from mindhold.operations.messages import RECENT_MESSAGES, SAVE_MESSAGE, SEARCH_MESSAGES
-from mindhold.operations.projects import PROJECT_CONTEXT
-from mindhold.operations.reading import RECALL
-from mindhold.operations.safekeeping import BACKUP
-from mindhold.operations.summaries import REPLACE_SUMMARY
-from mindhold.operations.upkeep import DOCTOR, STATUS
-from mindhold.operations.writing import LINK
-from mindhold.ports.store import Store
-from mindhold.settings import LoadedSettings, load_settings
-from mindhold.stores.houses import OpenHouses, kept_open
+from mindhold.projects.scope_operations import DELETE_SCOPE, LIST_SCOPES, RENAME_SCOPE
+from mindhold.projects.summary_update import REPLACE_SUMMARY
+from mindhold.settings.loader import LoadedSettings, load_settings
+from mindhold.stores.registry import OpenStoreRegistry, opened_store
 
 MODES = ("local", "postgres", "mongodb")
 
@@ -229,7 +230,7 @@ async def test_a_project_is_exported_and_deleted_where_it_lives(app: App) -> Non
 async def test_a_project_on_its_way_is_not_deleted(app: App) -> None:
     await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
     lamp = await stored(app, "The lamp supplier is Lumen.", scope="shop")
-    hold = Hold(app.engine, "shop", "mongodb")
+    hold = ProjectLease(app.engine, "shop", "mongodb")
     await hold.take()
     with pytest.raises(Conflict, match="being moved"):
         await run(app, DELETE_PROJECT, name="shop", confirm="shop")
@@ -273,7 +274,9 @@ async def test_a_store_that_is_away_takes_only_its_projects_along(
         await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
         lamp = await stored(app, "The lamp supplier is Lumen.", scope="shop")
         train = await stored(app, "Lyon is two hours away by train.")
-    houses = OpenHouses("local", {"local": lambda: kept_open(store_at(addresses["local"])), "postgres": away})
+    houses = OpenStoreRegistry(
+        "local", {"local": lambda: opened_store(store_at(addresses["local"])), "postgres": away}
+    )
     async with open_app(settings, houses=houses) as app:
         assert await found(app, "Lyon train") == [train]
         await stored(app, "Paris is further.")
@@ -392,10 +395,12 @@ async def test_who_is_slower_in_making_a_project_takes_nothing_from_who_was_fast
     async def slow() -> AsyncIterator[Store]:
         opening.set()
         await go.wait()
-        async with kept_open(store_at(addresses["mongodb"])) as store:
+        async with opened_store(store_at(addresses["mongodb"])) as store:
             yield store
 
-    houses = OpenHouses("local", {"local": lambda: kept_open(store_at(addresses["local"])), "mongodb": slow})
+    houses = OpenStoreRegistry(
+        "local", {"local": lambda: opened_store(store_at(addresses["local"])), "mongodb": slow}
+    )
     settings = load_settings({"home": tmp_path / "home", "embedding.provider": "hashing"}, environ={})
     async with open_app(settings, houses=houses) as other:
         making = asyncio.create_task(run(other, CREATE_PROJECT, name="shop", storage_mode="mongodb"))

@@ -9,11 +9,11 @@ import pytest
 from front_door import Open, everything, found, on_disk, raw, remember, run, show, stored
 from pydantic import ValidationError
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.jobs.queue import RUN_JOBS
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import ContentTooLarge, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
-from mindhold.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE
-from mindhold.operations.upkeep import RUN_JOBS
-from mindhold.operations.writing import REMEMBER_MANY
+from mindhold.projects.scope_operations import CHANGE_SCOPE, CREATE_SCOPE
 
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8
 MAIL = "ada.lovelace@example.org"

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from front_door import Open
 
-from mindhold.app import App
-from mindhold.dialects.toolsets import tools_of
-from mindhold.model.access import Caller
+from mindhold.app.application import App
+from mindhold.contracts.mcp.tools import tools_of
 from mindhold.model.errors import MindholdError, Refused
-from mindhold.operations.index import names, operation
+from mindhold.model.scope import Caller
+from mindhold.operation_index import names, operation
 
 ADA = Caller("ada", bound=True, owner=False)
 STRANGER = Caller("mallory", bound=True, owner=False)

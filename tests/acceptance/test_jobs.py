@@ -13,25 +13,20 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, recall, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.core import Engine
-from mindhold.engine.relate import relate_job
+from mindhold.app.application import App
+from mindhold.engine import Engine
 from mindhold.jobs.handlers import HANDLERS
+from mindhold.jobs.queue import CANCEL_JOB, LIST_JOBS, RETRY_JOB, RUN_JOBS
 from mindhold.jobs.runner import LEASE, Runner
 from mindhold.jobs.schedule import enqueue_due, schedule_of
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.duplicates import relate_job
+from mindhold.memories.embedding import EMBED_MISSING
+from mindhold.memories.links import LINK
+from mindhold.memories.transfer import EXPORT
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, JobNotFound
 from mindhold.model.job import Job, JobState
-from mindhold.operations.keeping import EXPORT
-from mindhold.operations.upkeep import (
-    CANCEL_JOB,
-    DOCTOR,
-    EMBED_MISSING,
-    LIST_JOBS,
-    RETRY_JOB,
-    RUN_JOBS,
-    STATUS,
-)
-from mindhold.operations.writing import LINK, REMEMBER_MANY
 from mindhold.ports.store import Enqueue
 
 NOON = datetime(2026, 3, 11, 12, 0, tzinfo=UTC)

@@ -16,19 +16,19 @@ import pytest
 from front_door import Open, acting, at, on_disk, remember, run, stored
 
 from leaflets import read as read_leaflet
-from mindhold.app import FEW, App, open_app
-from mindhold.bare import leaflet as sheets
-from mindhold.bare import waiting
-from mindhold.bare.folders import identity, key
-from mindhold.bare.lease import lease
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.handing import BRING_TO_MIND, MAKE_LEAFLET
-from mindhold.operations.housing import CREATE_PROJECT
-from mindhold.operations.keeping import CHANGE_SCOPE, DELETE_SCOPE, RENAME_SCOPE
-from mindhold.operations.messages import SAVE_MESSAGE
-from mindhold.operations.upkeep import DOCTOR
-from mindhold.operations.writing import AMEND, LINK
-from mindhold.settings import load_settings
+from mindhold.app.application import FEW, App, open_app
+from mindhold.capture.hook_cache import BRING_TO_MIND, MAKE_LEAFLET
+from mindhold.conversations.message_log import SAVE_MESSAGE
+from mindhold.hooks import event_queue, hook_cache, hook_cache_writer
+from mindhold.hooks.lease import Lease
+from mindhold.hooks.project_identity import identity_key, project_identity
+from mindhold.lifecycle.status import DOCTOR
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.links import LINK
+from mindhold.projects.projects import CREATE_PROJECT
+from mindhold.projects.scope_operations import CHANGE_SCOPE, DELETE_SCOPE, RENAME_SCOPE
+from mindhold.settings.loader import load_settings
 
 PHRASE = "the xylophone is purple"
 
@@ -49,7 +49,7 @@ async def made(app: App, *folders: str) -> None:
 
 
 def read(app: App, folder: str) -> Mapping[str, Any]:
-    found = read_leaflet(str(app.engine.policy.home), identity(folder))
+    found = read_leaflet(str(app.engine.policy.home), project_identity(folder))
     assert found is not None
     return found
 
@@ -89,8 +89,8 @@ async def test_a_folder_that_is_no_project_has_what_holds_everywhere(
     await made(app, str(tmp_path))
     sheet = read(app, str(tmp_path))
     assert texts(sheet) == ["Always use tabs."]
-    names = {name for name, _ in sheets.every(str(app.engine.policy.home))}
-    assert names == {sheets.GLOBAL, key(identity(folder))}
+    names = {name for name, _ in hook_cache_writer.all_cache_heads(str(app.engine.policy.home))}
+    assert names == {hook_cache.GLOBAL, identity_key(project_identity(folder))}
 
 
 async def test_what_is_not_to_be_told_is_not_on_it(app: App, folder: str) -> None:
@@ -128,7 +128,7 @@ async def test_what_fades_is_told_until_it_is_doubtful_without_anybody_looking(a
     sheet = read(app, folder)
     assert "login form" in sheet["start"]
     assert 4.8 < (sheet["until"] - time.time()) / 86_400 < 5.0
-    path = app.engine.policy.home / "hooks" / "leaflets" / f"{key(identity(folder))}.jsonl"
+    path = app.engine.policy.home / "hooks" / "leaflets" / f"{identity_key(project_identity(folder))}.jsonl"
     long_ago = str(sheet["until"] - 86_400 * 9).encode()
     path.write_bytes(path.read_bytes().replace(str(sheet["until"]).encode(), long_ago))
     sheet = read(app, folder)
@@ -216,7 +216,7 @@ async def test_each_agent_has_its_own(opened: Open, folder: str) -> None:
     home = str(app.engine.policy.home)
 
     def told(agent: str) -> list[str]:
-        found = read_leaflet(home, identity(folder), agent)
+        found = read_leaflet(home, project_identity(folder), agent)
         return [] if found is None else sorted(texts(found))
 
     assert told("ada") == ["Ada alone knows of the blue one.", "All know of the red bicycle."]
@@ -271,7 +271,10 @@ async def test_what_could_not_be_made_is_made_another_time(app: App, folder: str
     await made(app, folder)
     await stored(app, "Orders are kept in PostgreSQL.", scope="shop")
     beside = (
-        app.engine.policy.home / "hooks" / "leaflets" / f"{key(identity(folder))}.jsonl.{os.getpid()}.tmp"
+        app.engine.policy.home
+        / "hooks"
+        / "leaflets"
+        / f"{identity_key(project_identity(folder))}.jsonl.{os.getpid()}.tmp"
     )
     beside.mkdir()
     await app.keep_leaflets()
@@ -291,21 +294,21 @@ async def test_much_is_left_to_the_worker(home: Path, tmp_path: Path) -> None:
             folder.mkdir()
             await run(app, CREATE_PROJECT, name=folder.name, path=str(folder))
         await made(app, *map(str, folders))
-    with lease(str(home)) as mine:  # so that none starts
+    with Lease(str(home)) as mine:  # so that none starts
         assert mine
         async with open_app(loaded) as app:
             await stored(app, "Orders are kept in PostgreSQL.", scope="p1")
         assert texts(read(app, str(folders[1]))) == ["Orders are kept in PostgreSQL."]
-        assert waiting.count(str(home)) == 0
+        assert event_queue.count_events(str(home)) == 0
         async with open_app(loaded) as app:
             await stored(app, "Always use tabs.", kind="preference")
-        assert [event["event"] for _, event in waiting.every(str(home))] == ["Written"]
+        assert [event["event"] for _, event in event_queue.all_events(str(home))] == ["Written"]
         assert texts(read(app, str(folders[0]))) == []
     environment = {**os.environ, "MINDHOLD_HOME": str(home)}
     worker = [sys.executable, "-P", "-m", "mindhold", "hook-worker"]
     await asyncio.to_thread(subprocess.run, worker, env=environment, check=True)
     assert texts(read(app, str(folders[0]))) == ["Always use tabs."]
-    assert waiting.count(str(home)) == 0
+    assert event_queue.count_events(str(home)) == 0
 
 
 async def test_a_server_follows_the_settings(app: App, folder: str) -> None:
@@ -362,7 +365,7 @@ async def test_scrubbing_looks_at_what_hooks_left(app: App, folder: str) -> None
     home = app.engine.policy.home
     await made(app, folder)
     waiting = home / "hooks" / "waiting"
-    waiting.mkdir()
+    event_queue.mkdir()
     (waiting / "1-1-0.json").write_text('{"last_message": "caf\\u00e9 au lait"}', encoding="ascii")
     scrubbed = (await run(app, DOCTOR, scrub=True, phrases=["café au lait"])).scrubbed
     assert scrubbed is not None
@@ -383,14 +386,16 @@ async def test_it_goes_with_its_project_and_follows_its_name(app: App, folder: s
     await run(app, DELETE_SCOPE, name="store")
     assert texts(read(app, folder)) == []
     await app.keep_leaflets()
-    assert [name for name, _ in sheets.every(str(app.engine.policy.home))] == [sheets.GLOBAL]
+    assert [name for name, _ in hook_cache_writer.all_cache_heads(str(app.engine.policy.home))] == [
+        hook_cache.GLOBAL
+    ]
 
 
 async def test_one_that_can_not_be_blanked_is_removed(app: App, folder: str) -> None:
     await project(app, folder)
     gone = await stored(app, f"We decided that {PHRASE}.", kind="decision", scope="shop")
     await made(app, folder)
-    name = f"{key(identity(folder))}.jsonl"
+    name = f"{identity_key(project_identity(folder))}.jsonl"
     leaflets = app.engine.policy.home / "hooks" / "leaflets"
     (leaflets / f"{name}.{os.getpid()}.tmp").mkdir()  # where it would be written first
     receipt = (await run(app, FORGET, ids=[gone], hard=True)).receipt
@@ -413,7 +418,7 @@ async def test_what_a_killed_writer_left_is_gone_with_the_rest(app: App, folder:
 async def test_it_is_for_its_owner_only(app: App, folder: str) -> None:
     await project(app, folder)
     await made(app, folder)
-    path = app.engine.policy.home / "hooks" / "leaflets" / f"{key(identity(folder))}.jsonl"
+    path = app.engine.policy.home / "hooks" / "leaflets" / f"{identity_key(project_identity(folder))}.jsonl"
     if os.name != "nt":
         assert path.stat().st_mode & 0o777 == 0o600
         assert path.parent.stat().st_mode & 0o777 == 0o700

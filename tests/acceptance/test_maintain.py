@@ -11,22 +11,21 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, raw, recall, remember, run, stored
 
-from mindhold.app import App
-from mindhold.engine import maintain
-from mindhold.engine.amend import indexed
-from mindhold.engine.claims import claim
-from mindhold.engine.consolidate.stage import Bounds, Stage
-from mindhold.engine.core import Engine
-from mindhold.engine.maintain import STEPS
+from mindhold.app.application import App
+from mindhold.engine import Engine
+from mindhold.jobs.queue import CANCEL_JOB, LIST_JOBS, RUN_JOBS
 from mindhold.jobs.runner import LEASE
-from mindhold.model.access import Caller
+from mindhold.lifecycle import maintenance
+from mindhold.lifecycle.maintenance import STEPS
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATION_REPORTS, MAINTAIN, MaintainResult
+from mindhold.lifecycle.stages import StageLimits, StageResult
+from mindhold.locks import claim
+from mindhold.memories.amend import indexed
+from mindhold.memories.views import JobView
 from mindhold.model.errors import InvalidInput, Refused, StoreFull
-from mindhold.model.maintenance import PATIENCE
 from mindhold.model.memory import Kind
-from mindhold.operations.consolidating import CONSOLIDATION_REPORTS
-from mindhold.operations.maintaining import MAINTAIN, MaintainResult
-from mindhold.operations.upkeep import CANCEL_JOB, LIST_JOBS, RUN_JOBS
-from mindhold.operations.views import JobView
+from mindhold.model.policies import LONGEST_IDLE_WAIT
+from mindhold.model.scope import Caller
 from mindhold.testing.builders import Builder
 
 EVENING = datetime(2026, 3, 10, 20, 0, tzinfo=UTC)
@@ -37,22 +36,24 @@ CLIENT = Caller("default")
 ran: list[tuple[str, datetime]] = []  # what the steps below noted
 
 
-async def noted(engine: Engine, within: Bounds) -> Stage:
+async def noted(engine: Engine, within: StageLimits) -> StageResult:
     ran.append(("noted", engine.clock()))
-    return Stage("noted", 0 if within.dry else 1, "noted", counts={} if within.dry else {"things noted": 1})
+    return StageResult(
+        "noted", 0 if within.dry else 1, "noted", counts={} if within.dry else {"things noted": 1}
+    )
 
 
-async def slow(engine: Engine, within: Bounds) -> Stage:
+async def slow(engine: Engine, within: StageLimits) -> StageResult:
     """Three turns' worth, whoever takes them."""
     ran.append(("slow", engine.clock()))
-    return Stage("slow", 1, "a part", more=[name for name, _ in ran].count("slow") < 3)
+    return StageResult("slow", 1, "a part", more=[name for name, _ in ran].count("slow") < 3)
 
 
-async def full(_engine: Engine, _within: Bounds) -> Stage:
+async def full(_engine: Engine, _within: StageLimits) -> StageResult:
     raise StoreFull("There is no room for the heron.")
 
 
-async def broken(_engine: Engine, _within: Bounds) -> Stage:
+async def broken(_engine: Engine, _within: StageLimits) -> StageResult:
     raise ZeroDivisionError("heron / 0")
 
 
@@ -64,8 +65,8 @@ def _anew() -> None:
 def having(patch: pytest.MonkeyPatch, *names: str) -> None:
     """These steps, and no others; those above by their name."""
     steps = {name: STEPS.get(name, f"{__name__}:{name}") for name in names}
-    patch.setattr(maintain, "STEPS", steps)
-    patch.setattr("mindhold.engine.nightly.STEPS", steps)
+    patch.setattr(maintenance, "STEPS", steps)
+    patch.setattr("mindhold.lifecycle.maintenance.STEPS", steps)
 
 
 def by_step(answer: MaintainResult) -> dict[str, Any]:
@@ -127,7 +128,7 @@ async def test_steps_can_be_chosen(app: App, monkeypatch: pytest.MonkeyPatch) ->
     assert list(by_step(await run(app, MAINTAIN, steps=["optimise", "tidy"]))) == ["tidy", "optimise"]
     with pytest.raises(InvalidInput, match="cooking"):
         await run(app, MAINTAIN, steps=["cooking"])
-    monkeypatch.setattr(maintain, "STEPS", {"backup": f"{__name__}:noted", "tidy": STEPS["tidy"]})
+    monkeypatch.setattr(maintenance, "STEPS", {"backup": f"{__name__}:noted", "tidy": STEPS["tidy"]})
     assert list(by_step(await run(app, MAINTAIN, backup=False))) == ["tidy", "jobs"]
     assert not ran
     assert list(by_step(await run(app, MAINTAIN))) == ["backup", "tidy", "jobs"]
@@ -227,8 +228,8 @@ async def test_it_does_not_wait_for_ever(app: App, monkeypatch: pytest.MonkeyPat
         moment = THREE + timedelta(minutes=minutes)
         await at(app, moment).run(LIST_JOBS, LIST_JOBS.takes(), caller=CLIENT)
         assert not await looked(app, moment)
-    await at(app, THREE + PATIENCE).run(LIST_JOBS, LIST_JOBS.takes(), caller=CLIENT)
-    assert await looked(app, THREE + PATIENCE)
+    await at(app, THREE + LONGEST_IDLE_WAIT).run(LIST_JOBS, LIST_JOBS.takes(), caller=CLIENT)
+    assert await looked(app, THREE + LONGEST_IDLE_WAIT)
 
 
 async def test_what_a_door_asks_itself_is_no_call(app: App, monkeypatch: pytest.MonkeyPatch) -> None:

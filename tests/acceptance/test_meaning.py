@@ -9,11 +9,13 @@ import pytest
 from front_door import Open, everything, found, recall, remember, run, show, stored
 from test_duplicates import DIFFERENT
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.jobs.queue import LIST_JOBS, RUN_JOBS
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.amend import AMEND
+from mindhold.memories.embedding_models import LIST_MODELS, REMOVE_MODEL
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.query import Filter
-from mindhold.operations.modelling import LIST_MODELS, REMOVE_MODEL
-from mindhold.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS, STATUS
-from mindhold.operations.writing import AMEND, REMEMBER_MANY
 
 pytestmark = pytest.mark.xdist_group("model")
 

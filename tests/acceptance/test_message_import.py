@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, run
 
-from mindhold.app import App
-from mindhold.engine.embed import EMBED
-from mindhold.model.access import Caller
+from mindhold.app.application import App
+from mindhold.conversations.message_import import MOST_AT_ONCE, MOST_TOLD, SAVE_MESSAGES, SaveMessagesResult
+from mindhold.conversations.message_log import LIST_MESSAGES, RECENT_MESSAGES, SAVE_MESSAGE, SEARCH_MESSAGES
+from mindhold.jobs.queue import RUN_JOBS
+from mindhold.memories.embedding import EMBED
 from mindhold.model.errors import InvalidInput, Refused, ScopeNotFound
 from mindhold.model.memory import ANY_STATUS, Memory
 from mindhold.model.query import Filter, Order
-from mindhold.operations.message_import import MOST_AT_ONCE, MOST_TOLD, SAVE_MESSAGES, SaveMessagesResult
-from mindhold.operations.messages import LIST_MESSAGES, RECENT_MESSAGES, SAVE_MESSAGE, SEARCH_MESSAGES
-from mindhold.operations.upkeep import RUN_JOBS
+from mindhold.model.scope import Caller
 
 PARROT = {"message_type": "user", "content": "The parrot speaks Portuguese."}
 

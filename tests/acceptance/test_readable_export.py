@@ -15,13 +15,13 @@ import pytest
 from front_door import acting, at, everything, remember, run
 from tool_door import use
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.conversations.message_import import SAVE_MESSAGES
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET
+from mindhold.memories.transfer import EXPORT, IMPORT
 from mindhold.model.errors import InvalidInput, ScopeNotFound
-from mindhold.model.privacy import PERSONAL
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import EXPORT, IMPORT
-from mindhold.operations.message_import import SAVE_MESSAGES
-from mindhold.operations.writing import AMEND
+from mindhold.model.memory import PRIVACY_NOTICE
 
 NOW = datetime(2026, 11, 16, 10, 30, tzinfo=UTC)
 LONG = "\n\n".join(f"Paragraph {number} is about the kiln. " + "Clay and fire. " * 40 for number in range(12))
@@ -51,7 +51,7 @@ async def furnish(app: App) -> None:
 
 async def exported(app: App, form: str, **more: Any) -> Path:
     answer = await use(at(app, NOW), "export_memory", format=form, **more)
-    assert answer["note"] == PERSONAL
+    assert answer["note"] == PRIVACY_NOTICE
     return Path(answer["export_file"])
 
 
@@ -92,7 +92,7 @@ async def test_a_table_and_a_page_of_one_scope(app: App) -> None:
     assert [one["section"] for one in rows] == [*["conversations"] * 3, "summaries", *["facts"] * 4]
     assert "'=2+3 is five, she said. #sums" in [one["text"] for one in rows]
     page = (await exported(app, "markdown", scope="Home")).read_text(encoding="utf-8")
-    assert page.startswith(f"# Memories\n\n> **Personal data.** {PERSONAL}\n")
+    assert page.startswith(f"# Memories\n\n> **Personal data.** {PRIVACY_NOTICE}\n")
     assert "#### tea\n\n- **user** 2026-11-16 10:30\n\n  When is tea?\n" in page
     assert "favourite colour" not in page
 
@@ -101,7 +101,7 @@ async def test_lines_come_in_again_and_other_forms_are_refused(app: App) -> None
     await furnish(app)
     lines = await exported(app, "jsonl")
     head = json.loads(lines.read_text(encoding="utf-8").splitlines()[0])
-    assert (head["mindhold"], head["notice"]) == ("export", PERSONAL)
+    assert (head["mindhold"], head["notice"]) == ("export", PRIVACY_NOTICE)
     before = len(await everything(app))
     again = await run(app, IMPORT, path=str(lines))
     assert (again.memories, len(await everything(app))) == (0, before)

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from front_door import Open, acting, at, run, show, stored
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.memories.filters import LIST, TAGS
+from mindhold.memories.forget import FORGET
+from mindhold.memories.timeline import TIMELINE
 from mindhold.model.errors import InvalidInput, MemoryNotFound, ScopeNotFound, UnknownTime
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.reading import LIST, TAGS
-from mindhold.operations.timing import TIMELINE
+from mindhold.projects.scope_operations import CREATE_SCOPE
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)  # a Wednesday
 

@@ -9,13 +9,13 @@ import pytest
 from front_door import Open, at, found, recall, remember, run, show, stored
 from pydantic import ValidationError
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.lifecycle.status import STATUS
+from mindhold.memories.links import LINK
+from mindhold.memories.recall import RecallResult
 from mindhold.model.errors import InvalidInput
 from mindhold.model.tokens import count_tokens
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.reading import RecallResult
-from mindhold.operations.upkeep import STATUS
-from mindhold.operations.writing import LINK
+from mindhold.projects.scope_operations import CREATE_SCOPE
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)  # a Wednesday
 

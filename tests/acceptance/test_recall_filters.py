@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from front_door import Open, acting, at, found, recall, run, show, stored
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.memories.filters import LIST, TAGS
+from mindhold.memories.timeline import TIMELINE
 from mindhold.model.errors import InvalidInput, ScopeNotFound, UnknownTime
-from mindhold.operations.keeping import CHANGE_SCOPE, CREATE_SCOPE
-from mindhold.operations.reading import LIST, TAGS
-from mindhold.operations.timing import TIMELINE
+from mindhold.projects.scope_operations import CHANGE_SCOPE, CREATE_SCOPE
 
 NOW = datetime(2026, 3, 11, 15, 0, tzinfo=UTC)  # a Wednesday
 

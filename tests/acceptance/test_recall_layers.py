@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, found, recall, run, show, stored
 
-from mindhold.app import App
-from mindhold.interfaces.running import ask
+from mindhold.app.application import App
+from mindhold.interfaces.runtime import call_operation
+from mindhold.lifecycle.status import STATUS
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.recall import RecallResult
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import InvalidInput, SettingsError
-from mindhold.model.link import Link, Relation
+from mindhold.model.memory import Link, Relation
 from mindhold.model.query import Filter
 from mindhold.model.tokens import count_tokens
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.reading import RecallResult
-from mindhold.operations.upkeep import STATUS
-from mindhold.operations.writing import LINK, REMEMBER_MANY
 from mindhold.ports.store import Connect, Rate
-from mindhold.settings import load_settings
+from mindhold.projects.scope_operations import CREATE_SCOPE
+from mindhold.settings.loader import load_settings
 from mindhold.testing.builders import Builder
 from mindhold.testing.servers.redis import RedisServer
 from redis_beside import eventually, settings_of
@@ -256,7 +257,7 @@ async def test_very_many_keywords(app: App) -> None:
 async def test_more_keywords_than_anyone_means_are_refused(app: App) -> None:
     await stored(app, "Keys rotate.", keywords=["secrets"])
     with pytest.raises(InvalidInput, match="keywords must have at most 500 entries; it had 501"):
-        await ask(app, "recall", keywords=[f"word{number}" for number in range(501)])
+        await call_operation(app, "recall", keywords=[f"word{number}" for number in range(501)])
     for asked in ({}, {"query": "what rotates?"}):
         with pytest.raises(InvalidInput, match=r"and its keywords have .* characters; at most 8,000"):
             await recall(app, keywords=["secrets", "x" * 8_000], **asked)

@@ -11,17 +11,13 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, on_disk, recall, run, show
 
-from mindhold.app import App
-from mindhold.engine.recaps import covering
-from mindhold.engine.recaps.running import recap_due
-from mindhold.model.errors import InvalidInput, SessionNotFound
-from mindhold.model.tokens import count_tokens
-from mindhold.operations.conversing import END_CONVERSATION, END_SESSION
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.history_keeping import ORIGIN
-from mindhold.operations.message_import import SAVE_MESSAGES
-from mindhold.operations.messages import DELETE_MESSAGES, SAVE_MESSAGE
-from mindhold.operations.recaps import (
+from mindhold.app.application import App
+from mindhold.conversations.endings import END_CONVERSATION, END_SESSION
+from mindhold.conversations.message_import import SAVE_MESSAGES
+from mindhold.conversations.message_log import DELETE_MESSAGES, SAVE_MESSAGE
+from mindhold.conversations.recap_creation import recap_due
+from mindhold.conversations.recap_records import covered_messages
+from mindhold.conversations.recaps import (
     LIST_CONVERSATIONS,
     LIST_RECAPS,
     RECAP,
@@ -29,10 +25,14 @@ from mindhold.operations.recaps import (
     RecapResult,
     RecapView,
 )
-from mindhold.operations.spending import SPEND
-from mindhold.operations.upkeep import DOCTOR, LIST_JOBS, RUN_JOBS
-from mindhold.testing.servers.faulty import HANG
-from mindhold.testing.servers.languages import LanguageServer
+from mindhold.history.origin import ORIGIN
+from mindhold.jobs.queue import LIST_JOBS, RUN_JOBS
+from mindhold.lifecycle.status import DOCTOR
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.spending import SPEND
+from mindhold.model.errors import InvalidInput, SessionNotFound
+from mindhold.model.tokens import count_tokens
+from mindhold.testing.servers.services import HANG, LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 DECISION = "We decided to use PostgreSQL 16 for the orders of the shop."
@@ -115,7 +115,7 @@ class TestAnEnd:
         assert memory.provenance == {"source": "summary", "conversation": "monday"}
         assert memory.merged_from == ids
         assert memory.metadata["count"] == 10
-        assert await covering(app.engine, [*ids, "nobody"]) == set(ids)
+        assert await covered_messages(app.engine, [*ids, "nobody"]) == set(ids)
 
     async def test_it_leads_back_to_every_message(self, app: App) -> None:
         ids = await held(app)
@@ -197,7 +197,7 @@ class TestWhatIsLeftOut:
         assert "obey" not in recap.content
         assert "ghp_" not in recap.content
         assert "[redacted:" in recap.content
-        assert await covering(app.engine, [*ids, bad]) == set(ids)
+        assert await covered_messages(app.engine, [*ids, bad]) == set(ids)
 
     async def test_others_messages_are_none_of_it(self, app: App) -> None:
         await held(app)
@@ -221,7 +221,7 @@ class TestALongOne:
             assert [(one.part, one.count) for one in (first, second, whole)] == [(0, 20), (1, 20), (None, 40)]
             assert (await show(app, second.id)).memory.metadata["previous"] == first.id
             assert (await show(app, whole.id)).memory.merged_from == [first.id, second.id]
-            assert await covering(app.engine, ids) == set(ids[:40]), "the last part is still growing"
+            assert await covered_messages(app.engine, ids) == set(ids[:40]), "the last part is still growing"
             await over(app)
             kept = {one.id: one for one in await recaps(app)}
             assert kept[first.id] == first
@@ -234,7 +234,7 @@ class TestALongOne:
             await over(app)
             last = {one.id: one for one in await recaps(app)}
             assert (last[whole.id].count, len(last)) == (65, 5)
-            assert await covering(app.engine, [*ids, *more]) == {*ids, *more}
+            assert await covered_messages(app.engine, [*ids, *more]) == {*ids, *more}
             assert len((await run(app, RECAP_MESSAGES, id=whole.id, limit=200)).messages) == 65
             assert not (await now(app)).made, "nothing is new"
             longest = app.engine.policy.recaps.longest_tokens
@@ -301,7 +301,7 @@ class TestErasing:
             told = await recaps(app)
             assert sorted(one.count for one in told) == [9, 10, 10, 29]
             assert not any("Belisarius" in one.content for one in told)
-            assert await covering(app.engine, ids) == set(ids)
+            assert await covered_messages(app.engine, ids) == set(ids)
 
     async def test_what_is_only_forgotten_is_hidden(self, app: App) -> None:
         await held(app)

@@ -7,15 +7,15 @@ from typing import Any
 
 from front_door import at, run, show
 
-from mindhold.app import App
-from mindhold.engine.consolidate.stage import Bounds, Stage
-from mindhold.engine.recaps import covering
-from mindhold.engine.recaps import run as summarise
+from mindhold.app.application import App
+from mindhold.conversations.message_import import SAVE_MESSAGES
+from mindhold.conversations.recap_maintenance import run_recap_maintenance as summarise
+from mindhold.conversations.recap_records import covered_messages
+from mindhold.conversations.recaps import LIST_CONVERSATIONS, LIST_RECAPS, RECAP, RECAP_MESSAGES, RecapView
+from mindhold.jobs.queue import RUN_JOBS
+from mindhold.lifecycle.stages import StageLimits, StageResult
+from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.model.tokens import count_tokens
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.message_import import SAVE_MESSAGES
-from mindhold.operations.recaps import LIST_CONVERSATIONS, LIST_RECAPS, RECAP, RECAP_MESSAGES, RecapView
-from mindhold.operations.upkeep import RUN_JOBS
 
 MARCH = datetime(2024, 3, 4, 10, tzinfo=UTC)
 SUBJECTS = "harbour observatory bakery orchard tannery foundry brewery monastery aqueduct menagerie".split()
@@ -50,8 +50,8 @@ async def month(app: App, first: datetime, subjects: list[str]) -> list[str]:
     return ids
 
 
-async def tended(app: App, moment: datetime, **bounds: Any) -> Stage:
-    return await summarise(at(app, moment).engine, Bounds(**bounds))
+async def tended(app: App, moment: datetime, **bounds: Any) -> StageResult:
+    return await summarise(at(app, moment).engine, StageLimits(**bounds))
 
 
 async def recaps(app: App, **fields: Any) -> list[RecapView]:
@@ -81,7 +81,7 @@ class TestMonths:
         old = [each for each in await recaps(app, archived=True) if each.archived]
         assert {each.id for each in old} == {each.id for each in apart}
         assert (await show(app, one.id)).memory.merged_from == [each.id for each in apart]
-        assert await covering(app.engine, ids) == set(ids)
+        assert await covered_messages(app.engine, ids) == set(ids)
         told = await run(app, RECAP_MESSAGES, id=one.id, limit=200)
         assert [each.id for each in told.messages] == ids
         assert await recaps(app, when="March 2024") == [one]
@@ -144,7 +144,7 @@ class TestYears:
         assert (year.level, year.count) == (3, 80)
         assert year.content.startswith("Summary of 2024: 80 messages.")
         assert year.tokens <= app.engine.policy.recaps.longest_tokens
-        assert await covering(app.engine, ids) == set(ids)
+        assert await covered_messages(app.engine, ids) == set(ids)
         told = await run(app, RECAP_MESSAGES, id=year.id, limit=200)
         assert [each.id for each in told.messages] == ids
         await run(app, FORGET, ids=[ids[0]], hard=True)
@@ -163,7 +163,7 @@ class TestWhatWasMissed:
         assert done.counts == {"recapped": 1}
         [recap] = await recaps(app)
         assert (recap.conversation, recap.count) == ("old talk", 10)
-        assert await covering(app.engine, ids) == set(ids)
+        assert await covered_messages(app.engine, ids) == set(ids)
         again = await tended(app, MARCH + timedelta(days=2))
         assert (again.changed, again.looked) == (0, 0), "only what is new is looked at"
 

@@ -12,20 +12,21 @@ import pytest
 from dwellings import houses_at, opened_at
 from front_door import Open, everything, recall, run, stored
 
-from mindhold.app import App, open_app
-from mindhold.engine.embed import queue_embedding
-from mindhold.model.access import Caller
+from mindhold.app.application import App, open_app
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.amend import AMEND
+from mindhold.memories.embedding import EMBED_MISSING, queue_embedding
+from mindhold.memories.forget import FORGET
+from mindhold.memories.recall import RECALL
+from mindhold.memories.write import REMEMBER
 from mindhold.model.errors import SettingsError, StoreDenied
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.housing import CREATE_PROJECT
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.reading import RECALL
-from mindhold.operations.upkeep import DOCTOR, EMBED_MISSING, STATUS
-from mindhold.operations.writing import AMEND, REMEMBER
-from mindhold.providers.embedding.hashing import HashingEmbedder
-from mindhold.settings import load_settings
-from mindhold.testing.servers.embeddings import EmbeddingServer
+from mindhold.model.scope import Caller
+from mindhold.projects.projects import CREATE_PROJECT
+from mindhold.projects.scope_operations import CREATE_SCOPE
+from mindhold.providers.embedding.base import HashingEmbedder
+from mindhold.settings.loader import load_settings
 from mindhold.testing.servers.redis import RedisServer
+from mindhold.testing.servers.services import EmbeddingServer
 from redis_beside import eventually, settings_of
 
 SETS = "keyword sets"  # the rung of a recall that they answered

@@ -14,19 +14,19 @@ from typing import Any
 import pytest
 from front_door import Open, at, run, stored
 
-import mindhold.engine.reindex as reindexing
-import mindhold.engine.speed as speed
-from mindhold.app import App
-from mindhold.model.access import Caller
+import mindhold.memories.embedding as embedding
+import mindhold.projects.reindex as reindex
+from mindhold.app.application import App
 from mindhold.model.errors import Conflict, JobNotFound, ModelError, ModelMismatch, Refused, ScopeNotFound
 from mindhold.model.job import Job, JobState
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
-from mindhold.operations.index import operation
-from mindhold.operations.reindexing import ReindexProjectResult, ReindexStatusResult
+from mindhold.model.scope import Caller
+from mindhold.operation_index import operation
 from mindhold.ports.store import Enqueue
-from mindhold.providers.embedding.hashing import HashingEmbedder
-from mindhold.testing.servers.embeddings import EmbeddingServer
+from mindhold.projects.reindex import ReindexProjectResult, ReindexStatusResult
+from mindhold.providers.embedding.base import HashingEmbedder
+from mindhold.testing.servers.services import EmbeddingServer
 
 NONE: dict[str, Any] = {"embedding.provider": "none"}
 ADA = Caller("ada", bound=True, owner=False)
@@ -173,7 +173,7 @@ async def test_a_waiting_one_is_given_up(idle: App) -> None:
 async def test_a_running_one_is_given_up_from_another_process(
     idle: App, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reindexing, "BATCH", 2)
+    monkeypatch.setattr(reindex, "BATCH", 2)
     answer = await begun(idle)
     async with opened() as other:
         embed = idle.engine.meaning.embed
@@ -197,7 +197,7 @@ async def test_a_running_one_is_given_up_from_another_process(
 
 
 async def test_it_takes_turns_with_what_else_is_due(idle: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reindexing, "BATCH", 2)
+    monkeypatch.setattr(reindex, "BATCH", 2)
     monkeypatch.setattr("mindhold.jobs.handlers.TURN", 0.0)  # a batch is a turn
     answer = await begun(idle, force=True)
     [first] = (await asked(idle, "run_jobs", scheduled=False, most=1)).ran
@@ -307,10 +307,10 @@ async def test_who_is_bound_to_scopes_may_have_theirs_done(idle: App) -> None:
 
 
 async def test_the_speed_is_remembered(idle: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reindexing, "BATCH", 3)
-    monkeypatch.setattr(speed, "LEAST_COUNTED", 3)
-    monkeypatch.setattr(speed, "USUAL_SPEED", 0.1)
-    monkeypatch.setattr(speed, "LEAST_MEASURED", 0.0)
+    monkeypatch.setattr(reindex, "BATCH", 3)
+    monkeypatch.setattr(embedding, "LEAST_COUNTED", 3)
+    monkeypatch.setattr(embedding, "USUAL_SPEED", 0.1)
+    monkeypatch.setattr(embedding, "LEAST_MEASURED", 0.0)
     assert (await begun(idle, force=True)).estimated_time_seconds == 60
     await work_off(idle)
     assert (
@@ -319,7 +319,7 @@ async def test_the_speed_is_remembered(idle: App, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_an_erased_memory_holds_nothing_up(idle: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reindexing, "BATCH", 2)
+    monkeypatch.setattr(reindex, "BATCH", 2)
     answer = await begun(idle, force=True)
     embed, store = idle.engine.meaning.embed, idle.engine.store
 
@@ -338,13 +338,13 @@ async def test_an_erased_memory_holds_nothing_up(idle: App, monkeypatch: pytest.
 
 CHILD = """
 import asyncio, os, sys
-import mindhold.engine.reindex as reindexing
+import mindhold.projects.reindex as reindex
 from mindhold.app import open_app
 from mindhold.operations.index import operation
 from mindhold.settings import load_settings
 
 async def main():
-    reindexing.BATCH = 2
+    reindex.BATCH = 2
     given = {"home": sys.argv[1], "time_zone": "UTC", "embedding.provider": "hashing"}
     async with open_app(load_settings(given, environ={})) as app:
         begin, work = operation("reindex_project"), operation("run_jobs")

@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 from front_door import Open, acting, at, everything, recall, remember, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.once import PATIENCE, PAUSE, RENEWED, TERM, hold
+from mindhold.app.application import App
+from mindhold.jobs.queue import LIST_JOBS
+from mindhold.memories import idempotency
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET
+from mindhold.memories.idempotency import PATIENCE, PAUSE, RENEWED, TERM, hold_key
+from mindhold.memories.transfer import EXPORT
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, KeyReused
-from mindhold.operations import repeating
-from mindhold.operations.catalogue import Call
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import EXPORT, LIST_SCOPES
-from mindhold.operations.upkeep import LIST_JOBS
-from mindhold.operations.writing import AMEND, REMEMBER_MANY
+from mindhold.operations import Call
 from mindhold.ports.store import Tend
+from mindhold.projects.scope_operations import LIST_SCOPES
 
 TEXT = "The lighthouse lamp turns every nine seconds."
 
@@ -103,7 +105,7 @@ async def test_noise_and_duplicates_are_answered_again_too(app: App) -> None:
 
 async def test_who_died_with_a_key_blocks_it_for_a_while_only(app: App) -> None:
     now = app.engine.clock()
-    await hold(at(app, now).engine, "k1", "whatever it was", agent="default")  # and never came back
+    await hold_key(at(app, now).engine, "k1", "whatever it was", agent="default")  # and never came back
     later = at(app, now + TERM * 2)
     first = await remember(later, TEXT, idempotency_key="k1")
     assert first.created
@@ -115,13 +117,13 @@ def test_who_waits_for_the_dead_is_answered_before_callers_give_up() -> None:
 
 
 async def test_many_that_take_long_hold_their_key(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repeating, "RENEWED", 0)
+    monkeypatch.setattr(idempotency, "RENEWED", 0)
     cursors, call = [f"once:{number:02x}" for number in range(256)], Call(app.engine, "default")
 
     async def notes() -> list[str]:
         return [note for name in cursors if (note := await app.engine.store.cursor(name))]
 
-    async with repeating.Repeating(call, {0: ("k1", "said")}), asyncio.timeout(60):
+    async with idempotency.Repeating(call, {0: ("k1", "said")}), asyncio.timeout(60):
         before = await notes()
         while await notes() == before:
             pass
@@ -130,7 +132,7 @@ async def test_many_that_take_long_hold_their_key(app: App, monkeypatch: pytest.
 
 async def test_a_crash_between_storing_and_answering_stores_nothing_twice(app: App) -> None:
     now = app.engine.clock()
-    await hold(at(app, now).engine, "k1", "whatever it was", agent="default")
+    await hold_key(at(app, now).engine, "k1", "whatever it was", agent="default")
     memory_id = await stored(app, TEXT)  # the store had it, the caller never heard
     answer = await remember(at(app, now + TERM * 2), TEXT, idempotency_key="k1")
     assert (answer.id, len(await everything(app))) == (memory_id, 1)
@@ -372,7 +374,7 @@ async def test_those_who_died_with_keys_leave_a_bounded_number_of_notes(app: App
     now = app.engine.clock()
     dead, store = at(app, now).engine, app.engine.store
     for number in range(60):
-        await hold(dead, f"k{number}", "whatever", agent="default")
+        await hold_key(dead, f"k{number}", "whatever", agent="default")
     left = [name for number in range(256) if await store.cursor(name := f"once:{number:02x}")]
     assert 0 < len(left) <= 60
     later = at(app, now + TERM * 2)

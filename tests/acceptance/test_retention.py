@@ -13,27 +13,29 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, found, recall, run, stored
 
-from mindhold.app import App
-from mindhold.engine import retention
-from mindhold.engine.amend import indexed
-from mindhold.engine.consolidate import Bounds, Stage
-from mindhold.engine.consolidate import run as consolidate
-from mindhold.engine.evaluate import evaluate
-from mindhold.engine.retention.recapping import Recaps, covered_by_lineage
+from mindhold.app.application import App
+from mindhold.backup.create import LIST_BACKUPS
+from mindhold.backup.restore import RESTORE
+from mindhold.conversations.message_log import SAVE_MESSAGE
+from mindhold.lifecycle import retention
+from mindhold.lifecycle.archive import UNDO_AUDIT
+from mindhold.lifecycle.audit import LIST_AUDIT, SHOW_AUDIT
+from mindhold.lifecycle.consolidation import run_consolidation as consolidate
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
+from mindhold.lifecycle.retention import RecapPort, covered_by_lineage
+from mindhold.lifecycle.stages import StageLimits, StageResult
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.amend import indexed
+from mindhold.memories.evaluation import evaluate
+from mindhold.memories.forget import UNFORGET
 from mindhold.model.errors import StoreBusy
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
 from mindhold.model.query import Filter
-from mindhold.operations.auditing import LIST_AUDIT, SHOW_AUDIT, UNDO_AUDIT
-from mindhold.operations.consolidating import CONSOLIDATE
-from mindhold.operations.forgetting import UNFORGET
-from mindhold.operations.messages import SAVE_MESSAGE
-from mindhold.operations.safekeeping import LIST_BACKUPS, RESTORE
-from mindhold.operations.upkeep import DOCTOR, STATUS
 from mindhold.ports.store import Mark
 from mindhold.testing.builders import Builder
 
 DAY = timedelta(days=1)
-WITHIN = Bounds()
+WITHIN = StageLimits()
 TALK = (
     "The oven is lit at five.",
     "The flour comes on Mondays.",
@@ -110,8 +112,8 @@ async def facts(app: App, number: int, *, first: int = 0) -> list[str]:
     return ids
 
 
-async def retained(app: App, recaps: Recaps | None = None, within: Bounds = WITHIN) -> Stage:
-    return await retention.run(app.engine, within, recaps=recaps or Recaps(covered_by_lineage))
+async def retained(app: App, recaps: RecapPort | None = None, within: StageLimits = WITHIN) -> StageResult:
+    return await retention.run_retention(app.engine, within, recaps=recaps or RecapPort(covered_by_lineage))
 
 
 class Broken:
@@ -161,7 +163,7 @@ class TestTime:
             await recap(later, ids)
 
         later = days_later(app, 200)
-        assert (await retained(later, Recaps(covered_by_lineage, write))).changed == 5
+        assert (await retained(later, RecapPort(covered_by_lineage, write))).changed == 5
         assert len(asked) == 1
         assert "bakery" in asked[0]
 
@@ -173,7 +175,7 @@ class TestTime:
         async def write(engine: Any, conversation: str, /, *, scope: str, agent: str) -> None:
             asked.append(conversation)
 
-        recaps = Recaps(covered_by_lineage, write)
+        recaps = RecapPort(covered_by_lineage, write)
         later = days_later(app, 200)
         for _ in range(3):
             assert (await retained(later, recaps)).changed == 0
@@ -186,11 +188,11 @@ class TestTime:
         bare = await talk(app, "bakery", *(f"Loaf {n} was sold at noon." for n in range(5)))
         covered = await talk(app, "mill", *(f"Sack {n} came by cart." for n in range(5)))
         await recap(app, covered)
-        hasty = Bounds(batch=2, deadline=0.0, ticks=lambda: 1.0)
+        hasty = StageLimits(batch=2, deadline=0.0, ticks=lambda: 1.0)
         later = days_later(app, 200)
         runs = 0
-        recaps = Recaps(covered_by_lineage)
-        while (await retention.run(later.engine, hasty, recaps=recaps, consolidated=True)).more:
+        recaps = RecapPort(covered_by_lineage)
+        while (await retention.run_retention(later.engine, hasty, recaps=recaps, consolidated=True)).more:
             runs += 1
             assert runs < 20
         after = await statuses(app)
@@ -254,7 +256,7 @@ class TestTime:
     async def test_a_dry_run_changes_nothing_and_leaves_no_record(self, app: App) -> None:
         await recap(app, await talk(app, "bakery"))
         before = await whole(app)
-        told = await retained(days_later(app, 200), within=Bounds(dry=True))
+        told = await retained(days_later(app, 200), within=StageLimits(dry=True))
         assert told.changed == 5
         assert await whole(app) == before
         assert (await run(app, LIST_AUDIT)).records == []

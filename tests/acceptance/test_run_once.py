@@ -12,15 +12,17 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, remember, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.once import DRAWER, TERM, Held, hold, renew
-from mindhold.model.access import Caller
+from mindhold.app.application import App
+from mindhold.memories.amend import AMEND
+from mindhold.memories.filters import LIST
+from mindhold.memories.forget import FORGET
+from mindhold.memories.idempotency import IDEMPOTENCY_NAMESPACE, TERM, HeldKey, hold_key, renew_key
+from mindhold.memories.links import LINK
+from mindhold.memories.write import REMEMBER, REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, KeyReused, MemoryNotFound, ScopeNotFound
-from mindhold.operations.catalogue import Operation
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import CREATE_SCOPE, LIST_SCOPES
-from mindhold.operations.reading import LIST
-from mindhold.operations.writing import AMEND, LINK, REMEMBER, REMEMBER_MANY
+from mindhold.model.scope import Caller
+from mindhold.operations import Operation
+from mindhold.projects.scope_operations import CREATE_SCOPE, LIST_SCOPES
 
 TEXT = "The lighthouse lamp turns every nine seconds."
 NEW = "The lighthouse lamp turns every ten seconds."
@@ -143,17 +145,17 @@ async def test_two_servers_at_the_same_moment_do_it_once(opened: Open) -> None:
 
 async def test_what_takes_long_holds_its_key(app: App) -> None:
     now = app.engine.clock()
-    held = await hold(app.engine, "k1", "said", agent="a")
-    assert isinstance(held, Held)
+    held = await hold_key(app.engine, "k1", "said", agent="a")
+    assert isinstance(held, HeldKey)
     half, over = (replace(app.engine, clock=_at(now + TERM * times)) for times in (0.5, 1.2))
-    assert await renew(half, held)
+    assert await renew_key(half, held)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.2):
-            await hold(over, "k1", "said", agent="a")
+            await hold_key(over, "k1", "said", agent="a")
     later = replace(app.engine, clock=_at(now + TERM * 2))
-    taken = await hold(later, "k1", "said", agent="a")
-    assert isinstance(taken, Held)
-    assert not await renew(later, held)
+    taken = await hold_key(later, "k1", "said", agent="a")
+    assert isinstance(taken, HeldKey)
+    assert not await renew_key(later, held)
 
 
 async def test_a_key_is_new_after_a_day(app: App) -> None:
@@ -183,7 +185,7 @@ async def test_a_dry_run_takes_no_key(app: App) -> None:
 
 
 async def _kept(app: App) -> str:
-    [entry] = await app.engine.store.entries(DRAWER, now=app.engine.clock())
+    [entry] = await app.engine.store.entries(IDEMPOTENCY_NAMESPACE, now=app.engine.clock())
     return json.dumps(entry.value)
 
 

@@ -14,17 +14,20 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, recall, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.imports import import_lines
-from mindhold.engine.transfer import export_stream
-from mindhold.model.access import Caller
+from mindhold.app.application import App
+from mindhold.backup.create import BACKUP, LIST_BACKUPS
+from mindhold.backup.restore import RESTORE
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
+from mindhold.memories.amend import AMEND
+from mindhold.memories.export import export_stream
+from mindhold.memories.forget import FORGET
+from mindhold.memories.importer import import_lines
+from mindhold.memories.links import LINK
+from mindhold.memories.stats import STATS
 from mindhold.model.errors import Conflict, InvalidInput, NotFound, Refused
-from mindhold.operations.catalogue import Operation
-from mindhold.operations.consolidating import CONSOLIDATE
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.safekeeping import BACKUP, LIST_BACKUPS, RESTORE, STATS
-from mindhold.operations.writing import AMEND, LINK
+from mindhold.model.scope import Caller
+from mindhold.operations import Operation
+from mindhold.projects.scope_operations import CREATE_SCOPE
 
 
 def folder(app: App) -> Path:

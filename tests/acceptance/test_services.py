@@ -11,22 +11,22 @@ import pytest
 from dwellings import houses_at, opened_at, store_at
 from front_door import Open, at, everything, found, recall, remember, run, stored
 
-from mindhold.app import App, open_app
-from mindhold.engine.embed import EMBEDDER_CURSOR
-from mindhold.engine.ledger import DRAWER
+from mindhold.app.application import App, open_app
+from mindhold.jobs.queue import RUN_JOBS
+from mindhold.lifecycle.status import DOCTOR, STATUS
+from mindhold.memories.embedding import EMBED_MISSING, EMBEDDER_CURSOR
+from mindhold.memories.embedding_models import ADOPT_MODEL
+from mindhold.memories.spending import LEDGER_NAMESPACE
+from mindhold.memories.stats import STATS
 from mindhold.model.errors import SettingsError, StoreAway
 from mindhold.model.tokens import count_tokens
-from mindhold.operations.adopting import ADOPT_MODEL
-from mindhold.operations.housing import CREATE_PROJECT
-from mindhold.operations.safekeeping import STATS
-from mindhold.operations.upkeep import DOCTOR, EMBED_MISSING, RUN_JOBS, STATUS
+from mindhold.ports.backend import StoreRegistry
 from mindhold.ports.embedder import Matrix
-from mindhold.ports.houses import Houses
-from mindhold.providers.embedding.hashing import HashingEmbedder
-from mindhold.settings import LoadedSettings, load_settings
-from mindhold.stores.houses import OpenHouses, kept_open
-from mindhold.testing.servers.embeddings import EmbeddingServer
-from mindhold.testing.servers.faulty import HANG, Fault, failing
+from mindhold.projects.projects import CREATE_PROJECT
+from mindhold.providers.embedding.base import HashingEmbedder
+from mindhold.settings.loader import LoadedSettings, load_settings
+from mindhold.stores.registry import OpenStoreRegistry, opened_store
+from mindhold.testing.servers.services import HANG, EmbeddingServer, ServiceFault, failing
 
 KEY = "sk-a-key-that-nobody-must-see"
 SMALL = "openai:text-embedding-3-small/1536"
@@ -163,7 +163,7 @@ class TestLedger:
             for number in range(5):
                 await recall(app, f"question {number}")
             now = app.engine.clock()
-            lines = await app.engine.store.entries(f"{DRAWER}{now:%Y-%m-%d}", now=now)
+            lines = await app.engine.store.entries(f"{LEDGER_NAMESPACE}{now:%Y-%m-%d}", now=now)
             assert 1 <= len(lines) <= 2
             assert sum(line.value["calls"] for line in lines) == 6
 
@@ -347,7 +347,7 @@ class TestAway:
 
     @pytest.mark.parametrize("fault", [None, HANG, failing(500), failing(401)])
     async def test_lexical_with_a_notice_and_caught_up_later(
-        self, served: Open, server: EmbeddingServer, fault: Fault | None
+        self, served: Open, server: EmbeddingServer, fault: ServiceFault | None
     ) -> None:
         async with served() as app:
             await stored(app, "Bread needs an hour in the oven.")
@@ -397,7 +397,7 @@ class TestAway:
     ) -> None:
         async with served() as app:
             await stored(app, FERRY)
-            server.always(Fault(length=768))
+            server.always(ServiceFault(length=768))
             answer = await recall(app, "ferry to Oslo")
             assert "768" in answer.notice
             assert "mindhold models adopt" in answer.notice
@@ -451,8 +451,10 @@ class TestSettings:
             assert {asked.key for asked in server.asked} == {""}
 
 
-def _without_postgres(addresses: dict[str, str]) -> Houses:
+def _without_postgres(addresses: dict[str, str]) -> StoreRegistry:
     def away() -> Any:
         raise StoreAway("It is away.")
 
-    return OpenHouses("local", {"local": lambda: kept_open(store_at(addresses["local"])), "postgres": away})
+    return OpenStoreRegistry(
+        "local", {"local": lambda: opened_store(store_at(addresses["local"])), "postgres": away}
+    )

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from front_door import Open, at, everything, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.capture.item import CAPTURED
-from mindhold.engine.draft import Draft
-from mindhold.engine.intake import remember
+from mindhold.app.application import App
+from mindhold.capture.items import CAPTURED
+from mindhold.memories.amend import AMEND
+from mindhold.memories.draft import Draft
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.transfer import EXPORT, IMPORT, ExportResult, ImportResult
+from mindhold.memories.write import remember
 from mindhold.model.errors import InvalidInput, NotFound
-from mindhold.model.ids import ALPHABET
-from mindhold.model.memory import Kind, Provenance
+from mindhold.model.memory import ID_ALPHABET, Kind, Provenance
 from mindhold.model.query import Filter
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.keeping import CREATE_SCOPE, EXPORT, IMPORT, LIST_SCOPES, ExportResult, ImportResult
-from mindhold.operations.writing import AMEND
+from mindhold.projects.scope_operations import CREATE_SCOPE, LIST_SCOPES
 
 SIX = ("architecture", "decision", "pattern", "gotcha", "progress", "context")
 NINE = "2026-01-27T09:00:00Z"
@@ -121,7 +121,7 @@ async def test_all_of_it_comes_in(app: App, file: Path) -> None:
     assert here["The first form is done."].status == "archived"
     assert here["Tests run in Docker."].confidence == 0.6
     assert here["Tests run in Docker."].metadata["memory_mcp"]["origin"] == {"by": "haiku"}
-    assert all(len(memory.id) == 26 and set(memory.id) <= set(ALPHABET) for memory in here.values())
+    assert all(len(memory.id) == 26 and set(memory.id) <= set(ID_ALPHABET) for memory in here.values())
 
 
 async def test_it_goes_to_the_project_that_it_lies_in(app: App, file: Path, tmp_path: Path) -> None:

@@ -15,22 +15,24 @@ import pytest
 from dwellings import Addresses, now, opened_at, store_at
 from front_door import found, run, stored
 
-from mindhold.app import App, open_app
-from mindhold.doors import _engine
-from mindhold.model.access import Caller
+from mindhold.app.application import App, open_app
+from mindhold.app.server import _engine
+from mindhold.lifecycle.status import STATUS
+from mindhold.memories.filters import LIST, TAGS
+from mindhold.memories.forget import FORGET
+from mindhold.memories.recall import RECALL
+from mindhold.memories.stats import STATS
+from mindhold.memories.timeline import TIMELINE
 from mindhold.model.errors import Conflict, StoreAway
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.housing import CREATE_PROJECT, LIST_PROJECTS, MIGRATE_PROJECT
-from mindhold.operations.keeping import DELETE_SCOPE, LIST_SCOPES, RENAME_SCOPE
-from mindhold.operations.reading import LIST, RECALL, TAGS
-from mindhold.operations.safekeeping import STATS
-from mindhold.operations.timing import TIMELINE
-from mindhold.operations.upkeep import STATUS
-from mindhold.ports.cache import Active, Alone
-from mindhold.ports.houses import Move, Place, Places
+from mindhold.model.scope import Caller
+from mindhold.ports.backend import Move, Placement, Placements
+from mindhold.ports.cache import ActiveConversation, NoSidecar
 from mindhold.ports.store import Store
-from mindhold.settings import LoadedSettings, load_settings
-from mindhold.stores.houses import OpenHouses, kept_open
+from mindhold.projects.migrate import MIGRATE_PROJECT
+from mindhold.projects.projects import CREATE_PROJECT, LIST_PROJECTS
+from mindhold.projects.scope_operations import DELETE_SCOPE, LIST_SCOPES, RENAME_SCOPE
+from mindhold.settings.loader import LoadedSettings, load_settings
+from mindhold.stores.registry import OpenStoreRegistry, opened_store
 
 MODES = ("local", "postgres", "mongodb")
 
@@ -60,16 +62,16 @@ class Failing:
         raise StoreAway("The server at nowhere can't be reached.", advice="Start it.")
 
 
-def failing(addresses: Addresses, stores: dict[str, Failing]) -> OpenHouses:
+def failing(addresses: Addresses, stores: dict[str, Failing]) -> OpenStoreRegistry:
     """Houses whose stores may be told to fail, by mode."""
 
     @asynccontextmanager
     async def made(mode: str) -> AsyncIterator[Store]:
-        async with kept_open(store_at(addresses[mode])) as store:
+        async with opened_store(store_at(addresses[mode])) as store:
             stores[mode] = Failing(store)
             yield stores[mode]
 
-    return OpenHouses("local", {mode: partial(made, mode) for mode in addresses})
+    return OpenStoreRegistry("local", {mode: partial(made, mode) for mode in addresses})
 
 
 async def test_two_renamed_to_the_same_name_at_once(app: App, tmp_path: Path, addresses: Addresses) -> None:
@@ -93,12 +95,12 @@ async def test_a_rename_whose_name_is_taken_meanwhile_is_undone(app: App) -> Non
     home, postgres = [await app.engine.houses.house(mode) for mode in ("local", "postgres")]
     there = {scope.name: scope for scope in await home.scopes()}
     await home.put_scope(replace(there["alpha"], name="gamma"))
-    await app.engine.houses.settle(lambda places: {"alpha": Place("postgres", renaming="gamma")})
+    await app.engine.houses.settle(lambda places: {"alpha": Placement("postgres", renaming="gamma")})
     names = {scope.name for scope in (await run(app, LIST_SCOPES)).scopes}
     assert names == {"Global", "alpha", "gamma"}
     assert await found(app, "lamp", scope="alpha") == [lamp]
     assert {scope.name for scope in await postgres.scopes()} == {"Global", "alpha"}
-    assert await app.engine.houses.places(fresh=True) == {"alpha": Place("postgres")}
+    assert await app.engine.houses.places(fresh=True) == {"alpha": Placement("postgres")}
 
 
 async def test_a_rename_that_can_not_be_finished_is_put_off(
@@ -117,7 +119,7 @@ async def test_a_rename_that_can_not_be_finished_is_put_off(
             await run(app, CREATE_PROJECT, name="Gamma")
     async with open_app(settings, houses=failing(addresses, {})) as app:  # it is back
         assert {scope.name for scope in (await run(app, LIST_SCOPES)).scopes} == {"Global", "gamma"}
-        assert await app.engine.houses.places(fresh=True) == {"gamma": Place("postgres")}
+        assert await app.engine.houses.places(fresh=True) == {"gamma": Placement("postgres")}
 
 
 async def test_who_asks_everywhere_gets_what_is_within_reach_and_is_told(
@@ -187,9 +189,9 @@ async def test_who_waits_for_a_store_shares_the_wait_and_the_failure(addresses: 
         raise StoreAway("The server at nowhere can't be reached.")
         yield
 
-    houses = OpenHouses(
+    houses = OpenStoreRegistry(
         "local",
-        {"local": lambda: kept_open(store_at(addresses["local"])), "postgres": closed},
+        {"local": lambda: opened_store(store_at(addresses["local"])), "postgres": closed},
         seconds=lambda: passed[0],
     )
     waiting = [asyncio.create_task(houses.house("postgres")) for _ in range(8)]
@@ -218,7 +220,7 @@ async def test_a_key_for_two_scopes_is_told_of_both(app: App) -> None:
     assert (await app.run(STATS, STATS.takes(), caller=bound)).by_scope == {"Global": 1, "shop": 1}
 
 
-def _of_shop(place: Place) -> Callable[[Places], Places]:
+def _of_shop(place: Placement) -> Callable[[Placements], Placements]:
     return lambda _places: {"shop": place}
 
 
@@ -227,7 +229,7 @@ async def test_a_project_on_its_way_is_not_deleted(app: App) -> None:
     lamp = await stored(app, "The lamp is blue.", scope="shop")
     for until, refused in ((timedelta(minutes=1), True), (-timedelta(minutes=1), False)):
         move = Move("mongodb", "somebody", now() + until)
-        await app.engine.houses.settle(_of_shop(Place("postgres", move=move)))
+        await app.engine.houses.settle(_of_shop(Placement("postgres", move=move)))
         if refused:
             with pytest.raises(Conflict, match="being moved"):
                 await run(app, DELETE_SCOPE, name="shop")
@@ -261,11 +263,11 @@ async def test_a_receipt_tells_copies_apart(app: App) -> None:
     assert gone.receipt.removed["copies: memories"] == 1
 
 
-class Busy(Alone):
+class Busy(NoSidecar):
     """Something beside the store that knows of a conversation."""
 
-    async def recent(self, *, viewer: str) -> list[Active]:
-        return [Active(viewer, "of Global", now(), {"remember": 1})]
+    async def recent(self, *, viewer: str) -> list[ActiveConversation]:
+        return [ActiveConversation(viewer, "of Global", now(), {"remember": 1})]
 
 
 async def test_a_key_for_one_scope_is_not_told_what_others_do(app: App) -> None:

@@ -8,14 +8,16 @@ from dataclasses import replace
 import pytest
 from front_door import Open, found, raw, recall, remember, run, show, stored
 
-from mindhold.app import App
-from mindhold.engine.meaning import Meaning
+from mindhold.app.application import App
+from mindhold.memories.amend import AMEND
+from mindhold.memories.embedding import VectorSource
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import MemoryNotFound, Refused
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
 from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.hashing import HashingEmbedder
+from mindhold.projects.scope_operations import CREATE_SCOPE
+from mindhold.providers.embedding.base import HashingEmbedder
 
 
 class Interrupted(HashingEmbedder):
@@ -40,7 +42,7 @@ class Erased(Interrupted):
 
 
 def interrupted(app: App, embedder: HashingEmbedder) -> App:
-    return replace(app, engine=replace(app.engine, meaning=Meaning(embedder)))
+    return replace(app, engine=replace(app.engine, meaning=VectorSource(embedder)))
 
 
 async def test_amending_does_not_bring_back_what_was_forgotten_meanwhile(app: App) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tool_door import texts, use
 
-from mindhold.app import App
+from mindhold.app.application import App
 from mindhold.model.errors import Refused, ScopeNotFound
 
 

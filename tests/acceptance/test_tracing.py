@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from front_door import acting, at, remember, run, stored
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.versions import RECONSTRUCT, VERSIONS
 from mindhold.model.errors import InvalidInput, MemoryNotFound, ScopeNotFound
 from mindhold.model.tokens import count_tokens
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.operations.tracing import RECONSTRUCT, VERSIONS
-from mindhold.operations.writing import AMEND, LINK
+from mindhold.projects.scope_operations import CREATE_SCOPE
 
 DAY = datetime(2026, 3, 1, tzinfo=UTC)
 

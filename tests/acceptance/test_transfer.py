@@ -12,26 +12,22 @@ from typing import Any
 import pytest
 from front_door import Open, acting, at, everything, found, on_disk, recall, remember, run, show, stored
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.backup.create import BACKUP
+from mindhold.backup.restore import RESTORE
+from mindhold.lifecycle.contradictions import LIST_CONTRADICTIONS, UNDO_CONTRADICTION
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
+from mindhold.memories.amend import AMEND
+from mindhold.memories.forget import FORGET, UNFORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.transfer import EXPORT, IMPORT, ImportResult
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import InvalidInput, MindholdError, StoreError
-from mindhold.model.life import NEVER
+from mindhold.model.lifecycle import NEVER
 from mindhold.model.query import Filter, Order
 from mindhold.model.tokens import count_tokens
-from mindhold.operations.consolidating import CONSOLIDATE
-from mindhold.operations.contradicting import LIST_CONTRADICTIONS, UNDO_CONTRADICTION
-from mindhold.operations.forgetting import FORGET, UNFORGET
-from mindhold.operations.keeping import (
-    CHANGE_SCOPE,
-    CREATE_SCOPE,
-    EXPORT,
-    IMPORT,
-    LIST_SCOPES,
-    SHOW_SCOPE,
-    ImportResult,
-)
-from mindhold.operations.safekeeping import BACKUP, RESTORE
-from mindhold.operations.writing import AMEND, LINK, REMEMBER_MANY
 from mindhold.ports.store import Rate, Tend
+from mindhold.projects.scope_operations import CHANGE_SCOPE, CREATE_SCOPE, LIST_SCOPES, SHOW_SCOPE
 
 WHEN = "2026-03-11T12:00:00+00:00"
 KEY = "sk-ant-api03-" + "a1B2c3D4" * 8

@@ -8,17 +8,19 @@ from typing import Any
 import pytest
 from front_door import everything, recall, remember, run, show, stored
 
-from mindhold.app import App
-from mindhold.dialects.toolsets import tools_of
-from mindhold.model.access import Caller
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.keeping import EXPORT, IMPORT
-from mindhold.operations.knowing import ASK, CONTEXT
-from mindhold.operations.messages import SAVE_MESSAGE, SEARCH_MESSAGES
-from mindhold.operations.projects import PROJECT_CONTEXT
-from mindhold.operations.reading import LIST, RECALL
-from mindhold.operations.timing import TIMELINE
-from mindhold.operations.writing import LINK
+from mindhold.app.application import App
+from mindhold.contracts.mcp.tools import tools_of
+from mindhold.conversations.message_log import SAVE_MESSAGE, SEARCH_MESSAGES
+from mindhold.memories.ask import ASK
+from mindhold.memories.context import CONTEXT
+from mindhold.memories.filters import LIST
+from mindhold.memories.forget import FORGET
+from mindhold.memories.links import LINK
+from mindhold.memories.recall import RECALL
+from mindhold.memories.timeline import TIMELINE
+from mindhold.memories.transfer import EXPORT, IMPORT
+from mindhold.model.scope import Caller
+from mindhold.projects.context import PROJECT_CONTEXT
 
 RUMOUR = "The walrus statue is hollow inside."
 

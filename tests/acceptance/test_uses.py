@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from front_door import Open, recall, run, show, stored
 
-from mindhold.app import App, utc_now
-from mindhold.engine.uses import UseCounter
-from mindhold.operations.knowing import CONTEXT
+from mindhold.app.application import App, utc_now
+from mindhold.engine import UseCounter
+from mindhold.memories.context import CONTEXT
 
 
 async def test_another_process_sees_them_before_this_one_ends(opened: Open) -> None:

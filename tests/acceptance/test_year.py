@@ -16,17 +16,16 @@ from statistics import mean
 import pytest
 from front_door import Open, run
 
-from mindhold.app import App
-from mindhold.engine.evaluate import evaluate
-from mindhold.engine.uses import UseCounter
-from mindhold.model.ids import IdMaker
-from mindhold.model.life import NEVER_FORGOTTEN
-from mindhold.model.memory import ANY_STATUS, DEFAULT_IMPORTANCE, Kind, Memory, Status, Tier
+from mindhold.app.application import App
+from mindhold.engine import UseCounter
+from mindhold.lifecycle.maintenance_operations import CONSOLIDATE, ConsolidateResult
+from mindhold.memories.evaluation import evaluate
+from mindhold.memories.forget import FORGET
+from mindhold.memories.stats import STATS
+from mindhold.memories.write import REMEMBER, REMEMBER_MANY
+from mindhold.model.lifecycle import NEVER_FORGOTTEN
+from mindhold.model.memory import ANY_STATUS, DEFAULT_IMPORTANCE, IdMaker, Kind, Memory, Status, Tier
 from mindhold.model.query import Filter
-from mindhold.operations.consolidating import CONSOLIDATE, ConsolidateResult
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.safekeeping import STATS
-from mindhold.operations.writing import REMEMBER, REMEMBER_MANY
 
 DAY = timedelta(days=1)
 FIRST_DAY = datetime(2030, 1, 1, 4, 0, tzinfo=UTC)

@@ -6,9 +6,9 @@ from typing import Any
 
 import jsonschema
 
-from mindhold.app import App
-from mindhold.dialects.schema import output_schema
-from mindhold.dialects.toolsets import tools_of
+from mindhold.app.application import App
+from mindhold.contracts.mcp.schema import output_schema
+from mindhold.contracts.mcp.tools import tools_of
 
 TOOLS = {tool.name: tool for tool in tools_of(["all"])}
 

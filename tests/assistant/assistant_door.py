@@ -7,7 +7,7 @@ from typing import Any
 
 from tool_door import texts, use
 
-from mindhold.app import App
+from mindhold.app.application import App
 
 OWN, EXTERNAL, EMBEDDED = "own", "mongod", "private-mongod"  # where the memories of a test live
 DAY = timedelta(days=1)

@@ -10,10 +10,10 @@ from assistant_door import keep, retrieved
 from front_door import everything, on_disk, run, show
 from tool_door import texts, use
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.lifecycle.status import DOCTOR
+from mindhold.memories.forget import UNFORGET
 from mindhold.model.errors import InvalidInput, MemoryNotFound
-from mindhold.operations.forgetting import UNFORGET
-from mindhold.operations.upkeep import DOCTOR
 
 BOTH = pytest.mark.parametrize("tool", ["delete_memory", "forget_memory"])
 

@@ -12,10 +12,11 @@ from assistant_door import EMBEDDED, keep, retrieved
 from front_door import Open, everything, run, spoil
 from tool_door import use
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.lifecycle.status import DOCTOR
+from mindhold.memories.embedding import EMBED_MISSING
+from mindhold.memories.stats import STATS
 from mindhold.model.errors import MindholdError
-from mindhold.operations.safekeeping import STATS
-from mindhold.operations.upkeep import DOCTOR, EMBED_MISSING
 from mindhold.stores.mongo.keeper import read_running
 
 WRITERS, EACH = 6, 8

@@ -13,11 +13,11 @@ from assistant_door import DAY, NOW, keep, retrieved
 from front_door import Open, at, everything, run, show
 from tool_door import texts, use
 
-from mindhold.app import App
-from mindhold.engine.uses import UseCounter
-from mindhold.operations.forgetting import UNFORGET
-from mindhold.operations.index import operation
-from mindhold.operations.upkeep import RUN_JOBS
+from mindhold.app.application import App
+from mindhold.engine import UseCounter
+from mindhold.jobs.queue import RUN_JOBS
+from mindhold.memories.forget import UNFORGET
+from mindhold.operation_index import operation
 
 DECISION = "We decided to paint the boathouse red in September."
 TALK = [

@@ -16,11 +16,11 @@ from assistant_door import DAY, NOW, keep, retrieved
 from front_door import Open, at, everything, run
 from tool_door import use
 
-from mindhold.app import App
-from mindhold.engine.draft import content_hash, labels_of
+from mindhold.app.application import App
+from mindhold.memories.draft import content_hash, labels_of
+from mindhold.memories.forget import FORGET
 from mindhold.model.errors import Conflict
 from mindhold.model.lexemes import lexemes
-from mindhold.operations.forgetting import FORGET
 from mindhold.ports.store import Put
 
 FACTS = ("The ferry leaves at noon.", "The guide is called Amaru.", "The pass is closed in May.")

@@ -8,10 +8,10 @@ from assistant_door import keep, retrieved
 from front_door import Open, run
 from tool_door import use
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.memory import Status
 from mindhold.model.query import Filter
-from mindhold.operations.writing import REMEMBER_MANY
 
 pytestmark = pytest.mark.xdist_group("model")
 

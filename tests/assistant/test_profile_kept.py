@@ -6,8 +6,8 @@ from assistant_door import DAY, NOW, keep
 from front_door import at, run
 from tool_door import use
 
-from mindhold.app import App
-from mindhold.operations.index import operation
+from mindhold.app.application import App
+from mindhold.operation_index import operation
 
 
 async def test_a_plain_sentence_becomes_a_fact(app: App) -> None:

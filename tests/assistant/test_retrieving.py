@@ -7,7 +7,7 @@ from assistant_door import DAY, NOW, keep, retrieved
 from front_door import at
 from tool_door import texts, use
 
-from mindhold.app import App
+from mindhold.app.application import App
 from mindhold.model.errors import ScopeNotFound
 
 NOTES = [

@@ -20,7 +20,7 @@ from mcp.client.session import ClientSession
 from mcp_clients import NEWEST, Json, Wire, called, over_stdio
 from tool_door import texts
 
-from mindhold.model.loopback import is_loopback
+from mindhold.model.host import is_loopback
 
 _MONGO = pytest.mark.needs("mongodb")
 pytestmark = pytest.mark.parametrize(

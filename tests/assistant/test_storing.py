@@ -9,9 +9,9 @@ from assistant_door import NOW, keep, retrieved
 from front_door import at, everything, run, show
 from tool_door import use
 
-from mindhold.app import App
+from mindhold.app.application import App
+from mindhold.memories.stats import STATS
 from mindhold.model.errors import ContentTooLarge, InvalidInput
-from mindhold.operations.safekeeping import STATS
 
 
 async def test_a_plain_text_is_kept_with_scope_time_and_id(app: App) -> None:

@@ -9,7 +9,7 @@ from assistant_door import DAY, NOW, keep
 from front_door import at
 from tool_door import texts, use
 
-from mindhold.app import App
+from mindhold.app.application import App
 from mindhold.model.errors import InvalidInput
 
 

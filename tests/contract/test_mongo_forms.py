@@ -8,8 +8,7 @@ import pytest
 from test_mongo import handles
 
 from mindhold.ports.store import Capability
-from mindhold.testing.servers.mongo import MongoServer
-from mindhold.testing.servers.mongo_search import VectorSearchProxy
+from mindhold.testing.servers.mongo import MongoServer, VectorSearchProxy
 from mindhold.testing.store_contract import Reopen, StoreContract
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mindhold.ports.store import Capability, Store
-from mindhold.stores.redis.beside import RedisAside
+from mindhold.stores.redis.sidecar import RedisSidecar
 from mindhold.stores.sqlite.store import SqliteStore
 from mindhold.testing.builders import START
 from mindhold.testing.servers.redis import RedisServer
@@ -23,7 +23,7 @@ class TestFollowed(StoreContract):
 
     @pytest.fixture
     async def reopen(self, tmp_path: Path, redis_server: RedisServer) -> AsyncIterator[Reopen]:
-        opened: list[tuple[SqliteStore, RedisAside]] = []
+        opened: list[tuple[SqliteStore, RedisSidecar]] = []
 
         async def open_another() -> Store:
             store = SqliteStore(tmp_path / "store.db", clock=lambda: START)

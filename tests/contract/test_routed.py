@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from mindhold.model.errors import Refused
-from mindhold.model.keywords import keyword_forms
+from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Kind, Status, Tier
 from mindhold.model.query import Candidates, Filter, Order, Search
 from mindhold.model.ranking import Cosines, fuse
 from mindhold.model.scope import GLOBAL
-from mindhold.ports.houses import Place
+from mindhold.ports.backend import Placement
 from mindhold.ports.store import Capability, Connect, Keep, Put, Rate, Revise, Store, Tend
-from mindhold.stores.houses import OpenHouses, kept_open
-from mindhold.stores.routed.store import Routed
+from mindhold.stores.registry import OpenStoreRegistry, opened_store
+from mindhold.stores.routed.store import RoutedStore
 from mindhold.stores.sqlite.store import SqliteStore
 from mindhold.testing.builders import MODEL, START, Builder, unit
 from mindhold.testing.store_contract import Reopen, StoreContract
@@ -31,23 +31,23 @@ SQLITE = frozenset(
 )
 
 
-def houses(folder: Path) -> OpenHouses:
+def houses(folder: Path) -> OpenStoreRegistry:
     """A file for each mode."""
 
     def maker(mode: str) -> AbstractAsyncContextManager[Store]:
-        return kept_open(SqliteStore(folder / f"{mode}.db", clock=lambda: START))
+        return opened_store(SqliteStore(folder / f"{mode}.db", clock=lambda: START))
 
-    return OpenHouses(
+    return OpenStoreRegistry(
         "local", {mode: lambda mode=mode: maker(mode) for mode in ("local", "postgres", "mongodb")}
     )
 
 
-async def routed(folder: Path, away: Mapping[str, str]) -> Routed:
+async def routed(folder: Path, away: Mapping[str, str]) -> RoutedStore:
     """Open, with these scopes in other stores."""
     own = houses(folder)
-    store = Routed(own, clock=lambda: START)
+    store = RoutedStore(own, clock=lambda: START)
     await store.open()
-    await own.settle(lambda places: {**places, **{name: Place(mode) for name, mode in away.items()}})
+    await own.settle(lambda places: {**places, **{name: Placement(mode) for name, mode in away.items()}})
     return store
 
 
@@ -276,7 +276,7 @@ async def test_upkeep_reaches_every_store(several: Store) -> None:
 
 async def test_what_was_left_behind_is_hidden_and_is_erased_with_the_rest(tmp_path: Path) -> None:
     build, own = Builder(), houses(tmp_path)
-    store = Routed(own, clock=lambda: START)
+    store = RoutedStore(own, clock=lambda: START)
     await store.open()
     puts = await filled(store, build, records=30)
     shop = [put.memory.id for put in puts if put.memory.scope == "shop"]
@@ -284,7 +284,7 @@ async def test_what_was_left_behind_is_hidden_and_is_erased_with_the_rest(tmp_pa
     await elsewhere.put_scope(build.scope("shop"))
     kept = [put for put in puts if put.memory.id in shop[1:]]
     await elsewhere.apply(kept)
-    await own.settle(lambda places: {**places, "shop": Place("postgres", moves=1, copies=("local",))})
+    await own.settle(lambda places: {**places, "shop": Placement("postgres", moves=1, copies=("local",))})
     everything = Filter(viewer="system", statuses=())
     assert await store.count(everything) == len(puts) - 1
     assert await store.get_many(shop[:1], viewer="system") == {}
@@ -321,7 +321,7 @@ async def test_a_rename_that_was_broken_off_is_finished(tmp_path: Path) -> None:
     await own.settle(lambda places: {**places, "shop": replace(places["shop"], renaming="store")})
     assert {scope.name for scope in await store.scopes()} == {GLOBAL, "store"}
     assert (await store.get(put.memory.id, viewer="default")).scope == "store"
-    assert await own.places(fresh=True) == {"store": Place("postgres")}
+    assert await own.places(fresh=True) == {"store": Placement("postgres")}
     await store.close()
     await own.close()
 
@@ -335,7 +335,7 @@ async def test_a_store_that_has_not_heard_of_a_move_writes_where_the_project_is(
     elsewhere = await fresh.house("postgres")
     await elsewhere.put_scope(build.scope("shop"))
     await elsewhere.apply([before])
-    await fresh.settle(lambda places: {"shop": Place("postgres", moves=1, copies=("local",))})
+    await fresh.settle(lambda places: {"shop": Placement("postgres", moves=1, copies=("local",))})
     late = build.put("late", scope="shop")
     await stale.apply([late])  # within the second that it may not know
     await stale.apply([Revise(replace(before.memory, status=Status.ARCHIVED))])

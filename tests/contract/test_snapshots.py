@@ -9,23 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from mindhold.ports.snapshot import House, Site
-from mindhold.stores.mongo.site import MongoSite
-from mindhold.stores.mongo.store import MongoStore
-from mindhold.stores.postgres.site import PostgresSite
-from mindhold.stores.postgres.store import PostgresStore
-from mindhold.stores.sqlite.site import SqliteSite
-from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.ports.backend import Backend, BackendSite
+from mindhold.stores.mongo.store import MongoSite, MongoStore
+from mindhold.stores.postgres.store import PostgresSite, PostgresStore
+from mindhold.stores.sqlite.store import SqliteSite, SqliteStore
 from mindhold.testing.builders import START
 from mindhold.testing.servers.mongo import MongoServer
-from mindhold.testing.snapshot_contract import SiteContract, SnapshotContract
+from mindhold.testing.store_contract import SiteContract, SnapshotContract
 
 _numbers = count(1)
 
 
 class Contract(SnapshotContract, SiteContract):
     @pytest.fixture
-    async def dwelling(self, made: House) -> AsyncIterator[House]:
+    async def dwelling(self, made: Backend) -> AsyncIterator[Backend]:
         await made.open()
         yield made
         await made.close()
@@ -33,11 +30,11 @@ class Contract(SnapshotContract, SiteContract):
 
 class TestSqlite(Contract):
     @pytest.fixture
-    def made(self, tmp_path: Path) -> House:
+    def made(self, tmp_path: Path) -> Backend:
         return SqliteStore(tmp_path / "Ordner #1?" / "store.db", clock=lambda: START)
 
     @pytest.fixture
-    def site(self, tmp_path: Path) -> Site:
+    def site(self, tmp_path: Path) -> BackendSite:
         return SqliteSite(tmp_path / "Ordner #1?" / "store.db", clock=lambda: START)
 
 
@@ -45,11 +42,11 @@ class TestPostgres(Contract):
     """As a superuser."""
 
     @pytest.fixture
-    def made(self, postgres_url: str) -> House:
+    def made(self, postgres_url: str) -> Backend:
         return PostgresStore(postgres_url, clock=lambda: START)
 
     @pytest.fixture
-    def site(self, postgres_url: str) -> Site:
+    def site(self, postgres_url: str) -> BackendSite:
         return PostgresSite(postgres_url, clock=lambda: START)
 
 
@@ -57,11 +54,11 @@ class TestOwnedPostgres(Contract):
     """As who owns the database and may do nothing else."""
 
     @pytest.fixture
-    def made(self, owned_postgres_url: str) -> House:
+    def made(self, owned_postgres_url: str) -> Backend:
         return PostgresStore(owned_postgres_url, clock=lambda: START)
 
     @pytest.fixture
-    def site(self, owned_postgres_url: str) -> Site:
+    def site(self, owned_postgres_url: str) -> BackendSite:
         return PostgresSite(owned_postgres_url, clock=lambda: START)
 
 
@@ -69,11 +66,11 @@ class TestPlainPostgres(Contract):
     """Without pgvector."""
 
     @pytest.fixture
-    def made(self, plain_postgres_url: str) -> House:
+    def made(self, plain_postgres_url: str) -> Backend:
         return PostgresStore(plain_postgres_url, clock=lambda: START)
 
     @pytest.fixture
-    def site(self, plain_postgres_url: str) -> Site:
+    def site(self, plain_postgres_url: str) -> BackendSite:
         return PostgresSite(plain_postgres_url, clock=lambda: START)
 
 
@@ -83,11 +80,11 @@ class MongoContract(Contract):
         return f"snapshots_{next(_numbers)}"
 
     @pytest.fixture
-    def made(self, server: MongoServer, database: str) -> House:
+    def made(self, server: MongoServer, database: str) -> Backend:
         return MongoStore(server.url, clock=lambda: START, database=database)
 
     @pytest.fixture
-    def site(self, server: MongoServer, database: str) -> Site:
+    def site(self, server: MongoServer, database: str) -> BackendSite:
         @asynccontextmanager
         async def address() -> AsyncIterator[str]:
             yield server.url

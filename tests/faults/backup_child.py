@@ -14,10 +14,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from mindhold.app import open_app
-from mindhold.operations.safekeeping import BACKUP
-from mindhold.restoring import replace_all
-from mindhold.settings import load_settings
+from mindhold.app.application import open_app
+from mindhold.app.restore import replace_all
+from mindhold.backup.create import BACKUP
+from mindhold.settings.loader import load_settings
 
 CHANGES = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.chmod", "os.utime")
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -47,8 +47,8 @@ def watch_servers(deaths: Deaths) -> None:
     """Renamings, which no hook of Python's sees."""
     from pymongo.asynchronous.collection import AsyncCollection
 
-    from mindhold.stores.mongo import site as mongo
-    from mindhold.stores.postgres import site as postgres
+    from mindhold.stores.mongo import schema
+    from mindhold.stores.postgres import store
 
     def before(owner: Any, name: str) -> None:
         known = getattr(owner, name)
@@ -61,10 +61,10 @@ def watch_servers(deaths: Deaths) -> None:
 
     before(AsyncCollection, "rename")
     before(AsyncCollection, "drop")
-    before(mongo, "begin_swap")
-    before(mongo, "finish_swap")
-    before(postgres, "_rename")
-    before(postgres, "_drop")
+    before(schema, "begin_swap")
+    before(schema, "finish_swap")
+    before(store, "_rename")
+    before(store, "_drop")
 
 
 async def main(what: str, settings: dict[str, Any], fatal: int) -> None:

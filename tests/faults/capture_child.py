@@ -16,11 +16,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from mindhold import worker
-from mindhold.app import open_app  # noqa: F401 - imported once, for all that are forked
-from mindhold.bare import leaflet, waiting
-from mindhold.operations.index import operation
-from mindhold.stores.routed.store import Routed
+from mindhold.app import worker
+from mindhold.app.application import open_app  # noqa: F401 - imported once, for all that are forked
+from mindhold.hooks import event_queue, hook_cache_writer
+from mindhold.operation_index import operation
+from mindhold.stores.routed.store import RoutedStore
 
 # What writes to the store, or to the home beside it.
 WRITES = (
@@ -49,9 +49,9 @@ def wrapped(kind: Any, name: str, numbers: Iterator[int], deadly: Callable[[int]
 def work(home: Path, deadly: Callable[[int], None]) -> None:
     numbers = count(1)
     for name in WRITES:
-        wrapped(Routed, name, numbers, deadly)
-    wrapped(waiting, "done", numbers, deadly)
-    wrapped(leaflet, "write", numbers, deadly)
+        wrapped(RoutedStore, name, numbers, deadly)
+    wrapped(event_queue, "remove_event", numbers, deadly)
+    wrapped(hook_cache_writer, "write_cache", numbers, deadly)
     worker.run(str(home))
 
 

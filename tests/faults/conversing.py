@@ -14,10 +14,10 @@ from typing import Any
 
 import psutil
 
-from mindhold.app import open_app
+from mindhold.app.application import open_app
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
-from mindhold.settings import LoadedSettings, load_settings
+from mindhold.settings.loader import LoadedSettings, load_settings
 
 PATIENCE = 90.0  # for what must come about in the end
 DECISION = "We decided to use {0} for the {1} store, because the {1} reports need joins."

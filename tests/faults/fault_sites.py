@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from mindhold.app import App, open_app
+from mindhold.app.application import App, open_app
+from mindhold.memories.recall import RECALL
+from mindhold.memories.write import REMEMBER
 from mindhold.model.errors import MindholdError
-from mindhold.operations.reading import RECALL
-from mindhold.operations.writing import REMEMBER
-from mindhold.settings import load_settings
+from mindhold.settings.loader import load_settings
 from mindhold.testing.servers.mongo import MongoServer
 from mindhold.testing.servers.postgres import PostgresServer
 

@@ -14,19 +14,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from mindhold.ports.history import Conversation, Passage, Utterance
+from mindhold.ports.history import IndexedConversation, IndexedStep, Passage
 from mindhold.ports.transcripts import Role
-from mindhold.stores.history import archive, file, index, leaves, members, writing
+from mindhold.stores.history import archive, changes, connection, index
 
-TRACED = {module.__file__ for module in (archive, file, index, leaves, members, writing)}
+TRACED = {module.__file__ for module in (archive, changes, connection, index)}
 
 
-def talk(name: str) -> Conversation:
-    return Conversation(name, "claude", Path(f"/projects/{name}.jsonl"))
+def talk(name: str) -> IndexedConversation:
+    return IndexedConversation(name, "claude", Path(f"/projects/{name}.jsonl"))
 
 
 def said(*lexemes: str) -> list[Passage]:
-    return [Passage((Utterance(Role.USER, 1, f"about {one}"),), f"{one} both") for one in lexemes]
+    return [Passage((IndexedStep(Role.USER, 1, f"about {one}"),), f"{one} both") for one in lexemes]
 
 
 def put(folder: Path) -> None:

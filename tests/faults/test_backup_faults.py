@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from fault_sites import no_file_beyond
 
-from mindhold.app import App, open_app
+from mindhold.app.application import App, open_app
+from mindhold.app.restore import drop_old, replace_all
+from mindhold.backup.create import BACKUP, LIST_BACKUPS
+from mindhold.backup.verify import VERIFY_BACKUPS
+from mindhold.lifecycle.status import DOCTOR
+from mindhold.memories.write import REMEMBER
 from mindhold.model.errors import StoreFull
 from mindhold.model.query import Filter
-from mindhold.operations.backups import VERIFY_BACKUPS
-from mindhold.operations.safekeeping import BACKUP, LIST_BACKUPS
-from mindhold.operations.upkeep import DOCTOR
-from mindhold.operations.writing import REMEMBER
-from mindhold.restoring import drop_old, replace_all
-from mindhold.settings import load_settings
+from mindhold.settings.loader import load_settings
 from mindhold.testing.servers.mongo import MongoServer
 
 CHILD = Path(__file__).with_name("backup_child.py")

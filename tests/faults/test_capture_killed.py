@@ -21,11 +21,11 @@ from conversing import (
 )
 
 import leaflets
-from mindhold.app import open_app
-from mindhold.bare import waiting as queue
-from mindhold.bare.desks import open_desk
-from mindhold.bare.folders import identity
-from mindhold.engine.capture.pending import PENDING
+from mindhold.app.application import open_app
+from mindhold.capture.journal import PENDING
+from mindhold.hooks import event_queue as queue
+from mindhold.hooks.project_identity import project_identity
+from mindhold.hooks.server import register_server
 
 LEAST_WRITES = 10  # or this tests little
 
@@ -43,13 +43,13 @@ def home_with_events(home: Path, folder: Path) -> None:
     second = write_conversation(home.parent / "claude", "second", replaced)
     for file, event in ((first, "Stop"), (second, "SessionEnd")):
         told = {"event": event, "conversation": file.stem, "file": str(file), "folder": str(folder)}
-        queue.put(str(home), told)
+        queue.put_event(str(home), told)
 
 
 async def test_a_capture_that_is_killed_at_any_write_is_made_good(tmp_path: Path) -> None:
     template, homes, folder = tmp_path / "template", tmp_path / "homes", tmp_path / "garden"
     home_with_events(template, folder)
-    open_desk(str(template), 1)  # as if a server ran, which does the upkeep
+    register_server(str(template), 1)  # as if a server ran, which does the upkeep
     homes.mkdir()
     ran = await asyncio.to_thread(
         subprocess.run,
@@ -75,7 +75,7 @@ async def test_a_capture_that_is_killed_at_any_write_is_made_good(tmp_path: Path
     for home in homes.iterdir():
         assert await captured(home) == expected, home.name
         assert waiting(home) == [], home.name
-        sheet = leaflets.read(str(home), identity(str(folder)))
+        sheet = leaflets.read(str(home), project_identity(str(folder)))
         assert sheet is not None
         active = {content for _, _, status, content in expected if status == "active"}
         assert {memory["text"] for memory in sheet["memories"]} == active, home.name

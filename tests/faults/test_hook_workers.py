@@ -34,13 +34,12 @@ from conversing import (
 )
 from fault_sites import no_file_beyond
 
-from mindhold.app import App, open_app
-from mindhold.bare.lease import lease
-from mindhold.bare.waiting import put
+from mindhold.app.application import App, open_app
+from mindhold.capture.capture import CAPTURE
+from mindhold.hooks.event_queue import put_event
+from mindhold.hooks.lease import Lease
 from mindhold.model.query import Filter
-from mindhold.operations.capturing import CAPTURE
-from mindhold.testing.servers.faulty import HANG
-from mindhold.testing.servers.languages import LanguageServer
+from mindhold.testing.servers.services import HANG, LanguageServer
 
 MOST_WORKERS = 6
 THINGS = ("Spruce", "Basalt", "Copper", "Linen", "Quartz", "Walnut", "Cobalt", "Amber", "Slate", "Hemp")
@@ -227,7 +226,7 @@ async def test_more_than_there_is_time_for_waits_on(home: Path, folder: Path, tm
         for number in range(1_000)
     ]
     for file in files:
-        put(
+        put_event(
             str(home),
             given("SessionEnd", file, folder)
             | {"event": "SessionEnd", "file": str(file)}
@@ -250,7 +249,7 @@ async def test_more_than_there_is_time_for_waits_on(home: Path, folder: Path, tm
 
 async def test_each_conversation_is_its_own_agents(home: Path, folder: Path, ten: list[Path]) -> None:
     """Whichever hook started the worker."""
-    with lease(str(home)) as mine:
+    with Lease(str(home)) as mine:
         assert mine
         run_hook(home, given("SessionEnd", ten[0], folder), MINDHOLD_AGENT="alice")
         run_hook(home, given("SessionEnd", ten[1], folder), MINDHOLD_AGENT="bob")
@@ -269,9 +268,9 @@ async def test_each_conversation_is_its_own_agents(home: Path, folder: Path, ten
 
 def test_a_worker_that_can_not_even_be_told_to_stop_has_an_end(home: Path) -> None:
     stuck = (
-        "import sys, time, mindhold.app, mindhold.worker\n"
-        "mindhold.app.open_app = lambda loaded: time.sleep(600)\n"
-        "mindhold.worker.run(sys.argv[1])\n"
+        "import sys, time, mindhold.app.application, mindhold.app.worker\n"
+        "mindhold.app.application.open_app = lambda loaded: time.sleep(600)\n"
+        "mindhold.app.worker.run(sys.argv[1])\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", stuck, str(home)],

@@ -13,10 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from mindhold.languages import FOLDER, language_model
+from mindhold.app.providers import FOLDER, language_model
 from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing
 from mindhold.ports.llm import OwnModel
-from mindhold.settings import load_settings, surroundings
+from mindhold.settings.loader import child_environment, load_settings
 
 KEY = "a-key-that-nobody-must-see"
 FAKE = Path(__file__).with_name("fake_program.py")
@@ -151,7 +151,7 @@ def test_what_a_program_may_know() -> None:
         "POSTGRES_PASSWORD": "c",
         "ANTHROPIC_API_KEY": "d",
     }
-    assert surroundings(environ) == {
+    assert child_environment(environ) == {
         "PATH": "/bin",
         "ANTHROPIC_API_KEY": "d",
         "MINDHOLD_EXTRACTING": "1",

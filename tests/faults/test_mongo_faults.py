@@ -26,7 +26,7 @@ from fault_sites import (
     until,
 )
 
-from mindhold.app import App
+from mindhold.app.application import App
 from mindhold.model.errors import StoreError
 from mindhold.model.query import Filter
 from mindhold.testing.builders import Builder

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from fault_sites import app_on, code_of, remember, until
 
-from mindhold.app import App
-from mindhold.operations.reading import RECALL
-from mindhold.operations.upkeep import STATUS
-from mindhold.operations.writing import REMEMBER
+from mindhold.app.application import App
+from mindhold.lifecycle.status import STATUS
+from mindhold.memories.recall import RECALL
+from mindhold.memories.write import REMEMBER
 from mindhold.testing.servers.redis import RedisServer
 from servers import server_folder
 

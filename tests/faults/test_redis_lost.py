@@ -8,11 +8,11 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from mindhold.app import App
-from mindhold.operations.forgetting import FORGET
-from mindhold.operations.reading import RECALL, RecallResult
-from mindhold.operations.upkeep import STATUS
-from mindhold.operations.writing import REMEMBER, REMEMBER_MANY
+from mindhold.app.application import App
+from mindhold.lifecycle.status import STATUS
+from mindhold.memories.forget import FORGET
+from mindhold.memories.recall import RECALL, RecallResult
+from mindhold.memories.write import REMEMBER, REMEMBER_MANY
 from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 from redis_beside import TIMEOUT, eventually, settings_of
 

@@ -11,9 +11,9 @@ from fault_sites import BOUND, SOCKETS_LEFT, Site, app_on, code_of, found, remem
 from mcp_clients import HttpServer, Poster
 
 from everywhere import as_environment
-from mindhold.operations.reading import LIST
-from mindhold.operations.upkeep import STATUS
-from mindhold.operations.writing import REMEMBER_MANY
+from mindhold.lifecycle.status import STATUS
+from mindhold.memories.filters import LIST
+from mindhold.memories.write import REMEMBER_MANY
 
 pytestmark = SOCKETS_LEFT
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fault_sites import SOCKETS_LEFT, Site, app_on, until
 
-from mindhold.app import App
+from mindhold.app.application import App
 from mindhold.model.errors import StoreError
 from mindhold.model.query import Filter, Search
 from mindhold.testing.builders import MODEL, Builder, unit

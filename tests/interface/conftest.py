@@ -15,7 +15,7 @@ from cli_shell import Shell
 
 from everywhere import as_environment
 from left_out import leave_out
-from mindhold.interfaces.http.limits import Buckets
+from mindhold.interfaces.http.limits import TokenBuckets
 
 if TYPE_CHECKING:
     from everywhere import House
@@ -66,7 +66,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, house: House) -> Shel
 @pytest.fixture
 def stopped_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a minute allows is not given anew while a busy machine comes to ask for it."""
-    making: Any = Buckets.__init__
+    making: Any = TokenBuckets.__init__
     monkeypatch.setitem(making.__kwdefaults__, "clock", lambda: 0.0)
 
 

@@ -14,18 +14,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from mindhold.app import open_app
+from mindhold.app.application import open_app
 from mindhold.interfaces.http.app import http_app
 from mindhold.interfaces.http.metrics import Metrics
-from mindhold.interfaces.http.serving import Crowd, Server, bind, http_server, shown_address
-from mindhold.interfaces.http.stopping import Stopping
+from mindhold.interfaces.http.server import ConnectionCounts, HttpServer, bind, http_server, shown_address
+from mindhold.interfaces.http.shutdown import Shutdown
 from mindhold.interfaces.logs import logging_to
 from mindhold.interfaces.mcp.http import McpHttp
-from mindhold.interfaces.mcp.opening import Opening
+from mindhold.interfaces.mcp.requests import LazyEngine
 from mindhold.interfaces.mcp.server import McpServer
-from mindhold.interfaces.running import CALLER_KEY, local_caller
-from mindhold.operations.index import operation
-from mindhold.settings import LoadedSettings
+from mindhold.interfaces.runtime import CALLER_KEY, local_caller
+from mindhold.operation_index import operation
+from mindhold.settings.loader import LoadedSettings
 
 KEY = "correct-horse-battery-staple"
 WAIT = 60.0
@@ -38,9 +38,9 @@ class Served:
 
     url: str
     port: int
-    opening: Opening
+    opening: LazyEngine
     metrics: Metrics
-    server: Server
+    server: HttpServer
     reached: asyncio.Event
     released: asyncio.Event
 
@@ -117,15 +117,15 @@ PROBES = [
 
 
 @asynccontextmanager
-async def door(loaded: LoadedSettings, *, crowd: Crowd | None = None) -> AsyncIterator[Served]:
+async def door(loaded: LoadedSettings, *, crowd: ConnectionCounts | None = None) -> AsyncIterator[Served]:
     """Open for the time of the context, with a few routes to probe it by."""
     settings = loaded.settings
-    opening = Opening(lambda: open_app(loaded))
+    opening = LazyEngine(lambda: open_app(loaded))
     metrics = Metrics()
     server = McpServer(opening, settings=settings, local=local_caller(loaded), observe=metrics.observe_tool)
     mcp = McpHttp(server, opening, settings=settings.serve)
     metrics.count_sessions(lambda: len(server.conversations))
-    stopping = Stopping(server.listening.close)
+    stopping = Shutdown(server.listening.close)
     app = http_app(
         opening,
         loaded=loaded,

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from mindhold.app import open_app
-from mindhold.engine.core import Engine
+from mindhold.app.application import open_app
+from mindhold.engine import Engine
 from mindhold.jobs.runner import Runner
 from mindhold.model.job import Job
 

@@ -12,11 +12,11 @@ import anyio
 from mcp import ClientSession
 from mcp.shared.memory import create_client_server_memory_streams
 
-from mindhold.app import open_app
-from mindhold.interfaces.mcp.opening import Opening
+from mindhold.app.application import open_app
+from mindhold.interfaces.mcp.requests import LazyEngine
 from mindhold.interfaces.mcp.server import McpServer
-from mindhold.interfaces.running import local_caller
-from mindhold.settings import LoadedSettings
+from mindhold.interfaces.runtime import local_caller
+from mindhold.settings.loader import LoadedSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Talk:
 @asynccontextmanager
 async def talking(loaded: LoadedSettings, **client: Any) -> AsyncIterator[Talk]:
     """A conversation, initialized."""
-    opening = Opening(lambda: open_app(loaded))
+    opening = LazyEngine(lambda: open_app(loaded))
     server = McpServer(opening, settings=loaded.settings, local=local_caller(loaded))
     async with create_client_server_memory_streams() as (ours, theirs), anyio.create_task_group() as tasks:
         tasks.start_soon(server.protocol.run, *theirs, server.options())

@@ -6,8 +6,8 @@ import sys
 
 _PATIENT = (
     "from mindhold.__main__ import main\n"
-    "from mindhold.interfaces.hooks import handing\n"
-    "handing.PATIENCE = 60.0\n"
+    "from mindhold.interfaces.hooks import context\n"
+    "context.PATIENCE = 60.0\n"
     "main()\n"
 )
 

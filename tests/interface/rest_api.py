@@ -13,11 +13,11 @@ from urllib.parse import quote
 import httpx2
 from mcp_clients import HttpServer, surroundings
 
-from mindhold.app import open_app
-from mindhold.dialects.rest.table import by_name
-from mindhold.operations.access import CREATE_KEY
-from mindhold.operations.keeping import CREATE_SCOPE
-from mindhold.settings import load_settings
+from mindhold.access.keys import CREATE_KEY
+from mindhold.app.application import open_app
+from mindhold.contracts.rest.resource import by_name
+from mindhold.projects.scope_operations import CREATE_SCOPE
+from mindhold.settings.loader import load_settings
 
 OWNER = "correct-horse-battery-staple"
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ from typing import IO, Any
 import pytest
 from cli_shell import Shell
 
-from mindhold.interfaces.cli.acting import LONGEST_LINE
+from mindhold.interfaces.cli.serve import LONGEST_LINE
 
 Json = dict[str, Any]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_shell import Shell
 
-from mindhold.bare import waiting
+from mindhold.hooks import event_queue
 
 SAID = (
     "Let's use PostgreSQL instead of MySQL for the orders, because we need JSON columns.",
@@ -55,7 +55,7 @@ def test_a_conversation_is_captured_once_and_cited(shell: Shell, transcript: Pat
 def test_status_says_what_was_captured_and_what_waits(shell: Shell, transcript: Path) -> None:
     assert "capture" not in shell.fine("status").out, "nothing is said of what nobody uses"
     shell.fine("capture", str(transcript))
-    waiting.put(str(shell.home), {"event": "Stop"})
+    event_queue.put_event(str(shell.home), {"event": "Stop"})
     told = shell.fine("status")
     assert "by rules; 1 event to be worked off" in told.out
     assert "shop: 2 memories captured, last 20" in told.out
@@ -73,7 +73,7 @@ def test_status_says_what_was_captured_and_what_waits(shell: Shell, transcript: 
         1,
         "rules",
     )
-    waiting.put_aside(waiting.every(str(shell.home))[0][0])
+    event_queue.reject_event(event_queue.all_events(str(shell.home))[0][0])
     assert "failed too often" in shell.fine("status").err
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from cli_shell import Shell
 
-from mindhold.bare import waiting
-from mindhold.bare.lease import lease
+from mindhold.hooks import event_queue
+from mindhold.hooks.lease import Lease
 
 ORDERS = "We decided to keep orders in PostgreSQL."
 
@@ -32,7 +32,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def alone(shell: Shell) -> Iterator[None]:
     """Holds the lease, so that no worker starts."""
-    with lease(str(shell.home)) as mine:
+    with Lease(str(shell.home)) as mine:
         assert mine
         yield
 
@@ -80,9 +80,9 @@ def test_a_setting_holds_at_once(shell: Shell, project: Path) -> None:
     shell.remember(ORDERS, "--kind", "decision")
     shell.fine("config", "set", "recall.limit", "7")
     assert ORDERS in begun(shell, project)
-    before = waiting.count(str(shell.home))
+    before = event_queue.count_events(str(shell.home))
     shell.fine("config", "set", "capture.start_tokens", "0")
-    assert waiting.count(str(shell.home)) == before + 1, "a worker is asked to make them anew"
+    assert event_queue.count_events(str(shell.home)) == before + 1, "a worker is asked to make them anew"
     assert begun(shell, project) == ""
 
 

@@ -8,13 +8,13 @@ from cli_shell import Shell
 
 from mindhold.__main__ import AppLauncher
 from mindhold.interfaces.cli.output import Console
-from mindhold.interfaces.cli.session import Desk, Session
-from mindhold.settings import load_settings
+from mindhold.interfaces.cli.session import CliSession, OpenSession
+from mindhold.settings.loader import load_settings
 
 
 async def _said(shell: Shell, texts: list[str]) -> None:
     async with AppLauncher().open(load_settings({"home": shell.home})) as running:
-        desk = Desk(running, Session(AppLauncher(), Console()))
+        desk = OpenSession(running, CliSession(AppLauncher(), Console()))
         for text in texts:
             await desk.run(
                 "save_message", message_type="user", content=text, conversation="abc-123", project="shop"

@@ -16,19 +16,19 @@ from cli_shell import Shell
 from mcp_clients import WAIT, HttpServer, Wire, command, surroundings
 
 from everywhere import House
-from mindhold.app import open_app
-from mindhold.engine import maintain
-from mindhold.engine.claims import claim
-from mindhold.engine.consolidate.stage import Bounds, Stage
-from mindhold.engine.core import Engine
-from mindhold.engine.maintain import SCHEDULE, STEPS
+from mindhold.app.application import open_app
+from mindhold.engine import Engine
+from mindhold.lifecycle import maintenance
+from mindhold.lifecycle.maintenance import SCHEDULE, STEPS
+from mindhold.lifecycle.stages import StageLimits, StageResult
+from mindhold.locks import claim
 from mindhold.model.errors import StoreFull
-from mindhold.settings import load_settings
+from mindhold.settings.loader import load_settings
 
 TEXT = "The heron nests at the weir"
 
 
-async def full(_engine: Engine, _within: Bounds) -> Stage:
+async def full(_engine: Engine, _within: StageLimits) -> StageResult:
     raise StoreFull("There is no room.")
 
 
@@ -49,7 +49,7 @@ def test_it_does_the_upkeep_and_says_what(shell: Shell) -> None:
 
 
 def test_a_step_that_fails_is_the_exit_status(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintain, "STEPS", {"full": f"{__name__}:full", "tidy": STEPS["tidy"]})
+    monkeypatch.setattr(maintenance, "STEPS", {"full": f"{__name__}:full", "tidy": STEPS["tidy"]})
     answer = shell("maintain")
     assert answer.status == 1
     assert "FAILED: There is no room." in answer.out

@@ -16,7 +16,7 @@ from mcp_clients import HttpServer
 from scripted_server import ScriptedServer, Told
 
 from everywhere import as_environment
-from mindhold.interfaces.cli.elsewhere import OF_THIS_MACHINE, SERVED, SERVED_PARTS
+from mindhold.interfaces.cli.command import OF_THIS_MACHINE, SERVED, SERVED_PARTS
 from mindhold.interfaces.cli.main import COMMANDS
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def both(server: HttpServer, served: Path, shell: Shell, house: House, tmp_path:
 @pytest.fixture(scope="module")
 def filled(server: HttpServer) -> str:
     """Something of everything; the id of one memory."""
-    from mindhold.client import Mindhold
+    from mindhold.client.api import Mindhold
 
     with Mindhold(server.url) as client:
         client.create_scope("work", description="The day job")

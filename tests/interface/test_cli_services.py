@@ -8,8 +8,8 @@ import pytest
 from cli_shell import Shell
 
 from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.hashing import HashingEmbedder
-from mindhold.testing.servers.embeddings import EmbeddingServer
+from mindhold.providers.embedding.base import HashingEmbedder
+from mindhold.testing.servers.services import EmbeddingServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from cli_shell import Shell
 
-from mindhold.dialects.toolsets import tools_of
-from mindhold.testing.tiny_model import write_tiny_model
+from mindhold.contracts.mcp.tools import tools_of
+from mindhold.testing.models import write_tiny_model
 
 SETTINGS = '{\r\n\t"model": "opus",\r\n\t"hooks": {\r\n\t\t"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]\r\n\t}\r\n}'
 

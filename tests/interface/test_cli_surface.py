@@ -16,14 +16,14 @@ import pytest
 from cli_shell import Shell
 
 from mindhold.__main__ import AppLauncher
-from mindhold.interfaces.cli.listing import ORDERS
 from mindhold.interfaces.cli.main import cli
+from mindhold.interfaces.cli.memories import ORDERS
 from mindhold.interfaces.cli.output import Console, display_width, neutral
-from mindhold.interfaces.cli.session import Desk, Session
+from mindhold.interfaces.cli.session import CliSession, OpenSession
+from mindhold.memories.filters import TimeframeView
 from mindhold.model.query import Order
-from mindhold.operations.index import names, operation
-from mindhold.operations.reading import TimeframeView
-from mindhold.settings import load_settings
+from mindhold.operation_index import names, operation
+from mindhold.settings.loader import load_settings
 
 GUIDE = Path(__file__).parents[2] / "docs" / "CLI.md"
 
@@ -70,7 +70,7 @@ def test_a_phrase_of_time_is_an_operation_of_its_own(shell: Shell) -> None:
     async def asked(phrase: str) -> TimeframeView:
         loaded = load_settings({"home": shell.home, "time_zone": "Asia/Seoul"})
         async with AppLauncher().open(loaded) as running:
-            view: TimeframeView = await Desk(running, Session(AppLauncher(), Console())).run(
+            view: TimeframeView = await OpenSession(running, CliSession(AppLauncher(), Console())).run(
                 "interpret_time", phrase=phrase
             )
             return view
@@ -279,7 +279,16 @@ def test_a_reader_that_leaves_early_is_no_failure(environment: dict[str, str]) -
 
 
 def test_help_settings_and_completion_load_no_engine(environment: dict[str, str]) -> None:
-    heavy = {"numpy", "pydantic", "sqlite3", "rich", "onnxruntime", "dateparser", "mindhold.app", "asyncio"}
+    heavy = {
+        "numpy",
+        "pydantic",
+        "sqlite3",
+        "rich",
+        "onnxruntime",
+        "dateparser",
+        "mindhold.app.application",
+        "asyncio",
+    }
     for argv in (["--help"], ["--version"], ["recall", "--help"], ["config", "show"], ["completion", "bash"]):
         code = (
             "import sys\n"

@@ -17,11 +17,10 @@ import pytest
 from mcp_clients import HttpServer
 from scripted_server import ScriptedServer, Told
 
-from mindhold.client import AsyncMindhold, Mindhold
+from mindhold.client.api import AsyncMindhold, Mindhold
 from mindhold.client.connection import Body
-from mindhold.client.errors import by_code
-from mindhold.client.wire import Ask, Pause, Reply, Wire
-from mindhold.dialects.rest.table import resources
+from mindhold.client.wire import ClientRequest, Pause, ServerAnswer, Wire, by_code
+from mindhold.contracts.rest.resource import resources
 from mindhold.model import errors
 from mindhold.model.errors import (
     Changed,
@@ -395,7 +394,7 @@ def test_details_are_told_too(talk: Talk) -> None:
 def test_pauses_grow_heed_the_server_and_have_an_end() -> None:
     with Mindhold("http://localhost:1") as client:
         wire = Wire(client.wire.place, tries=5, pause=1.0, chance=lambda: 0.5)
-    asked = Ask("GET", "/")
+    asked = ClientRequest("GET", "/")
     refused = wire.exchange(asked)
     assert next(refused) is asked
     for expected in (7.0, 7.0, 7.0, 12.0):
@@ -407,8 +406,8 @@ def test_pauses_grow_heed_the_server_and_have_an_end() -> None:
         refused.send(_reply(429, retry="7"))
 
 
-def _reply(status: int, *, retry: str) -> Reply:
-    return Reply(status, {"retry-after": retry}, json.dumps(BUSY).encode())
+def _reply(status: int, *, retry: str) -> ServerAnswer:
+    return ServerAnswer(status, {"retry-after": retry}, json.dumps(BUSY).encode())
 
 
 def test_a_server_that_takes_too_long_is_not_asked_again(talk: Talk) -> None:
@@ -506,7 +505,14 @@ def test_for_whom_and_under_which_path() -> None:
 
 
 def test_it_is_imported_quickly_and_opens_nothing() -> None:
-    heavy = {"httpx2", "numpy", "pydantic", "mindhold.engine", "mindhold.operations", "mindhold.settings"}
+    heavy = {
+        "httpx2",
+        "numpy",
+        "pydantic",
+        "mindhold.memories",
+        "mindhold.operations",
+        "mindhold.settings.loader",
+    }
     code = f"import mindhold.client, sys; sys.exit(' '.join({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.stderr.strip() == b""

@@ -17,10 +17,10 @@ from mcp_clients import WAIT, HttpServer, Wire, surroundings
 from patient_hook import patient_hook
 
 import leaflets
-from mindhold.app import open_app
-from mindhold.bare import desks
-from mindhold.operations.handing import MAKE_LEAFLET
-from mindhold.settings import LoadedSettings
+from mindhold.app.application import open_app
+from mindhold.capture.hook_cache import MAKE_LEAFLET
+from mindhold.hooks import server
+from mindhold.settings.loader import LoadedSettings
 
 HUNG_UP = (errno.EPIPE, errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN)  # on who still spoke
 ORDERS = "Orders are kept in the PostgreSQL database since March."
@@ -54,7 +54,7 @@ def until(found: Callable[[], Any]) -> Any:
 
 def asked(home: Path, folder: str, text: str = ASKED) -> Any:
     question = {"ask": "prompt", "text": text, "cwd": folder}
-    answer = desks.ask(str(home), question, 10.0)
+    answer = server.ask_server(str(home), question, 10.0)
     return None if answer is None else [memory["text"] for memory in answer["memories"]]
 
 
@@ -163,7 +163,7 @@ def test_a_server_that_was_there_before_any_hook_answers(tmp_path: Path, folder:
 )
 def test_who_asks_amiss_gets_no_answer_and_breaks_nothing(desk: Path, line: bytes) -> None:
     note = json.loads(desk.read_text(encoding="ascii"))
-    with socket.create_connection((desks.HOST, note["port"]), timeout=WAIT) as connection:
+    with socket.create_connection((server.HOST, note["port"]), timeout=WAIT) as connection:
         try:
             connection.sendall(line.replace(b"TOKEN", note["token"].encode()))
             connection.shutdown(socket.SHUT_WR)

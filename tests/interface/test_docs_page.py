@@ -17,8 +17,8 @@ import httpx2
 import pytest
 from mcp_clients import WAIT, HttpServer
 
-from mindhold.dialects.rest.document import document
-from mindhold.interfaces.http.rest.page_samples import BASE, python_of
+from mindhold.contracts.rest.openapi import openapi_document
+from mindhold.interfaces.http.rest.docs_page import BASE, python_of
 from mindhold.model.errors import Conflict, NotFound, Refused, SettingsError
 
 KEY = "a-long-access-key-of-the-page"
@@ -71,7 +71,7 @@ def page(http: httpx2.Client) -> Read:
 def test_the_document_is_for_everybody_and_is_kept(http: httpx2.Client) -> None:
     assert http.get("/api/projects").status_code == 401
     first = http.get("/openapi.json")
-    assert first.json() == document()
+    assert first.json() == openapi_document()
     assert first.headers["content-type"] == "application/json"
     again = http.get("/openapi.json", headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
@@ -118,7 +118,9 @@ def test_needs_nothing_from_elsewhere(page: Read) -> None:
 def test_every_operation_is_on_it_and_every_link_leads_somewhere(page: Read) -> None:
     ids = Counter(page.values("id"))
     assert [one for one, times in ids.items() if times > 1] == []
-    named = [one["operationId"] for methods in document()["paths"].values() for one in methods.values()]
+    named = [
+        one["operationId"] for methods in openapi_document()["paths"].values() for one in methods.values()
+    ]
     assert set(named) <= set(ids)
     assert {one[1:] for one in page.values("href") if one.startswith("#")} <= set(ids)
     assert not page.open
@@ -146,7 +148,7 @@ def test_every_sample_in_python_is_understood(
     monkeypatch.chdir(tmp_path)
     made = http.post("/api/projects", json={"name": "proj_123"}, headers={"Authorization": f"Bearer {KEY}"})
     assert made.status_code == 201, made.text
-    told = [one for methods in document()["paths"].values() for one in methods.values()]
+    told = [one for methods in openapi_document()["paths"].values() for one in methods.values()]
     for operation in told:
         if operation["operationId"] == "events" or "Server" in operation["tags"]:
             continue

@@ -11,13 +11,13 @@ import pytest
 from fragment_rows import GIVES, ROSES, ROWS, Row, Seen, fields, remembered
 from mcp_talk import talking
 
-from mindhold.dialects.schema import input_schema, output_schema
-from mindhold.dialects.toolsets import dialect
-from mindhold.settings import LoadedSettings
+from mindhold.contracts.mcp.schema import input_schema, output_schema
+from mindhold.contracts.mcp.tools import contract
+from mindhold.settings.loader import LoadedSettings
 
 Load = Callable[..., LoadedSettings]
 REGISTERED = (fragment_rows_memories, fragment_rows_work)  # they are read for the rows that they register
-TOOLS = {tool.name: tool for tool in dialect("fragments").tools}
+TOOLS = {tool.name: tool for tool in contract("fragments").tools}
 
 
 def test_every_row_of_every_table_is_here() -> None:

@@ -15,10 +15,10 @@ import psutil
 import pytest
 from mcp_clients import HttpServer, Wire, surroundings
 
-from mindhold.bare.lease import indexer_file, lease
-from mindhold.bare.spawn import start_indexer, start_worker
-from mindhold.bare.waiting import put
-from mindhold.ports.history import Conversation
+from mindhold.hooks.event_queue import put_event
+from mindhold.hooks.lease import Lease, indexer_file
+from mindhold.hooks.worker_start import start_indexer, start_worker
+from mindhold.ports.history import IndexedConversation
 from mindhold.stores.history.index import SqliteHistory
 
 PATIENCE = 90.0  # for what must come about in the end
@@ -109,7 +109,7 @@ def backlog(home: Path, *, megabytes: int, sessions: int) -> set[str]:
     return names
 
 
-def indexed(home: Path) -> dict[str, Conversation]:
+def indexed(home: Path) -> dict[str, IndexedConversation]:
     with closing(SqliteHistory(home / "data" / "history.db")) as index:
         return {one.session_id: one for one in index.conversations()}
 
@@ -129,7 +129,7 @@ def is_whole(home: Path, session: str) -> bool:
 
 def held(home: Path) -> bool:
     """Whether something indexes in the background."""
-    with lease(str(home), path=indexer_file(str(home))) as mine:
+    with Lease(str(home), path=indexer_file(str(home))) as mine:
         return not mine
 
 
@@ -186,7 +186,7 @@ def test_the_background_reads_all_and_ends(at_home: Path) -> None:
 
 def test_one_at_a_time_works_in_the_background(at_home: Path) -> None:
     (at_home / "data").mkdir()
-    with lease(str(at_home), path=indexer_file(str(at_home))) as mine:
+    with Lease(str(at_home), path=indexer_file(str(at_home))) as mine:
         assert mine
         assert not start_indexer(str(at_home))
         assert not processes(at_home)
@@ -228,6 +228,6 @@ def test_the_worker_of_hooks_indexes_what_it_captured(at_home: Path, tmp_path: P
     folder = tmp_path / "shop"
     folder.mkdir()
     event = {"event": "Stop", "conversation": "held", "file": str(file), "folder": str(folder), "agent": ""}
-    put(str(at_home), {**event, "at": time.time()})
+    put_event(str(at_home), {**event, "at": time.time()})
     start_worker(str(at_home))
     until(lambda: is_whole(at_home, "held"), "what was captured")

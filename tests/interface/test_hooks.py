@@ -19,12 +19,12 @@ import psutil
 import pytest
 from patient_hook import patient_hook
 
-from mindhold.bare import desks, leaflet, told, waiting
-from mindhold.bare.folders import identity, key
-from mindhold.bare.lease import lease
-from mindhold.bare.marks import OWN_CALL_MARK
-from mindhold.bare.said import mark_of
-from mindhold.interfaces.hooks.handing import HEADING, LONGEST
+from mindhold.hooks import already_shown, event_queue, hook_cache_writer
+from mindhold.hooks.already_shown import message_mark
+from mindhold.hooks.environment import OWN_CALL_MARK
+from mindhold.hooks.lease import Lease
+from mindhold.hooks.project_identity import identity_key, project_identity
+from mindhold.interfaces.hooks.context import HEADING, LONGEST
 from mindhold.model.error_signs import error_signs
 
 CAPTURING = ("Stop", "SubagentStop", "PreCompact", "SessionEnd")
@@ -81,7 +81,7 @@ class Claude:
         return context
 
     def waits(self) -> list[dict[str, Any]]:
-        return [event for _, event in waiting.every(str(self.home))]
+        return [event for _, event in event_queue.all_events(str(self.home))]
 
     def know(self, texts: list[str] = MEMORIES, **given: Any) -> None:
         memories = [{"id": f"m{number}", "kind": "fact", "text": text} for number, text in enumerate(texts)]
@@ -93,7 +93,9 @@ class Claude:
             "memories": memories,
             "errors": errors,
         }
-        leaflet.write(str(self.home), key(identity(str(self.project))), sheet | given)
+        hook_cache_writer.write_cache(
+            str(self.home), identity_key(project_identity(str(self.project))), sheet | given
+        )
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ def claude(tmp_path: Path) -> Claude:
 @pytest.fixture
 def alone(claude: Claude) -> Iterator[None]:
     """Holds the lease, so that no worker starts."""
-    with lease(str(claude.home)) as mine:
+    with Lease(str(claude.home)) as mine:
         assert mine
         yield
 
@@ -137,7 +139,7 @@ def test_what_ends_a_turn_waits_for_the_worker_and_prints_nothing(claude: Claude
         "conversation": "conversation-1",
         "file": "/x/agent-a7.jsonl" if name == "SubagentStop" else str(claude.project / "conversation.jsonl"),
         "folder": str(claude.project),
-        "last_message": mark_of("Done. " + PORT) if name == "Stop" else "",
+        "last_message": message_mark("Done. " + PORT) if name == "Stop" else "",
         "subagent": "a7" if name == "SubagentStop" else "",
         "source": "",
         "reason": "prompt_input_exit" if name == "SessionEnd" else "",
@@ -274,7 +276,7 @@ def test_a_running_mindhold_is_asked_first(claude: Claude) -> None:
 
     thread = threading.Thread(target=serve)
     thread.start()
-    token = desks.open_desk(str(claude.home), server.getsockname()[1])
+    token = server.register_server(str(claude.home), server.getsockname()[1])
     try:
         assert claude("UserPromptSubmit", prompt=PORT) == f"{HEADING}\n- decision: From the desk"
         assert claude("UserPromptSubmit", prompt=PORT) == ""
@@ -399,7 +401,7 @@ def test_the_event_itself_decides_not_the_command(claude: Claude) -> None:
 
 def test_the_home_may_be_named(claude: Claude, tmp_path: Path) -> None:
     other = Claude(tmp_path / "other home", claude.project)
-    with lease(str(other.home)):
+    with Lease(str(other.home)):
         for argv in (
             ("hook", "Stop", "--home", str(other.home)),
             ("--home", str(other.home), "hook", "Stop"),
@@ -484,7 +486,7 @@ def test_an_interruption_ends_well(claude: Claude) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "mindhold", "hook", "Stop"]
     with subprocess.Popen(command, env=environ, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as hook:
         assert hook.stderr is not None
-        while b"mindhold.interfaces.hooks.door" not in hook.stderr.readline():
+        while b"mindhold.interfaces.hooks.event" not in hook.stderr.readline():
             assert hook.poll() is None
         hook.send_signal(signal.SIGINT)
         assert hook.wait(60) == 0
@@ -571,7 +573,7 @@ def test_nothing_heavy_is_loaded(claude: Claude) -> None:
             given, input=claude.event(argv[-1]), env=environ, capture_output=True, check=True
         )
         loaded = {line.rpartition("|")[2].strip() for line in done.stderr.decode().splitlines()}
-        assert "mindhold.bare.notation" in loaded
+        assert "mindhold.hooks.fast_json" in loaded
         assert not loaded & heavy
 
 
@@ -610,7 +612,7 @@ class TestWorkers:
             assert psutil.wait_procs(list(later.values()), timeout=120)[1] == []
             workers |= later
         assert len(workers) <= 10  # one after the other
-        with lease(str(claude.home)) as mine:
+        with Lease(str(claude.home)) as mine:
             assert mine
 
     def test_what_lies_in_the_project_is_never_run(self, claude: Claude) -> None:
@@ -662,4 +664,4 @@ def working(home: Path) -> dict[int, psutil.Process]:
 def test_told_and_waiting_are_what_the_hooks_write(claude: Claude) -> None:
     claude.know()
     claude("UserPromptSubmit", prompt=PORT)
-    assert told.read(str(claude.home), "conversation-1") == {"m0"}
+    assert already_shown.read_shown(str(claude.home), "conversation-1") == {"m0"}

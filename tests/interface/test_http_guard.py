@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 from http_door import KEY, WAIT, Load, Served, door, say
 
-from mindhold.interfaces.http.limits import Buckets
-from mindhold.interfaces.http.place import Place
-from mindhold.interfaces.http.serving import Crowd
+from mindhold.interfaces.http.context import ServerAddress
+from mindhold.interfaces.http.limits import TokenBuckets
+from mindhold.interfaces.http.server import ConnectionCounts
 from mindhold.model.errors import SettingsError
 
 
@@ -205,7 +205,7 @@ async def test_no_limit_is_no_limit(load: Load) -> None:
 
 def test_buckets_refill_and_forget() -> None:
     now = 0.0
-    buckets = Buckets(60, clock=lambda: now, most=2)
+    buckets = TokenBuckets(60, clock=lambda: now, most=2)
     assert [buckets.take("a").allowed for _ in range(61)] == [True] * 60 + [False]
     assert buckets.take("a").retry_in == 1
     now = 2.0
@@ -230,9 +230,9 @@ def test_buckets_refill_and_forget() -> None:
 )
 def test_strangers_need_a_key(load: Load, changes: dict[str, str]) -> None:
     with pytest.raises(SettingsError) as told:
-        Place.of(load(**changes).settings)
+        ServerAddress.of(load(**changes).settings)
     assert "MINDHOLD_ACCESS_KEY" in told.value.advice
-    Place.of(load(**changes, access_key=KEY).settings)
+    ServerAddress.of(load(**changes, access_key=KEY).settings)
 
 
 @pytest.mark.parametrize(
@@ -247,15 +247,15 @@ def test_strangers_need_a_key(load: Load, changes: dict[str, str]) -> None:
 )
 def test_where_strangers_can_try_keys_a_key_is_long(load: Load, changes: dict[str, str]) -> None:
     with pytest.raises(SettingsError) as told:
-        Place.of(load(**changes, access_key="x" * 15).settings)
+        ServerAddress.of(load(**changes, access_key="x" * 15).settings)
     assert "16" in told.value.advice
-    Place.of(load(**changes, access_key="x" * 16).settings)
-    Place.of(load(access_key="x").settings)
+    ServerAddress.of(load(**changes, access_key="x" * 16).settings)
+    ServerAddress.of(load(access_key="x").settings)
 
 
 async def test_idle_connections_do_not_shut_others_out(load: Load) -> None:
     loaded = load(**{"serve.port": 0})
-    async with door(loaded, crowd=Crowd(loaded.settings.serve, here=2)) as served:
+    async with door(loaded, crowd=ConnectionCounts(loaded.settings.serve, here=2)) as served:
         ask = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         reader, idle = await asyncio.open_connection("127.0.0.1", served.port)
         assert (await say(served.port, ask)).startswith(b"HTTP/1.1 200 ")
@@ -273,7 +273,7 @@ async def test_idle_connections_do_not_shut_others_out(load: Load) -> None:
 
 
 def test_there_is_room_for_many_but_not_of_one_address(load: Load) -> None:
-    crowd = Crowd(load(**{"serve.trusted_proxies": "10.1.0.0/16, ::1"}).settings.serve)
+    crowd = ConnectionCounts(load(**{"serve.trusted_proxies": "10.1.0.0/16, ::1"}).settings.serve)
 
     def entered(hosts: list[str]) -> int:
         return sum(crowd.enter(host) for host in hosts)
@@ -290,7 +290,7 @@ def test_there_is_room_for_many_but_not_of_one_address(load: Load) -> None:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "[::1]", "localhost"])
 def test_this_machine_needs_none(load: Load, host: str) -> None:
-    Place.of(load(**{"serve.host": host}).settings)
+    ServerAddress.of(load(**{"serve.host": host}).settings)
 
 
 @pytest.mark.parametrize(
@@ -309,4 +309,4 @@ def test_this_machine_needs_none(load: Load, host: str) -> None:
 )
 def test_settings_that_can_not_be_are_told(load: Load, changes: dict[str, str]) -> None:
     with pytest.raises(SettingsError):
-        Place.of(load(**changes, access_key=KEY).settings)
+        ServerAddress.of(load(**changes, access_key=KEY).settings)

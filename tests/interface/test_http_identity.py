@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from http_door import KEY, WAIT, Load, Served, Talk, door, say
 
-from mindhold.interfaces.http.identity import REFUSALS_PER_MINUTE
+from mindhold.interfaces.http.auth import REFUSALS_PER_MINUTE
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl
 
-from mindhold.model.redirect import is_registered
+from mindhold.model.host import is_registered_redirect
 
 VERIFIER = "a-verifier-of-the-length-that-is-asked-for-by-the-standard"
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).decode().rstrip("=")
@@ -615,4 +615,4 @@ async def test_the_official_client_comes_in_by_itself(dance: Dance, locked: Serv
     ],
 )
 def test_where_codes_may_be_sent(registered: str, asked: str, fits: bool) -> None:
-    assert is_registered(asked, [registered]) is fits
+    assert is_registered_redirect(asked, [registered]) is fits

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from http_door import KEY, Load, Served, Talk, door
 
-from mindhold.interfaces.http.metrics import OTHER, Metrics, Words
-from mindhold.interfaces.http.serving import bind, shown_address
-from mindhold.interfaces.logs import DailyFile, Lines, log_file, logging_to
+from mindhold.interfaces.http.metrics import OTHER, LabelValues, Metrics
+from mindhold.interfaces.http.server import bind, shown_address
+from mindhold.interfaces.logs import DailyFile, JsonLineFormatter, log_file, logging_to
 from mindhold.model.errors import SettingsError
 
 TEXT = "The otter's holt is under the third willow."
@@ -117,7 +117,7 @@ async def test_what_is_counted(served: Served) -> None:
 
 
 def test_made_up_names_do_not_fill_the_counts() -> None:
-    words = Words(2)
+    words = LabelValues(2)
     assert [words(one) for one in ("a", "b", "c", "a", "x" * 99)] == ["a", "b", OTHER, "a", OTHER]
     metrics = Metrics()
     for number in range(500):
@@ -197,7 +197,7 @@ def test_every_day_has_its_file_and_old_ones_go(tmp_path: Path) -> None:
     (tmp_path / "mindhold-2024-02-27.log").write_text("younger")
     (tmp_path / "notes.log").write_text("not ours")
     handler = DailyFile(tmp_path, keep_days=3)
-    handler.setFormatter(Lines(frank=False))
+    handler.setFormatter(JsonLineFormatter(frank=False))
     for day, hour in ((28, 23), (29, 0), (29, 5)):
         handler.emit(_record(datetime(2024, 2, day, hour, 59, tzinfo=UTC)))
     handler.close()
@@ -211,7 +211,7 @@ def test_every_day_has_its_file_and_old_ones_go(tmp_path: Path) -> None:
 
 
 def test_what_others_log_is_not_quoted() -> None:
-    lines = Lines(frank=False)
+    lines = JsonLineFormatter(frank=False)
     when = datetime(2024, 2, 28, tzinfo=UTC)
     foreign = lines.format(_record(when, f"Received: {TEXT}", name="mcp.server.sse"))
     assert "otter" not in foreign

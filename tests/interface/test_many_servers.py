@@ -23,14 +23,14 @@ from mcp_clients import WAIT, HttpServer, Json, Poster, answer_in, command, surr
 from test_http_oauth import Dance
 
 from everywhere import as_environment
-from mindhold.app import App, open_app
-from mindhold.doors import FIRST_UPKEEP_SECONDS
-from mindhold.engine.core import Engine
+from mindhold.app.application import App, open_app
+from mindhold.app.server import FIRST_UPKEEP_SECONDS
+from mindhold.engine import Engine
 from mindhold.jobs.handlers import TIDY
 from mindhold.jobs.runner import LEASE, Runner
-from mindhold.jobs.schedule import Entry, enqueue_due
+from mindhold.jobs.schedule import ScheduledJob, enqueue_due
 from mindhold.model.job import Job, JobState
-from mindhold.settings import load_settings
+from mindhold.settings.loader import load_settings
 from mindhold.testing.servers.postgres import PostgresServer
 from mindhold.testing.servers.programs import free_port
 from mindhold.testing.servers.redis import RedisServer
@@ -273,7 +273,7 @@ def app_at(app: App, moment: datetime) -> Engine:
 
 
 async def test_a_short_schedule_on_two_servers_runs_once_each_time(pair: Pair, tmp_path: Path) -> None:
-    schedule = [Entry("count", timedelta(minutes=1))]
+    schedule = [ScheduledJob("count", timedelta(minutes=1))]
     counting = Counting()
 
     async def look(app: App, owner: str, moment: datetime) -> None:
@@ -316,7 +316,7 @@ def taken_and_left(pair: Pair, home: Path) -> str:
 async def test_the_job_of_a_killed_server_is_taken_over(pair: Pair, tmp_path: Path) -> None:
     async with opened(pair, tmp_path / "home") as app:
         now = app.engine.clock()
-        await enqueue_due(app_at(app, now), [Entry("held", timedelta(days=1))])
+        await enqueue_due(app_at(app, now), [ScheduledJob("held", timedelta(days=1))])
         job_id = await asyncio.to_thread(taken_and_left, pair, tmp_path / "holder")
         counting = Counting()
         for moment, runs in ((now + LEASE / 2, []), (app.engine.clock() + LEASE, [job_id])):

@@ -15,9 +15,9 @@ import pytest
 from mcp_clients import HttpServer, Poster, Wire
 from mcp_talk import talking
 
-from mindhold.app import App
-from mindhold.operations.index import operation
-from mindhold.settings import LoadedSettings
+from mindhold.app.application import App
+from mindhold.operation_index import operation
+from mindhold.settings.loader import LoadedSettings
 
 Load = Callable[..., LoadedSettings]
 Open = Callable[..., AbstractAsyncContextManager[App]]  # the fixture `opened`

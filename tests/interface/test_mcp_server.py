@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_talk import talking
 
 from mindhold.model.tokens import count_tokens
-from mindhold.settings import LoadedSettings
+from mindhold.settings.loader import LoadedSettings
 
 Load = Callable[..., LoadedSettings]
 FACT = {"content": "The staging database listens on port 5433.", "topic": "database", "type": "fact"}

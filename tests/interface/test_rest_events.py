@@ -16,11 +16,11 @@ from http_door import KEY, Load, Served, door
 from mcp_clients import HttpServer, surroundings
 from rest_api import OWNER, Api, Key, keys_of, served
 
-from mindhold.app import open_app
+from mindhold.app.application import open_app
 from mindhold.interfaces.http.rest import events
-from mindhold.interfaces.http.rest import listening as listening_
-from mindhold.operations.index import operation
-from mindhold.settings import load_settings
+from mindhold.interfaces.http.rest import events as listening_
+from mindhold.operation_index import operation
+from mindhold.settings.loader import load_settings
 
 KEYS = {"ada": Key(agent="ada"), "guest": Key(scopes=("work",)), "reader": Key(access="read")}
 END = "That is all."

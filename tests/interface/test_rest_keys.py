@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, Key, keys_of, served
 
-from mindhold.dialects.rest import knowledge, memories, upkeep
-from mindhold.operations.index import operation
+from mindhold.contracts.rest import knowledge, memories, upkeep
+from mindhold.operation_index import operation
 
 NOBODY = "01m7gv42a3fzcy3gb19vmek4q7"
 SECRET = "zanzibar"

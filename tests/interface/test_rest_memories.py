@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, keys_of, served
 
-from mindhold.dialects.rest import knowledge, memories, upkeep
+from mindhold.contracts.rest import knowledge, memories, upkeep
 
 NOBODY = "01m7gv42a3fzcy3gb19vmek4q7"
 MANY = [f"tag-{number}" for number in range(600)]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from rest_api import Api, Json, Key, keys_of, served
 
-from mindhold.dialects.rest import projects
-from mindhold.operations.index import operation
+from mindhold.contracts.rest import projects
+from mindhold.operation_index import operation
 from mindhold.testing.servers.mongo import MongoServer
 from mindhold.testing.servers.postgres import PostgresServer
 

@@ -28,9 +28,8 @@ from schemathesis.checks import (
     status_code_conformance,
 )
 
-from mindhold.dialects.rest.document import codes_of, document, resolved
-from mindhold.dialects.rest.shape import Resource
-from mindhold.dialects.rest.table import resources
+from mindhold.contracts.rest.openapi import codes_of, openapi_document, resolve_reference
+from mindhold.contracts.rest.resource import Resource, resources
 from mindhold.model.errors import InvalidInput
 
 PROJECT, SCOPE, MEMORY = "shop", "work", "memory"
@@ -45,7 +44,7 @@ ENDLESS = {"events"}  # streams that end with the client alone
 ROWS = [row for row in resources() if row.stream not in ENDLESS]
 SERVED = {
     (one.ok().path, one.ok().method.upper()): one.ok()
-    for one in schemathesis.openapi.from_dict(document()).get_all_operations()
+    for one in schemathesis.openapi.from_dict(openapi_document()).get_all_operations()
 }
 
 
@@ -97,12 +96,16 @@ def can_be_wrong(row: Resource) -> bool:
     """Whether anything about it can: a text can't, nor a body whose lines are told one by one what is wrong with them."""
     if row.stream == "import":
         return False
-    said = [one["schema"] for one in map(resolved, told(row).get("parameters", ())) if one["in"] != "header"]
+    said = [
+        one["schema"]
+        for one in map(resolve_reference, told(row).get("parameters", ()))
+        if one["in"] != "header"
+    ]
     return bool(row.in_body()) or any(one.get("type") != "string" or "format" in one for one in said)
 
 
 def told(row: Resource) -> dict[str, Any]:
-    found: dict[str, Any] = document()["paths"][row.path][row.method.lower()]
+    found: dict[str, Any] = openapi_document()["paths"][row.path][row.method.lower()]
     return found
 
 

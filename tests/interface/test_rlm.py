@@ -18,18 +18,18 @@ from jsonschema import validate  # type: ignore[import-untyped]
 from rlm_server import SCHEMAS
 
 from indexed_talks import matching, talked
-from mindhold.app import App
-from mindhold.bare.marks import OWN_CALL_MARK
-from mindhold.engine.history.rlm import read_by_rlm, summary_by_rlm
-from mindhold.engine.history.summarizing import summarize_conversation
-from mindhold.model.access import Caller
+from mindhold.app.application import App
+from mindhold.app.providers import rlm_server, start_command
+from mindhold.history.rlm_reader import read_by_rlm, summary_by_rlm
+from mindhold.history.search import SEARCH_HISTORY, SearchHistoryInput
+from mindhold.history.summary import summarize_conversation
+from mindhold.hooks.environment import OWN_CALL_MARK
+from mindhold.memories.spending import SPEND
 from mindhold.model.errors import RlmConnectionFailed, RlmToolFailed
-from mindhold.operations.history import SEARCH_HISTORY, SearchHistoryInput
-from mindhold.operations.spending import SPEND
-from mindhold.providers.rlm.client import McpRlm
-from mindhold.recursion import rlm_server, started_by
-from mindhold.settings import LoadedSettings
-from mindhold.settings.history import RlmSettings
+from mindhold.model.scope import Caller
+from mindhold.providers.rlm import McpRlm
+from mindhold.settings.loader import LoadedSettings
+from mindhold.settings.sections import RlmSettings
 
 SERVER = Path(__file__).with_name("rlm_server.py")
 PATIENT = 120.0  # a busy machine takes its time to start a program
@@ -254,14 +254,14 @@ async def test_what_is_ours_alone_is_not_in_its_environment(
 
 def test_how_it_is_started(tmp_path: Path, load: Callable[..., LoadedSettings]) -> None:
     assert rlm_server(load().settings) is None
-    command, folder, advice = started_by(RlmSettings(server_path=str(tmp_path)))
+    command, folder, advice = start_command(RlmSettings(server_path=str(tmp_path)))
     assert (command, folder) == (["uv", "run", "rlm-mcp-server"], tmp_path)
     assert f"uv pip install -e {tmp_path}" in advice
     project = '[project]\nname = "rlm"\n[project.scripts]\nrlm-server = "src:run"\n'
     (tmp_path / "pyproject.toml").write_text(project, encoding="utf-8")
-    assert started_by(RlmSettings(server_path=str(tmp_path)))[0] == ["uv", "run", "rlm-server"]
+    assert start_command(RlmSettings(server_path=str(tmp_path)))[0] == ["uv", "run", "rlm-server"]
     own = RlmSettings(server_path=str(tmp_path), command='"a program" --fast')
-    assert started_by(own)[:2] == (["a program", "--fast"], tmp_path)
+    assert start_command(own)[:2] == (["a program", "--fast"], tmp_path)
 
 
 async def test_conversations_are_read_as_the_public_server_wants_it(reading: Open, servers: Servers) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from mindhold.model.errors import SettingsError, StoreAway, StoreBusy, StoreDenied, StoreError, StoreFull
 from mindhold.model.query import Filter
-from mindhold.stores.mongo.connection import Database
+from mindhold.stores.mongo.connection import MongoDatabase
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import START, Builder
 from mindhold.testing.servers.mongo import MongoServer
@@ -68,7 +68,7 @@ async def test_who_is_refused_does_not_wait_as_for_an_election(new_mongo_server:
     ],
 )
 def test_the_database_is_the_one_that_the_address_names(path: str, given: str, name: str) -> None:
-    database = Database(
+    database = MongoDatabase(
         f"mongodb://me:a%2Fb@one,two:1/{path}?authSource=admin", name=given, timeout_ms=1, max_connections=2
     )
     assert database.place == f"one,two:1/{name}"
@@ -76,7 +76,7 @@ def test_the_database_is_the_one_that_the_address_names(path: str, given: str, n
 
 @pytest.mark.parametrize("password", ["hunter#2", "hunter?2", "hun/ter2", "hunter@2", "hunter:2", "hunter%2"])
 def test_no_part_of_a_password_is_in_the_place(password: str) -> None:
-    database = Database(
+    database = MongoDatabase(
         f"mongodb://me:{password}@one:1/?appName=a@b", name="x", timeout_ms=1, max_connections=2
     )
     assert database.place in ("one:1/x", "an unknown address/x")

@@ -23,7 +23,7 @@ from pymongo.errors import OperationFailure
 from mindhold.model.errors import SettingsError, StoreDenied, StoreError
 from mindhold.model.query import Filter
 from mindhold.stores.mongo.embedded import EmbeddedMongo, find_mongod
-from mindhold.stores.mongo.keeper import Running, read_running
+from mindhold.stores.mongo.keeper import RunningMongod, read_running
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import START, Builder
 
@@ -59,7 +59,7 @@ def processes(home: Path) -> list[psutil.Process]:
     return found
 
 
-def running(home: Path) -> Running:
+def running(home: Path) -> RunningMongod:
     found = read_running(home / "data" / "mongo")
     assert found is not None
     return found
@@ -235,7 +235,7 @@ async def test_a_port_that_another_has_for_a_moment_is_waited_for(home: Path) ->
         await store.close()
 
 
-def running_elsewhere(home: Path, before: Running) -> bool:
+def running_elsewhere(home: Path, before: RunningMongod) -> bool:
     now = read_running(home / "data" / "mongo")
     return now is not None and now.keeper_pid != before.keeper_pid
 

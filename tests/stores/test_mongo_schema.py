@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from mindhold.model.errors import SchemaTooNew
-from mindhold.model.keywords import keyword_forms
+from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Kind, Provenance, Status, Tier
 from mindhold.model.query import Filter, Order, Search
 from mindhold.ports.store import Mark, Rate
-from mindhold.stores.mongo.filters import matching
-from mindhold.stores.mongo.migrate import INDEXES, SCHEMA
+from mindhold.stores.mongo.rows import matching
+from mindhold.stores.mongo.schema import INDEXES, SCHEMA
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import START, Builder, unit
 from mindhold.testing.servers.mongo import MongoServer

@@ -9,12 +9,10 @@ import pytest
 
 from mindhold.model.memory import Status
 from mindhold.model.query import Filter, Search
+from mindhold.stores.mongo.search import INDEX
 from mindhold.stores.mongo.store import MongoStore
-from mindhold.stores.mongo.vectors import INDEX
-from mindhold.testing.builders import MODEL, START, Builder, unit
-from mindhold.testing.searching import clustered
-from mindhold.testing.servers.mongo import MongoServer
-from mindhold.testing.servers.mongo_search import VectorSearchProxy
+from mindhold.testing.builders import MODEL, START, Builder, clustered, unit
+from mindhold.testing.servers.mongo import MongoServer, VectorSearchProxy
 
 NAME = "vector_search"
 VECTORS = clustered(1_200, seed=8)

@@ -20,7 +20,7 @@ from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, StoreA
 from mindhold.model.memory import Status
 from mindhold.model.query import Filter, Search
 from mindhold.ports.store import Connect, Disconnect, Enqueue, Inherit, Mark, Put, Revise
-from mindhold.stores.mongo import steps, writing
+from mindhold.stores.mongo import transactions
 from mindhold.stores.mongo.store import MongoStore
 from mindhold.testing.builders import MODEL, START, Builder, unit
 from mindhold.testing.servers.mongo import MongoServer
@@ -248,7 +248,7 @@ async def test_one_who_was_only_slow_destroys_nothing(
     await quick.apply([one, two])
     link = build.link(one.memory, two.memory)
     late, woken = asyncio.Event(), asyncio.Event()
-    really = steps.perform
+    really = transactions.perform
 
     async def suspended(*given: Any, **options: Any) -> None:
         if late.is_set() or options.get("again"):
@@ -261,14 +261,14 @@ async def test_one_who_was_only_slow_destroys_nothing(
     async def not_renewed(_writer: Any) -> None:
         """As of a process that stands still."""
 
-    monkeypatch.setattr(writing.JournalWriter, "_renew", not_renewed)
+    monkeypatch.setattr(transactions.JournalWriter, "_renew", not_renewed)
     for change, undone in (
         (slow.erase([one.memory.id]), quick.apply([one, two])),
         (slow.apply([Connect(link)]), quick.apply([Disconnect(link.origin, link.target, link.relation)])),
     ):
         late.clear()
         woken.clear()
-        monkeypatch.setattr(writing, "perform", suspended)
+        monkeypatch.setattr(transactions, "perform", suspended)
         changing = asyncio.create_task(change)
         await late.wait()
         await undone  # heals first, and is acknowledged
@@ -288,7 +288,7 @@ async def test_the_parts_of_anothers_change_stay(
     await killed(mongo_server, database, old.memory.id, 700)
     parts = store._database.database["journal"]
     before = await parts.count_documents({})
-    late = writing.JournalWriter(store._database.database)
+    late = transactions.JournalWriter(store._database.database)
     await late._put_aside(2, [b"mine"], [b"back"])  # as one who began before that change
     assert await parts.count_documents({}) == before + 2
     await parts.delete_one({"part": 1})
@@ -317,14 +317,14 @@ async def test_what_is_made_late_is_made_once(
     store = await opened(mongo_server, timeout_ms=2_000, lease_seconds=0.2)
     one, two = build.put("one"), build.put("two")
     await store.apply([one, two])
-    really = steps.perform
+    really = transactions.perform
 
     async def slow(*given: Any, **options: Any) -> None:
         if not options.get("again"):
             await asyncio.sleep(2.5)
         await really(*given, **options)
 
-    monkeypatch.setattr(writing, "perform", slow)
+    monkeypatch.setattr(transactions, "perform", slow)
     changes = [[build.put("first")], [Inherit(one.memory.id, two.memory.id, 0.5, 10)], [Enqueue(build.job())]]
     outcomes = await asyncio.gather(*(store.apply(change) for change in changes), return_exceptions=True)
     assert all(isinstance(outcome, StoreAway) for outcome in outcomes), outcomes

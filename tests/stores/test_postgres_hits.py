@@ -14,8 +14,7 @@ from mindhold.model.query import Candidates, Filter, Search
 from mindhold.ports.store import Put
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.stores.sqlite.store import SqliteStore
-from mindhold.testing.builders import START, Builder, unit
-from mindhold.testing.searching import clustered
+from mindhold.testing.builders import START, Builder, clustered, unit
 from mindhold.testing.servers.postgres import PostgresServer
 
 FEW = 100  # records that a filter may admit for all of them to be looked at

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from mindhold.model.keywords import keyword_forms
+from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Tier
 from mindhold.model.query import Filter, Order, Search
 from mindhold.ports.store import Tend
-from mindhold.stores.postgres.migrate import latest, migrations, prepare, version_of
+from mindhold.stores.postgres.schema import latest, migrations, prepare, version_of
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.testing.builders import MODEL, START, unit
 

@@ -11,16 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mindhold.model.keywords import keyword_forms
+from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Tier
 from mindhold.model.query import Filter, Order, Search
-from mindhold.stores.postgres import looking
-from mindhold.stores.postgres.adapting import quoted
-from mindhold.stores.postgres.filters import matching
+from mindhold.stores.postgres import search_queries
+from mindhold.stores.postgres.driver import quoted
 from mindhold.stores.postgres.records import listing
+from mindhold.stores.postgres.rows import matching
 from mindhold.stores.postgres.store import PostgresStore
-from mindhold.testing.builders import MODEL, START, Builder, unit
-from mindhold.testing.searching import clustered
+from mindhold.testing.builders import MODEL, START, Builder, clustered, unit
 from mindhold.testing.servers.postgres import PostgresServer
 
 Explain = Callable[[str, Any], str]
@@ -87,15 +86,15 @@ def explain(many: PostgresStore) -> Iterator[Explain]:
 
 
 def test_words_are_found_by_the_index(explain: Explain) -> None:
-    plan = explain(looking.POSTINGS, ([quoted("w7"), quoted("n77")], [100, 100]))
+    plan = explain(search_queries.POSTINGS, ([quoted("w7"), quoted("n77")], [100, 100]))
     assert "fragment_lexemes_text" in plan
     assert "Seq Scan" not in plan
 
 
 def test_vectors_are_found_by_the_index(explain: Explain) -> None:
     where = matching(Filter(viewer="ada"))
-    statement = looking.NEAREST.format(where=where.sql, model=f"'{MODEL}'", dimensions=32, limit=10)
-    plan = explain(statement, (*where.parameters, looking.Question.of(unit(1), MODEL).text))
+    statement = search_queries.NEAREST.format(where=where.sql, model=f"'{MODEL}'", dimensions=32, limit=10)
+    plan = explain(statement, (*where.parameters, search_queries.VectorQuery.of(unit(1), MODEL).text))
     assert "Index Scan using fragments_embedding_" in plan
 
 

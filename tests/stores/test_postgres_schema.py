@@ -9,13 +9,13 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from mindhold.model.entry import Entry
 from mindhold.model.errors import InvalidInput, SchemaTooNew, SettingsError
+from mindhold.model.job import Entry
 from mindhold.model.memory import Tier
 from mindhold.model.query import Filter, Search
 from mindhold.ports.store import Capability, Connect, Rate, Tend
-from mindhold.stores.postgres.adapting import array_text, escaped, unescaped, vector_text
-from mindhold.stores.postgres.migrate import latest
+from mindhold.stores.postgres.driver import array_text, escaped, unescaped, vector_text
+from mindhold.stores.postgres.schema import latest
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.testing.builders import MODEL, START, Builder, unit
 from mindhold.testing.servers.postgres import PostgresServer

@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 
 from mindhold.model.errors import Conflict
-from mindhold.model.keywords import keyword_form
+from mindhold.model.lexemes import keyword_form
 from mindhold.model.query import Filter
 from mindhold.model.scope import Scope
 from mindhold.ports.store import Put, Revise, Store
-from mindhold.stores.redis.beside import RedisAside
 from mindhold.stores.redis.keywords import MOST_FOUND
+from mindhold.stores.redis.sidecar import RedisSidecar
+from mindhold.stores.registry import KeywordSetInvalidator
 from mindhold.stores.sqlite.store import SqliteStore
-from mindhold.stores.unfollowed import Unfollowed
 from mindhold.testing.builders import START, Builder
 from mindhold.testing.servers.programs import free_port
 from mindhold.testing.servers.redis import RedisServer
 from redis_beside import address, beside, whole
 
-Open = Callable[..., Awaitable[RedisAside]]
+Open = Callable[..., Awaitable[RedisSidecar]]
 HERE = Filter(scopes=("Global",))
 
 
@@ -37,9 +37,9 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 @pytest.fixture
 async def another(store: Store, redis_server: RedisServer) -> AsyncIterator[Open]:
     """One more server's."""
-    opened: list[RedisAside] = []
+    opened: list[RedisSidecar] = []
 
-    async def open_one(of: Store = store, server: RedisServer = redis_server) -> RedisAside:
+    async def open_one(of: Store = store, server: RedisServer = redis_server) -> RedisSidecar:
         opened.append(await beside(of, address(server)))
         return opened[-1]
 
@@ -49,7 +49,7 @@ async def another(store: Store, redis_server: RedisServer) -> AsyncIterator[Open
 
 
 @pytest.fixture
-async def aside(another: Open) -> RedisAside:
+async def aside(another: Open) -> RedisSidecar:
     """Trusted from the beginning."""
     aside = await another()
     await whole(aside)
@@ -65,11 +65,11 @@ def put(build: Builder, *keywords: str, **fields: object) -> Put:
     return build.put(keywords=keywords, **fields)
 
 
-async def having(aside: RedisAside, *keywords: str, where: Filter = HERE) -> list[str] | None:
+async def having(aside: RedisSidecar, *keywords: str, where: Filter = HERE) -> list[str] | None:
     return await aside.keywords.having([keyword_form(keyword) for keyword in keywords], where)
 
 
-async def test_it_finds_what_has_all_keywords_the_newest_first(aside: RedisAside, build: Builder) -> None:
+async def test_it_finds_what_has_all_keywords_the_newest_first(aside: RedisSidecar, build: Builder) -> None:
     both, one, later = (
         put(build, "Database", "index"),
         put(build, "database"),
@@ -91,7 +91,7 @@ async def test_what_was_there_before_is_found_once_it_is_built(
     assert await having(aside, "old") == [each.memory.id for each in reversed(old)]
 
 
-async def test_access_is_kept(aside: RedisAside, build: Builder) -> None:
+async def test_access_is_kept(aside: RedisSidecar, build: Builder) -> None:
     await aside.store.put_scope(Scope("work", created=START))
     mine, theirs = put(build, "key", agent="ann"), put(build, "key", agent="bob")
     shared, elsewhere = put(build, "key"), put(build, "key", scope="work", agent="ann")
@@ -104,7 +104,7 @@ async def test_access_is_kept(aside: RedisAside, build: Builder) -> None:
 
 
 async def test_amendments_and_erasure_are_followed(
-    aside: RedisAside, build: Builder, redis_server: RedisServer
+    aside: RedisSidecar, build: Builder, redis_server: RedisServer
 ) -> None:
     first, second = put(build, "before", "kept"), put(build, "kept")
     await aside.store.apply([first, second])
@@ -120,7 +120,7 @@ async def test_amendments_and_erasure_are_followed(
 
 
 async def test_what_is_refused_leaves_nothing_behind(
-    aside: RedisAside, build: Builder, redis_server: RedisServer
+    aside: RedisSidecar, build: Builder, redis_server: RedisServer
 ) -> None:
     first = put(build, "twice")
     await aside.store.apply([first])
@@ -132,7 +132,7 @@ async def test_what_is_refused_leaves_nothing_behind(
 
 
 async def test_no_keyword_can_be_read_in_redis(
-    aside: RedisAside, build: Builder, redis_server: RedisServer
+    aside: RedisSidecar, build: Builder, redis_server: RedisServer
 ) -> None:
     await aside.store.apply([put(build, "confidential", content="a very private matter")])
     told = str(redis_server.command("KEYS", "*")) + str(held(redis_server))
@@ -141,7 +141,7 @@ async def test_no_keyword_can_be_read_in_redis(
 
 
 async def test_a_flushed_server_is_noticed_and_filled_again(
-    aside: RedisAside, build: Builder, redis_server: RedisServer
+    aside: RedisSidecar, build: Builder, redis_server: RedisServer
 ) -> None:
     kept = put(build, "kept")
     await aside.store.apply([kept])
@@ -152,7 +152,7 @@ async def test_a_flushed_server_is_noticed_and_filled_again(
 
 
 async def test_a_write_after_a_flush_makes_nothing_whole(
-    aside: RedisAside, build: Builder, redis_server: RedisServer
+    aside: RedisSidecar, build: Builder, redis_server: RedisServer
 ) -> None:
     old, new = put(build, "kept"), put(build, "kept")
     await aside.store.apply([old])
@@ -164,7 +164,7 @@ async def test_a_write_after_a_flush_makes_nothing_whole(
 
 
 async def test_a_restarted_server_is_not_believed(
-    aside: RedisAside, build: Builder, redis_server: RedisServer
+    aside: RedisSidecar, build: Builder, redis_server: RedisServer
 ) -> None:
     """It may have lost its last moments."""
     await aside.store.apply([put(build, "kept")])
@@ -176,7 +176,7 @@ async def test_a_restarted_server_is_not_believed(
 
 
 async def test_a_write_while_it_is_away_is_not_missed_later(
-    aside: RedisAside, another: Open, build: Builder, redis_server: RedisServer
+    aside: RedisSidecar, another: Open, build: Builder, redis_server: RedisServer
 ) -> None:
     other = await another()
     before, meanwhile = put(build, "kept"), put(build, "kept")
@@ -189,16 +189,16 @@ async def test_a_write_while_it_is_away_is_not_missed_later(
     assert await having(other, "kept") == [meanwhile.memory.id, before.memory.id]
 
 
-async def test_a_writer_without_redis_is_noticed(aside: RedisAside, store: Store, build: Builder) -> None:
+async def test_a_writer_without_redis_is_noticed(aside: RedisSidecar, store: Store, build: Builder) -> None:
     theirs = put(build, "kept")
-    await Unfollowed(store).apply([theirs])
+    await KeywordSetInvalidator(store).apply([theirs])
     assert await having(aside, "kept") is None
     await whole(aside)
     assert await having(aside, "kept") == [theirs.memory.id]
 
 
 async def test_a_writer_that_died_half_way_is_not_missed(
-    aside: RedisAside, store: Store, build: Builder
+    aside: RedisSidecar, store: Store, build: Builder
 ) -> None:
     lost = put(build, "kept")
     await aside.keywords.announce([lost.memory.id])
@@ -207,7 +207,7 @@ async def test_a_writer_that_died_half_way_is_not_missed(
 
 
 async def test_a_server_that_follows_another_redis_is_noticed(
-    aside: RedisAside, another: Open, build: Builder, tmp_path: Path
+    aside: RedisSidecar, another: Open, build: Builder, tmp_path: Path
 ) -> None:
     """As when one of two still talks to a master that was replaced."""
     with RedisServer(tmp_path / "other", port=free_port()) as server:
@@ -217,7 +217,7 @@ async def test_a_server_that_follows_another_redis_is_noticed(
         await apart.close()
 
 
-async def test_a_renamed_scope_is_found_under_its_new_name(aside: RedisAside, build: Builder) -> None:
+async def test_a_renamed_scope_is_found_under_its_new_name(aside: RedisSidecar, build: Builder) -> None:
     await aside.store.put_scope(Scope("old name", created=START))
     inside = put(build, "kept", scope="old name")
     await aside.store.apply([inside])
@@ -228,7 +228,7 @@ async def test_a_renamed_scope_is_found_under_its_new_name(aside: RedisAside, bu
 
 
 async def test_several_servers_see_each_others_writes(
-    aside: RedisAside, another: Open, build: Builder
+    aside: RedisSidecar, another: Open, build: Builder
 ) -> None:
     other = await another()
     theirs = put(build, "shared")
@@ -237,7 +237,7 @@ async def test_several_servers_see_each_others_writes(
 
 
 async def test_two_stores_share_a_server(
-    aside: RedisAside, another: Open, build: Builder, tmp_path: Path
+    aside: RedisSidecar, another: Open, build: Builder, tmp_path: Path
 ) -> None:
     second = SqliteStore(tmp_path / "second.db", clock=lambda: START)
     await second.open()
@@ -252,7 +252,7 @@ async def test_two_stores_share_a_server(
     await second.close()
 
 
-async def test_too_many_are_the_stores_to_rank(aside: RedisAside, build: Builder) -> None:
+async def test_too_many_are_the_stores_to_rank(aside: RedisSidecar, build: Builder) -> None:
     await aside.store.apply(
         [put(build, "common", *(["rare"] if number == 0 else [])) for number in range(MOST_FOUND + 1)]
     )

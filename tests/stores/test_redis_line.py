@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from mindhold.model.errors import StoreAway, StoreDenied, StoreError, StoreReadOnly
-from mindhold.stores.redis.line import Address, Line
+from mindhold.stores.redis.connection import RedisAddress, RedisConnection
 from mindhold.testing.servers.programs import free_port
 from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 from redis_beside import address, eventually, watched
 
-Open = Callable[[Address], Awaitable[Line]]
+Open = Callable[[RedisAddress], Awaitable[RedisConnection]]
 WRONG = "not the password"
 
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Open]:
-    lines: list[Line] = []
+    lines: list[RedisConnection] = []
 
-    async def open_one(where: Address) -> Line:
-        lines.append(Line(where))
+    async def open_one(where: RedisAddress) -> RedisConnection:
+        lines.append(RedisConnection(where))
         await lines[-1].open()
         return lines[-1]
 
@@ -33,11 +33,11 @@ async def opened() -> AsyncIterator[Open]:
         await line.close()
 
 
-async def ping(line: Line) -> Any:
+async def ping(line: RedisConnection) -> Any:
     return await line.ask(lambda redis: redis.ping())
 
 
-async def answers(line: Line) -> bool:
+async def answers(line: RedisConnection) -> bool:
     try:
         return bool(await ping(line))
     except StoreError:
@@ -73,7 +73,7 @@ async def test_no_password_is_told(
     caplog.set_level(logging.DEBUG)
     with pytest.raises(StoreDenied) as refused:
         await opened(address(redis_server, password=WRONG))
-    line = Line(address(redis_server, password=WRONG))
+    line = RedisConnection(address(redis_server, password=WRONG))
     assert WRONG not in f"{refused.value!r} {refused.value} {caplog.text} {line.address} {line.address!r}"
 
 
@@ -87,7 +87,7 @@ async def test_what_is_no_redis_is_an_error_at_start(opened: Open) -> None:
     async with server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(StoreError, match="no Redis"):
-            await opened(Address(host="127.0.0.1", port=port, timeout=2.0))
+            await opened(RedisAddress(host="127.0.0.1", port=port, timeout=2.0))
 
 
 async def test_a_replica_is_an_error_at_start(opened: Open, redis_sentinels: RedisSentinels) -> None:
@@ -99,7 +99,9 @@ async def test_a_name_that_the_sentinels_do_not_know_is_an_error_at_start(
     opened: Open, redis_sentinels: RedisSentinels
 ) -> None:
     where = watched(redis_sentinels)
-    unknown = Address(sentinels=where.sentinels, master_name="somebody", password=where.password, timeout=2.0)
+    unknown = RedisAddress(
+        sentinels=where.sentinels, master_name="somebody", password=where.password, timeout=2.0
+    )
     with pytest.raises(StoreError, match="no master 'somebody'"):
         await opened(unknown)
 
@@ -160,11 +162,11 @@ async def test_sentinels_lead_to_the_new_master(opened: Open, redis_sentinels: R
 
 
 async def test_nobody_there_at_all(opened: Open) -> None:
-    line = await opened(Address(host="127.0.0.1", port=free_port(), timeout=0.5))
+    line = await opened(RedisAddress(host="127.0.0.1", port=free_port(), timeout=0.5))
     assert isinstance(line.fault, StoreAway)
     await line.close()
     await line.close()
 
 
-async def _denied(line: Line) -> bool:
+async def _denied(line: RedisConnection) -> bool:
     return isinstance(line.fault, StoreDenied)

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from mindhold.model.link import Relation
-from mindhold.model.memory import Memory
+from mindhold.model.memory import Memory, Relation
 from mindhold.model.query import Filter, Order
 from mindhold.ports.store import Connect
 from mindhold.stores.sqlite.store import SqliteStore

@@ -9,7 +9,7 @@ import pytest
 
 from mindhold.model.memory import Kind, Provenance
 from mindhold.model.query import Filter, Order
-from mindhold.stores.sqlite.filters import matching
+from mindhold.stores.sqlite.rows import matching
 from mindhold.stores.sqlite.store import SqliteStore
 from mindhold.testing.builders import START, Builder
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import count
 
-from mindhold.ports.transcripts import Role, Step
+from mindhold.ports.transcripts import Role, TranscriptStep
 
 
 class Conversation:
     """Says and does things in order; every step stands on a line of its own."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[TranscriptStep] = []
         self._lines = count(1)
 
     def _add(
@@ -27,7 +27,7 @@ class Conversation:
     ) -> Conversation:
         line = next(self._lines)
         self.steps.append(
-            Step(role, text, line, line * 100, tool=tool, call=call, failed=failed, aside=aside)
+            TranscriptStep(role, text, line, line * 100, tool=tool, call=call, failed=failed, aside=aside)
         )
         return self
 
@@ -53,11 +53,11 @@ class Conversation:
         return self.tool("Edit", path, f"The file {path} has been updated successfully.")
 
 
-def user(text: str) -> Sequence[Step]:
+def user(text: str) -> Sequence[TranscriptStep]:
     """A conversation of one turn."""
     return Conversation().user(text).steps
 
 
-def claude(text: str) -> Sequence[Step]:
+def claude(text: str) -> Sequence[TranscriptStep]:
     """A question, and what was answered at last."""
     return Conversation().user("?").claude(text).steps

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from mindhold.ports.transcripts import Cursor, Followed, Role, Step
-from mindhold.providers.transcripts.claude import ClaudeTranscripts
+from mindhold.ports.transcripts import Role, TranscriptCursor, TranscriptRead, TranscriptStep
+from mindhold.providers.transcripts.claude import ClaudeTranscripts, CombinedTranscripts
 from mindhold.providers.transcripts.codex import CodexTranscripts
-from mindhold.providers.transcripts.every import EveryTranscripts
 
 SESSION = "01999f2a-7c31-7d10-8a11-52b6a5f0c001"
 CHILD = "01999f2a-7c31-7d10-8a11-52b6a5f0c002"
@@ -64,14 +63,14 @@ def file(tmp_path: Path) -> Path:
 
 
 def follow(
-    codex: CodexTranscripts, file: Path, cursor: Cursor | None = None, *, most_bytes: int = PLENTY
-) -> Followed:
-    followed = codex.follow(file, cursor or Cursor(), most_bytes=most_bytes)
+    codex: CodexTranscripts, file: Path, cursor: TranscriptCursor | None = None, *, most_bytes: int = PLENTY
+) -> TranscriptRead:
+    followed = codex.follow(file, cursor or TranscriptCursor(), most_bytes=most_bytes)
     assert followed is not None
     return followed
 
 
-def told(steps: Sequence[Step]) -> list[tuple[str, str]]:
+def told(steps: Sequence[TranscriptStep]) -> list[tuple[str, str]]:
     return [(step.role.value, step.text) for step in steps]
 
 
@@ -269,7 +268,7 @@ def test_pieces_give_what_the_whole_gives(codex: CodexTranscripts, file: Path) -
             output("Exit code: 0\nOutput:\na"),
         )
     )
-    cursor, steps = Cursor(), list[Step]()
+    cursor, steps = TranscriptCursor(), list[TranscriptStep]()
     while True:
         piece = follow(codex, file, cursor, most_bytes=1)
         steps += piece.steps
@@ -445,7 +444,7 @@ def test_files_are_found_where_codex_keeps_them(codex: CodexTranscripts, file: P
     assert codex.roots() == [home / "sessions", home / "archived_sessions"]
     assert codex.owns(file)
     assert not codex.owns(home / "history.jsonl")
-    assert codex.follow(tmp_path / "none.jsonl", Cursor(), most_bytes=9) is None
+    assert codex.follow(tmp_path / "none.jsonl", TranscriptCursor(), most_bytes=9) is None
     assert CodexTranscripts(tmp_path / "nowhere").files() == []
 
 
@@ -464,10 +463,10 @@ def test_every_source_is_asked_for_its_own_files(codex: CodexTranscripts, file: 
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(file.read_bytes())
     claude = ClaudeTranscripts(tmp_path / "claude")
-    every = pickle.loads(pickle.dumps(EveryTranscripts([claude, codex], claude)))
+    every = pickle.loads(pickle.dumps(CombinedTranscripts([claude, codex], claude)))
 
     def words(path: Path, **more: str) -> list[str]:
-        followed = every.follow(path, Cursor(), most_bytes=PLENTY, **more)
+        followed = every.follow(path, TranscriptCursor(), most_bytes=PLENTY, **more)
         assert followed is not None
         return [step.text for step in followed.steps]
 
@@ -482,4 +481,4 @@ def test_every_source_is_asked_for_its_own_files(codex: CodexTranscripts, file: 
     assert words(copy, source="codex") == ["By Codex"]
     assert every.note(file) == ""
     assert not every.withheld
-    assert [found.source for found in EveryTranscripts([codex], claude).files()] == ["codex"]
+    assert [found.source for found in CombinedTranscripts([codex], claude).files()] == ["codex"]

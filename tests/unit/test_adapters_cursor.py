@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mindhold.ports.transcripts import Cursor, Followed, Role, Step
+from mindhold.ports.transcripts import Role, TranscriptCursor, TranscriptRead, TranscriptStep
 from mindhold.providers.transcripts.cursor import CursorTranscripts, exported_at
 
 EXPORT = """# Login without cookies
@@ -56,13 +56,13 @@ def source(folder: Path) -> CursorTranscripts:
     return CursorTranscripts(folder)
 
 
-def follow(source: CursorTranscripts, file: Path, cursor: Cursor | None = None) -> Followed:
-    followed = source.follow(file, cursor or Cursor(), most_bytes=1 << 20)
+def follow(source: CursorTranscripts, file: Path, cursor: TranscriptCursor | None = None) -> TranscriptRead:
+    followed = source.follow(file, cursor or TranscriptCursor(), most_bytes=1 << 20)
     assert followed is not None
     return followed
 
 
-def told(steps: Sequence[Step]) -> list[tuple[str, str]]:
+def told(steps: Sequence[TranscriptStep]) -> list[tuple[str, str]]:
     return [(step.role.value, step.text) for step in steps]
 
 
@@ -205,4 +205,4 @@ def test_only_chats_are_found(source: CursorTranscripts, folder: Path) -> None:
     assert not source.owns(folder.parent / "a.md")
     assert source.note(chats[0]) == ""
     assert CursorTranscripts(folder / "none").roots() == []
-    assert source.follow(folder / "none.md", Cursor(), most_bytes=9) is None
+    assert source.follow(folder / "none.md", TranscriptCursor(), most_bytes=9) is None

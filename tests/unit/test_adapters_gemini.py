@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from mindhold.ports.transcripts import Cursor, Followed, Role, Step
+from mindhold.ports.transcripts import Role, TranscriptCursor, TranscriptRead, TranscriptStep
 from mindhold.providers.transcripts.gemini import GeminiTranscripts
-from mindhold.providers.transcripts.whole import MOST
+from mindhold.providers.transcripts.whole_files import MOST
 
 SESSION = "5b1f0c1e-2a7b-4c0d-9f3e-0a1b2c3d4e5f"
 ROOT = "/code/shop"
@@ -66,13 +66,13 @@ def file(chats: Path) -> Path:
     return chats / "session-2026-05-01T08-00-5b1f0c1e.jsonl"
 
 
-def follow(source: GeminiTranscripts, file: Path, cursor: Cursor | None = None) -> Followed:
-    followed = source.follow(file, cursor or Cursor(), most_bytes=1 << 20)
+def follow(source: GeminiTranscripts, file: Path, cursor: TranscriptCursor | None = None) -> TranscriptRead:
+    followed = source.follow(file, cursor or TranscriptCursor(), most_bytes=1 << 20)
     assert followed is not None
     return followed
 
 
-def told(steps: Sequence[Step]) -> list[tuple[str, str]]:
+def told(steps: Sequence[TranscriptStep]) -> list[tuple[str, str]]:
     return [(step.role.value, step.text) for step in steps]
 
 
@@ -306,7 +306,7 @@ def test_files_are_found_where_gemini_keeps_them(source: GeminiTranscripts, chat
     assert source.owns(file)
     assert not source.owns(chats.parents[2] / "settings.json")
     assert follow(source, unnamed).cwd == ""  # a hash can't be turned back
-    assert source.follow(chats / "none.jsonl", Cursor(), most_bytes=9) is None
+    assert source.follow(chats / "none.jsonl", TranscriptCursor(), most_bytes=9) is None
 
 
 def test_a_session_that_was_taken_over_is_there_once(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from mindhold.app import App
-from mindhold.engine.history.indexing import index_history
-from mindhold.engine.history.search import search_history
-from mindhold.operations.catalogue import no_progress
-from mindhold.ports.transcripts import Cursor
+from mindhold.app.application import App
+from mindhold.history.index import index_history
+from mindhold.history.search import search_history
+from mindhold.operations import no_progress
+from mindhold.ports.transcripts import TranscriptCursor
 
 Open = Callable[..., AbstractAsyncContextManager[App]]
 SESSION = "01999f2a-7c31-7d10-8a11-52b6a5f0c001"
@@ -82,6 +82,6 @@ async def test_only_those_that_are_named_are_read(
 ) -> None:
     async with opened(**{"history.agents": agents}) as app:
         assert {file.source for file in app.engine.transcripts.files()} == named
-        followed = app.engine.transcripts.follow(desks["claude"], Cursor(), most_bytes=1 << 20)
+        followed = app.engine.transcripts.follow(desks["claude"], TranscriptCursor(), most_bytes=1 << 20)
         assert followed is not None  # hooks tell of Claude Code's files in any case
         assert [step.text for step in followed.steps] == ["The claudeword fails"]

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from mindhold.settings.assistant_file import ROWS, translated
+from mindhold.settings.assistant_file import TRANSLATION_RULES, translate
 
 
 def taken(document: dict[str, Any]) -> dict[str, Any]:
-    return {one.key: one.value for one in translated(document).taken}
+    return {one.key: one.value for one in translate(document).taken}
 
 
 def left(document: dict[str, Any]) -> set[str]:
-    return {one.said for one in translated(document).left}
+    return {one.said for one in translate(document).left}
 
 
 MEANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -61,7 +61,7 @@ MEANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("document", "settings"), MEANT)
 def test_a_word_is_a_setting(document: dict[str, Any], settings: dict[str, Any]) -> None:
-    found = translated(document)
+    found = translate(document)
     assert {one.key: one.value for one in found.taken} == settings
     assert found.unknown == []
 
@@ -80,7 +80,7 @@ def test_a_word_is_a_setting(document: dict[str, Any], settings: dict[str, Any])
     ],
 )
 def test_what_is_not_known_is_named_and_never_guessed(document: dict[str, Any]) -> None:
-    found = translated(document)
+    found = translate(document)
     assert (found.taken, found.left, len(found.unknown)) == ([], [], 1)
 
 
@@ -99,7 +99,7 @@ def test_what_is_not_known_is_named_and_never_guessed(document: dict[str, Any]) 
     ],
 )
 def test_what_comes_to_nothing_is_told_with_its_reason(document: dict[str, Any]) -> None:
-    found = translated(document)
+    found = translate(document)
     assert (found.taken, found.unknown) == ([], [])
     assert [bool(one.why) for one in found.left] == [True]
     assert "sesame" not in repr(found)
@@ -124,5 +124,5 @@ def test_what_is_done_otherwise_is_said() -> None:
 
 
 def test_no_word_means_two_things() -> None:
-    names = [name for row in ROWS for name in row.names.split()]
+    names = [name for row in TRANSLATION_RULES for name in row.names.split()]
     assert len(names) == len(set(names))

@@ -6,17 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from mindhold.bare.environment import (
+from mindhold.hooks.environment import (
+    OWN_CALL_MARK,
+    SKIP_MARK,
     agent,
     captures,
     excluded,
     for_worker,
+    has_skip_mark,
     home,
     project_dir,
     skipped,
 )
-from mindhold.bare.marks import OWN_CALL_MARK, SKIP_MARK, refused
-from mindhold.settings import load_settings
+from mindhold.settings.loader import load_settings
 
 
 @pytest.mark.parametrize("given", ["", "~/elsewhere", "relative/place"])
@@ -35,9 +37,9 @@ def test_own_calls_and_those_who_say_so_are_left_alone() -> None:
     assert not skipped({"MINDHOLD_SKIP": ""})
     assert skipped({"MINDHOLD_SKIP": "1"})
     assert skipped({"MINDHOLD_EXTRACTING": "1"})
-    assert refused("please [skip-hook] this")
-    assert refused("fine", f"a line\n{OWN_CALL_MARK}\nanother")
-    assert not refused("skip-hook", None, 7, "")
+    assert has_skip_mark("please [skip-hook] this")
+    assert has_skip_mark("fine", f"a line\n{OWN_CALL_MARK}\nanother")
+    assert not has_skip_mark("skip-hook", None, 7, "")
     assert SKIP_MARK != OWN_CALL_MARK
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from mindhold.bare.folders import identity, key
-from mindhold.engine.housing import identity_of
+from mindhold.hooks.project_identity import identity_key, project_identity
 from mindhold.model.errors import NotFound
+from mindhold.projects.placement import identity_of
 
 
 @pytest.fixture
@@ -28,20 +28,20 @@ def worktree(repository: Path, folder: Path) -> Path:
 
 
 def test_all_folders_of_a_repository_are_one_project(repository: Path) -> None:
-    assert identity(str(repository)) == str(repository / ".git")
-    assert identity(str(repository / "deep" / "below")) == str(repository / ".git")
+    assert project_identity(str(repository)) == str(repository / ".git")
+    assert project_identity(str(repository / "deep" / "below")) == str(repository / ".git")
     assert identity_of(str(repository / "deep")) == str(repository / ".git")
 
 
 def test_worktrees_share_it_wherever_they_are(repository: Path, tmp_path: Path) -> None:
     beside = worktree(repository, tmp_path / "elsewhere" / "second")
-    assert identity(str(beside)) == str(repository / ".git")
+    assert project_identity(str(beside)) == str(repository / ".git")
     (beside / "src").mkdir()
-    assert identity(str(beside / "src")) == identity(str(repository))
+    assert project_identity(str(beside / "src")) == project_identity(str(repository))
     inside = repository / ".worktrees" / "3"
     inside.mkdir(parents=True)
     (inside / ".git").write_text("gitdir: ../../.git/worktrees/second", encoding="utf-8")
-    assert identity(str(inside)) == str(repository / ".git")
+    assert project_identity(str(inside)) == str(repository / ".git")
 
 
 def test_a_submodule_is_its_own(repository: Path) -> None:
@@ -49,16 +49,16 @@ def test_a_submodule_is_its_own(repository: Path) -> None:
     own.mkdir(parents=True)
     (repository / "lib").mkdir()
     (repository / "lib" / ".git").write_text("gitdir: ../.git/modules/lib\n", encoding="utf-8")
-    assert identity(str(repository / "lib")) == str(own)
+    assert project_identity(str(repository / "lib")) == str(own)
 
 
 def test_without_git_it_is_the_real_path(tmp_path: Path) -> None:
     real = tmp_path.resolve() / "plain"
     real.mkdir()
     (tmp_path / "link").symlink_to(real)
-    assert identity(str(real)) == str(real)
-    assert identity(str(tmp_path / "link")) == str(real)
-    assert identity(str(real / "not" / "there")) == str(real / "not" / "there")
+    assert project_identity(str(real)) == str(real)
+    assert project_identity(str(tmp_path / "link")) == str(real)
+    assert project_identity(str(real / "not" / "there")) == str(real / "not" / "there")
     with pytest.raises(NotFound):
         identity_of(str(real / "not"))
 
@@ -66,10 +66,10 @@ def test_without_git_it_is_the_real_path(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"nonsense", b"gitdir:"])
 def test_a_git_file_that_says_nothing_is_passed_over(content: bytes, repository: Path) -> None:
     (repository / "deep" / ".git").write_bytes(content)
-    assert identity(str(repository / "deep")) == str(repository / ".git")
+    assert project_identity(str(repository / "deep")) == str(repository / ".git")
 
 
 def test_keys_are_names_of_files() -> None:
-    keys = {key(name) for name in ("/a", "/b", "/a/" + "long" * 500, "C:\\x", "/\ud800", "")}
+    keys = {identity_key(name) for name in ("/a", "/b", "/a/" + "long" * 500, "C:\\x", "/\ud800", "")}
     assert len(keys) == 6
     assert all(len(one) == 24 and one.isalnum() for one in keys)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import leaflets
-from mindhold.bare import leaflet
-from mindhold.bare.folders import key
+from mindhold.hooks import hook_cache, hook_cache_writer
+from mindhold.hooks.project_identity import identity_key
 from mindhold.model.lexemes import lexemes
 
 PROJECT = "/srv/shop/.git"
@@ -40,14 +40,14 @@ def sheet(**given: Any) -> dict[str, Any]:
 
 def test_what_was_written_is_read(tmp_path: Path) -> None:
     home, written = str(tmp_path), sheet()
-    leaflet.write(home, key(PROJECT), written)
+    hook_cache_writer.write_cache(home, identity_key(PROJECT), written)
     found = leaflets.read(home, PROJECT)
     assert found is not None
     for memory, one in zip(found["memories"], written["memories"], strict=True):
         assert memory["text"] == one["text"]
         assert set(memory.pop("words")) <= set(lexemes(one["text"]))
     assert found == written
-    head = leaflet.read_head(home, PROJECT)
+    head = hook_cache.read_cache_head(home, PROJECT)
     assert head is not None
     assert (head["scope"], head["start_ids"], "memories" in head) == ("shop", ["1"], False)
 
@@ -58,8 +58,8 @@ def test_words_lead_to_memories(tmp_path: Path) -> None:
         {"id": str(n), "kind": "fact", "text": text} for n, text in enumerate(texts)
     ]
     memories.append({"id": "x", "kind": "fact", "text": "harbour " + "so and so " * 100 + "lantern"})
-    leaflet.write(str(tmp_path), "global", sheet(memories=memories))
-    found = leaflet.read_leaflet(str(tmp_path), "anything")
+    hook_cache_writer.write_cache(str(tmp_path), "global", sheet(memories=memories))
+    found = hook_cache.read_cache(str(tmp_path), "anything")
     assert found is not None
     assert found.having("number17") == [17]
     assert found.having("harbour") == list(range(301))
@@ -72,30 +72,35 @@ def test_words_lead_to_memories(tmp_path: Path) -> None:
 def test_a_folder_without_one_has_that_of_global(tmp_path: Path) -> None:
     home = str(tmp_path)
     assert leaflets.read(home, PROJECT) is None
-    assert leaflet.read_head(home, PROJECT) is None
-    leaflet.write(home, leaflet.GLOBAL, sheet(scope="Global"))
-    leaflet.write(home, key(PROJECT), sheet())
+    assert hook_cache.read_cache_head(home, PROJECT) is None
+    hook_cache_writer.write_cache(home, hook_cache.GLOBAL, sheet(scope="Global"))
+    hook_cache_writer.write_cache(home, identity_key(PROJECT), sheet())
     for identity, scope in ((PROJECT, "shop"), ("/elsewhere", "Global")):
-        head = leaflet.read_head(home, identity)
+        head = hook_cache.read_cache_head(home, identity)
         assert head is not None
         assert head["scope"] == scope
 
 
 def test_they_are_listed_blanked_and_dropped(tmp_path: Path) -> None:
     home = str(tmp_path)
-    assert leaflet.blank(home) == 0
+    assert hook_cache_writer.blank_caches(home) == 0
     for name, scope in (("a", "shop"), ("b", "game")):
-        leaflet.write(home, name, sheet(scope=scope, until=0.0, later={"start": "cents", "start_ids": ["1"]}))
+        hook_cache_writer.write_cache(
+            home, name, sheet(scope=scope, until=0.0, later={"start": "cents", "start_ids": ["1"]})
+        )
     broken = tmp_path / "hooks" / "leaflets" / "d.jsonl"
     broken.write_bytes(b"{")
-    assert [(name, head["scope"]) for name, head in leaflet.every(home)] == [("a", "shop"), ("b", "game")]
-    assert leaflet.blank(home) == 2
+    assert [(name, head["scope"]) for name, head in hook_cache_writer.all_cache_heads(home)] == [
+        ("a", "shop"),
+        ("b", "game"),
+    ]
+    assert hook_cache_writer.blank_caches(home) == 2
     assert not broken.exists()
     assert all(b"cents" not in path.read_bytes() for path in broken.parent.iterdir())
-    assert [head["scope"] for _, head in leaflet.every(home)] == ["shop", "game"]
-    leaflet.drop(home, "a")
-    leaflet.drop(home, "a")
-    assert [name for name, _ in leaflet.every(home)] == ["b"]
+    assert [head["scope"] for _, head in hook_cache_writer.all_cache_heads(home)] == ["shop", "game"]
+    hook_cache_writer.remove_cache(home, "a")
+    hook_cache_writer.remove_cache(home, "a")
+    assert [name for name, _ in hook_cache_writer.all_cache_heads(home)] == ["b"]
 
 
 def test_texts_can_neither_break_out_nor_fill_the_page(tmp_path: Path) -> None:
@@ -105,7 +110,7 @@ def test_texts_can_neither_break_out_nor_fill_the_page(tmp_path: Path) -> None:
         {"id": "2", "kind": "fact", "text": "long " * 500},
     ]
     errors = [{"id": "3", "text": hostile, "signs": []}]
-    leaflet.write(
+    hook_cache_writer.write_cache(
         str(tmp_path), "global", sheet(memories=memories, errors=errors, start=hostile + "s" * 20_000)
     )
     found = leaflets.read(str(tmp_path), "x")
@@ -115,17 +120,19 @@ def test_texts_can_neither_break_out_nor_fill_the_page(tmp_path: Path) -> None:
         assert "\u202e" not in text
     assert "\n" not in found["memories"][0]["text"]
     assert "\nHuman:" not in found["start"]
-    assert len(found["memories"][1]["text"]) == leaflet.LONGEST_TEXT
-    assert len(found["start"]) == leaflet.LONGEST_START
-    many = [{"id": str(number), "kind": "fact", "text": "one"} for number in range(leaflet.MOST_MEMORIES + 5)]
-    leaflet.write(str(tmp_path), "global", sheet(memories=many))
+    assert len(found["memories"][1]["text"]) == hook_cache.LONGEST_TEXT
+    assert len(found["start"]) == hook_cache.LONGEST_START
+    many = [
+        {"id": str(number), "kind": "fact", "text": "one"} for number in range(hook_cache.MOST_MEMORIES + 5)
+    ]
+    hook_cache_writer.write_cache(str(tmp_path), "global", sheet(memories=many))
     found = leaflets.read(str(tmp_path), "x")
     assert found is not None
-    assert len(found["memories"]) == leaflet.MOST_MEMORIES
+    assert len(found["memories"]) == hook_cache.MOST_MEMORIES
 
 
 def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
-    leaflet.write(str(tmp_path), "global", sheet())
+    hook_cache_writer.write_cache(str(tmp_path), "global", sheet())
     [path] = (tmp_path / "hooks" / "leaflets").iterdir()
     if os.name == "posix":
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
@@ -134,11 +141,11 @@ def test_only_the_owner_can_read_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9])
 def test_one_that_is_cut_off_or_of_another_version_counts_as_none(share: float, tmp_path: Path) -> None:
-    leaflet.write(str(tmp_path), "global", sheet())
+    hook_cache_writer.write_cache(str(tmp_path), "global", sheet())
     [path] = (tmp_path / "hooks" / "leaflets").iterdir()
     whole = path.read_bytes()
     path.write_bytes(whole[: int(len(whole) * share)])
-    assert leaflet.read_leaflet(str(tmp_path), "x") is None
+    assert hook_cache.read_cache(str(tmp_path), "x") is None
     path.write_bytes(whole.replace(b'"version":1', b'"version":9'))
-    assert leaflet.read_leaflet(str(tmp_path), "x") is None
-    assert leaflet.read_head(str(tmp_path), "x") is None
+    assert hook_cache.read_cache(str(tmp_path), "x") is None
+    assert hook_cache.read_cache_head(str(tmp_path), "x") is None

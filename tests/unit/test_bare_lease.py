@@ -7,16 +7,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from mindhold.bare.lease import lease, take
+from mindhold.hooks.lease import Lease, take_worker_lease
 
 HOLD = (
-    "import sys; from mindhold.bare.lease import lease\n"
-    "with lease(sys.argv[1]) as mine:\n"
+    "import sys; from mindhold.hooks.lease import Lease\n"
+    "with Lease(sys.argv[1]) as mine:\n"
     "    print(mine, flush=True); sys.stdin.read()\n"
 )
 ADOPT = (
-    "import sys; from mindhold.bare.lease import lease, take\n"
-    "with lease(sys.argv[1], int(sys.argv[2])) as mine:\n"
+    "import sys; from mindhold.hooks.lease import Lease\n"
+    "with Lease(sys.argv[1], int(sys.argv[2])) as mine:\n"
     "    print(mine, flush=True); sys.stdin.read()\n"
 )
 
@@ -37,17 +37,17 @@ def said(process: subprocess.Popen[str]) -> str:
 
 
 def held(home: str) -> bool:
-    with lease(home) as mine:
+    with Lease(home) as mine:
         return not mine
 
 
 def test_one_holds_it(tmp_path: Path) -> None:
     home = str(tmp_path)
     assert not held(home)
-    with lease(home) as mine:
+    with Lease(home) as mine:
         assert mine
         assert held(home)
-        with lease(home) as other:
+        with Lease(home) as other:
             assert not other
         assert held(home)
     assert not held(home)
@@ -67,7 +67,7 @@ def test_it_is_handed_on_without_a_gap(tmp_path: Path) -> None:
     if os.name != "posix":
         return  # a lock is of its process there
     home = str(tmp_path)
-    mine = take(home)
+    mine = take_worker_lease(home)
     assert mine is not None
     process = started(ADOPT, home, str(mine), fds=(mine,))
     assert said(process) == "True"
@@ -80,9 +80,9 @@ def test_it_is_handed_on_without_a_gap(tmp_path: Path) -> None:
 def test_what_is_handed_on_must_be_the_lease(tmp_path: Path) -> None:
     home = str(tmp_path)
     with (tmp_path / "other").open("w") as other:
-        with lease(home, other.fileno()) as mine:
+        with Lease(home, other.fileno()) as mine:
             assert mine  # taken, not handed
-        with lease(home) as mine, lease(home, other.fileno()) as second:
+        with Lease(home) as mine, Lease(home, other.fileno()) as second:
             assert (mine, second) == (True, False)
-    with lease(home, 9_999) as mine:
+    with Lease(home, 9_999) as mine:
         assert mine

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from mindhold.bare.failing import by_failure
-from mindhold.bare.leaflet import Leaflet, read_leaflet, write
-from mindhold.bare.matching import _lexemes, by_prompt
+from mindhold.hooks.failure_match import match_failure
+from mindhold.hooks.hook_cache import HookCache, read_cache
+from mindhold.hooks.hook_cache_writer import write_cache
+from mindhold.hooks.prompt_match import _lexemes, match_prompt
 from mindhold.model.error_signs import error_signs
 from mindhold.model.lexemes import lexemes
 
@@ -31,18 +32,18 @@ MODULE = (
 
 
 @pytest.fixture
-def leaflet(tmp_path: Path) -> Leaflet:
+def leaflet(tmp_path: Path) -> HookCache:
     return made(tmp_path, KNOWN)
 
 
-def made(home: Path, texts: list[str]) -> Leaflet:
+def made(home: Path, texts: list[str]) -> HookCache:
     memories = [{"id": str(number), "kind": "fact", "text": text} for number, text in enumerate(texts)]
     errors = [
         {"id": "redis", "text": "Solved by `docker compose up redis`", "signs": list(error_signs(REDIS))},
         {"id": "yaml", "text": "Solved by `pip install pyyaml`", "signs": list(error_signs(MODULE))},
     ]
-    write(str(home), "global", {"memories": memories, "errors": errors})
-    found = read_leaflet(str(home), "x")
+    write_cache(str(home), "global", {"memories": memories, "errors": errors})
+    found = read_cache(str(home), "x")
     assert found is not None
     return found
 
@@ -59,10 +60,10 @@ def made(home: Path, texts: list[str]) -> Leaflet:
         ("결제 금액을 데이터베이스에 어떻게 저장하나요?", 8),
     ],
 )
-def test_a_prompt_brings_what_it_is_about(leaflet: Leaflet, prompt: str, number: int) -> None:
-    found = by_prompt(leaflet, prompt)
+def test_a_prompt_brings_what_it_is_about(leaflet: HookCache, prompt: str, number: int) -> None:
+    found = match_prompt(leaflet, prompt)
     assert [one["id"] for one in found][:1] == [str(number)]
-    assert by_prompt(leaflet, prompt, {str(number)}) == found[1:]
+    assert match_prompt(leaflet, prompt, {str(number)}) == found[1:]
 
 
 @pytest.mark.parametrize(
@@ -82,8 +83,8 @@ def test_a_prompt_brings_what_it_is_about(leaflet: Leaflet, prompt: str, number:
         "\ud800 \x00 ½ 🙂",
     ],
 )
-def test_other_prompts_bring_nothing(leaflet: Leaflet, prompt: str) -> None:
-    assert by_prompt(leaflet, prompt) == []
+def test_other_prompts_bring_nothing(leaflet: HookCache, prompt: str) -> None:
+    assert match_prompt(leaflet, prompt) == []
 
 
 @pytest.mark.parametrize(
@@ -106,15 +107,15 @@ def test_words_are_those_that_memories_are_kept_by(text: str) -> None:
 
 def test_words_of_every_memory_tell_nothing(tmp_path: Path) -> None:
     leaflet = made(tmp_path, [f"The frobnicator of Zanzibar has part {name}" for name in "abcdefghijklmnop"])
-    assert by_prompt(leaflet, "tell me about the frobnicator of Zanzibar") == []
+    assert match_prompt(leaflet, "tell me about the frobnicator of Zanzibar") == []
 
 
-def test_a_long_paste_that_touches_on_much_brings_little(tmp_path: Path, leaflet: Leaflet) -> None:
+def test_a_long_paste_that_touches_on_much_brings_little(tmp_path: Path, leaflet: HookCache) -> None:
     log = "\n".join(
         f"{place} INFO worker{place} finished batch {place * 7} of stage {place % 5}" for place in range(900)
     )
-    assert by_prompt(leaflet, f"what happened here?\n{log}") == []
-    assert by_prompt(leaflet, f"{log}\nwhich port does the test database listen on?\n{log}") == []
+    assert match_prompt(leaflet, f"what happened here?\n{log}") == []
+    assert match_prompt(leaflet, f"{log}\nwhich port does the test database listen on?\n{log}") == []
 
 
 @pytest.mark.parametrize(
@@ -129,9 +130,9 @@ def test_a_long_paste_that_touches_on_much_brings_little(tmp_path: Path, leaflet
         ("", []),
     ],
 )
-def test_a_failure_brings_the_same_failure(leaflet: Leaflet, text: str, known: list[str]) -> None:
-    assert sorted(one["id"] for one in by_failure(leaflet, text)) == known
-    assert by_failure(leaflet, text, known) == []
+def test_a_failure_brings_the_same_failure(leaflet: HookCache, text: str, known: list[str]) -> None:
+    assert sorted(one["id"] for one in match_failure(leaflet, text)) == known
+    assert match_failure(leaflet, text, known) == []
 
 
 PROSE = "ModuleNotFoundError: No module named 'frobnicate'{0} Solved by: pip install frobnicate-core."
@@ -140,24 +141,24 @@ PROSE = "ModuleNotFoundError: No module named 'frobnicate'{0} Solved by: pip ins
 @pytest.mark.parametrize("more", [" when running pytest.", ", as soon as anything is imported.", "."])
 def test_a_failure_is_known_from_what_a_person_wrote_of_it(more: str, tmp_path: Path) -> None:
     errors = [{"id": "f", "text": "Solved", "signs": list(error_signs(PROSE.format(more)))}]
-    write(str(tmp_path), "global", {"memories": [], "errors": errors})
-    found = read_leaflet(str(tmp_path), "x")
+    write_cache(str(tmp_path), "global", {"memories": [], "errors": errors})
+    found = read_cache(str(tmp_path), "x")
     assert found is not None
-    assert [one["id"] for one in by_failure(found, MODULE.replace("yaml", "frobnicate"))] == ["f"]
-    assert by_failure(found, MODULE) == []
-    assert by_failure(found, "ModuleNotFoundError: No module") == []
+    assert [one["id"] for one in match_failure(found, MODULE.replace("yaml", "frobnicate"))] == ["f"]
+    assert match_failure(found, MODULE) == []
+    assert match_failure(found, "ModuleNotFoundError: No module") == []
 
 
 def test_a_panic_that_says_why_in_its_next_line(tmp_path: Path) -> None:
     panic = "thread 'main' (77) panicked at src/main.rs:4:10:\ncalled `Option::unwrap()` on a `None` value\nnote: run with"
     errors = [{"id": "p", "text": "Solved", "signs": list(error_signs(panic))}]
-    write(str(tmp_path), "global", {"memories": [], "errors": errors})
-    found = read_leaflet(str(tmp_path), "x")
+    write_cache(str(tmp_path), "global", {"memories": [], "errors": errors})
+    found = read_cache(str(tmp_path), "x")
     assert found is not None
     assert error_signs(panic)
-    assert [one["id"] for one in by_failure(found, "compiling\n" + panic.replace("4:10", "99:1"))] == ["p"]
+    assert [one["id"] for one in match_failure(found, "compiling\n" + panic.replace("4:10", "99:1"))] == ["p"]
 
 
-def test_a_failure_in_much_output_is_found(leaflet: Leaflet) -> None:
+def test_a_failure_in_much_output_is_found(leaflet: HookCache) -> None:
     noise = "compiling something or other\n" * 20_000
-    assert [one["id"] for one in by_failure(leaflet, noise + MODULE)] == ["yaml"]
+    assert [one["id"] for one in match_failure(leaflet, noise + MODULE)] == ["yaml"]

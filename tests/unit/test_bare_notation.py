@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.bare.notation import parsed, record, written
+from mindhold.hooks.fast_json import parse_json, parse_record, write_json
 
 texts = st.text(st.characters(exclude_categories=[]))  # halves of pairs too
 values = st.recursive(
@@ -20,11 +20,11 @@ values = st.recursive(
 
 @given(values)
 def test_it_is_what_the_library_reads_and_writes(value: object) -> None:
-    assert json.loads(written(value)) == value
-    assert parsed(json.dumps(value, ensure_ascii=False)) == value
-    assert parsed(f" \n{json.dumps(value, indent=1)}\r\n\t") == value
-    assert written(value).isascii()
-    assert "\n" not in written(value)
+    assert json.loads(write_json(value)) == value
+    assert parse_json(json.dumps(value, ensure_ascii=False)) == value
+    assert parse_json(f" \n{json.dumps(value, indent=1)}\r\n\t") == value
+    assert write_json(value).isascii()
+    assert "\n" not in write_json(value)
 
 
 @pytest.mark.parametrize(
@@ -33,17 +33,17 @@ def test_it_is_what_the_library_reads_and_writes(value: object) -> None:
 )
 def test_what_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
-        parsed(text)
+        parse_json(text)
 
 
 def test_records_are_objects_in_whatever_bytes() -> None:
-    assert record(b'\xef\xbb\xbf{"a": "\xff"}') == {"a": "\ufffd"}
+    assert parse_record(b'\xef\xbb\xbf{"a": "\xff"}') == {"a": "\ufffd"}
     for raw in (b"[]", b"1", b"null", b"", b"\x00", '{"a": 1}'.encode("utf-16")):
         with pytest.raises(ValueError):  # noqa: PT011 - whatever it says
-            record(raw)
+            parse_record(raw)
 
 
 def test_what_json_has_no_form_for() -> None:
-    assert written(float("nan")) == "null"
+    assert write_json(float("nan")) == "null"
     with pytest.raises(TypeError):
-        written({"a": object()})
+        write_json({"a": object()})

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import pytest
 
-from mindhold.bare import told
+from mindhold.hooks import already_shown
 
 CLAIM = (
-    "import sys; from mindhold.bare import told\n"
-    "sys.stdin.read(); print(*told.claim(sys.argv[1], 's', [str(n) for n in range(50)]))"
+    "import sys; from mindhold.hooks import already_shown\n"
+    "sys.stdin.read(); print(*already_shown.claim_shown(sys.argv[1], 's', [str(n) for n in range(50)]))"
 )
 
 
 def test_each_is_told_once_in_a_conversation(tmp_path: Path) -> None:
     home = str(tmp_path)
-    assert told.read(home, "s") == frozenset()
-    assert told.claim(home, "s", ["a", "b", "a", ""]) == ["a", "b"]
-    assert told.claim(home, "s", ["b", "c"]) == ["c"]
-    assert told.read(home, "s") == {"a", "b", "c"}
-    assert told.claim(home, "another/../s", ["a"]) == ["a"]
-    told.reset(home, "s")
-    told.reset(home, "s")
-    told.add(home, "s", ["b"])
-    assert told.read(home, "s") == {"b"}
+    assert already_shown.read_shown(home, "s") == frozenset()
+    assert already_shown.claim_shown(home, "s", ["a", "b", "a", ""]) == ["a", "b"]
+    assert already_shown.claim_shown(home, "s", ["b", "c"]) == ["c"]
+    assert already_shown.read_shown(home, "s") == {"a", "b", "c"}
+    assert already_shown.claim_shown(home, "another/../s", ["a"]) == ["a"]
+    already_shown.reset_shown(home, "s")
+    already_shown.reset_shown(home, "s")
+    already_shown.note_shown(home, "s", ["b"])
+    assert already_shown.read_shown(home, "s") == {"b"}
 
 
 def test_hooks_at_the_same_time_share_what_is_told(tmp_path: Path) -> None:
@@ -50,16 +50,16 @@ def test_hooks_at_the_same_time_share_what_is_told(tmp_path: Path) -> None:
 
 def test_notes_are_kept_for_some_days(tmp_path: Path) -> None:
     home = str(tmp_path)
-    told.add(home, "old", ["a"])
+    already_shown.note_shown(home, "old", ["a"])
     [path] = (tmp_path / "hooks" / "told").iterdir()
     os.utime(path, (1, 1))
-    told.add(home, "new", ["a"])
-    told.tidy(home)
-    assert told.read(home, "old") == frozenset()
-    assert told.read(home, "new") == {"a"}
+    already_shown.note_shown(home, "new", ["a"])
+    already_shown.remove_old_shown(home)
+    assert already_shown.read_shown(home, "old") == frozenset()
+    assert already_shown.read_shown(home, "new") == {"a"}
 
 
 def test_what_cannot_be_noted_is_not_told(tmp_path: Path) -> None:
     (tmp_path / "hooks").write_text("in the way", encoding="utf-8")
     with pytest.raises(OSError):  # noqa: PT011 - whichever the system raises
-        told.claim(str(tmp_path), "s", ["a"])
+        already_shown.claim_shown(str(tmp_path), "s", ["a"])

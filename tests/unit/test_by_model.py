@@ -10,18 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.capture.by_model import (
+from mindhold.capture.extraction import (
     LONGEST,
     MOST_ITEMS,
     MOST_KNOWN_TOKENS,
     MOST_TAGS,
-    parsed,
+    parse_extraction,
     prompt_of,
     system_of,
 )
-from mindhold.engine.capture.item import SIGNS
-from mindhold.model.capture import CAPTURED_KINDS
+from mindhold.capture.items import SIGNS
 from mindhold.model.memory import Kind, Memory, Status
+from mindhold.model.policies import CAPTURED_KINDS
 from mindhold.model.tokens import count_tokens
 
 NOW = datetime(2026, 11, 16, tzinfo=UTC)
@@ -54,7 +54,7 @@ def memory(content: str, number: int = 1, **fields: Any) -> Memory:
 
 
 def items(*values: Any) -> tuple[Any, str]:
-    return parsed(json.dumps(values), LINES, CAPTURED_KINDS)
+    return parse_extraction(json.dumps(values), LINES, CAPTURED_KINDS)
 
 
 class TestAnswers:
@@ -65,11 +65,11 @@ class TestAnswers:
         assert (item.tags, item.supersedes) == (("redis",), "Sessions are kept in the database.")
 
     def test_nothing_is_an_answer(self) -> None:
-        assert parsed("[]", LINES, CAPTURED_KINDS) == ((), "")
+        assert parse_extraction("[]", LINES, CAPTURED_KINDS) == ((), "")
 
     def test_a_fence_around_it_is_overlooked(self) -> None:
         fenced = f"```json\n{json.dumps([GOOD])}\n```"
-        assert len(parsed(fenced, LINES, CAPTURED_KINDS)[0]) == 1
+        assert len(parse_extraction(fenced, LINES, CAPTURED_KINDS)[0]) == 1
 
     @pytest.mark.parametrize(
         "answer",
@@ -87,7 +87,7 @@ class TestAnswers:
         ],
     )
     def test_another_shape_is_wrong_as_a_whole(self, answer: str) -> None:
-        found, wrong = parsed(answer, LINES, CAPTURED_KINDS)
+        found, wrong = parse_extraction(answer, LINES, CAPTURED_KINDS)
         assert found == ()
         assert wrong
 
@@ -115,7 +115,7 @@ class TestAnswers:
         assert items(GOOD | change)[1], "where none is right, the model is asked again"
 
     def test_what_the_person_does_not_capture_is_dropped(self) -> None:
-        found, _ = parsed(json.dumps([GOOD]), LINES, frozenset({Kind.ERROR}))
+        found, _ = parse_extraction(json.dumps([GOOD]), LINES, frozenset({Kind.ERROR}))
         assert found == ()
 
     def test_the_same_twice_is_once_and_there_are_not_too_many(self) -> None:
@@ -143,7 +143,7 @@ class TestAnswers:
 
     @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists, max_leaves=8))
     def test_nothing_that_is_json_breaks_it(self, value: Any) -> None:
-        found, _ = parsed(
+        found, _ = parse_extraction(
             json.dumps([value, {"type": value, "content": value, "tags": value}]), LINES, CAPTURED_KINDS
         )
         assert found == ()

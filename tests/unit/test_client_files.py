@@ -14,24 +14,49 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindhold.clients.claude import EVENTS, hook_groups, others_calling, settings_change
-from mindhold.clients.connect import CLIENTS
-from mindhold.clients.files import Change
-from mindhold.clients.installed import Record, drop_project, install, manifest, plan_removal, uninstall
-from mindhold.clients.json_text import render
-from mindhold.clients.markers import markers_change, without_markers
-from mindhold.clients.mcp_entry import is_our_server, json_change, server_entry, toml_change, without_table
-from mindhold.clients.program import Program, call_of, this_program
-from mindhold.clients.taking import EMPTIED, OF_DOCUMENT, OF_SETTINGS, of_server, of_table, taken_out
+from mindhold.installers.claude import (
+    EVENTS,
+    hook_groups,
+    markers_change,
+    others_calling,
+    settings_change,
+    without_markers,
+)
+from mindhold.installers.files import FileChange
+from mindhold.installers.json_text import render
+from mindhold.installers.manifest import (
+    EMPTIED,
+    OF_DOCUMENT,
+    OF_SETTINGS,
+    InstalledFile,
+    drop_project,
+    install,
+    manifest,
+    plan_removal,
+    remove_ours,
+    server_undo,
+    table_undo,
+    uninstall,
+)
+from mindhold.installers.mcp_clients import (
+    MCP_CLIENTS,
+    StartCommand,
+    call_of,
+    is_our_server,
+    json_change,
+    server_entry,
+    this_program,
+    toml_change,
+    without_table,
+)
 from mindhold.model.errors import Conflict, InvalidInput, MarkersWrong, MindholdError, Refused
-from mindhold.model.markers import placed
-from mindhold.settings import load_settings
-from mindhold.settings.places import places
+from mindhold.model.markers import replace_block
+from mindhold.settings.loader import client_places, load_settings
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-PLAIN = Program("mindhold")
-MOVED = Program("/opt/a b/mindhold", portable=False)
+PLAIN = StartCommand("mindhold")
+MOVED = StartCommand("/opt/a b/mindhold", portable=False)
 KEYS = ("mcpServers", "mindhold")
 ENTRY = server_entry(PLAIN, toolsets="core,capture")
 OTHERS = """{
@@ -52,7 +77,7 @@ def written(path: Path, text: str | bytes) -> Path:
     return path
 
 
-def put(home: Path, *changes: Change, place: str = "", client: str = "claude") -> Path | None:
+def put(home: Path, *changes: FileChange, place: str = "", client: str = "claude") -> Path | None:
     return install(home, changes, place=place, client=client, now=NOW)
 
 
@@ -60,7 +85,7 @@ def taken(home: Path, place: str = "") -> None:
     uninstall(home, plan_removal(home, manifest(home).at(place)))
 
 
-def hooks_of(path: Path, program: Program = PLAIN, **given: Any) -> Change:
+def hooks_of(path: Path, program: StartCommand = PLAIN, **given: Any) -> FileChange:
     return settings_change(path, program, **{"home": None, "status_line": False, **given})
 
 
@@ -118,9 +143,9 @@ def test_without_notes_ours_is_known_by_its_looks() -> None:
     groups = hook_groups(MOVED)
     settings = {"hooks": {event: [group] for event, group in groups.items()}, "a": 1}
     settings["statusLine"] = {"type": "command", "command": MOVED.line("statusline")}
-    assert json.loads(taken_out(Path("x"), json.dumps(settings).encode(), OF_SETTINGS)) == {"a": 1}
+    assert json.loads(remove_ours(Path("x"), json.dumps(settings).encode(), OF_SETTINGS)) == {"a": 1}
     servers = {"mcpServers": {"mindhold": ENTRY, "other": {"command": "mindhold-other", "args": ["mcp"]}}}
-    left = json.loads(taken_out(Path("x"), json.dumps(servers).encode(), of_server(*KEYS)))
+    left = json.loads(remove_ours(Path("x"), json.dumps(servers).encode(), server_undo(*KEYS)))
     assert list(left["mcpServers"]) == ["other"]
 
 
@@ -186,7 +211,7 @@ def test_whose_program_it_is(command: Any, arguments: Any, expected: list[str] |
 def test_hooks_of_others_that_name_mindhold_are_theirs(tmp_path: Path, command: str) -> None:
     source = json.dumps({"hooks": {"Stop": [{"hooks": [{"type": "command", "command": command}]}]}}, indent=2)
     path = written(tmp_path / "settings.json", source)
-    assert taken_out(path, source.encode(), OF_SETTINGS) == source.encode()
+    assert remove_ours(path, source.encode(), OF_SETTINGS) == source.encode()
     change = hooks_of(path)
     assert [one["hooks"][0]["command"] for one in json.loads(change.after or b"")["hooks"]["Stop"]] == [
         command,
@@ -199,7 +224,7 @@ def test_hooks_of_others_that_name_mindhold_are_theirs(tmp_path: Path, command: 
     line = json.dumps({"statusLine": {"type": "command", "command": "echo x | mindhold statusline"}})
     with pytest.raises(Conflict):
         hooks_of(written(path, line), status_line=True)
-    assert taken_out(path, line.encode(), OF_SETTINGS) == line.encode()
+    assert remove_ours(path, line.encode(), OF_SETTINGS) == line.encode()
 
 
 def test_others_that_call_it_too_can_be_told_of() -> None:
@@ -232,14 +257,14 @@ def test_a_call_of_ours_keeps_its_options_and_its_runner(tmp_path: Path) -> None
 
 
 def test_lines_for_the_shells_of_windows() -> None:
-    program = Program("C:\\Users\\me\\Scripts\\mindhold.exe", portable=False)
+    program = StartCommand("C:\\Users\\me\\Scripts\\mindhold.exe", portable=False)
     line = program.line("statusline", windows=True)
     assert line == "C:/Users/me/Scripts/mindhold.exe statusline"
     call = call_of(line, None)
     assert call is not None
     assert call.words == ("statusline",)
     with pytest.raises(Refused, match="Git Bash"):
-        Program("C:\\My Tools\\mindhold.exe").line("statusline", windows=True)
+        StartCommand("C:\\My Tools\\mindhold.exe").line("statusline", windows=True)
 
 
 def test_the_program_is_named_where_the_name_leads_to_it(tmp_path: Path) -> None:
@@ -249,9 +274,9 @@ def test_the_program_is_named_where_the_name_leads_to_it(tmp_path: Path) -> None
     link.parent.mkdir()
     link.symlink_to(script)
     here = {"executable": "/python", "scripts": [script]}
-    assert this_program(**here, on_path=str(link)) == Program("mindhold")
-    assert this_program(**here, on_path=str(link), absolute=True) == Program(str(link), portable=False)
-    assert this_program(**here, on_path=str(other)) == Program(str(script), portable=False)
+    assert this_program(**here, on_path=str(link)) == StartCommand("mindhold")
+    assert this_program(**here, on_path=str(link), absolute=True) == StartCommand(str(link), portable=False)
+    assert this_program(**here, on_path=str(other)) == StartCommand(str(script), portable=False)
     assert this_program(**here, on_path=None).command == str(script)
     bare = this_program(executable="/python", scripts=[], on_path=str(other))
     assert (bare.command, bare.calling("mcp"), bare.portable) == (
@@ -338,7 +363,7 @@ def test_a_table_of_others_and_what_is_none_are_told_apart(tmp_path: Path) -> No
     with pytest.raises(InvalidInput, match="should be a table"):
         toml_change(written(path, "mcp_servers = 5\n"), table, ENTRY)
     with pytest.raises(InvalidInput, match="not valid TOML"):
-        taken_out(path, b"a = = 1", of_table(*table))
+        remove_ours(path, b"a = = 1", table_undo(*table))
 
 
 def test_toml_that_cannot_be_added_to_is_refused(tmp_path: Path) -> None:
@@ -360,7 +385,7 @@ def test_markers_go_in_and_out_without_a_trace(lines: list[str], eol: str, mark:
     source = (("\ufeff" if mark else "") + ("\n".join(lines) + end).replace("\n", eol)).encode()
     path = Path(os.devnull).with_name("CLAUDE.md")
     lead = _marked(source)
-    filled = placed(lead[0], "One\nTwo\n")
+    filled = replace_block(lead[0], "One\nTwo\n")
     assert without_markers(path, filled, lead[1]) == source
     assert without_markers(path, filled + b"\nbelow", lead[1]).endswith(b"below")
     assert filled.startswith(source)
@@ -481,18 +506,18 @@ def test_without_notes_files_that_are_only_ours_go(tmp_path: Path) -> None:
         tmp_path / "lost",
         hooks_of(folder / ".claude" / "settings.json", home="/x", status_line=True),
         json_change(folder / ".mcp.json", KEYS, server_entry(PLAIN, toolsets=None, home="/x")),
-        CLIENTS["codex"].change(folder / ".codex" / "config.toml", server_entry(PLAIN, toolsets=None)),
+        MCP_CLIENTS["codex"].change(folder / ".codex" / "config.toml", server_entry(PLAIN, toolsets=None)),
         markers_change(folder / "CLAUDE.md"),
         markers_change(written(folder / "AGENTS.md", "mine\n")),
     )
     found = {
         ".claude/settings.json": OF_SETTINGS,
-        ".mcp.json": of_server(*KEYS),
-        ".codex/config.toml": of_table("mcp_servers", "mindhold"),
+        ".mcp.json": server_undo(*KEYS),
+        ".codex/config.toml": table_undo("mcp_servers", "mindhold"),
         "CLAUDE.md": EMPTIED,
         "AGENTS.md": OF_DOCUMENT,
     }
-    records = [Record(str(folder / name), str(folder), "x", undo=undo) for name, undo in found.items()]
+    records = [InstalledFile(str(folder / name), str(folder), "x", undo=undo) for name, undo in found.items()]
     uninstall(tmp_path / "home", plan_removal(tmp_path / "home", records))
     assert sorted(folder.iterdir()) == [folder / "AGENTS.md"]
     assert (folder / "AGENTS.md").read_text() == "mine\n"
@@ -501,13 +526,16 @@ def test_without_notes_files_that_are_only_ours_go(tmp_path: Path) -> None:
 
 def test_the_variable_of_the_home_goes_by_its_looks_only_with_hooks() -> None:
     source = b'{"env": {"MINDHOLD_HOME": "/x"}, "a": 1}'
-    assert taken_out(Path("x"), source, OF_SETTINGS) == source
+    assert remove_ours(Path("x"), source, OF_SETTINGS) == source
 
 
 def test_what_cannot_be_read_is_passed_over_if_asked(tmp_path: Path) -> None:
     broken, fine = written(tmp_path / "a.json", "{"), tmp_path / "b.json"
     put(tmp_path / "home", json_change(fine, KEYS, ENTRY))
-    records = [Record(str(broken), "", "claude", undo=of_server(*KEYS)), *manifest(tmp_path / "home").records]
+    records = [
+        InstalledFile(str(broken), "", "claude", undo=server_undo(*KEYS)),
+        *manifest(tmp_path / "home").records,
+    ]
     with pytest.raises(InvalidInput):
         plan_removal(tmp_path / "home", records)
     passed: list[MindholdError] = []
@@ -517,7 +545,7 @@ def test_what_cannot_be_read_is_passed_over_if_asked(tmp_path: Path) -> None:
 
 def test_markers_that_were_there_before_stay_when_emptied() -> None:
     source = b"a\n<!-- MEMORY:START -->\nOne\n<!-- MEMORY:END -->\nb\n"
-    assert taken_out(Path("x"), source, EMPTIED) == source.replace(b"One\n", b"")
+    assert remove_ours(Path("x"), source, EMPTIED) == source.replace(b"One\n", b"")
 
 
 def test_what_was_killed_half_way_is_made_good(tmp_path: Path) -> None:
@@ -545,8 +573,8 @@ def test_where_clients_keep_their_files() -> None:
     settings = load_settings({"home": "/h"}, environ={}).settings
     found = {
         platform: {
-            name: str(client.file(places(settings, environ=environ, platform=platform), None))
-            for name, client in CLIENTS.items()
+            name: str(client.file(client_places(settings, environ=environ, platform=platform), None))
+            for name, client in MCP_CLIENTS.items()
         }
         for platform, environ in {
             "linux": {"HOME": "/u", "XDG_CONFIG_HOME": "/u/cfg", "CODEX_HOME": "/c"},
@@ -561,7 +589,7 @@ def test_where_clients_keep_their_files() -> None:
     assert found["darwin"]["gemini"] == "/u/.gemini/settings.json"
     assert found["darwin"]["claude"] == "/u/.claude.json"
     with pytest.raises(InvalidInput, match="no file in a project"):
-        CLIENTS["desktop"].file(places(settings), Path("/p"))
+        MCP_CLIENTS["desktop"].file(client_places(settings), Path("/p"))
 
 
 def test_the_plugin_has_the_same_hooks_and_server() -> None:

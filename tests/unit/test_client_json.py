@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindhold.clients.json_scan import scan
-from mindhold.clients.json_text import JsonText, Put
+from mindhold.installers.json_text import JsonInsertion, JsonText, scan
 from mindhold.model.errors import BrokenJson, WrongShape
 
 PLAIN = (
@@ -56,7 +55,7 @@ def _written(draw: st.DrawFn, value: Any, blank: st.SearchStrategy[str], *, loos
     return opened + ",".join(pieces) + tail + closed
 
 
-def undone(text: JsonText, put: Put, path: tuple[str, ...], *, item: Any = None) -> str:
+def undone(text: JsonText, put: JsonInsertion, path: tuple[str, ...], *, item: Any = None) -> str:
     """What taking it out again leaves."""
     after = JsonText(put.text, text.comments)
     if item is None:

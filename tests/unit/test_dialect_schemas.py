@@ -13,8 +13,8 @@ from dialect_contracts import ASSISTANT, BEYOND, CAPTURE, CONTRACTS, FRAGMENTS, 
 from dialect_contracts import PROFILE as OF_THE_PERSON
 from dialect_documents import SPECS, document
 
-from mindhold.dialects.schema import input_schema, output_schema
-from mindhold.dialects.toolsets import tools_of
+from mindhold.contracts.mcp.schema import input_schema, output_schema
+from mindhold.contracts.mcp.tools import tools_of
 
 TOOLS = {tool.name: tool for tool in tools_of(["all"])}
 SCHEMAS = [

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from datetime import UTC, timedelta
 
-from mindhold.engine.digest import LONGEST_SUMMARY, MOST_KINDS, MOST_TAGS, MOST_TOPICS, Tallies, digested
+from mindhold.memories.digest import (
+    LONGEST_SUMMARY,
+    MOST_KINDS,
+    MOST_TAGS,
+    MOST_TOPICS,
+    Tallies,
+    digest_memories,
+)
 from mindhold.model.memory import Kind, Provenance
 from mindhold.testing.builders import START, Builder
 
@@ -14,7 +21,7 @@ SUMMARY = Provenance(source="summary")
 def test_what_is_most_comes_first_and_the_rest_is_summed_up() -> None:
     kinds = {kind.value: number + 1 for number, kind in enumerate(Kind)}
     labels = {f"label {number:02d}": number for number in range(1, 50)}
-    digest = digested(Tallies(kinds=kinds, topics={"": 7, **labels}, tags=labels))
+    digest = digest_memories(Tallies(kinds=kinds, topics={"": 7, **labels}, tags=labels))
     assert list(digest.kinds)[:2] == ["episode", "note"]
     assert len(digest.kinds) == MOST_KINDS + 1
     assert sum(digest.kinds.values()) == digest.count == sum(kinds.values())
@@ -28,9 +35,9 @@ def test_the_newest_summary_is_told_and_no_other_context() -> None:
     other = build.memory("Only context.", kind=Kind.CONTEXT)
     doubtful = build.memory("Do as I say.", kind=Kind.CONTEXT, provenance=SUMMARY, trust=0.2)
     tallies = Tallies({"context": 3}, {}, {}, condensing=[other, doubtful, told])
-    assert digested(tallies).summary.startswith("It was a long talk. word")
-    assert len(digested(tallies).summary) <= LONGEST_SUMMARY
-    assert digested(Tallies({"context": 1}, {}, {}, condensing=[other])).summary == ""
+    assert digest_memories(tallies).summary.startswith("It was a long talk. word")
+    assert len(digest_memories(tallies).summary) <= LONGEST_SUMMARY
+    assert digest_memories(Tallies({"context": 1}, {}, {}, condensing=[other])).summary == ""
 
 
 def test_without_topics_and_tags_it_is_about_the_words_that_recur() -> None:
@@ -39,12 +46,12 @@ def test_without_topics_and_tags_it_is_about_the_words_that_recur() -> None:
         build.memory(keywords=("kiln", f"only{number}"), occurred=START + timedelta(days=number))
         for number in (3, 2)
     ]
-    digest = digested(Tallies({"note": 2}, {"": 2}, {}, oldest=newest[1], newest=newest))
+    digest = digest_memories(Tallies({"note": 2}, {"": 2}, {}, oldest=newest[1], newest=newest))
     assert digest.topics == ("kiln",)
     assert digest.words(UTC) == "2 memories (2 note) from 2026-01-07 to 2026-01-08, about kiln."
-    labelled = digested(Tallies({"note": 2}, {}, {"clay": 1}, newest=newest))
+    labelled = digest_memories(Tallies({"note": 2}, {}, {"clay": 1}, newest=newest))
     assert (labelled.topics, labelled.tags) == ((), ("clay",))
 
 
 def test_nothing_is_told_of_nothing() -> None:
-    assert digested(Tallies({}, {}, {})).words(UTC) == "0 memories."
+    assert digest_memories(Tallies({}, {}, {})).words(UTC) == "0 memories."

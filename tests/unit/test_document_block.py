@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.capture.document import AROUND, LONGEST, SECTIONS, allotted, render, standing
-from mindhold.model.life import SESSION_ONLY, confidence_at
-from mindhold.model.markers import END, START, placed
+from mindhold.capture.documents import AROUND, LONGEST, SECTIONS, render, section_lines, section_order
+from mindhold.model.lifecycle import SESSION_ONLY, confidence_at
+from mindhold.model.markers import END, START, replace_block
 from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
 from mindhold.testing.builders import START as BEGUN
 from mindhold.testing.builders import Builder
@@ -71,7 +71,7 @@ def test_the_budget_holds_and_every_memory_is_told_or_counted(pile: list[Memory]
         if shown and shown[-1].startswith("...and "):
             hidden = int(shown.pop().split()[1].replace(",", ""))
         assert len(shown) + hidden == len(own)
-        best = sorted(own, key=lambda one: (-standing(one, BEGUN), -one.created.timestamp(), one.id))
+        best = sorted(own, key=lambda one: (-section_order(one, BEGUN), -one.created.timestamp(), one.id))
         assert shown == [one.content for one in best[: len(shown)]]
     if len(block) < lines:
         assert not any("...and " in line for line in block)
@@ -82,8 +82,8 @@ def test_the_same_memories_give_the_same_file(pile: list[Memory], chance: random
     shuffled = list(pile)
     chance.shuffle(shuffled)
     document = f"before\r\n{START}\r\nold\r\n{END}".encode()
-    first = placed(document, "\n".join(told(pile)) + "\n")
-    assert placed(first, "\n".join(told(shuffled)) + "\n") == first
+    first = replace_block(document, "\n".join(told(pile)) + "\n")
+    assert replace_block(first, "\n".join(told(shuffled)) + "\n") == first
 
 
 @given(
@@ -91,7 +91,7 @@ def test_the_same_memories_give_the_same_file(pile: list[Memory], chance: random
     st.integers(20 - AROUND, 300),
 )
 def test_lines_are_shared_by_need(needs: list[int], room: int) -> None:
-    given_ = allotted(needs, room=room)
+    given_ = section_lines(needs, room=room)
     assert all(0 <= one <= need for one, need in zip(given_, needs, strict=True))
     assert sum(given_) == min(room, sum(needs))
     for one, need, share in zip(given_, needs, SHARES, strict=True):
@@ -102,10 +102,10 @@ def test_lines_are_shared_by_need(needs: list[int], room: int) -> None:
 
 def test_the_usual_allotment_and_what_becomes_of_unused_lines() -> None:
     plenty = [200] * len(SECTIONS)
-    assert allotted(plenty, room=sum(SHARES)) == SHARES == [25, 25, 25, 20, 30, 15]
-    assert allotted(plenty, room=2 * sum(SHARES)) == [2 * share for share in SHARES]
+    assert section_lines(plenty, room=sum(SHARES)) == SHARES == [25, 25, 25, 20, 30, 15]
+    assert section_lines(plenty, room=2 * sum(SHARES)) == [2 * share for share in SHARES]
     alone = [0, 200, 0, 0, 3, 0]
-    assert allotted(alone, room=140) == [0, 137, 0, 0, 3, 0]
+    assert section_lines(alone, room=140) == [0, 137, 0, 0, 3, 0]
 
 
 def test_a_document_reads_like_this() -> None:
@@ -186,8 +186,8 @@ def test_no_text_breaks_out_of_its_line(text: str, title: str) -> None:
     assert END not in block
     assert "<system-reminder>" not in block
     document = f"{START}\n{END}\nmine\n".encode()
-    first = placed(document, block)
-    assert placed(first, "") == document
+    first = replace_block(document, block)
+    assert replace_block(first, "") == document
 
 
 def test_long_ones_are_cut_and_nothing_is_read_in() -> None:

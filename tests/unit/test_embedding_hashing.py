@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.cache import CachedEmbedder
-from mindhold.providers.embedding.hashing import HashingEmbedder
-from mindhold.testing.embedder_contract import EmbedderContract
+from mindhold.providers.embedding.base import CachedEmbedder, HashingEmbedder
+from mindhold.testing.models import EmbedderContract
 
 
 class TestHashing(EmbedderContract):

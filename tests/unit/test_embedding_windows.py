@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindhold.providers.embedding.base import OVERLAP, combine, windows
 from mindhold.providers.embedding.onnx import batches
-from mindhold.providers.embedding.windows import OVERLAP, combine, windows
 
 
 def test_a_short_text_is_one_window() -> None:

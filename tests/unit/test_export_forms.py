@@ -14,46 +14,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.readable.as_csv import COLUMNS, CsvForm, harmless_cell, row
-from mindhold.engine.readable.as_json import JsonForm
-from mindhold.engine.readable.as_markdown import MarkdownForm, plain
-from mindhold.engine.readable.parts import (
-    End,
-    Form,
-    Head,
-    Item,
-    Part,
+from mindhold.memories.export import (
+    COLUMNS,
+    CsvForm,
+    ExportConversation,
+    ExportConversationEnd,
+    ExportEnd,
+    ExportFormat,
+    ExportHead,
+    ExportItem,
+    ExportPart,
+    ExportSection,
+    JsonForm,
+    MarkdownForm,
     ScopeEnd,
-    Section,
     SectionEnd,
-    Talk,
-    TalkEnd,
+    harmless_cell,
+    plain,
+    row,
 )
-from mindhold.model.privacy import PERSONAL
+from mindhold.model.memory import PRIVACY_NOTICE
 from mindhold.model.scope import Scope
 
 WHEN = datetime(2026, 11, 16, 10, 30, tzinfo=UTC)
-FACT = Item("m1", "The lamp is broken.", "Global", "facts", "note", "", "active", WHEN, WHEN, tags=("lamps",))
+FACT = ExportItem(
+    "m1", "The lamp is broken.", "Global", "facts", "note", "", "active", WHEN, WHEN, tags=("lamps",)
+)
 SAID = replace(FACT, id="m2", section="conversations", kind="episode", speaker="user", conversation="talk")
 
 
-def told(form: Form, parts: Sequence[Part]) -> str:
+def told(form: ExportFormat, parts: Sequence[ExportPart]) -> str:
     return "".join(map(form.written, parts))
 
 
-def whole(*items: Item, messages: Sequence[Item] = ()) -> list[Part]:
-    talk: list[Part] = [Talk("talk"), *messages, TalkEnd()] if messages else []
+def whole(*items: ExportItem, messages: Sequence[ExportItem] = ()) -> list[ExportPart]:
+    talk: list[ExportPart] = (
+        [ExportConversation("talk"), *messages, ExportConversationEnd()] if messages else []
+    )
     return [
-        *(Head(WHEN), Scope("Global", WHEN), Section("conversations"), *talk, SectionEnd()),
-        *(Section("facts"), *items, SectionEnd(), ScopeEnd()),
-        *(Scope("Empty", WHEN), Section("facts"), SectionEnd(), ScopeEnd(), End(len(items))),
+        *(ExportHead(WHEN), Scope("Global", WHEN), ExportSection("conversations"), *talk, SectionEnd()),
+        *(ExportSection("facts"), *items, SectionEnd(), ScopeEnd()),
+        *(Scope("Empty", WHEN), ExportSection("facts"), SectionEnd(), ScopeEnd(), ExportEnd(len(items))),
     ]
 
 
 def test_json_is_one_document_with_a_section_each() -> None:
     parts = whole(FACT, replace(FACT, id="m3"), messages=[SAID, replace(SAID, id="m4")])
     document = json.loads(told(JsonForm(), parts))
-    assert (document["personal_data"], document["notice"]) == (True, PERSONAL)
+    assert (document["personal_data"], document["notice"]) == (True, PRIVACY_NOTICE)
     first, empty = document["scopes"]
     [talk] = first["conversations"]
     assert (talk["conversation_id"], [one["id"] for one in talk["messages"]]) == ("talk", ["m2", "m4"])
@@ -122,7 +130,7 @@ def test_markdown_keeps_a_memory_from_being_anything_else() -> None:
     assert not any(line.startswith(("#", "=", "-", ">", "`", "|", "<", "[", "1.", "\t")) for line in stripped)
     assert "\\<script\\>" in page
     assert "</system>" not in page
-    assert f"> **Personal data.** {PERSONAL}" in page
+    assert f"> **Personal data.** {PRIVACY_NOTICE}" in page
 
 
 @given(st.text())

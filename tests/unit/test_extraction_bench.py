@@ -6,7 +6,7 @@ from collections import Counter
 
 from benchmarks.labels import NONE, Label, Picked, judge, mentioned, read_labels
 
-from mindhold.settings.capture import KINDS
+from mindhold.settings.sections import KINDS
 
 FILE = "a.jsonl"
 POSTGRES = Label(FILE, (10, 40), ("decision", "architecture"), ("postgres|postgresql", "queue"))

@@ -10,15 +10,13 @@ from typing import Any, cast
 
 import pytest
 
-from mindhold.engine.fence import Fenced, FencedHouses
-from mindhold.model.entry import Entry
+from mindhold.access.scoped_store import ScopedStore, ScopedStoreRegistry
 from mindhold.model.errors import JobNotFound, MemoryNotFound, MindholdError, Refused
-from mindhold.model.job import Job, JobState
-from mindhold.model.link import Relation
-from mindhold.model.memory import Memory, Status
+from mindhold.model.job import Entry, Job, JobState
+from mindhold.model.memory import Memory, Relation, Status
 from mindhold.model.query import Filter, Order, Search
 from mindhold.model.scope import GLOBAL
-from mindhold.ports.houses import Houses, Place
+from mindhold.ports.backend import Placement, StoreRegistry
 from mindhold.ports.store import (
     Change,
     Connect,
@@ -33,7 +31,7 @@ from mindhold.ports.store import (
     Store,
     Tend,
 )
-from mindhold.stores.houses import OpenHouses, kept_open
+from mindhold.stores.registry import OpenStoreRegistry, opened_store
 from mindhold.stores.sqlite.store import SqliteStore
 from mindhold.testing.builders import MODEL, START, Builder, unit
 
@@ -116,7 +114,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
     await store.set_cursor("place", MARK)
     await store.put_entry(Entry("key", "k", {"name": MARK}, START))
     await store.put_entry(Entry("conversation", "c", {"memories": [theirs.memory.id]}, START, LATER))
-    fence = Fenced(store, ["mine", "ours"])
+    fence = ScopedStore(store, ["mine", "ours"])
     yield World(
         store,
         fence,
@@ -563,20 +561,20 @@ ATTACKS: dict[str, Attack] = {
 
 
 async def test_the_registry_is_told_as_far_as_the_scopes_go(world: World) -> None:
-    houses = OpenHouses("local", {"local": lambda: kept_open(world.store)})
-    away = {"mine": Place("postgres"), "theirs": Place("mongodb"), MARK: Place("postgres")}
+    houses = OpenStoreRegistry("local", {"local": lambda: opened_store(world.store)})
+    away = {"mine": Placement("postgres"), "theirs": Placement("mongodb"), MARK: Placement("postgres")}
     await houses.settle(lambda _places: away)
-    fenced = FencedHouses(houses, ["mine", "ours"])
+    fenced = ScopedStoreRegistry(houses, ["mine", "ours"])
     for fresh in (True, False):
-        assert await fenced.places(fresh=fresh) == {"mine": Place("postgres")}
+        assert await fenced.places(fresh=fresh) == {"mine": Placement("postgres")}
     for mode in ("local", "postgres"):
         assert isinstance(await tried(fenced.house(mode)), Refused)
     assert isinstance(await tried(fenced.settle(lambda _places: {})), Refused)
     await fenced.close()
     assert await houses.places(fresh=True) == away
     assert (fenced.home, fenced.modes) == ("local", ("local",))
-    names = {name for name in vars(Houses) if not name.startswith("_")}
-    assert names <= set(vars(FencedHouses)), "none is handed on unseen"
+    names = {name for name in vars(StoreRegistry) if not name.startswith("_")}
+    assert names <= set(vars(ScopedStoreRegistry)), "none is handed on unseen"
 
 
 def promised() -> set[str]:
@@ -585,7 +583,7 @@ def promised() -> set[str]:
 
 
 def test_every_method_of_the_port_is_the_fences_own_and_is_attacked() -> None:
-    assert promised() <= set(vars(Fenced))
+    assert promised() <= set(vars(ScopedStore))
     assert promised() == set(ATTACKS)
 
 
@@ -634,12 +632,12 @@ async def test_what_is_outside_crowds_nothing_out(world: World) -> None:
 
 
 async def test_two_fences_share_only_what_both_enclose(world: World) -> None:
-    other = Fenced(world.store, ["ours", "theirs"])
+    other = ScopedStore(world.store, ["ours", "theirs"])
     await world.fence.set_cursor("place", "1")
     await world.fence.put_entry(Entry("conversation", "c", {"n": 1}, START))
     assert await other.cursor("place") is None
     assert await other.entries("conversation", now=START) == []
-    same = Fenced(world.store, ["ours", "mine", "mine"])
+    same = ScopedStore(world.store, ["ours", "mine", "mine"])
     assert await same.cursor("place") == "1"
     assert await other.get_many([world.mine.id, world.also_mine.id], viewer="default") == {
         world.also_mine.id: world.also_mine
@@ -648,7 +646,7 @@ async def test_two_fences_share_only_what_both_enclose(world: World) -> None:
 
 async def test_a_fence_around_nothing_shows_nothing(world: World) -> None:
     for names in ([], ["gone"], [""], ["\n"], ["*"]):
-        fence = Fenced(world.store, names)
+        fence = ScopedStore(world.store, names)
         assert await fence.count(Filter(viewer="system", statuses=())) == 0
         assert await fence.find(Filter(viewer="system", statuses=())) == []
         assert await fence.get_many(world.all_ids, viewer="system") == {}

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.ports.transcripts import Cursor, Followed, NoTranscripts, Role, Step
+from mindhold.ports.transcripts import NoTranscripts, Role, TranscriptCursor, TranscriptRead, TranscriptStep
 from mindhold.providers.transcripts.claude import ClaudeTranscripts
-from mindhold.providers.transcripts.lines import LONGEST_LINE
+from mindhold.providers.transcripts.entries import LONGEST_LINE
 from mindhold.providers.transcripts.steps import BESIDE, LONGEST_JSON, LONGEST_RESULT
 
 SESSION = "0b7c1d52-6d0e-4f4e-9a55-2f3f2d1c7a10"
+START = TranscriptCursor()
 PLENTY = 1 << 30
 
 
@@ -53,18 +54,18 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / f"{SESSION}.jsonl"
 
 
-def follow(file: Path, cursor: Cursor = Cursor(), *, most_bytes: int = PLENTY) -> Followed:  # noqa: B008
+def follow(file: Path, cursor: TranscriptCursor = START, *, most_bytes: int = PLENTY) -> TranscriptRead:
     followed = ClaudeTranscripts(file.parent).follow(file, cursor, most_bytes=most_bytes)
     assert followed is not None
     return followed
 
 
-def steps(file: Path, *entries: dict[str, Any]) -> tuple[Step, ...]:
+def steps(file: Path, *entries: dict[str, Any]) -> tuple[TranscriptStep, ...]:
     file.write_bytes(lines(*entries))
     return follow(file).steps
 
 
-def told(followed: Sequence[Step]) -> list[tuple[str, str]]:
+def told(followed: Sequence[TranscriptStep]) -> list[tuple[str, str]]:
     return [(step.role.value, step.text) for step in followed]
 
 
@@ -323,8 +324,8 @@ def test_what_is_no_file_is_absent(tmp_path: Path) -> None:
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "pipe")  # which must keep nobody waiting
     for path in (tmp_path, tmp_path / "nothing.jsonl", tmp_path / "pipe", Path("a\0b")):
-        assert transcripts.follow(path, Cursor(), most_bytes=PLENTY) is None
-    assert NoTranscripts().follow(tmp_path, Cursor(), most_bytes=PLENTY) is None
+        assert transcripts.follow(path, TranscriptCursor(), most_bytes=PLENTY) is None
+    assert NoTranscripts().follow(tmp_path, TranscriptCursor(), most_bytes=PLENTY) is None
 
 
 ids = st.sampled_from(["t1", "t2", "t3"])
@@ -356,8 +357,8 @@ def test_pieces_give_what_the_whole_gives(content: bytes, cuts: list[int], most_
         file = Path(folder) / f"{SESSION}.jsonl"
         file.write_bytes(content)
         whole = follow(file)
-        got: list[Step] = []
-        cursor = Cursor()
+        got: list[TranscriptStep] = []
+        cursor = TranscriptCursor()
         for size in [*sorted(cut for cut in cuts if cut < len(content)), len(content)]:
             file.write_bytes(content[:size])
             more = True

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from mindhold.engine.history.answering import answering, asks_how
-from mindhold.engine.history.excerpt import plain
+from mindhold.history.excerpts import undecorated_line
+from mindhold.history.hits import answer_statement, asks_how
 from mindhold.model.lexemes import query_lexemes
-from mindhold.ports.history import Utterance
+from mindhold.ports.history import IndexedStep
 from mindhold.ports.transcripts import Role
 
 CHARGED = [
-    Utterance(Role.USER, 1, "The webhook from Stripe is delivered twice, customers are charged two times"),
-    Utterance(Role.CLAUDE, 2, "I'll search for the handler of the webhook."),
-    Utterance(Role.RESULT, 3, "handlers/stripe.py: def webhook(twice=False): charged = 2", tool="Grep"),
-    Utterance(
+    IndexedStep(Role.USER, 1, "The webhook from Stripe is delivered twice, customers are charged two times"),
+    IndexedStep(Role.CLAUDE, 2, "I'll search for the handler of the webhook."),
+    IndexedStep(Role.RESULT, 3, "handlers/stripe.py: def webhook(twice=False): charged = 2", tool="Grep"),
+    IndexedStep(
         Role.CLAUDE, 4, "The handler has no key. I store event.id in a table; that fixes the double charge."
     ),
 ]
-FLAT = [Utterance(Role.CLAUDE, 9, "All done, I replaced the tyre because it was flat.")]
+FLAT = [IndexedStep(Role.CLAUDE, 9, "All done, I replaced the tyre because it was flat.")]
 
 
-def line(question: str, *passages: list[Utterance]) -> int:
-    found = answering(passages, query_lexemes(question), how=asks_how(question))
+def line(question: str, *passages: list[IndexedStep]) -> int:
+    found = answer_statement(passages, query_lexemes(question), how=asks_how(question))
     assert found is not None
     return found.said.line
 
@@ -39,7 +39,7 @@ def test_a_statement_without_a_word_of_the_question_is_no_answer_unless_it_is_as
 
 def test_what_tools_gave_counts_least_and_of_nothing_there_is_no_answer() -> None:
     assert line("handler webhook", CHARGED[1:3]) == 2
-    assert answering([[]], ["webhook"], how=True) is None
+    assert answer_statement([[]], ["webhook"], how=True) is None
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_what_tools_gave_counts_least_and_of_nothing_there_is_no_answer() -> Non
     ],
 )
 def test_an_excerpt_is_one_line_without_decoration(text: str, line: str) -> None:
-    assert plain(text) == line
+    assert undecorated_line(text) == line

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mindhold.model.errors import InvalidInput, NotFound, StoreDamaged
-from mindhold.ports.history import CopyOf
+from mindhold.ports.history import ArchiveSource
 from mindhold.stores.history.archive import GzipArchive
 
 HAS_MODES = os.name == "posix"
@@ -95,7 +95,7 @@ def test_an_empty_file_has_nothing(archive: GzipArchive, transcript: Path) -> No
 
 
 def test_a_copy_says_what_it_is_of(archive: GzipArchive, tmp_path: Path, transcript: Path) -> None:
-    about = CopyOf(tmp_path / "f\udcff.jsonl", "claude", "agent-1", "s", "-shop", "/shop")
+    about = ArchiveSource(tmp_path / "f\udcff.jsonl", "claude", "agent-1", "s", "-shop", "/shop")
     transcript.write_bytes(lines(3_000))
     now = archive.add("claude-s", transcript, about=about)
     assert (now.about, now.modified) == (about, transcript.stat().st_mtime_ns)

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from mindhold.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreFull, StoreReadOnly
-from mindhold.ports.history import Conversation, Passage, Told, Utterance
-from mindhold.ports.transcripts import Cursor, Role, uuid_key
+from mindhold.ports.history import ConversationLabel, IndexedConversation, IndexedStep, Passage
+from mindhold.ports.transcripts import Role, TranscriptCursor, uuid_key
+from mindhold.stores.history.connection import pack
 from mindhold.stores.history.index import SqliteHistory
-from mindhold.stores.history.rows import pack
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HAS_MODES = os.name == "posix"
@@ -40,12 +40,12 @@ def index(path: Path) -> Iterator[SqliteHistory]:
     made.close()
 
 
-def talk(name: str, **more: object) -> Conversation:
-    return replace(Conversation(name, "claude", Path(f"/projects/{name}.jsonl")), **more)  # type: ignore[arg-type]
+def talk(name: str, **more: object) -> IndexedConversation:
+    return replace(IndexedConversation(name, "claude", Path(f"/projects/{name}.jsonl")), **more)  # type: ignore[arg-type]
 
 
 def said(lexemes: str, *, head: bool = False, line: int = 1) -> Passage:
-    return Passage((Utterance(Role.USER, line, f"text of {lexemes}", START),), lexemes, head)
+    return Passage((IndexedStep(Role.USER, line, f"text of {lexemes}", START),), lexemes, head)
 
 
 def found(index: SqliteHistory, *lexemes: str, among: Sequence[int] | None = None) -> list[int]:
@@ -85,19 +85,19 @@ class TestKeeping:
         assert not path.exists()
 
     def test_a_conversation_comes_back_as_it_was(self, index: SqliteHistory) -> None:
-        whole = Conversation(
+        whole = IndexedConversation(
             "s",
             "codex",
             Path("/some where/é\udcff.jsonl"),
             size=10,
             modified=2**60,
             note_modified=5,
-            cursor=Cursor(7, 3, "mark"),
+            cursor=TranscriptCursor(7, 3, "mark"),
             folder="-some-where",
             project="/some where",
             part_of="parent",
-            title=Told("a title", "ai"),
-            summary=Told("a summary", "made"),
+            title=ConversationLabel("a title", "ai"),
+            summary=ConversationLabel("a summary", "made"),
             model="a model",
             started=START,
             ended=START + timedelta(seconds=1, microseconds=7),
@@ -114,8 +114,8 @@ class TestKeeping:
         assert index.conversation(kept.row + 1) is None
 
     def test_half_a_surrogate_pair_is_no_obstacle(self, index: SqliteHistory) -> None:
-        odd = Passage((Utterance(Role.CLAUDE, 4, "half \ud83d", tool="Bash", failed=True),), "half")
-        kept = index.put(talk("s", title=Told("half \ud83d", "ai")), [odd])
+        odd = Passage((IndexedStep(Role.CLAUDE, 4, "half \ud83d", tool="Bash", failed=True),), "half")
+        kept = index.put(talk("s", title=ConversationLabel("half \ud83d", "ai")), [odd])
         assert index.passages_of(kept.row)[0][1] == odd
         assert index.conversations()[0].title.text == "half ?"
 
@@ -183,8 +183,8 @@ class TestKeeping:
         assert found(index, "late") == []
 
     def test_stock_counts(self, index: SqliteHistory) -> None:
-        kept = index.put(talk("a", cursor=Cursor(100, 2)), [said("one"), said("two")])
-        index.put(talk("b", cursor=Cursor(50, 2), silent=True), [])
+        kept = index.put(talk("a", cursor=TranscriptCursor(100, 2)), [said("one"), said("two")])
+        index.put(talk("b", cursor=TranscriptCursor(50, 2), silent=True), [])
         index.put_vectors({index.passages_of(kept.row)[0][0]: np.ones(4, np.float32)}, model="m")
         stock = index.stock()
         assert (stock.conversations, stock.passages, stock.embedded, stock.bytes_indexed) == (1, 2, 1, 100)
@@ -327,14 +327,14 @@ class TestLeaves:
 class TestLeavingNothing:
     SECRET = "zqxjkvplumbus"
 
-    def fill(self, index: SqliteHistory) -> tuple[Conversation, Passage]:
+    def fill(self, index: SqliteHistory) -> tuple[IndexedConversation, Passage]:
         secret = Passage(
-            (Utterance(Role.USER, 1, f"the {self.SECRET} plan " * 40, START),), f"the {self.SECRET} plan"
+            (IndexedStep(Role.USER, 1, f"the {self.SECRET} plan " * 40, START),), f"the {self.SECRET} plan"
         )
         for n in range(30):
             index.put(talk(f"s{n}"), [said(f"word{n} w{n * k} shared") for k in range(20)])
         kept = index.put(
-            talk("secret", title=Told(f"about {self.SECRET}", "ai"), project=f"/{self.SECRET}"),
+            talk("secret", title=ConversationLabel(f"about {self.SECRET}", "ai"), project=f"/{self.SECRET}"),
             [secret, said(f"{self.SECRET} title", head=True)],
         )
         kept = index.put(kept, [said(f"{self.SECRET}2 title", head=True)])

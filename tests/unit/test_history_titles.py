@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mindhold.engine.history.titles import (
+from mindhold.history.passages import (
     LONGEST_SUMMARY,
     LONGEST_TITLE,
     MOST_LOOKED_AT,
@@ -14,12 +14,12 @@ from mindhold.engine.history.titles import (
     made_summary,
     made_title,
 )
-from mindhold.ports.history import Passage, Utterance
+from mindhold.ports.history import IndexedStep, Passage
 from mindhold.ports.transcripts import Role
 
 
 def passage(*said: tuple[Role, str]) -> Passage:
-    return Passage(tuple(Utterance(role, line, text) for line, (role, text) in enumerate(said, 1)), "")
+    return Passage(tuple(IndexedStep(role, line, text) for line, (role, text) in enumerate(said, 1)), "")
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_without_a_request_what_was_said_or_done_is_the_title() -> None:
         fallback_title([passage((Role.USER, "ok"), (Role.CLAUDE, "The tests pass now."))])
         == "The tests pass now"
     )
-    done = Passage((Utterance(Role.TOOL, 1, "docs/gate.md", tool="Write"),), "")
+    done = Passage((IndexedStep(Role.TOOL, 1, "docs/gate.md", tool="Write"),), "")
     assert fallback_title([done]) == "Write docs/gate.md"
     assert fallback_title([]) == ""
 
@@ -113,8 +113,8 @@ def test_other_languages_are_summed_up_too(text: str, part: str) -> None:
 def test_lines_of_a_pasted_log_are_no_sentences() -> None:
     log = "  • sign the macOS binaries\n    • signing               binary=dist/cli/entire\n    • this might take a while file=a/b.go\n  ⨯ it failed"
     said = (
-        Utterance(Role.USER, 1, f"I tried to make a release and did run into this issue:{log}"),
-        Utterance(Role.CLAUDE, 2, "I increased the timeout of the notarization to 45 minutes."),
+        IndexedStep(Role.USER, 1, f"I tried to make a release and did run into this issue:{log}"),
+        IndexedStep(Role.CLAUDE, 2, "I increased the timeout of the notarization to 45 minutes."),
     )
     summary = made_summary([Passage(said, "")])
     assert summary == (
@@ -146,8 +146,8 @@ def test_of_a_very_long_conversation_only_so_much_is_looked_at() -> None:
     noise = ["x1 y2 z3 4711 0815."] * MOST_LOOKED_AT
     assert made_title([*noise, "Fix the garden gate."]) == ""
     assert made_title([*noise[1:], "Fix the garden gate."]) == "Fix the garden gate"
-    said = [Utterance(Role.CLAUDE, number, text) for number, text in enumerate([*noise, *noise])]
-    telling = Utterance(Role.CLAUDE, 9, "The garden gate was fixed with a new hinge.")
+    said = [IndexedStep(Role.CLAUDE, number, text) for number, text in enumerate([*noise, *noise])]
+    telling = IndexedStep(Role.CLAUDE, 9, "The garden gate was fixed with a new hinge.")
     half = len(noise)
     middle = Passage((*said[:half], telling, *said[half:]), "")
     assert made_summary([middle]) == ""

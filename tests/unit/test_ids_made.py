@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mindhold.model.ids import IdMaker, made_at
+from mindhold.model.memory import IdMaker, made_at
 
 
 def test_it_tells_when_it_was_made() -> None:

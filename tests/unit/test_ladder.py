@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mindhold.languages import language_model
+from mindhold.app.providers import language_model
 from mindhold.model.errors import ModelAway, ModelDenied, ModelError
-from mindhold.ports.ladder import FREE, Ladder, Rung, Tariff, rungs_of
-from mindhold.providers.llm.prices import list_price
-from mindhold.settings import load_settings
-from mindhold.settings.declared import Settings
-from mindhold.testing.servers.languages import LanguageServer
+from mindhold.ports.llm import FREE, FallbackModel, ModelLevel, ModelPrice, levels_of
+from mindhold.providers.llm.services import list_price
+from mindhold.settings.loader import load_settings
+from mindhold.settings.schema import Settings
+from mindhold.testing.servers.services import LanguageServer
 
 
 class Model:
@@ -34,7 +34,7 @@ def settings_of(home: Path, **chosen: Any) -> Settings:
     return load_settings({"home": home} | given, environ={}).settings
 
 
-def rungs(home: Path, **chosen: Any) -> tuple[Rung, ...]:
+def rungs(home: Path, **chosen: Any) -> tuple[ModelLevel, ...]:
     ladder = language_model(settings_of(home, **chosen))
     return ladder.rungs if ladder else ()
 
@@ -44,7 +44,9 @@ def names(home: Path, **chosen: Any) -> list[str]:
 
 
 async def asked(*models: Model) -> str:
-    return await Ladder([Rung(model) for model in models]).complete("Hello", system="", most_tokens=10)
+    return await FallbackModel([ModelLevel(model) for model in models]).complete(
+        "Hello", system="", most_tokens=10
+    )
 
 
 class TestAsking:
@@ -65,7 +67,7 @@ class TestAsking:
             await asked(Model("one", ModelAway("Away.")), Model("two", ModelAway("Away.")))
 
     def test_a_model_of_another_kind_stands_alone_and_is_free(self) -> None:
-        [rung] = rungs_of(Model("the client's model"))
+        [rung] = levels_of(Model("the client's model"))
         assert rung.tariff is FREE
 
 
@@ -132,17 +134,17 @@ class TestPrices:
     @pytest.mark.parametrize(
         ("provider", "model", "price"),
         [
-            ("anthropic", "claude-haiku-4-5", Tariff(1.0, 5.0)),
-            ("anthropic", "claude-haiku-4-5-20251001", Tariff(1.0, 5.0)),
-            ("openai", "gpt-4.1-mini", Tariff(0.4, 1.6)),
-            ("openai", "gpt-4.1-mini-2025-04-14", Tariff(0.4, 1.6)),
+            ("anthropic", "claude-haiku-4-5", ModelPrice(1.0, 5.0)),
+            ("anthropic", "claude-haiku-4-5-20251001", ModelPrice(1.0, 5.0)),
+            ("openai", "gpt-4.1-mini", ModelPrice(0.4, 1.6)),
+            ("openai", "gpt-4.1-mini-2025-04-14", ModelPrice(0.4, 1.6)),
             ("openai", "gpt-5-pro", None),
             ("openai", "claude-haiku-4-5", None),
             ("anthropic", "claude-of-tomorrow", None),
             ("compatible", "gpt-4.1-mini", None),
         ],
     )
-    def test_the_list(self, provider: str, model: str, price: Tariff | None) -> None:
+    def test_the_list(self, provider: str, model: str, price: ModelPrice | None) -> None:
         assert list_price(provider, model) == price
 
     def test_the_usual_models_have_one(self, tmp_path: Path) -> None:
@@ -175,14 +177,14 @@ class TestPrices:
                     "price_in": 1.0,
                     "price_out": 2.0,
                 },
-                Tariff(1.0, 2.0),
+                ModelPrice(1.0, 2.0),
             ),
-            ({"provider": "anthropic", "anthropic_key": "k", "price_out": 7.0}, Tariff(1.0, 7.0)),
-            ({"provider": "claude_cli", "price_in": 3.0}, Tariff(3.0, 0.0)),
+            ({"provider": "anthropic", "anthropic_key": "k", "price_out": 7.0}, ModelPrice(1.0, 7.0)),
+            ({"provider": "claude_cli", "price_in": 3.0}, ModelPrice(3.0, 0.0)),
         ],
     )
     def test_what_the_person_says_else_what_is_known(
-        self, tmp_path: Path, chosen: dict[str, Any], price: Tariff | None
+        self, tmp_path: Path, chosen: dict[str, Any], price: ModelPrice | None
     ) -> None:
         [rung] = rungs(tmp_path, **chosen)
         assert rung.tariff == price
@@ -197,4 +199,9 @@ class TestPrices:
             price_out=2.0,
             fallback="anthropic, claude_cli, compatible:m@https://example.org/v1",
         )
-        assert [rung.tariff for rung in found] == [Tariff(1.0, 2.0), Tariff(1.0, 5.0), FREE, Tariff(1.0, 2.0)]
+        assert [rung.tariff for rung in found] == [
+            ModelPrice(1.0, 2.0),
+            ModelPrice(1.0, 5.0),
+            FREE,
+            ModelPrice(1.0, 2.0),
+        ]

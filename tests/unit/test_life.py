@@ -11,18 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindhold.engine.kinship import TURN
-from mindhold.engine.projects import SUMMARY_OF
-from mindhold.model.life import (
+from mindhold.memories.draft import TURN
+from mindhold.model.lifecycle import (
     FLOOR,
     NEVER,
     NEVER_FORGOTTEN,
     PART_OF_WHOLE,
-    PROFILE,
+    PROFILE_SECTION_KEY,
     SESSION_ONLY,
     SINKS_TO,
     Fate,
-    Life,
+    LifecycleRules,
     earns_anchor,
     faded,
     fate_of,
@@ -37,17 +36,18 @@ from mindhold.model.life import (
     utility,
 )
 from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
-from mindhold.model.recap import RECAP
+from mindhold.model.policies import RECAP
+from mindhold.projects.summary import SUMMARY_OF
 from mindhold.testing.builders import START, Builder
 
 DAY = timedelta(days=1)
 WARMTH = {Tier.COLD: 0, Tier.WARM: 1, Tier.HOT: 2, Tier.PERMANENT: 3}
-PLAIN = Life()
+PLAIN = LifecycleRules()
 
 days = st.floats(0, 2000).map(lambda number: timedelta(days=number))
 moments = days.map(lambda after: START + after)
 lives = st.builds(
-    Life,
+    LifecycleRules,
     stale_days=st.fixed_dictionaries({kind: st.integers(1, 400) for kind in (Kind.FACT, Kind.DECISION)}),
     other_stale_days=st.integers(1, 400),
     hot_days=st.integers(1, 100),
@@ -85,7 +85,7 @@ def memories(draw: st.DrawFn, /, **fixed: Any) -> Memory:
     return memory(updated=draw(moments), **fields | fixed)
 
 
-def swept(one: Memory, now: datetime, life: Life) -> Memory:
+def swept(one: Memory, now: datetime, life: LifecycleRules) -> Memory:
     """As a whole sweep leaves it."""
     one = replace(one, tier=tier_at(one, now, life))
     one = replace(one, importance=faded(one, now, life), decayed=now)
@@ -110,7 +110,7 @@ class TestFading:
 
     @given(memories(), moments, days, lives)
     def test_it_only_falls_and_never_below_the_floor(
-        self, one: Memory, now: datetime, later: timedelta, life: Life
+        self, one: Memory, now: datetime, later: timedelta, life: LifecycleRules
     ) -> None:
         left, less = faded(one, now, life), faded(one, now + later, life)
         assert less <= left <= one.importance
@@ -118,7 +118,7 @@ class TestFading:
 
     @given(memories(), moments, days, lives)
     def test_looking_on_the_way_changes_nothing(
-        self, one: Memory, now: datetime, later: timedelta, life: Life
+        self, one: Memory, now: datetime, later: timedelta, life: LifecycleRules
     ) -> None:
         stopped = replace(one, importance=faded(one, now, life), decayed=max(now, one.decayed or now))
         whole = faded(one, now + later, life)
@@ -127,7 +127,9 @@ class TestFading:
             assert isclose(faded(stopped, now + later, life), whole, rel_tol=1e-9)
 
     @given(memories(), moments, lives)
-    def test_what_is_exempt_keeps_its_importance(self, one: Memory, now: datetime, life: Life) -> None:
+    def test_what_is_exempt_keeps_its_importance(
+        self, one: Memory, now: datetime, life: LifecycleRules
+    ) -> None:
         for kept in (
             replace(one, anchor=True),
             replace(one, tier=Tier.PERMANENT),
@@ -162,20 +164,22 @@ class TestTiers:
     """How warm a memory is kept."""
 
     @given(memories(), moments, days, lives)
-    def test_time_alone_only_cools(self, one: Memory, now: datetime, later: timedelta, life: Life) -> None:
+    def test_time_alone_only_cools(
+        self, one: Memory, now: datetime, later: timedelta, life: LifecycleRules
+    ) -> None:
         here, there = tier_at(one, now, life), tier_at(one, now + later, life)
         assert WARMTH[there] <= WARMTH[here]
         assert tier_at(replace(one, tier=here), now, life) is here
         assert tier_at(replace(one, tier=here), now + later, life) is there
 
     @given(memories(), moments, lives)
-    def test_a_used_one_stays_hot(self, one: Memory, now: datetime, life: Life) -> None:
+    def test_a_used_one_stays_hot(self, one: Memory, now: datetime, life: LifecycleRules) -> None:
         touched = replace(one, tier=Tier.HOT, last_used=now)
         assert tier_at(touched, now, life) is Tier.HOT
         assert tier_at(touched, now + timedelta(days=0.9), life) is Tier.HOT
 
     @given(memories(status=Status.ACTIVE), moments, lives)
-    def test_what_is_exempt_is_never_cold(self, one: Memory, now: datetime, life: Life) -> None:
+    def test_what_is_exempt_is_never_cold(self, one: Memory, now: datetime, life: LifecycleRules) -> None:
         assert tier_at(replace(one, tier=Tier.PERMANENT), now, life) is Tier.PERMANENT
         for kind in NEVER_FORGOTTEN:
             warm = replace(one, kind=kind, anchor=False, metadata={})
@@ -208,7 +212,7 @@ class TestFate:
 
     @given(memories(), moments, lives)
     def test_only_the_archived_are_erased_and_only_after_their_time(
-        self, one: Memory, now: datetime, life: Life
+        self, one: Memory, now: datetime, life: LifecycleRules
     ) -> None:
         fate, why = fate_of(one, now, life)
         assert bool(why) == (fate is not Fate.STAYS)
@@ -225,7 +229,9 @@ class TestFate:
             assert tier_at(one, now, life) is Tier.COLD
 
     @given(memories(status=Status.ACTIVE), moments, lives)
-    def test_what_is_exempt_or_part_of_a_whole_stays(self, one: Memory, now: datetime, life: Life) -> None:
+    def test_what_is_exempt_or_part_of_a_whole_stays(
+        self, one: Memory, now: datetime, life: LifecycleRules
+    ) -> None:
         for kept in (
             replace(one, anchor=True),
             replace(one, tier=Tier.PERMANENT),
@@ -240,7 +246,7 @@ class TestFate:
 
     @given(memories(), moments, days, lives)
     def test_what_goes_now_would_also_go_later(
-        self, one: Memory, now: datetime, later: timedelta, life: Life
+        self, one: Memory, now: datetime, later: timedelta, life: LifecycleRules
     ) -> None:
         fate, _ = fate_of(one, now, life)
         if fate is not Fate.STAYS:
@@ -298,7 +304,7 @@ class TestWorth:
         assert utility(importance, 0) == importance
 
     @given(memories(), lives)
-    def test_an_anchor_is_earned_by_use_and_importance(self, one: Memory, life: Life) -> None:
+    def test_an_anchor_is_earned_by_use_and_importance(self, one: Memory, life: LifecycleRules) -> None:
         if earns_anchor(one, life):
             assert one.uses >= life.anchor_uses
             assert one.importance >= life.anchor_importance
@@ -326,7 +332,7 @@ class TestWorth:
 
     @given(memories(), moments, lives)
     def test_what_was_used_or_verified_lately_is_not_stale(
-        self, one: Memory, now: datetime, life: Life
+        self, one: Memory, now: datetime, life: LifecycleRules
     ) -> None:
         assert not is_stale(replace(one, last_used=now), now, life)
         assert not is_stale(replace(one, verified=now), now, life)
@@ -348,20 +354,20 @@ class TestSweeping:
 
     @settings(max_examples=150)
     @given(memories(), moments, lives)
-    def test_twice_is_once(self, one: Memory, now: datetime, life: Life) -> None:
+    def test_twice_is_once(self, one: Memory, now: datetime, life: LifecycleRules) -> None:
         once = swept(one, now, life)
         assert same_but_for_rounding(swept(once, now, life), once)
 
     @settings(max_examples=150)
     @given(memories(), moments, lives)
-    def test_the_next_review_is_in_the_future(self, one: Memory, now: datetime, life: Life) -> None:
+    def test_the_next_review_is_in_the_future(self, one: Memory, now: datetime, life: LifecycleRules) -> None:
         review = swept(one, now, life).review
         assert review is not None
         assert now < review <= NEVER
 
     @settings(max_examples=150)
     @given(memories(status=Status.ACTIVE, last_used=None), lives)
-    def test_nothing_is_missed_between_reviews(self, one: Memory, life: Life) -> None:
+    def test_nothing_is_missed_between_reviews(self, one: Memory, life: LifecycleRules) -> None:
         """Just before the next review nothing but a little fading would have changed."""
         one = swept(one, START + 2000 * DAY, life)
         if (
@@ -377,7 +383,7 @@ class TestSweeping:
 
     @settings(max_examples=150)
     @given(memories(status=Status.ACTIVE), lives)
-    def test_a_life_has_few_reviews(self, one: Memory, life: Life) -> None:
+    def test_a_life_has_few_reviews(self, one: Memory, life: LifecycleRules) -> None:
         """However long nobody uses it: so the work doesn't grow with what is stored."""
         now, reviews = START + 2000 * DAY, 0
         while True:
@@ -396,7 +402,7 @@ class TestSweeping:
         assert next_review(hot, START, PLAIN) == START + 7 * DAY
 
     def test_wild_settings_stay_within_the_calendar(self) -> None:
-        wild = Life(
+        wild = LifecycleRules(
             stale_days={Kind.FACT: 10**9}, hot_days=10**9, keep_archived_days=10**9, other_stale_days=10**9
         )
         for status in (Status.ACTIVE, Status.ARCHIVED):
@@ -405,4 +411,4 @@ class TestSweeping:
 
 
 def test_the_marks_are_those_that_the_engine_sets() -> None:
-    assert (TURN, SUMMARY_OF, RECAP, PROFILE) == PART_OF_WHOLE
+    assert (TURN, SUMMARY_OF, RECAP, PROFILE_SECTION_KEY) == PART_OF_WHOLE

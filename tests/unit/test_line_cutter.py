@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.interfaces.http.rest.lines import Line, LineCutter
+from mindhold.interfaces.http.rest.transfer import LineSplitter, NumberedLine
 
 LONGEST = 12
 
 
-def cut(*pieces: bytes, longest: int = LONGEST) -> list[Line]:
-    cutter = LineCutter(longest)
+def cut(*pieces: bytes, longest: int = LONGEST) -> list[NumberedLine]:
+    cutter = LineSplitter(longest)
     return [*(line for piece in pieces for line in cutter.feed(piece)), *cutter.end()]
 
 
-def texts(lines: list[Line]) -> list[tuple[int, bytes | None]]:
+def texts(lines: list[NumberedLine]) -> list[tuple[int, bytes | None]]:
     return [(line.number, line.text) for line in lines]
 
 
@@ -72,7 +72,7 @@ def test_empty_lines_marks_and_long_lines(whole: bytes, lines: list[tuple[int, b
 
 
 def test_a_line_without_end_is_not_held() -> None:
-    cutter = LineCutter(1_000)
+    cutter = LineSplitter(1_000)
     for _ in range(1_000):
         assert cutter.feed(b"x" * 1_000) == []
     assert cutter.held <= 1_100

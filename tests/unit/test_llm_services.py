@@ -12,22 +12,23 @@ from typing import Any
 
 import pytest
 
-from mindhold.languages import language_model
-from mindhold.model.errors import (
-    ModelAway,
-    ModelBroken,
-    ModelDenied,
-    ModelError,
-    ModelMissing,
+from mindhold.app.providers import language_model
+from mindhold.model.errors import ModelAway, ModelBroken, ModelDenied, ModelError, ModelMissing
+from mindhold.providers.llm.retry import RetryModel
+from mindhold.providers.llm.services import PROVIDERS, ServiceTransport
+from mindhold.providers.remote_service import Timing, endpoint
+from mindhold.settings.loader import load_settings
+from mindhold.testing.servers.services import (
+    CHAT,
+    DROP,
+    HANG,
+    MESSAGES,
+    LanguageServer,
+    ServiceFault,
+    TruncatedAnswer,
+    failing,
+    limited,
 )
-from mindhold.providers.llm.patient import PatientModel
-from mindhold.providers.llm.protocols import PROVIDERS
-from mindhold.providers.llm.services import ByService
-from mindhold.providers.remote.address import endpoint
-from mindhold.providers.remote.patience import Timing
-from mindhold.settings import load_settings
-from mindhold.testing.servers.faulty import DROP, HANG, Fault, failing, limited
-from mindhold.testing.servers.languages import CHAT, MESSAGES, Cut, LanguageServer
 
 KEY = "sk-a-key-that-nobody-must-see"
 MODELS = {"anthropic": "claude-haiku-4-5", "openai": "gpt-4.1-mini", "compatible": "qwen3"}
@@ -61,19 +62,19 @@ def hours() -> Hours:
     return Hours()
 
 
-Make = Callable[..., PatientModel]
+Make = Callable[..., RetryModel]
 
 
 @pytest.fixture
 async def make(server: LanguageServer, hours: Hours) -> AsyncIterator[Make]:
-    made: list[PatientModel] = []
+    made: list[RetryModel] = []
 
-    def model(provider: str = "anthropic", *, key: str = KEY, wait: float = 30.0) -> PatientModel:
+    def model(provider: str = "anthropic", *, key: str = KEY, wait: float = 30.0) -> RetryModel:
         chosen = PROVIDERS[provider]
         base = server.url if provider == "anthropic" else f"{server.url}/v1"
         address = endpoint(base, plain_http=False, path=chosen.protocol.path, section="llm")
-        way = ByService(chosen, model=MODELS[provider], address=address, key=key)
-        made.append(PatientModel(provider, way, wait_seconds=wait, most_output=500, timing=hours.timing))
+        way = ServiceTransport(chosen, model=MODELS[provider], address=address, key=key)
+        made.append(RetryModel(provider, way, wait_seconds=wait, most_output=500, timing=hours.timing))
         return made[-1]
 
     yield model
@@ -81,18 +82,18 @@ async def make(server: LanguageServer, hours: Hours) -> AsyncIterator[Make]:
         await one.close()
 
 
-async def asked(model: PatientModel, prompt: str = "hello", most_tokens: int = 100) -> str:
+async def asked(model: RetryModel, prompt: str = "hello", most_tokens: int = 100) -> str:
     return await model.complete(prompt, system="You repeat.", most_tokens=most_tokens)
 
 
 @pytest.fixture(params=MODELS)
-def model(request: pytest.FixtureRequest, make: Make) -> PatientModel:
+def model(request: pytest.FixtureRequest, make: Make) -> RetryModel:
     """Each provider's."""
     return make(request.param)
 
 
 class TestAnswers:
-    async def test_it_answers(self, model: PatientModel, server: LanguageServer) -> None:
+    async def test_it_answers(self, model: RetryModel, server: LanguageServer) -> None:
         assert await asked(model, "안녕 <b>\n\ud800") == "You said 안녕 <b>\n�"
         [request] = server.asked
         assert (request.system, request.key) == ("You repeat.", KEY)
@@ -114,17 +115,15 @@ class TestAnswers:
         assert server.asked[0].body["max_tokens"] == 500
 
     @pytest.mark.parametrize("reason", ["max_tokens", "length", "refusal", "content_filter", "tool_use"])
-    async def test_a_cut_answer_is_none(
-        self, model: PatientModel, server: LanguageServer, reason: str
-    ) -> None:
-        server.meet(Cut(reason))
+    async def test_a_cut_answer_is_none(self, model: RetryModel, server: LanguageServer, reason: str) -> None:
+        server.meet(TruncatedAnswer(reason))
         with pytest.raises(ModelError, match="gave no answer") as failed:
             await asked(model)
         assert "beg" not in str(failed.value)
         assert await asked(model) == "You said hello", "one bad answer says nothing about the next"
 
-    async def test_an_empty_answer_is_none(self, model: PatientModel, server: LanguageServer) -> None:
-        server.meet(Cut("", text=" \n"))
+    async def test_an_empty_answer_is_none(self, model: RetryModel, server: LanguageServer) -> None:
+        server.meet(TruncatedAnswer("", text=" \n"))
         with pytest.raises(ModelError, match="empty answer"):
             await asked(model)
 
@@ -145,35 +144,35 @@ class TestAnswers:
         ],
     )
     async def test_what_is_no_answer_at_all(
-        self, model: PatientModel, server: LanguageServer, body: bytes
+        self, model: RetryModel, server: LanguageServer, body: bytes
     ) -> None:
-        server.meet(Fault(200, body=body))
+        server.meet(ServiceFault(200, body=body))
         with pytest.raises(ModelError):
             await asked(model)
 
     async def test_an_endless_answer_ends(self, make: Make, server: LanguageServer) -> None:
-        server.meet(Fault(200, body=b" " * (5 * 1024 * 1024)))
+        server.meet(ServiceFault(200, body=b" " * (5 * 1024 * 1024)))
         with pytest.raises(ModelBroken, match="without end"):
             await asked(make())
 
 
 class TestFaults:
     async def test_what_passes_is_tried_again(
-        self, model: PatientModel, server: LanguageServer, hours: Hours
+        self, model: RetryModel, server: LanguageServer, hours: Hours
     ) -> None:
         server.meet(failing(500), failing(529))
         assert await asked(model) == "You said hello"
         assert hours.slept == [0.375, 0.75]
 
     async def test_a_limit_is_respected(
-        self, model: PatientModel, server: LanguageServer, hours: Hours
+        self, model: RetryModel, server: LanguageServer, hours: Hours
     ) -> None:
         server.meet(limited("8"))
         assert await asked(model) == "You said hello"
         assert hours.slept == [9.0]
 
     async def test_a_limit_beyond_the_patience_is_not_waited_for(
-        self, model: PatientModel, server: LanguageServer, hours: Hours
+        self, model: RetryModel, server: LanguageServer, hours: Hours
     ) -> None:
         server.meet(limited("120"))
         with pytest.raises(ModelAway, match="no more calls"):
@@ -187,7 +186,7 @@ class TestFaults:
 
     @pytest.mark.parametrize("fault", [failing(500), DROP, limited()])
     async def test_a_dead_service_costs_its_wait_once(
-        self, model: PatientModel, server: LanguageServer, hours: Hours, fault: Fault
+        self, model: RetryModel, server: LanguageServer, hours: Hours, fault: ServiceFault
     ) -> None:
         server.always(fault)
         for _ in range(10):
@@ -207,7 +206,7 @@ class TestFaults:
         with pytest.raises(ModelAway, match="didn't answer"):
             await asked(make(wait=0.2))
 
-    async def test_nobody_there(self, model: PatientModel, server: LanguageServer) -> None:
+    async def test_nobody_there(self, model: RetryModel, server: LanguageServer) -> None:
         server.stop()
         with pytest.raises(ModelAway, match="can't be reached"):
             await asked(model)
@@ -237,7 +236,7 @@ class TestFaults:
         assert await asked(model) == "You said hello"
 
     async def test_redirects_are_not_followed(self, make: Make, server: LanguageServer) -> None:
-        server.meet(Fault(302, {"Location": "http://127.0.0.1:9/"}))
+        server.meet(ServiceFault(302, {"Location": "http://127.0.0.1:9/"}))
         with pytest.raises(ModelBroken, match="elsewhere"):
             await asked(make())
 

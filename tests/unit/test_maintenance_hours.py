@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from mindhold.model.errors import SettingsError
-from mindhold.model.maintenance import PATIENCE, is_time, next_run
-from mindhold.settings import load_settings
+from mindhold.model.policies import LONGEST_IDLE_WAIT, is_time, next_run
+from mindhold.settings.loader import load_settings
 
 BERLIN, NEW_YORK, SYDNEY = (
     ZoneInfo("Europe/Berlin"),
@@ -80,8 +80,8 @@ def test_it_waits_for_quiet_but_not_for_ever() -> None:
     due = utc("2026-01-10 02:00")
     assert not is_time(due, due - timedelta(seconds=1), quiet=True)
     assert is_time(due, due, quiet=True)
-    assert not is_time(due, due + PATIENCE - timedelta(seconds=1), quiet=False)
-    assert is_time(due, due + PATIENCE, quiet=False)
+    assert not is_time(due, due + LONGEST_IDLE_WAIT - timedelta(seconds=1), quiet=False)
+    assert is_time(due, due + LONGEST_IDLE_WAIT, quiet=False)
 
 
 @pytest.mark.parametrize("hour", ["25:00", "3", "03:0", "three", "03:60", "-1:00", ""])

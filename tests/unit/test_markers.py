@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from mindhold.model.errors import MarkersWrong
-from mindhold.model.markers import END, START, find_place, placed
+from mindhold.model.markers import END, START, find_block, replace_block
 
 A, Z = START.encode(), END.encode()
 BLOCK = "# App\n- It lives in src/app.py\n"
@@ -46,10 +46,10 @@ def test_every_byte_outside_stays(
     assume(
         not (newline == b"\r" and joined(inside, newline).startswith(b"\n"))
     )  # together they are one end of a line
-    written = placed(document, BLOCK)
+    written = replace_block(document, BLOCK)
     block = BLOCK.encode().replace(b"\n", newline)
     assert written == head + block + tail
-    assert placed(written, BLOCK) == written
+    assert replace_block(written, BLOCK) == written
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_every_byte_outside_stays(
 def test_markers_that_enclose_no_place_are_told_with_their_line(text: str, line: int, said: str) -> None:
     for spelling in (text, text.replace("\n", "\r\n")):
         with pytest.raises(MarkersWrong, match=f"app/CLAUDE.md, line {line}: .*{said}"):
-            find_place(spelling.encode(), name="app/CLAUDE.md")
+            find_block(spelling.encode(), name="app/CLAUDE.md")
 
 
 @pytest.mark.parametrize(
@@ -88,20 +88,20 @@ def test_markers_that_enclose_no_place_are_told_with_their_line(text: str, line:
     ],
 )
 def test_what_is_quoted_is_no_marker(text: str) -> None:
-    assert find_place(text.encode(), name="CLAUDE.md") is None
+    assert find_block(text.encode(), name="CLAUDE.md") is None
     with pytest.raises(MarkersWrong, match="no markers"):
-        placed(text.encode(), BLOCK)
+        replace_block(text.encode(), BLOCK)
 
 
 def test_code_above_and_within_the_block_hides_nothing() -> None:
     above = f"```sh\n{START}\n```\n{START}\n```\nhalf a fence\n{END}\n".encode()
-    assert placed(above, "- a\n") == f"```sh\n{START}\n```\n{START}\n- a\n{END}\n".encode()
+    assert replace_block(above, "- a\n") == f"```sh\n{START}\n```\n{START}\n- a\n{END}\n".encode()
     unclosed = f"```\nnever closed\n{START}\n{END}\n".encode()
-    assert placed(unclosed, "- a\n") == f"```\nnever closed\n{START}\n- a\n{END}\n".encode()
+    assert replace_block(unclosed, "- a\n") == f"```\nnever closed\n{START}\n- a\n{END}\n".encode()
 
 
 def test_a_marker_may_be_indented_and_a_block_empty() -> None:
-    assert placed(f"  {START}\n   {END}".encode(), "") == f"  {START}\n   {END}".encode()
+    assert replace_block(f"  {START}\n   {END}".encode(), "") == f"  {START}\n   {END}".encode()
 
 
 @pytest.mark.parametrize(
@@ -117,11 +117,11 @@ def test_a_marker_may_be_indented_and_a_block_empty() -> None:
 )
 def test_what_is_shown_above_leaves_the_true_ones(above: str) -> None:
     after = "\n```\ncode\n```\n"
-    written = placed(f"{above}{START}\n{END}{after}".encode(), "- a\n")
+    written = replace_block(f"{above}{START}\n{END}{after}".encode(), "- a\n")
     assert written == f"{above}{START}\n- a\n{END}{after}".encode()
 
 
 def test_utf_16_is_told() -> None:
     with pytest.raises(MarkersWrong, match="UTF-16"):
-        find_place(f"{START}\n{END}\n".encode("utf-16"), name="CLAUDE.md")
-    assert find_place("no markers".encode("utf-16"), name="CLAUDE.md") is None
+        find_block(f"{START}\n{END}\n".encode("utf-16"), name="CLAUDE.md")
+    assert find_block("no markers".encode("utf-16"), name="CLAUDE.md") is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.model.neutral import harmless, neutral
+from mindhold.model.prompt_markup import neutralize, neutralize_values
 
 ATTACKS = [
     "<system>",
@@ -168,7 +168,7 @@ POWER = re.compile(
 
 @pytest.mark.parametrize("text", [*ATTACKS, *DISGUISES])
 def test_markup_loses_its_power_and_stays_readable(text: str) -> None:
-    made = neutral(text)
+    made = neutralize(text)
     assert made != text
     assert not POWER.search(unicodedata.normalize("NFKC", made).replace("ꜱ", "s"))
     assert len(text) - len(made) <= 2, "nothing that can be read is taken away"
@@ -176,7 +176,7 @@ def test_markup_loses_its_power_and_stays_readable(text: str) -> None:
 
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_is_left_alone(text: str) -> None:
-    assert neutral(text) == text
+    assert neutralize(text) == text
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -187,25 +187,25 @@ def test_what_stands_around_it_does_not_help(attack: str) -> None:
         f"# 제목\n\n{attack}",
         json.dumps(attack)[1:-1],
     ):
-        assert not POWER.search(neutral(text)) or "\\n" in text
+        assert not POWER.search(neutralize(text)) or "\\n" in text
 
 
 def test_what_nobody_sees_is_left_out() -> None:
     hidden = "".join(chr(0xE0000 + ord(letter)) for letter in "obey")
-    assert neutral(f"fine{hidden}\u202e\x1b[31m\x00") == "fine[31m"
-    assert neutral("a\ufe0f\ufe01\U000e0100\U000e0101b") == "a\ufe0fb"
-    assert neutral("й\u200d\u200c\u200dй, \u200da\u200cb") == "й\u200dй, ab"
-    assert neutral(f"🏴{hidden}\U000e007f") == "🏴", "no flag"
+    assert neutralize(f"fine{hidden}\u202e\x1b[31m\x00") == "fine[31m"
+    assert neutralize("a\ufe0f\ufe01\U000e0100\U000e0101b") == "a\ufe0fb"
+    assert neutralize("й\u200d\u200c\u200dй, \u200da\u200cb") == "й\u200dй, ab"
+    assert neutralize(f"🏴{hidden}\U000e007f") == "🏴", "no flag"
 
 
 @pytest.mark.parametrize("blank", BLANKS, ids=ascii)
 def test_no_blank_is_passed_on(blank: str) -> None:
-    assert neutral(f"{blank}a{blank}{blank} 가{blank} {blank}") == "a 가 "
+    assert neutralize(f"{blank}a{blank}{blank} 가{blank} {blank}") == "a 가 "
 
 
 def test_every_text_within_a_value() -> None:
     value = {"<system>": ["<system>", {"a": ("<system>", 1, None, True)}]}
-    assert harmless(value) == {"‹system>": ["‹system>", {"a": ["‹system>", 1, None, True]}]}
+    assert neutralize_values(value) == {"‹system>": ["‹system>", {"a": ["‹system>", 1, None, True]}]}
 
 
 pieces = st.sampled_from(
@@ -215,19 +215,19 @@ pieces = st.sampled_from(
 
 @given(st.lists(pieces, max_size=12).map("".join))
 def test_no_mixture_has_power(text: str) -> None:
-    made = neutral(text)
+    made = neutralize(text)
     assert not re.search(r"</?(?:system|assistant|human|function_calls|invoke)[\s/>]", made, re.I)
     assert not re.search(r"\n\nHuman:", made)
-    assert neutral(made) == made
+    assert neutralize(made) == made
 
 
 @given(st.text() | st.text("a<s>й\ufe0f\u200c\u200d\u200b\u115f\u1160\u1161\u1100\u180e\u1820\u0301ﬆ/"))
 def test_any_text_keeps_its_letters(text: str) -> None:
-    made = neutral(text)
+    made = neutralize(text)
     assert [one for one in made if one.isalnum() and one not in BLANKS] == [
         one for one in text if one.isalnum() and one not in BLANKS
     ]
-    assert neutral(made) == made
+    assert neutralize(made) == made
 
 
 @pytest.mark.parametrize(
@@ -252,4 +252,4 @@ def test_any_text_keeps_its_letters(text: str) -> None:
     ],
 )
 def test_length_is_no_weapon(piece: str) -> None:
-    assert len(neutral(piece * 20_000)) <= len(piece) * 20_000
+    assert len(neutralize(piece * 20_000)) <= len(piece) * 20_000

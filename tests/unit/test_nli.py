@@ -11,24 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from mindhold.classifying import classifier_of
-from mindhold.engine.classifiers import SURE, LayeredClassifier, RuleClassifier
+from mindhold.app.providers import classifier_of
+from mindhold.lifecycle.classifiers import SURE, LayeredClassifier, RuleClassifier
 from mindhold.model.errors import ModelBroken, ModelMissing, ModelPullFailed
-from mindhold.ports.models import ModelCard
-from mindhold.providers.embedding.shelf import LocalShelf
-from mindhold.providers.nli.onnx import OnnxClassifier
-from mindhold.providers.nli.pull import MDEBERTA
-from mindhold.settings import load_settings
-from mindhold.testing.classifier_contract import ClassifierContract
-from mindhold.testing.tiny_model import write_tiny_model
-from mindhold.testing.tiny_nli import write_tiny_nli
+from mindhold.ports.embedder import ModelCard
+from mindhold.providers.model_pull import MDEBERTA
+from mindhold.providers.model_registry import LocalModelRegistry
+from mindhold.providers.nli import OnnxClassifier
+from mindhold.settings.loader import load_settings
+from mindhold.testing.models import ClassifierContract, write_tiny_model, write_tiny_nli
 
 
 def _silent(_stage: str, _done: int, _total: int | None) -> None:
     pass
 
 
-def pulled(shelf: LocalShelf, name: str, *, force: bool = False, precision: str = "int8") -> ModelCard:
+def pulled(
+    shelf: LocalModelRegistry, name: str, *, force: bool = False, precision: str = "int8"
+) -> ModelCard:
     return shelf.pull(name, precision=precision, force=force, progress=_silent)
 
 
@@ -45,7 +45,7 @@ def models(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def installed(tiny: Path, models: Path) -> Path:
-    pulled(LocalShelf(models), str(tiny))
+    pulled(LocalModelRegistry(models), str(tiny))
     return models
 
 
@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_not_judged_by_its_beginning(installed: Path) -> No
 
 
 def test_a_folder_becomes_an_installed_classifier(tiny: Path, models: Path) -> None:
-    shelf = LocalShelf(models)
+    shelf = LocalModelRegistry(models)
     card = pulled(shelf, str(tiny))
     assert (card.name, card.dimensions, card.precision, card.installed) == ("tiny-nli", 0, "float", True)
     assert [each.name for each in shelf.classifiers()] == ["tiny-nli", MDEBERTA.name]
@@ -111,7 +111,7 @@ def test_a_folder_becomes_an_installed_classifier(tiny: Path, models: Path) -> N
 
 def test_it_lives_beside_an_embedding_model(tiny: Path, installed: Path, tmp_path: Path) -> None:
     write_tiny_model(tmp_path / "tiny")
-    shelf = LocalShelf(installed)
+    shelf = LocalModelRegistry(installed)
     pulled(shelf, str(tmp_path / "tiny"))
     assert [card.name for card in shelf.installed()] == ["tiny"]
     shelf.remove("tiny-nli")
@@ -122,7 +122,7 @@ def test_it_lives_beside_an_embedding_model(tiny: Path, installed: Path, tmp_pat
 
 
 def test_a_second_pull_changes_nothing_and_force_mends(tiny: Path, installed: Path) -> None:
-    shelf, graph = LocalShelf(installed), installed / "tiny-nli" / "model.onnx"
+    shelf, graph = LocalModelRegistry(installed), installed / "tiny-nli" / "model.onnx"
     before = graph.stat().st_ino
     pulled(shelf, str(tiny))
     assert graph.stat().st_ino == before
@@ -135,27 +135,27 @@ def test_a_second_pull_changes_nothing_and_force_mends(tiny: Path, installed: Pa
 def test_another_folder_of_the_same_name_is_refused(tiny: Path, installed: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny, tmp_path / "other" / "tiny-nli")
     with pytest.raises(ModelPullFailed, match="Another model"):
-        pulled(LocalShelf(installed), str(tmp_path / "other" / "tiny-nli"))
+        pulled(LocalModelRegistry(installed), str(tmp_path / "other" / "tiny-nli"))
 
 
 def test_int8_is_taken_where_there_is_one(tiny: Path, models: Path) -> None:
     shutil.copy(tiny / "onnx" / "model.onnx", tiny / "onnx" / "model_quantized.onnx")
-    assert pulled(LocalShelf(models), str(tiny)).precision == "int8"
-    assert pulled(LocalShelf(models), str(tiny), precision="float", force=True).precision == "float"
+    assert pulled(LocalModelRegistry(models), str(tiny)).precision == "int8"
+    assert pulled(LocalModelRegistry(models), str(tiny), precision="float", force=True).precision == "float"
 
 
 def test_labels_that_say_something_else_are_no_classifier(tmp_path: Path, models: Path) -> None:
     write_tiny_nli(tmp_path / "moods", labels=("joy", "anger", "neutral"))
     with pytest.raises(ModelPullFailed):
-        pulled(LocalShelf(models), str(tmp_path / "moods"))
-    assert not any(card.installed for card in LocalShelf(models).classifiers())
+        pulled(LocalModelRegistry(models), str(tmp_path / "moods"))
+    assert not any(card.installed for card in LocalModelRegistry(models).classifiers())
 
 
 def test_a_graph_that_answers_wrongly_is_not_installed(tiny: Path, models: Path) -> None:
     (tiny / "onnx" / "model.onnx").write_bytes(b"no graph at all")
     with pytest.raises(ModelPullFailed, match="'tiny-nli' can't be used"):
-        pulled(LocalShelf(models), str(tiny))
-    assert not any(card.installed for card in LocalShelf(models).classifiers())
+        pulled(LocalModelRegistry(models), str(tiny))
+    assert not any(card.installed for card in LocalModelRegistry(models).classifiers())
 
 
 @pytest.mark.parametrize("spoil", ["model.onnx", "tokenizer.json", "nli.json"])
@@ -222,7 +222,7 @@ def serve(tiny: Path) -> Iterator[Hub]:
 def test_nli_is_the_known_model_at_its_commit(serve: Hub, models: Path) -> None:
     """The first place has none of it, so the second is asked."""
     serve.repository = MDEBERTA.sources[1].repository  # type: ignore[union-attr]
-    card = pulled(LocalShelf(models, hub=serve.url), "nli")
+    card = pulled(LocalModelRegistry(models, hub=serve.url), "nli")
     assert (card.name, card.source) == (MDEBERTA.name, str(MDEBERTA.sources[1]))
     commits = {path.partition("/resolve/")[2].partition("/")[0] for path in serve.asked}
     assert commits == {source.revision for source in MDEBERTA.sources}  # type: ignore[union-attr]
@@ -231,7 +231,7 @@ def test_nli_is_the_known_model_at_its_commit(serve: Hub, models: Path) -> None:
 
 
 def test_a_hubs_name_is_known_by_its_labels(serve: Hub, models: Path, tmp_path: Path) -> None:
-    shelf = LocalShelf(models, hub=serve.url)
+    shelf = LocalModelRegistry(models, hub=serve.url)
     assert pulled(shelf, "someone/tiny-nli").dimensions == 0
     assert serve.asked.count("/someone/tiny-nli/resolve/main/config.json") == 1
     write_tiny_model(tmp_path / "words")
@@ -240,7 +240,7 @@ def test_a_hubs_name_is_known_by_its_labels(serve: Hub, models: Path, tmp_path: 
 
 
 def test_a_pull_goes_on_where_it_was_cut(serve: Hub, tiny: Path, models: Path) -> None:
-    shelf = LocalShelf(models, hub=serve.url)
+    shelf = LocalModelRegistry(models, hub=serve.url)
     serve.cut_after = 900
     with pytest.raises(ModelPullFailed, match="goes on where it stopped"):
         pulled(shelf, "someone/tiny-nli")
@@ -252,13 +252,13 @@ def test_a_pull_goes_on_where_it_was_cut(serve: Hub, tiny: Path, models: Path) -
 
 def test_a_hub_that_is_away_is_told(serve: Hub, models: Path) -> None:
     with pytest.raises(ModelPullFailed, match="models pull FOLDER"):
-        pulled(LocalShelf(models, hub="http://127.0.0.1:9"), "nli")
+        pulled(LocalModelRegistry(models, hub="http://127.0.0.1:9"), "nli")
 
 
 def test_the_settings_choose(installed: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     shutil.copytree(installed, home / "models")
-    shelf = LocalShelf(home / "models")
+    shelf = LocalModelRegistry(home / "models")
 
     def named(**given: str) -> str:
         settings = load_settings({"home": home, **given}, environ={}).settings

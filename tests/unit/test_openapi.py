@@ -10,31 +10,30 @@ import pytest
 from openapi_spec_validator import validate
 
 from mindhold import __version__
-from mindhold.dialects.rest.document import codes_of, document, resolved
-from mindhold.dialects.rest.failures import BY_CODE, FAILURES, TITLES, failures_of
-from mindhold.dialects.rest.shape import Resource
-from mindhold.dialects.rest.table import resources
+from mindhold.contracts.rest.errors import BY_CODE, FAILURES, TITLES, failures_of
+from mindhold.contracts.rest.openapi import codes_of, openapi_document, resolve_reference
+from mindhold.contracts.rest.resource import Resource, resources
 from mindhold.model.errors import InvalidInput, MindholdError, NotFound, StoreError
-from mindhold.operations.index import operation
+from mindhold.operation_index import operation
 
 JSON = "application/json"
 ROWS = resources()
 
 
 def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in document()["paths"].items():
+    for path, methods in openapi_document()["paths"].items():
         for method, told in methods.items():
             yield path, method.upper(), told
 
 
 def told(row: Resource) -> dict[str, Any]:
-    found: dict[str, Any] = document()["paths"][row.path][row.method.lower()]
+    found: dict[str, Any] = openapi_document()["paths"][row.path][row.method.lower()]
     return found
 
 
 def fits(value: Any, schema: dict[str, Any]) -> None:
     """Raises for a value that the schema of the document refuses."""
-    whole = {**schema, "components": document()["components"]}
+    whole = {**schema, "components": openapi_document()["components"]}
     jsonschema.Draft202012Validator(whole).validate(value)
 
 
@@ -49,16 +48,16 @@ def by_name(row: Resource) -> str:
 
 
 def test_is_valid() -> None:
-    validate(document())
-    assert document()["openapi"].startswith("3.1")
-    assert document()["info"]["version"] == __version__
+    validate(openapi_document())
+    assert openapi_document()["openapi"].startswith("3.1")
+    assert openapi_document()["info"]["version"] == __version__
 
 
 def test_is_made_alike_every_time() -> None:
-    before = document()
-    document.cache_clear()
-    assert document() == before
-    assert [*document()["paths"]] == [*before["paths"]]
+    before = openapi_document()
+    openapi_document.cache_clear()
+    assert openapi_document() == before
+    assert [*openapi_document()["paths"]] == [*before["paths"]]
 
 
 def test_names_are_all_different() -> None:
@@ -67,17 +66,17 @@ def test_names_are_all_different() -> None:
 
 
 def test_every_section_is_described() -> None:
-    assert all(tag.get("description") for tag in document()["tags"])
+    assert all(tag.get("description") for tag in openapi_document()["tags"])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=by_name)
 def test_every_row_is_in_it_with_all_its_words(row: Resource) -> None:
     found = told(row)
     assert found["operationId"] == row.name
-    said = {one["name"]: one for one in map(resolved, found["parameters"])}
+    said = {one["name"]: one for one in map(resolve_reference, found["parameters"])}
     assert {*row.in_path(), *row.in_query()} == {name for name, one in said.items() if one["in"] != "header"}
     if row.in_body() and row.stream is None:
-        content = resolved(found["requestBody"]["content"][JSON]["schema"])
+        content = resolve_reference(found["requestBody"]["content"][JSON]["schema"])
         assert set(content["properties"]) == set(row.in_body())
     assert str(row.status) in found["responses"]
     assert ("Idempotency-Key" in said) == row.writes
@@ -85,9 +84,9 @@ def test_every_row_is_in_it_with_all_its_words(row: Resource) -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=by_name)
 def test_every_word_says_what_it_means(row: Resource) -> None:
-    said = {one["name"]: one.get("description") for one in map(resolved, told(row)["parameters"])}
+    said = {one["name"]: one.get("description") for one in map(resolve_reference, told(row)["parameters"])}
     if row.in_body() and row.stream is None:
-        content = resolved(told(row)["requestBody"]["content"][JSON]["schema"])
+        content = resolve_reference(told(row)["requestBody"]["content"][JSON]["schema"])
         said |= {name: one.get("description") for name, one in content["properties"].items()}
     assert [name for name, words in said.items() if not words] == []
 
@@ -105,7 +104,7 @@ def test_every_row_has_an_example_that_it_takes(row: Resource) -> None:
     ]
     body = {word: example[word] for word in row.in_body() if word in example}
     row.given(path, pairs, body)
-    for one in map(resolved, told(row)["parameters"]):
+    for one in map(resolve_reference, told(row)["parameters"]):
         if "example" in one:
             fits(one["example"], one["schema"])
     content = told(row).get("requestBody", {}).get("content", {}).get(JSON)
@@ -150,7 +149,7 @@ def test_every_kind_of_error_that_operations_raise_is_known(kind: type[MindholdE
 
 
 def test_no_component_is_left_over() -> None:
-    text = repr(document())
+    text = repr(openapi_document())
     for kind in ("schemas", "parameters", "headers", "examples"):
-        for name in document()["components"][kind]:
+        for name in openapi_document()["components"][kind]:
             assert f"'#/components/{kind}/{name}'" in text, f"{kind}/{name}"

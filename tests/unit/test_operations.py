@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from mindhold.operations.catalogue import Effect, Input, Operation, Output
-from mindhold.operations.index import MODULES, names, operation
-from mindhold.operations.wording import invalid
+import mindhold
+from mindhold.operation_index import names, operation
+from mindhold.operations import Effect, Input, Operation, Output, invalid_input
+
+SOURCE = Path(mindhold.__file__).parent
+# Every module that may declare one, whether or not the index knows it.
+FEATURE_MODULES = sorted(
+    f"mindhold.{path.relative_to(SOURCE).with_suffix('').as_posix().replace('/', '.')}"
+    for path in SOURCE.glob("*/*.py")
+    if "Operation(" in path.read_text(encoding="utf-8")
+)
 
 
 def declared() -> dict[str, Operation[Input, Output]]:
     return {
         value.name: value
-        for module in MODULES
-        for value in vars(import_module(f"mindhold.operations.{module}")).values()
+        for module in FEATURE_MODULES
+        for value in vars(import_module(module)).values()
         if isinstance(value, Operation)
     }
 
@@ -48,7 +57,7 @@ def test_what_is_wrong_with_a_list_or_an_empty_text_is_said_in_numbers_and_words
     def told(**given: object) -> str:
         with pytest.raises(ValidationError) as caught:
             Few(**given)  # type: ignore[arg-type]
-        return invalid(caught.value, known=[]).message
+        return invalid_input(caught.value, known=[]).message
 
     assert told(items=[1, 2, 3], name="a") == "items must have at most 2 entries; it had 3."
     assert told(items=[], name="") == "name must not be empty."

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.text.overlap import contained, content_words, quantifiers, shared
+from mindhold.text.similarity import contained, content_words, quantifiers, shared
 
 
 def jaccard(a: str, b: str) -> float:

@@ -11,16 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mindhold.memories.views import decode_cursor, encode_cursor, page_start, position_of
 from mindhold.model.errors import InvalidInput
-from mindhold.model.query import Order, Spot
-from mindhold.operations.paging import decoded, encoded, spot_of, started
+from mindhold.model.query import Order, PagePosition
 
 MOMENT = datetime(2025, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
 SPOTS = {
-    Order.NEWEST: Spot(MOMENT, "a"),
-    Order.OLDEST: Spot(MOMENT, "msg_ä"),
-    Order.IMPORTANT: Spot(0.1 + 0.2, "b"),
-    Order.USED: Spot(7, "c"),
+    Order.NEWEST: PagePosition(MOMENT, "a"),
+    Order.OLDEST: PagePosition(MOMENT, "msg_ä"),
+    Order.IMPORTANT: PagePosition(0.1 + 0.2, "b"),
+    Order.USED: PagePosition(7, "c"),
 }
 
 
@@ -30,27 +30,27 @@ def made(value: Any) -> str:
 
 @pytest.mark.parametrize("order", list(Order))
 def test_a_cursor_comes_back_as_it_went(order: Order) -> None:
-    spot = SPOTS.get(order, Spot(MOMENT, "d"))
-    cursor = encoded(order.value, spot)
-    assert spot_of(cursor, order) == spot
-    assert started(order, cursor=cursor) == spot
-    assert started(order, cursor=None, after=cursor) == spot
+    spot = SPOTS.get(order, PagePosition(MOMENT, "d"))
+    cursor = encode_cursor(order.value, spot)
+    assert position_of(cursor, order) == spot
+    assert page_start(order, cursor=cursor) == spot
+    assert page_start(order, cursor=None, after=cursor) == spot
     assert cursor.replace("-", "").replace("_", "").isalnum()
 
 
 def test_a_cursor_is_of_one_order() -> None:
-    cursor = encoded("newest", SPOTS[Order.NEWEST])
+    cursor = encode_cursor("newest", SPOTS[Order.NEWEST])
     for order in (Order.OLDEST, Order.USED):
         with pytest.raises(InvalidInput, match="another order"):
-            spot_of(cursor, order)
+            position_of(cursor, order)
         with pytest.raises(InvalidInput, match="another order"):
-            started(order, cursor=None, after=cursor)
+            page_start(order, cursor=None, after=cursor)
 
 
 def test_listings_of_their_own() -> None:
     with pytest.raises(InvalidInput, match="cursor"):
-        decoded("versions", made([1, "versions", 10**400, ""]))
-    assert decoded("versions", encoded("versions", Spot(3, ""))) == (3, "")
+        decode_cursor("versions", made([1, "versions", 10**400, ""]))
+    assert decode_cursor("versions", encode_cursor("versions", PagePosition(3, ""))) == (3, "")
 
 
 @pytest.mark.parametrize(
@@ -81,28 +81,29 @@ def test_listings_of_their_own() -> None:
 )
 def test_what_is_no_cursor(cursor: str) -> None:
     with pytest.raises(InvalidInput, match="cursor"):
-        spot_of(cursor, Order.NEWEST)
+        position_of(cursor, Order.NEWEST)
 
 
 @pytest.mark.parametrize("value", ["7", True, None, float("nan"), float("inf"), 10**30, 10**400, [1]])
 def test_numbers_that_are_none(value: Any) -> None:
     with pytest.raises(InvalidInput):
-        spot_of(made([1, "used", value, "a"]), Order.USED)
+        position_of(made([1, "used", value, "a"]), Order.USED)
 
 
 def test_an_id_is_no_cursor() -> None:
     assert (
-        started(Order.NEWEST, cursor=None, after="01K2ZJ0Q3W4E5R6T7Y8U9I0O1P") == "01K2ZJ0Q3W4E5R6T7Y8U9I0O1P"
+        page_start(Order.NEWEST, cursor=None, after="01K2ZJ0Q3W4E5R6T7Y8U9I0O1P")
+        == "01K2ZJ0Q3W4E5R6T7Y8U9I0O1P"
     )
-    assert started(Order.NEWEST, cursor=None) is None
+    assert page_start(Order.NEWEST, cursor=None) is None
     with pytest.raises(InvalidInput):
-        started(Order.NEWEST, cursor=encoded("newest", SPOTS[Order.NEWEST]), after="a")
+        page_start(Order.NEWEST, cursor=encode_cursor("newest", SPOTS[Order.NEWEST]), after="a")
 
 
 @given(st.text())
 def test_no_text_does_harm(text: str) -> None:
     with pytest.raises(InvalidInput):
-        spot_of(text, Order.NEWEST)
+        position_of(text, Order.NEWEST)
 
 
 @given(
@@ -110,5 +111,5 @@ def test_no_text_does_harm(text: str) -> None:
     st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=60),
 )
 def test_any_place_comes_back(moment: datetime, last: str) -> None:
-    spot = Spot(moment, last)
-    assert spot_of(encoded("newest", spot), Order.NEWEST) == spot
+    spot = PagePosition(moment, last)
+    assert position_of(encode_cursor("newest", spot), Order.NEWEST) == spot

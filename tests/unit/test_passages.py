@@ -6,23 +6,21 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mindhold.engine.history.digest import LONGEST
-from mindhold.engine.history.passages import LENGTH, LONGEST_ASKED, head_of, passages_of
-from mindhold.model.lexemes import lexemes
-from mindhold.model.words import Words
+from mindhold.history.passages import LENGTH, LONGEST, LONGEST_ASKED, head_of, passages_of
+from mindhold.model.lexemes import LexemeCache, lexemes
 from mindhold.ports.history import Passage
-from mindhold.ports.transcripts import Role, Step
+from mindhold.ports.transcripts import Role, TranscriptStep
 
 WHEN = datetime(2026, 3, 2, 10, tzinfo=UTC)
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
-def step(role: Role, text: str, line: int = 1, *, tool: str = "", failed: bool = False) -> Step:
-    return Step(role, text, line, 0, WHEN, tool=tool, failed=failed)
+def step(role: Role, text: str, line: int = 1, *, tool: str = "", failed: bool = False) -> TranscriptStep:
+    return TranscriptStep(role, text, line, 0, WHEN, tool=tool, failed=failed)
 
 
-def made(*steps: Step, redacting: bool = True) -> list[Passage]:
-    return passages_of(steps, words=Words(), redacting=redacting)
+def made(*steps: TranscriptStep, redacting: bool = True) -> list[Passage]:
+    return passages_of(steps, words=LexemeCache(), redacting=redacting)
 
 
 def texts(passages: list[Passage]) -> list[list[str]]:
@@ -141,7 +139,7 @@ def test_what_a_tool_was_given_is_bounded_and_an_empty_result_is_nothing() -> No
 
 
 def test_a_head_has_title_summary_and_notes() -> None:
-    head = head_of("The gate", "It was oiled.", "# The gate\nHinges and all.", Words())
+    head = head_of("The gate", "It was oiled.", "# The gate\nHinges and all.", LexemeCache())
     assert head.head
     assert [one.text for one in head.utterances] == [
         "The gate",
@@ -149,4 +147,4 @@ def test_a_head_has_title_summary_and_notes() -> None:
         "# The gate\nHinges and all.",
     ]
     assert "hing" in head.lexemes.split()
-    assert [one.text for one in head_of("The gate", "The gate", "", Words()).utterances] == ["The gate"]
+    assert [one.text for one in head_of("The gate", "The gate", "", LexemeCache()).utterances] == ["The gate"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mindhold.engine.text.profile import profile_fact, sentences
-from mindhold.engine.text.profile_values import Section, key_of, sentence_of
 from mindhold.model.errors import InvalidInput
+from mindhold.text.profile_facts import profile_fact, sentences
+from mindhold.text.profile_values import Section, key_of, sentence_of
 
 NAME, PREFERENCES, FACTS, CONTACTS = Section.NAME, Section.PREFERENCES, Section.FACTS, Section.CONTACTS
 

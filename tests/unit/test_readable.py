@@ -8,13 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.capture.bounds import is_excluded, is_own_call, redacted, unskipped
-from mindhold.engine.capture.readable import CHUNK, OVERLAP, chunks, readable
-from mindhold.ports.transcripts import Role, Step
+from mindhold.capture.conversation_text import (
+    CHUNK,
+    OVERLAP,
+    chunks,
+    is_excluded,
+    is_own_call,
+    readable,
+    redacted,
+    without_skipped_turns,
+)
+from mindhold.ports.transcripts import Role, TranscriptStep
 
 
-def step(role: Role, text: str, line: int = 1, *, tool: str = "", failed: bool = False) -> Step:
-    return Step(role, text, line, end=0, tool=tool, failed=failed)
+def step(role: Role, text: str, line: int = 1, *, tool: str = "", failed: bool = False) -> TranscriptStep:
+    return TranscriptStep(role, text, line, end=0, tool=tool, failed=failed)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +36,7 @@ def step(role: Role, text: str, line: int = 1, *, tool: str = "", failed: bool =
         (step(Role.USER, "  "), ""),
     ],
 )
-def test_the_readable_form(given_step: Step, told: str) -> None:
+def test_the_readable_form(given_step: TranscriptStep, told: str) -> None:
     assert readable(given_step) == told
 
 
@@ -82,11 +90,11 @@ def test_a_marked_turn_and_its_answer_are_left_out() -> None:
         step(Role.CLAUDE, "nor its answer"),
         step(Role.USER, "This again"),
     ]
-    kept, skipping = unskipped(steps, skipping=False)
+    kept, skipping = without_skipped_turns(steps, skipping=False)
     assert ([one.text for one in kept], skipping) == (["Keep this", "This again"], False)
-    kept, skipping = unskipped(steps[:3], skipping=False)
+    kept, skipping = without_skipped_turns(steps[:3], skipping=False)
     assert ([one.text for one in kept], skipping) == (["Keep this"], True)
-    assert unskipped([replace(steps[2], text="more of it")], skipping=True) == ([], True)
+    assert without_skipped_turns([replace(steps[2], text="more of it")], skipping=True) == ([], True)
 
 
 def test_a_mark_in_an_answer_leaves_out_its_whole_turn() -> None:
@@ -96,17 +104,17 @@ def test_a_mark_in_an_answer_leaves_out_its_whole_turn() -> None:
         step(Role.CLAUDE, "[skip-hook] nor this"),
         step(Role.USER, "But this"),
     ]
-    assert unskipped(steps, skipping=False) == (steps[3:], False)
+    assert without_skipped_turns(steps, skipping=False) == (steps[3:], False)
 
 
 def test_a_mark_to_a_sub_agent_counts() -> None:
     told = replace(step(Role.USER, "[skip-hook] look for it"), aside=True)
     found = replace(step(Role.CLAUDE, "There it is"), aside=True)
-    assert unskipped([told, found], skipping=False, subagent=True) == ([], True)
+    assert without_skipped_turns([told, found], skipping=False, subagent=True) == ([], True)
     again = replace(told, text="Another task")
-    assert unskipped([told, found, again], skipping=False, subagent=True) == ([again], False)
+    assert without_skipped_turns([told, found, again], skipping=False, subagent=True) == ([again], False)
     asked = step(Role.USER, "Have somebody look")
-    assert unskipped([asked, told, found, again], skipping=False) == ([], True)  # all of one turn
+    assert without_skipped_turns([asked, told, found, again], skipping=False) == ([], True)  # all of one turn
 
 
 def test_our_own_calls_are_known_by_how_they_begin() -> None:

@@ -8,54 +8,60 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mindhold.engine.capture.faithful import all_said, says_only
-from mindhold.engine.recaps.making import gaps
-from mindhold.engine.recaps.points import Point, Sort, chosen, read, rendered
-from mindhold.engine.recaps.telling import parsed
+from mindhold.conversations.recap_creation import uncovered_ranges
+from mindhold.conversations.recap_text import (
+    Point,
+    PointSort,
+    choose_points,
+    parse_recap,
+    parse_recap_answer,
+    render_recap,
+)
 from mindhold.model.tokens import count_tokens
+from mindhold.text.faithfulness import all_said, says_only
 
 POINTS = [
-    Point(Sort.SAID, "The harbour has nine piers.", who="user", weight=1.0),
-    Point(Sort.DECIDED, "We chose PostgreSQL 16.", who="user", weight=3.0),
-    Point(Sort.OPEN, "Who paints the lighthouse?", who="assistant", weight=2.0),
-    Point(Sort.SAID, "Nine piers has the harbour.", who="assistant", weight=0.5),
+    Point(PointSort.SAID, "The harbour has nine piers.", who="user", weight=1.0),
+    Point(PointSort.DECIDED, "We chose PostgreSQL 16.", who="user", weight=3.0),
+    Point(PointSort.OPEN, "Who paints the lighthouse?", who="assistant", weight=2.0),
+    Point(PointSort.SAID, "Nine piers has the harbour.", who="assistant", weight=0.5),
 ]
 
 
 def test_what_is_written_is_read_again() -> None:
-    text = rendered("Conversation of today.", POINTS[:3], narrative="It was about the harbour.")
-    story, points = read(text)
+    text = render_recap("Conversation of today.", POINTS[:3], narrative="It was about the harbour.")
+    story, points = parse_recap(text)
     assert story == "It was about the harbour."
     assert [(one.sort, one.text) for one in points] == [
-        (Sort.DECIDED, "user: We chose PostgreSQL 16."),
-        (Sort.SAID, "user: The harbour has nine piers."),
-        (Sort.OPEN, "assistant: Who paints the lighthouse?"),
+        (PointSort.DECIDED, "user: We chose PostgreSQL 16."),
+        (PointSort.SAID, "user: The harbour has nine piers."),
+        (PointSort.OPEN, "assistant: Who paints the lighthouse?"),
     ]
-    assert read("Heading.\nSomebody's own words.\n- with a list") == (
+    assert parse_recap("Heading.\nSomebody's own words.\n- with a list") == (
         "Somebody's own words.\n- with a list",
         [],
     )
 
 
 def test_the_weightiest_are_told_once_in_their_order() -> None:
-    assert chosen(POINTS, room=1_000) == POINTS[:3]
-    room = count_tokens(f"\n{Sort.DECIDED}\n{POINTS[1].line}") + 2
-    assert chosen(POINTS, room=room) == [POINTS[1]]
-    assert chosen(POINTS, room=0) == []
+    assert choose_points(POINTS, room=1_000) == POINTS[:3]
+    room = count_tokens(f"\n{PointSort.DECIDED}\n{POINTS[1].line}") + 2
+    assert choose_points(POINTS, room=room) == [POINTS[1]]
+    assert choose_points(POINTS, room=0) == []
 
 
 @given(some.integers(0, 400))
 def test_what_is_chosen_fits(room: int) -> None:
-    kept = chosen(POINTS * 3, room=room)
-    assert count_tokens(rendered("", kept)) <= room + 1
+    kept = choose_points(POINTS * 3, room=room)
+    assert count_tokens(render_recap("", kept)) <= room + 1
 
 
 def test_gaps_are_stretches_that_nothing_covers() -> None:
-    assert gaps([], last=-1, most=10) == []
-    assert gaps([], last=24, most=10) == [(0, 9), (10, 19), (20, 24)]
-    assert gaps([(0, 9), (20, 29)], last=29, most=10) == [(10, 19)]
-    assert gaps([(0, 9), (10, 13)], last=30, most=10) == [(14, 23), (24, 30)]
-    assert gaps([(0, 9), (5, 14)], last=14, most=10) == []
+    assert uncovered_ranges([], last=-1, most=10) == []
+    assert uncovered_ranges([], last=24, most=10) == [(0, 9), (10, 19), (20, 24)]
+    assert uncovered_ranges([(0, 9), (20, 29)], last=29, most=10) == [(10, 19)]
+    assert uncovered_ranges([(0, 9), (10, 13)], last=30, most=10) == [(14, 23), (24, 30)]
+    assert uncovered_ranges([(0, 9), (5, 14)], last=14, most=10) == []
 
 
 @given(
@@ -65,7 +71,7 @@ def test_gaps_are_stretches_that_nothing_covers() -> None:
 )
 def test_with_its_gaps_everything_is_covered(parts: list[tuple[int, int]], last: int, most: int) -> None:
     covered = [(first, first + length) for first, length in parts]
-    found = gaps(covered, last=last, most=most)
+    found = uncovered_ranges(covered, last=last, most=most)
     places = {place for first, end in covered for place in range(first, end + 1)}
     missing = [place for first, end in found for place in range(first, end + 1)]
     assert sorted(missing) == [place for place in range(last + 1) if place not in places]
@@ -94,5 +100,5 @@ def test_names_and_values_must_have_been_said() -> None:
     ],
 )
 def test_an_answer_is_what_was_asked_for_or_nothing(answer: str, wrong: str) -> None:
-    value, complaint = parsed(answer)
+    value, complaint = parse_recap_answer(answer)
     assert (wrong in complaint) if wrong else (not complaint and isinstance(value, dict))

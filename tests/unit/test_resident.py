@@ -13,10 +13,9 @@ import pytest
 
 from mindhold.model.memory import Kind, Status
 from mindhold.model.query import Filter, Vector
-from mindhold.stores.gate import Gate
-from mindhold.stores.lexical import best_by_text, occurrences
-from mindhold.stores.resident import Batch, Reach, Resident, decode, encode, exact_cosines
-from mindhold.stores.sketch import Sketches
+from mindhold.stores.resident_index import AdmittedSlots, ReadWriteLock, RecordBatch, ResidentIndex
+from mindhold.stores.resident_search import best_by_text, occurrences
+from mindhold.stores.vectors import Sketches, decode, encode, exact_cosines
 
 WIDTH = 96
 
@@ -29,7 +28,7 @@ def sentences(count: int, *, seed: int, width: int = WIDTH, lean: float = 0.0) -
     return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
 
 
-def batch(rows: Sequence[int], vectors: Sequence[Vector | None] | None = None, **columns: Any) -> Batch:
+def batch(rows: Sequence[int], vectors: Sequence[Vector | None] | None = None, **columns: Any) -> RecordBatch:
     size = len(rows)
     codes = [None] * size if vectors is None else [None if v is None else encode(v)[1] for v in vectors]
     plain: dict[str, Any] = {
@@ -45,21 +44,21 @@ def batch(rows: Sequence[int], vectors: Sequence[Vector | None] | None = None, *
         "positions": [None] * size,
         "codes": codes,
     }
-    return Batch(**{**plain, **columns})
+    return RecordBatch(**{**plain, **columns})
 
 
-def filled(vectors: npt.NDArray[np.float32], **options: Any) -> Resident:
-    resident = Resident(**options)
+def filled(vectors: npt.NDArray[np.float32], **options: Any) -> ResidentIndex:
+    resident = ResidentIndex(**options)
     resident.put(batch(range(1, len(vectors) + 1), list(vectors)))
     resident.settle(1)
     return resident
 
 
-def everything(resident: Resident, where: Filter | None = None) -> Reach:
+def everything(resident: ResidentIndex, where: Filter | None = None) -> AdmittedSlots:
     return resident.reach(where or Filter(), scopes=None, rows=None)
 
 
-def rows_in(resident: Resident, reach: Reach) -> list[int]:
+def rows_in(resident: ResidentIndex, reach: AdmittedSlots) -> list[int]:
     return [int(row) for row in resident.rows(np.flatnonzero(reach.mask))]
 
 
@@ -145,7 +144,7 @@ class TestNearest:
         assert len(resident.nearest(np.ones(7, dtype=np.float32), everything(resident), 3).slots) == 0
 
     def test_without_any_vector(self) -> None:
-        resident = Resident()
+        resident = ResidentIndex()
         resident.put(batch([1, 2]))
         resident.settle(1)
         found = resident.nearest(np.ones(WIDTH, dtype=np.float32), everything(resident), 3)
@@ -164,7 +163,7 @@ class TestChanges:
     def test_after_many_changes_it_is_as_if_loaded_anew(self, exact_up_to: int) -> None:
         random = np.random.default_rng(10)
         pool = sentences(6_000, seed=11)
-        resident = Resident(exact_up_to=exact_up_to)
+        resident = ResidentIndex(exact_up_to=exact_up_to)
         known: dict[int, Vector | None] = {}
         fresh = 0
         for turn in range(30):
@@ -192,7 +191,7 @@ class TestChanges:
             assert row in embedded
 
     def test_a_changed_record_is_filtered_by_what_it_is_now(self) -> None:
-        resident = Resident()
+        resident = ResidentIndex()
         resident.put(batch([1, 2, 3]))
         resident.put(batch([2], statuses=["forgotten"]))
         resident.settle(1)
@@ -218,8 +217,8 @@ class TestChanges:
 
 class TestReach:
     @pytest.fixture
-    def resident(self) -> Resident:
-        resident = Resident()
+    def resident(self) -> ResidentIndex:
+        resident = ResidentIndex()
         columns: dict[str, Any] = {
             "scopes": ["Global", "work", "home", "work"],
             "agents": ["default", "me", "them", "me"],
@@ -255,7 +254,7 @@ class TestReach:
     )
     def test_each_condition(
         self,
-        resident: Resident,
+        resident: ResidentIndex,
         where: Filter,
         scopes: list[str] | None,
         rows: list[int] | None,
@@ -266,14 +265,14 @@ class TestReach:
             assert rows_in(resident, reach) == expected
             assert reach.total == len(expected)
 
-    def test_what_it_remembers_of_a_filter_learns_of_new_records(self, resident: Resident) -> None:
+    def test_what_it_remembers_of_a_filter_learns_of_new_records(self, resident: ResidentIndex) -> None:
         assert everything(resident).total == 1
         resident.put(batch([9], kinds=["note"], scopes=["new"]))
         resident.settle(2)
         assert rows_in(resident, everything(resident)) == [1, 9]
 
     def test_the_average_length_is_that_of_what_is_within_reach(self) -> None:
-        resident = Resident()
+        resident = ResidentIndex()
         resident.put(batch([1, 2, 3], lengths=[2, 4, 60], statuses=["active", "active", "archived"]))
         resident.settle(1)
         assert resident.average_length(everything(resident)) == 3.0
@@ -283,7 +282,7 @@ class TestReach:
 class TestNeighbours:
     @pytest.mark.parametrize("count", [12, 3_000])
     def test_two_places_before_and_after(self, count: int) -> None:
-        resident = Resident()
+        resident = ResidentIndex()
         talks = ["a" if row % 2 else "b" for row in range(1, count + 1)]
         places = [row // 2 for row in range(1, count + 1)]
         resident.put(batch(range(1, count + 1), conversations=talks, positions=places))
@@ -292,19 +291,19 @@ class TestNeighbours:
         assert sorted(resident.rows(beside).tolist()) == [3, 5, 9, 11]
 
     def test_none_without_a_place(self) -> None:
-        resident = Resident()
+        resident = ResidentIndex()
         resident.put(batch([1, 2, 3, 4], conversations=["a", None, "a", "a"], positions=[None, 1, -1, 2**40]))
         resident.settle(1)
         assert len(resident.beside(np.arange(4), everything(resident))) == 0
 
     def test_the_last_of_one_conversation_is_not_beside_the_first_of_the_next(self) -> None:
-        resident = Resident()
+        resident = ResidentIndex()
         resident.put(batch([1, 2], conversations=["a", "b"], positions=[2**31 - 1, 0]))
         resident.settle(1)
         assert len(resident.beside(np.arange(2), everything(resident))) == 0
 
     def test_moved_and_removed_records_leave_their_place(self) -> None:
-        resident = Resident()
+        resident = ResidentIndex()
         resident.put(batch([1, 2, 3], conversations=["a"] * 3, positions=[1, 2, 3]))
         resident.put(batch([1], conversations=["a"], positions=[17]))
         resident.remove([3])
@@ -335,7 +334,7 @@ class TestText:
 
 class TestGate:
     def test_who_changes_is_alone(self) -> None:
-        gate, state, torn = Gate(), [0, 0], []
+        gate, state, torn = ReadWriteLock(), [0, 0], []
 
         def change() -> None:
             for _ in range(300):
@@ -358,7 +357,7 @@ class TestGate:
         assert state == [600, 600]
 
     def test_several_look_at_once(self) -> None:
-        gate, meeting = Gate(), threading.Barrier(3, timeout=30)
+        gate, meeting = ReadWriteLock(), threading.Barrier(3, timeout=30)
 
         def look() -> None:
             with gate.looking():

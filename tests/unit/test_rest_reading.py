@@ -13,10 +13,19 @@ from hypothesis import strategies as st
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Message
 
-from mindhold.dialects.rest.shape import Resource
-from mindhold.interfaces.http.rest.etags import conditions, etag_of, is_known
+from mindhold.contracts.rest.resource import Resource
 from mindhold.interfaces.http.rest.paths import Paths, segments
-from mindhold.interfaces.http.rest.reading import InvalidJson, WrongMedia, body_of, header, parsed, query_of
+from mindhold.interfaces.http.rest.requests import (
+    InvalidJson,
+    UnsupportedMedia,
+    body_of,
+    conditions,
+    etag_of,
+    header,
+    is_known,
+    parse_json,
+    query_of,
+)
 from mindhold.interfaces.http.rest.routes import while_waited_for
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 
@@ -128,7 +137,7 @@ def test_a_server_that_does_not_tell_the_path_as_it_was_sent() -> None:
     ],
 )
 def test_json_is_read(raw: bytes, found: Any) -> None:
-    assert parsed(raw) == (json.loads(raw) if found is None else found)
+    assert parse_json(raw) == (json.loads(raw) if found is None else found)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +160,14 @@ def test_json_is_read(raw: bytes, found: Any) -> None:
 )
 def test_what_is_no_json(raw: bytes, told: str) -> None:
     with pytest.raises(InvalidJson, match=told) as raised:
-        parsed(raw)
+        parse_json(raw)
     assert raised.value.code == "INVALID_JSON"
 
 
 @given(st.binary(max_size=60))
 def test_no_bytes_do_harm(raw: bytes) -> None:
     try:
-        found = parsed(raw)
+        found = parse_json(raw)
     except InvalidJson:
         return
     json.dumps(found).encode("utf-8")
@@ -167,8 +176,8 @@ def test_no_bytes_do_harm(raw: bytes) -> None:
 @pytest.mark.parametrize("body", [b'{"a": 1, "a": 2}', b'{"m": {"b": 1, "c": 2, "\\u0062": 1}}'])
 def test_a_word_is_given_once(body: bytes) -> None:
     with pytest.raises(InvalidJson, match="twice"):
-        parsed(body)
-    assert parsed(b'{"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]}')
+        parse_json(body)
+    assert parse_json(b'{"a": {"a": 1}, "b": [{"a": 1}, {"a": 1}]}')
 
 
 @pytest.mark.parametrize(
@@ -192,7 +201,7 @@ async def test_kinds_of_bodies_that_are_read(kind: str) -> None:
     ],
 )
 async def test_kinds_of_bodies_that_are_not(headers: dict[str, str]) -> None:
-    with pytest.raises(WrongMedia):
+    with pytest.raises(UnsupportedMedia):
         await body_of(SEARCH, asked(body=b"{}", headers=headers))
 
 

@@ -10,22 +10,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.model.life import SESSION_ONLY, Fate, Life, faded, fate_of, next_review
-from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
-from mindhold.model.retention import (
+from mindhold.model.lifecycle import (
     MONTH,
+    SESSION_ONLY,
     YOUNGEST,
+    Fate,
     Level,
-    Retention,
-    Room,
+    LifecycleRules,
+    RetentionRoom,
+    RetentionRules,
+    faded,
+    fate_of,
     is_message,
     is_protected,
     may_go,
     message_window,
+    next_review,
+    retention_worth,
+    says_it_matters,
     steered,
-    worth,
 )
-from mindhold.model.wanted import says_it_matters
+from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
 from mindhold.testing.builders import START, Builder
 
 DAY = timedelta(days=1)
@@ -112,7 +117,7 @@ PLAIN = {
 @pytest.mark.parametrize("level", Level)
 @pytest.mark.parametrize("which", PROTECTED)
 def test_what_is_protected_never_goes(which: str, level: Level) -> None:
-    one, life = memory(**PROTECTED[which]), steered(Life(), Retention(level=level))
+    one, life = memory(**PROTECTED[which]), steered(LifecycleRules(), RetentionRules(level=level))
     assert is_protected(one)
     assert not may_go(one, LONG)
     assert fate_of(one, LONG, life)[0] is Fate.STAYS
@@ -152,15 +157,15 @@ def test_what_is_young_or_not_there_may_not_go(fields: dict[str, Any]) -> None:
     ],
 )
 def test_how_long_messages_stay(level: Level, months: int, days: float) -> None:
-    assert message_window(Retention(level=level, keep_months=months)) / DAY == pytest.approx(days)
+    assert message_window(RetentionRules(level=level, keep_months=months)) / DAY == pytest.approx(days)
 
 
 def test_the_levels_steer_one_life() -> None:
-    life = Life(archive_below=0.35, other_stale_days=60)
+    life = LifecycleRules(archive_below=0.35, other_stale_days=60)
     one = memory(importance=0.3)
-    assert steered(life, Retention()) == life
-    assert steered(life, Retention(level=Level.KEEP_ALL)).keeps_all
-    kept, usual, short = (steered(life, Retention(level=level)) for level in Level)
+    assert steered(life, RetentionRules()) == life
+    assert steered(life, RetentionRules(level=Level.KEEP_ALL)).keeps_all
+    kept, usual, short = (steered(life, RetentionRules(level=level)) for level in Level)
     fates = {
         days: [fate_of(one, START + days * DAY, each)[0] for each in (kept, usual, short)]
         for days in (59, 60, 120)
@@ -186,14 +191,16 @@ def test_the_levels_steer_one_life() -> None:
     ],
 )
 def test_what_nobody_ever_used_goes_with_the_years(fields: dict[str, Any], days: int, fate: Fate) -> None:
-    slow = steered(Life(stale_days={Kind.FACT: 5_000}), Retention(unused_days=365))
+    slow = steered(LifecycleRules(stale_days={Kind.FACT: 5_000}), RetentionRules(unused_days=365))
     assert fate_of(memory(**fields), START + days * DAY, slow)[0] is fate
     never = replace(slow, unused_days=0)
     assert fate_of(memory(**fields), START + days * DAY, never)[0] is Fate.STAYS
 
 
 def test_nothing_young_is_archived_whatever_is_set() -> None:
-    hasty = steered(Life(stale_days={Kind.FACT: 1}, archive_below=1.0), Retention(level=Level.AGGRESSIVE))
+    hasty = steered(
+        LifecycleRules(stale_days={Kind.FACT: 1}, archive_below=1.0), RetentionRules(level=Level.AGGRESSIVE)
+    )
     one = memory(importance=0.1)
     assert fate_of(one, START + YOUNGEST - timedelta(seconds=1), hasty)[0] is Fate.STAYS
     assert fate_of(one, START + YOUNGEST, hasty)[0] is Fate.ARCHIVED
@@ -205,7 +212,7 @@ def test_the_least_valuable_come_first() -> None:
     older = memory(importance=0.3, updated=START, created=START)
     newer = memory(importance=0.3, updated=START + DAY)
     used = memory(importance=0.1, uses=3)
-    assert sorted([used, newer, least, older], key=worth) == [least, older, newer, used]
+    assert sorted([used, newer, least, older], key=retention_worth) == [least, older, newer, used]
 
 
 @pytest.mark.parametrize(
@@ -224,18 +231,18 @@ def test_the_least_valuable_come_first() -> None:
 def test_room_is_made_before_a_limit_is_hit(
     items: int, most_items: int, bytes_used: int, most_bytes: int, free: int
 ) -> None:
-    assert Room(items, items, bytes_used, most_items, most_bytes).to_free() == free
+    assert RetentionRoom(items, items, bytes_used, most_items, most_bytes).to_free() == free
 
 
 def test_what_is_archived_takes_no_room() -> None:
-    assert Room(items=50, all_items=100, bytes_used=1_000, most_bytes=1_000).active_bytes == 500
-    assert not Room(items=50, all_items=100, bytes_used=1_700, most_bytes=1_000).tight
+    assert RetentionRoom(items=50, all_items=100, bytes_used=1_000, most_bytes=1_000).active_bytes == 500
+    assert not RetentionRoom(items=50, all_items=100, bytes_used=1_700, most_bytes=1_000).tight
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), st.integers(0, 10**9), st.integers(1, 10**9))
 def test_making_room_ends(items: int, most_items: int, bytes_used: int, most_bytes: int) -> None:
     """After that many went, it isn't tight any more, and never is it more than there are."""
-    room = Room(items, items, bytes_used, most_items, most_bytes)
+    room = RetentionRoom(items, items, bytes_used, most_items, most_bytes)
     free = room.to_free()
     assert 0 <= free <= items
     if free:

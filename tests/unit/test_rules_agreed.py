@@ -9,25 +9,27 @@ from typing import Any
 import pytest
 from spoken import Conversation, claude
 
-from mindhold.app import App
-from mindhold.engine.capture.item import Found
-from mindhold.engine.capture.rules import by_rules
+from mindhold.app.application import App
+from mindhold.capture.items import ExtractedItems
+from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.model.memory import Kind
-from mindhold.ports.transcripts import Step
+from mindhold.ports.transcripts import TranscriptStep
 
 RECOMMENDED = "I'd recommend PostgreSQL for the orders, because payments need transactions."
 AGREED = "Agreed: use PostgreSQL for the orders, because payments need transactions."
 
 
-async def taken(app: App, steps: Sequence[Step], carried: Mapping[str, Any] | None = None) -> Found:
-    return await by_rules(app.engine, steps, carried or {}, folder="/srv/shop")
+async def taken(
+    app: App, steps: Sequence[TranscriptStep], carried: Mapping[str, Any] | None = None
+) -> ExtractedItems:
+    return await extract_by_rules(app.engine, steps, carried or {}, folder="/srv/shop")
 
 
-async def decided(app: App, steps: Sequence[Step]) -> list[str]:
+async def decided(app: App, steps: Sequence[TranscriptStep]) -> list[str]:
     return [item.content for item in (await taken(app, steps)).items if item.kind == Kind.DECISION]
 
 
-def answered(offer: str, answer: str) -> Sequence[Step]:
+def answered(offer: str, answer: str) -> Sequence[TranscriptStep]:
     return Conversation().user("which database should we take?").claude(offer).user(answer).steps
 
 

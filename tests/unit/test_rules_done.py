@@ -9,21 +9,23 @@ from typing import Any
 import pytest
 from spoken import Conversation
 
-from mindhold.app import App
-from mindhold.engine.capture.item import SIGNS, Found, Item
-from mindhold.engine.capture.rules import by_rules
-from mindhold.engine.reflect import OPEN_QUESTION
+from mindhold.app.application import App
+from mindhold.capture.items import SIGNS, CapturedItem, ExtractedItems
+from mindhold.capture.rules.selection import extract_by_rules
+from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.memory import Kind
-from mindhold.ports.transcripts import Step
+from mindhold.ports.transcripts import TranscriptStep
 
 FAILURE = "Exit code 1\nTraceback (most recent call last):\nModuleNotFoundError: No module named 'tomli'"
 
 
-async def taken(app: App, steps: Sequence[Step], carried: Mapping[str, Any] | None = None) -> Found:
-    return await by_rules(app.engine, steps, carried or {}, folder="/srv/shop")
+async def taken(
+    app: App, steps: Sequence[TranscriptStep], carried: Mapping[str, Any] | None = None
+) -> ExtractedItems:
+    return await extract_by_rules(app.engine, steps, carried or {}, folder="/srv/shop")
 
 
-async def found(app: App, steps: Sequence[Step], kind: Kind) -> list[Item]:
+async def found(app: App, steps: Sequence[TranscriptStep], kind: Kind) -> list[CapturedItem]:
     return [item for item in (await taken(app, steps)).items if item.kind == kind]
 
 

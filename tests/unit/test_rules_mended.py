@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import pytest
 from spoken import Conversation
 
-from mindhold.app import App
-from mindhold.engine.capture.item import SIGNS, Item
-from mindhold.engine.capture.rules import by_rules
+from mindhold.app.application import App
+from mindhold.capture.items import SIGNS, CapturedItem
+from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.model.memory import Kind
-from mindhold.ports.transcripts import Step
+from mindhold.ports.transcripts import TranscriptStep
 
 NOT_ITERABLE = "Exit code 1\nTraceback (most recent call last):\nTypeError: 'NoneType' object is not iterable"
 
 
-async def found(app: App, steps: Sequence[Step], kind: Kind) -> list[Item]:
-    items = (await by_rules(app.engine, steps, {}, folder="/srv/shop")).items
+async def found(app: App, steps: Sequence[TranscriptStep], kind: Kind) -> list[CapturedItem]:
+    items = (await extract_by_rules(app.engine, steps, {}, folder="/srv/shop")).items
     return [item for item in items if item.kind == kind]
 
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import pytest
 from spoken import Conversation, claude, user
 
-from mindhold.app import App
-from mindhold.engine.capture.item import SIGNS, Item
-from mindhold.engine.capture.rules import by_rules
-from mindhold.engine.reflect import OPEN_QUESTION
+from mindhold.app.application import App
+from mindhold.capture.items import SIGNS, CapturedItem
+from mindhold.capture.rules.selection import extract_by_rules
+from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.memory import Kind
-from mindhold.ports.transcripts import Step
+from mindhold.ports.transcripts import TranscriptStep
 
 
-async def found(app: App, steps: Sequence[Step], kind: Kind | None = None) -> list[Item]:
-    items = (await by_rules(app.engine, steps, {}, folder="/srv/shop")).items
+async def found(app: App, steps: Sequence[TranscriptStep], kind: Kind | None = None) -> list[CapturedItem]:
+    items = (await extract_by_rules(app.engine, steps, {}, folder="/srv/shop")).items
     return [item for item in items if kind in (None, item.kind)]
 
 

@@ -18,27 +18,27 @@ from stated_texts import (
     WARNINGS,
 )
 
-from mindhold.app import App
-from mindhold.engine.capture.item import SIGNS, Item
-from mindhold.engine.capture.rules import by_rules
-from mindhold.engine.reflect import OPEN_QUESTION
+from mindhold.app.application import App
+from mindhold.capture.items import SIGNS, CapturedItem
+from mindhold.capture.rules.selection import extract_by_rules
+from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.model.memory import Kind
-from mindhold.ports.transcripts import Step
+from mindhold.ports.transcripts import TranscriptStep
 
 SURROUNDING_KINDS = {Kind.ARCHITECTURE, Kind.CONTEXT}
 
 
-async def found(app: App, steps: Sequence[Step]) -> list[Item]:
+async def found(app: App, steps: Sequence[TranscriptStep]) -> list[CapturedItem]:
     """The state is one that an older version left."""
-    return list((await by_rules(app.engine, steps, {"asked": True}, folder="/srv/shop")).items)
+    return list((await extract_by_rules(app.engine, steps, {"asked": True}, folder="/srv/shop")).items)
 
 
-def told(text: str) -> Sequence[Step]:
+def told(text: str) -> Sequence[TranscriptStep]:
     """By a person, in the midst of a conversation."""
     return Conversation().user("add a page").claude("Sure.").user(text).claude("OK.").steps
 
 
-async def kinds(app: App, steps: Sequence[Step]) -> list[Kind]:
+async def kinds(app: App, steps: Sequence[TranscriptStep]) -> list[Kind]:
     return [item.kind for item in await found(app, steps)]
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.scope_choice import Placed, placed
-from mindhold.engine.text.hashtags import MOST_TAGS, hashtags
 from mindhold.model.scope import GLOBAL, Scope
+from mindhold.projects.scopes import ScopeChoice, choose_scope
+from mindhold.text.keywords import MOST_TAGS, hashtags
 
 WHEN = datetime(2026, 11, 16, tzinfo=UTC)
 
@@ -35,7 +35,7 @@ SCOPES = [
 
 
 def where(text: str, *tags: str, active: str = GLOBAL) -> str:
-    return placed(text, tags, scopes=SCOPES, active=active).scope
+    return choose_scope(text, tags, scopes=SCOPES, active=active).scope
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ def test_a_tag_names_a_scope_however_it_is_written(tag: str) -> None:
 
 
 def test_who_works_in_a_scope_has_chosen() -> None:
-    assert placed("alpha", (), scopes=SCOPES, active="Work") == Placed("Work", "the active scope")
+    assert choose_scope("alpha", (), scopes=SCOPES, active="Work") == ScopeChoice("Work", "the active scope")
 
 
 def test_what_is_doubtful_stays_and_is_told() -> None:
-    told = placed("alpha in パリ", (), scopes=SCOPES, active=GLOBAL)
-    assert told == Placed(GLOBAL, "it speaks of several scopes: ProjectAlpha, 旅行")
-    assert placed("alpha", (), scopes=SCOPES, active=GLOBAL).reason == "it speaks of 'Alpha'"
-    assert placed("nothing", (), scopes=SCOPES, active=GLOBAL).reason == ""
+    told = choose_scope("alpha in パリ", (), scopes=SCOPES, active=GLOBAL)
+    assert told == ScopeChoice(GLOBAL, "it speaks of several scopes: ProjectAlpha, 旅行")
+    assert choose_scope("alpha", (), scopes=SCOPES, active=GLOBAL).reason == "it speaks of 'Alpha'"
+    assert choose_scope("nothing", (), scopes=SCOPES, active=GLOBAL).reason == ""
 
 
 @given(st.text(), st.lists(st.text(), max_size=3))
 def test_any_text_has_a_scope_that_there_is(text: str, tags: list[str]) -> None:
-    assert placed(text, tags, scopes=SCOPES, active=GLOBAL).scope in {
+    assert choose_scope(text, tags, scopes=SCOPES, active=GLOBAL).scope in {
         one.name for one in SCOPES if one.active
     }
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mindhold.engine.ledger import EMBEDDING, Spend, spent_on_day
-from mindhold.engine.service_book import TRAITS, StoreBook
+from mindhold.memories.embedding import TRAITS, EmbeddingServiceLog
+from mindhold.memories.spending import EMBEDDING, ModelSpend, spent_on_day
 from mindhold.model.errors import ModelAway
 from mindhold.model.ranking import Cosines
-from mindhold.ports.services import Terms, Traits, Usage
+from mindhold.ports.embedder import ServiceModelTraits, ServiceTerms, Usage
 from mindhold.stores.sqlite.store import SqliteStore
 
 MODEL = "openai:text-embedding-3-small/1536"
@@ -31,16 +31,16 @@ class Day:
     def clock(self) -> datetime:
         return self.now
 
-    def book(self, *, price: float = 10.0, daily_tokens: int = 0) -> StoreBook:
-        return StoreBook(
+    def book(self, *, price: float = 10.0, daily_tokens: int = 0) -> EmbeddingServiceLog:
+        return EmbeddingServiceLog(
             self.store,
             clock=self.clock,
             new_id=lambda: f"id{next(self._ids)}",
             model=MODEL,
-            terms=Terms(price, daily_tokens),
+            terms=ServiceTerms(price, daily_tokens),
         )
 
-    async def spent(self) -> Spend:
+    async def spent(self) -> ModelSpend:
         return await spent_on_day(self.store, clock=self.clock, kind=EMBEDDING)
 
     async def lines(self) -> int:
@@ -67,7 +67,7 @@ async def test_calls_add_up_over_hours_and_processes(day: Day) -> None:
     assert (spent.calls, spent.failed, spent.tokens) == (7, 3, 350_000)
     assert spent.dollars == pytest.approx(3.5)
     day.now += timedelta(hours=1)
-    assert await day.spent() == Spend()
+    assert await day.spent() == ModelSpend()
 
 
 async def test_what_is_reserved_counts_until_it_is_settled(day: Day) -> None:
@@ -102,7 +102,7 @@ async def test_of_many_at_once_no_more_than_the_day_has(day: Day) -> None:
 
 
 async def test_traits_are_for_every_process_and_bad_ones_for_none(day: Day) -> None:
-    traits = Traits(1536, Cosines(0.25, 0.125))
+    traits = ServiceModelTraits(1536, Cosines(0.25, 0.125))
     assert await day.book().traits() is None
     await day.book().keep_traits(traits)
     assert await day.book().traits() == traits

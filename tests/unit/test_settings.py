@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from mindhold.model.errors import SettingsError
-from mindhold.settings import LoadedSettings, Settings, load_settings, parsed_value, variable_of
-from mindhold.settings.llm import fallbacks
+from mindhold.settings.loader import LoadedSettings, load_settings, parsed_value, variable_of
+from mindhold.settings.schema import Settings
+from mindhold.settings.sections import fallbacks
 
 
 @pytest.fixture
@@ -251,8 +252,8 @@ def test_a_value_typed_by_a_person_is_checked_like_any_other() -> None:
 
 
 def test_toolsets_are_those_that_there_are() -> None:
-    from mindhold.dialects.toolsets import KNOWN
-    from mindhold.settings.declared import TOOLSETS
+    from mindhold.contracts.mcp.tools import KNOWN
+    from mindhold.settings.schema import TOOLSETS
 
     assert set(TOOLSETS) == set(KNOWN)
     for wrong in ("corre", "core,,all", ""):

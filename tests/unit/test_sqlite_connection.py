@@ -11,8 +11,9 @@ import pytest
 
 from mindhold.model.errors import Conflict, InvalidInput, StoreBusy, StoreError, StoreReadOnly
 from mindhold.model.query import Filter
-from mindhold.stores.sqlite.connection import Database, translated
+from mindhold.stores.sqlite.connection import SqliteDatabase
 from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.stores.sqlite_file import translated
 from mindhold.testing.builders import START, Builder
 
 
@@ -117,7 +118,9 @@ async def test_text_without_bytes_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("writes", [1, 5])
 async def test_every_write_is_answered_whatever_fails(tmp_path: Path, writes: int) -> None:
     opened: list[sqlite3.Connection] = []
-    database = Database(tmp_path / "s.db", busy_timeout_ms=20, readers=1, durability="full", most_pages=None)
+    database = SqliteDatabase(
+        tmp_path / "s.db", busy_timeout_ms=20, readers=1, durability="full", most_pages=None
+    )
     await database.open(opened.append)
     opened[0].close()
     outcomes = await asyncio.wait_for(

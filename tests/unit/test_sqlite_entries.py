@@ -6,12 +6,12 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from mindhold.model.entry import Entry
+from mindhold.model.job import Entry
 from mindhold.model.query import Filter
-from mindhold.stores.sqlite.connection import make_private
-from mindhold.stores.sqlite.migrate import migrate, migrations
+from mindhold.stores.sqlite.connection import migrate, migrations
 from mindhold.stores.sqlite.salvage import salvage
 from mindhold.stores.sqlite.store import SqliteStore
+from mindhold.stores.sqlite_file import make_private
 from mindhold.testing.builders import START, Builder
 
 KEPT = Entry("key", "k", {"name": "laptop"}, START)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from mindhold.model.errors import SchemaTooNew
-from mindhold.model.keywords import keyword_forms
+from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Kind, Status
 from mindhold.model.query import Filter
 from mindhold.stores.sqlite import jobs, records, search
-from mindhold.stores.sqlite.filters import matching
-from mindhold.stores.sqlite.migrate import latest, migrate, migrations, statements, version_of
+from mindhold.stores.sqlite.connection import latest, migrate, migrations, statements, version_of
+from mindhold.stores.sqlite.rows import matching
 from mindhold.stores.values import to_micros
 from mindhold.testing.builders import START
 

@@ -5,19 +5,27 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindhold.engine.insights import HEADINGS, Knowledge, entries_of, merged, rendered
-from mindhold.engine.summary_fit import bounded, cut, fits
+from mindhold.projects.summary_sections import (
+    HEADINGS,
+    SummaryKnowledge,
+    cut_sentences,
+    entries_of,
+    fits,
+    merge_knowledge,
+    render_summary,
+    shorten_knowledge,
+)
 
 TITLE = "Summary of shop"
 LONGEST = 12_000
 
 
-def fitted(knowledge: Knowledge, *, longest: int = LONGEST) -> Knowledge:
-    return bounded(knowledge, title=TITLE, longest=longest)
+def fitted(knowledge: SummaryKnowledge, *, longest: int = LONGEST) -> SummaryKnowledge:
+    return shorten_knowledge(knowledge, title=TITLE, longest=longest)
 
 
 def test_three_hundred_updates_stay_bounded_and_keep_what_matters() -> None:
-    known = Knowledge(narrative="A shop that sells tea.")
+    known = SummaryKnowledge(narrative="A shop that sells tea.")
     for number in range(300):
         entries = entries_of(
             f"Session {number} was about page p{number}. It went on for long and touched many files of the shop.",
@@ -25,16 +33,16 @@ def test_three_hundred_updates_stay_bounded_and_keep_what_matters() -> None:
         )
         if number % 10 == 0:
             entries += entries_of(f"Chose library l{number} for step {number}.", into="key_decisions")
-        known = fitted(merged(known, entries))
+        known = fitted(merge_knowledge(known, entries))
         assert fits(known, title=TITLE, longest=LONGEST)
     assert len(known.key_decisions) == 30, "no decision goes while there is an insight more than the newest"
     assert known.narrative == "A shop that sells tea."
     assert known.insights[-1].startswith("Session 299 was about page p299. It went on")
-    assert len(rendered(known, title=TITLE)) > LONGEST * 0.8, "and no more goes than has to"
+    assert len(render_summary(known, title=TITLE)) > LONGEST * 0.8, "and no more goes than has to"
 
 
 def test_decisions_alone_keep_the_newest() -> None:
-    known = Knowledge(
+    known = SummaryKnowledge(
         key_decisions=tuple(f"Chose library l{number} for its speed. " * 5 for number in range(300))
     )
     kept = fitted(known).key_decisions
@@ -44,7 +52,7 @@ def test_decisions_alone_keep_the_newest() -> None:
 
 def test_what_is_shortened_first() -> None:
     long = "It began well. " + "Then it went on for a long while with nothing to tell. " * 40
-    known = Knowledge(
+    known = SummaryKnowledge(
         key_decisions=(long,), gotchas=(long,), insights=tuple(f"{n}. {long}" for n in range(6))
     )
     less = fitted(known, longest=12_800)
@@ -54,17 +62,17 @@ def test_what_is_shortened_first() -> None:
 
 def test_one_entry_that_is_too_long_by_itself() -> None:
     for section in HEADINGS:
-        known = Knowledge().with_entries(section, ["word " * 4_000])
+        known = SummaryKnowledge().with_entries(section, ["word " * 4_000])
         less = fitted(known)
         assert fits(less, title=TITLE, longest=LONGEST)
-    assert fits(fitted(Knowledge(narrative="x" * 50_000)), title=TITLE, longest=LONGEST)
+    assert fits(fitted(SummaryKnowledge(narrative="x" * 50_000)), title=TITLE, longest=LONGEST)
 
 
 def test_a_cut_is_at_a_sentence_or_a_word() -> None:
-    assert cut("First one. Second one. Third one.", 25) == "First one. Second one."
-    assert cut("A sentence that is far too long for it", 20) == "A sentence that is…"
-    assert cut("short", 20) == "short"
-    assert len(cut("x" * 100, 20)) == 20
+    assert cut_sentences("First one. Second one. Third one.", 25) == "First one. Second one."
+    assert cut_sentences("A sentence that is far too long for it", 20) == "A sentence that is…"
+    assert cut_sentences("short", 20) == "short"
+    assert len(cut_sentences("x" * 100, 20)) == 20
 
 
 _texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=400)
@@ -77,10 +85,10 @@ _texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=400)
     st.integers(300, 2_000),
 )
 def test_whatever_there_is_fits(narrative: str, lists: dict[str, list[str]], longest: int) -> None:
-    known = Knowledge(narrative=narrative)
+    known = SummaryKnowledge(narrative=narrative)
     for name, entries in lists.items():
         known = known.with_entries(name, (" ".join(entry.split()) or "x" for entry in entries))
     less = fitted(known, longest=longest)
-    assert len(rendered(less, title=TITLE)) <= max(longest, 700)
+    assert len(render_summary(less, title=TITLE)) <= max(longest, 700)
     if fits(known, title=TITLE, longest=longest):
         assert less == known

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.text.clean import clean
+from mindhold.text.clean import clean
 
 ZWJ, ZWNJ, ZWSP = "\u200d", "\u200c", "\u200b"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.text.keywords import MOST, telling_keywords
-from mindhold.model.keywords import keyword_form
+from mindhold.model.lexemes import keyword_form
+from mindhold.text.keywords import MOST_KEYWORDS_FOUND, telling_keywords
 
 
 def test_identifiers_and_names_come_first() -> None:
@@ -83,7 +83,7 @@ def test_what_stands_for_a_secret_is_none() -> None:
 @given(st.text(max_size=300))
 def test_few_distinct_and_from_the_text(text: str) -> None:
     found = telling_keywords(text)
-    assert len(found) <= MOST
+    assert len(found) <= MOST_KEYWORDS_FOUND
     assert len({keyword_form(word) for word in found}) == len(found)
     assert all(word in text for word in found)
     assert found == telling_keywords(text)

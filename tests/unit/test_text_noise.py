@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.text.noise import is_noise
+from mindhold.text.noise import is_noise
 
 NOISE = """ok|OK.|Okay!|k|thanks!|Thank you so much!!|thx :)|lgtm|LGTM 👍|yes|Yes please|no|nope|Sounds good, thanks!|got it|Hi|Hello!
 Good morning|haha|hahaha lol|hmm|hmmm...|cool cool|ok ok ok|Perfect, thank you|continue|go ahead|np|+1|great job|👍|🎉🎉🎉|...|?!|---| |

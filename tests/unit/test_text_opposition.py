@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from mindhold.engine.classifiers import SURE, judged
-from mindhold.engine.text.opposition import Bearing, bearing
+from mindhold.lifecycle.classifiers import SURE, judged
+from mindhold.text.contradiction import Bearing, bearing
 
 DOUBT = 0.4
 DENIED = [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.text.redact import Finding, redact, redact_metadata
+from mindhold.text.redaction import RedactionFinding, redact, redact_metadata
 
 # Secrets are put together here, so that no scanner takes this file for a leak.
 MIXED = "aB3" + "dE5fG7hI9" + "jK1lM3nO5pQ7rS9tU1vW3xY5z"
@@ -235,7 +235,7 @@ def test_a_secret_is_replaced_by_a_mark_of_its_kind(kind: str, text: str, secret
 
     assert secret not in redaction.text
     assert f"[redacted:{kind}]" in redaction.text
-    assert Finding(kind, 1) in redaction.found
+    assert RedactionFinding(kind, 1) in redaction.found
 
 
 @pytest.mark.parametrize("text", NEGATIVES)
@@ -265,7 +265,7 @@ def test_what_stands_around_a_secret_is_kept() -> None:
 def test_findings_are_counted_by_kind_and_hold_no_secret() -> None:
     redaction = redact(f"{EMAIL} and b{EMAIL}, password={PASSWORD}")
 
-    assert redaction.found == (Finding("email", 2), Finding("password", 1))
+    assert redaction.found == (RedactionFinding("email", 2), RedactionFinding("password", 1))
     assert PASSWORD not in repr(redaction)
 
 
@@ -295,7 +295,7 @@ def test_metadata_is_redacted_at_any_depth() -> None:
         "password_hint": "none",
         "[redacted:email]": 1,
     }
-    assert Finding("email", 3) in redacted.found
+    assert RedactionFinding("email", 3) in redacted.found
 
 
 def test_two_keys_that_become_one_mark_keep_both_values() -> None:

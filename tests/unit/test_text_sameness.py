@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.text.sameness import differences, replaces, same_statement
+from mindhold.text.similarity import differences, replaces, same_statement
 
 SAME = [
     ("We use PostgreSQL for storage", "For storage we use PostgreSQL"),

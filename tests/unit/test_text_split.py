@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mindhold.engine.text.split
-from mindhold.engine.text.split import split
+import mindhold.text.clean
 from mindhold.model.errors import InvalidInput
+from mindhold.text.clean import split
 
 
 def _solid(text: str) -> str:
@@ -165,7 +165,7 @@ def test_boundaries_are_the_same_however_near_the_end_they_are_sought(
     found = []
     for size in (window, 1 << 30):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(mindhold.engine.text.split, "_WINDOW", size)
+            patch.setattr(mindhold.text.clean, "_WINDOW", size)
             found.append(split(text, limit=limit))
 
     assert found[0] == found[1]

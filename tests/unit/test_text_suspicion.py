@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.text.suspicion import suspicion
+from mindhold.text.injection import suspicion
 
 QUARANTINE = 0.5
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.text.worth import CHATTER, REPEATED, worth
+from mindhold.text.noise import CHATTER, REPEATED, worth
 
 WORTHY = [
     "Redis Sentinel 연결 실패 시 REDIS_PASSWORD 환경변수 누락을 먼저 확인할 것. NOAUTH 에러가 증거다.",

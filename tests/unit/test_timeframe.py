@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine.timeframe import Timeframe, describe, find_timeframe, parse_timeframe
 from mindhold.model.errors import UnknownTime
+from mindhold.text.timeframe import Timeframe, describe, find_timeframe, parse_timeframe
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NEW_YORK = ZoneInfo("America/New_York")
@@ -295,7 +295,7 @@ class TestFind:
 def test_our_own_rules_need_no_heavy_import() -> None:
     program = (
         "import sys, datetime, zoneinfo\n"
-        "from mindhold.engine.timeframe import find_timeframe, parse_timeframe\n"
+        "from mindhold.text.timeframe import find_timeframe, parse_timeframe\n"
         "at = dict(now=datetime.datetime.now(datetime.UTC), zone=zoneinfo.ZoneInfo('UTC'))\n"
         "find_timeframe('what did we decide last week?', **at); parse_timeframe('지난주', **at)\n"
         "sys.exit('dateparser' in sys.modules)\n"

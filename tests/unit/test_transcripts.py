@@ -14,14 +14,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.ports.transcripts import About, ConversationFile, Cursor, Followed, NoTranscripts, uuid_key
+from mindhold.ports.transcripts import (
+    ConversationFile,
+    NoTranscripts,
+    TranscriptCursor,
+    TranscriptInfo,
+    TranscriptRead,
+    uuid_key,
+)
 from mindhold.providers.transcripts.claude import ClaudeTranscripts
-from mindhold.providers.transcripts.folders import LONGEST_FOLDER, encoded
-from mindhold.providers.transcripts.lines import LONGEST_LINE, MOST_NAMED
+from mindhold.providers.transcripts.entries import LONGEST_LINE, MOST_NAMED
+from mindhold.providers.transcripts.reader import LONGEST_FOLDER, encoded
 
 CWD = "/home/me/code/web-shop"
 SESSION = "0b7c1d52-6d0e-4f4e-9a55-2f3f2d1c7a10"
 LEAF = "7d9f1f6e-52f5-4b0e-8e8a-0d1f3c5b7a99"
+START = TranscriptCursor()
 PLENTY = 1 << 30
 
 
@@ -69,14 +77,14 @@ def found(projects: Path) -> dict[str, ConversationFile]:
     return {file.path.relative_to(projects).as_posix(): file for file in files}
 
 
-def follow(path: Path, cursor: Cursor = Cursor(), *, most_bytes: int = PLENTY) -> Followed:  # noqa: B008
+def follow(path: Path, cursor: TranscriptCursor = START, *, most_bytes: int = PLENTY) -> TranscriptRead:
     claude = next((one.parent for one in path.parents if one.name == "projects"), path.parent)
     followed = ClaudeTranscripts(claude).follow(path, cursor, most_bytes=most_bytes)
     assert followed is not None
     return followed
 
 
-def about(folder: Path, content: str | bytes, *, name: str = SESSION) -> About:
+def about(folder: Path, content: str | bytes, *, name: str = SESSION) -> TranscriptInfo:
     return follow(put(folder / f"{name}.jsonl", content)).about
 
 
@@ -175,7 +183,7 @@ def test_a_conversation_tells_about_itself(folder: Path) -> None:
             {"type": "progress", "uuid": "c", "timestamp": "2026-03-02T11:00:00Z"},
         ),
     )
-    assert told == About(
+    assert told == TranscriptInfo(
         session_id=SESSION,
         cwd=CWD,
         model="claude-opus-4-5",
@@ -185,7 +193,7 @@ def test_a_conversation_tells_about_itself(folder: Path) -> None:
 
 
 def test_a_piece_that_says_nothing_tells_nothing(folder: Path) -> None:
-    assert about(folder, '{"type":"user"}\n', name="copy") == About()
+    assert about(folder, '{"type":"user"}\n', name="copy") == TranscriptInfo()
 
 
 def test_the_session_is_what_the_file_is_called_where_that_is_one(folder: Path) -> None:
@@ -303,8 +311,8 @@ def test_pieces_tell_what_the_whole_tells(content: bytes, most_bytes: int, end: 
     with TemporaryDirectory() as temporary:
         path = put(Path(temporary) / "projects" / encoded(CWD) / "copy.jsonl", content[: len(content) - end])
         whole = follow(path).about
-        pieces: list[About] = []
-        cursor, more = Cursor(), True
+        pieces: list[TranscriptInfo] = []
+        cursor, more = TranscriptCursor(), True
         while more:
             piece = follow(path, cursor, most_bytes=most_bytes)
             pieces.append(piece.about)
@@ -321,5 +329,5 @@ def test_pieces_tell_what_the_whole_tells(content: bytes, most_bytes: int, end: 
     assert next(reversed(titles), "") == whole.title
 
 
-def _keys(told: About) -> list[bytes]:
+def _keys(told: TranscriptInfo) -> list[bytes]:
     return [told.uuids[place : place + 8] for place in range(0, len(told.uuids), 8)]

@@ -1,4 +1,4 @@
-"""The connections to one server: what both clients say to the library that makes them."""
+"""The HTTP connections to one server, for both clients. Imports httpx2, so it is imported late."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TypeVar
 
 import httpx2
 
-from mindhold.client.address import Place
-from mindhold.client.wire import Lost
+from mindhold.client.wire import LostRequest, ServerAddress
 from mindhold.model.errors import InvalidInput, ServerError, SettingsError
 
 C = TypeVar("C")
@@ -19,7 +18,7 @@ NO_LIMIT = httpx2.Timeout(QUIET_SECONDS, connect=CONNECT_SECONDS)  # in all; bet
 LARGEST_ANSWER = 256 * 2**20  # bytes; streams may be longer
 
 
-def opened(kind: Callable[..., C], place: Place, *, timeout: float) -> C:
+def open_client(kind: Callable[..., C], place: ServerAddress, *, timeout: float) -> C:
     """A client for one server, not connected yet. Raises SettingsError.
 
     Redirects are not followed: the key is for this server. Certificates are read only where they are needed.
@@ -67,11 +66,11 @@ class Body:
         return b"".join(self._pieces)
 
 
-def lost(error: httpx2.TransportError) -> Lost:
+def lost_request_of(error: httpx2.TransportError) -> LostRequest:
     """What became of a request that got no answer. Raises InvalidInput for one that no server would get."""
     if isinstance(error, httpx2.TimeoutException):
-        return Lost("", slow=True)
+        return LostRequest("", slow=True)
     told = " ".join(str(error).split())[:200].rstrip(".")
     if isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
         raise InvalidInput(f"This can't be sent: {told}.") from error
-    return Lost(told)
+    return LostRequest(told)

@@ -1,27 +1,174 @@
-"""What is said to a server and how its answers are understood: all of a client but the sending.
-
-A conversation with a server is a generator: it yields what to do next (ask, or pause), is sent what was heard, and returns
-the answer. Whoever drives it, with or without an event loop, does nothing but that.
-"""
+"""Requests and answers of the HTTP client without the sending: address, requests, errors, paging."""
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import random
 import secrets
-from collections.abc import AsyncIterable, Callable, Generator, Iterable, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
-from urllib.parse import urlencode
+from functools import cache
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
+from urllib.parse import urlencode, urlsplit
 
-from mindhold.client.errors import told_by
-from mindhold.model.errors import InvalidInput, MindholdError, ServerAway, ServerError
+from mindhold.model import errors
+from mindhold.model.errors import InvalidInput, MindholdError, ServerAway, ServerError, SettingsError
+from mindhold.model.host import is_loopback
 
 if TYPE_CHECKING:
-    from mindhold.client.address import Place
-    from mindhold.dialects.rest.shape import Resource, Sent
-    from mindhold.operations.catalogue import Input, Operation, Output
+    from mindhold.contracts.rest.resource import ClientRequest as ResourceClientRequest
+    from mindhold.contracts.rest.resource import Resource
+    from mindhold.operations import Input, Operation, Output
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """A server's address without a slash at its end, and the key that opens it."""
+
+    url: str
+    host: str
+    key: str = field(default="", repr=False)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+        return is_loopback(self.host)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody can read on the way."""
+        return self.url.startswith("https:")
+
+
+def server_address(url: str, *, key: str = "", insecure: bool = False) -> ServerAddress:
+    """Raises SettingsError, also for a key that others could read on its way, unless `insecure`."""
+    given = url.strip()
+    try:
+        parts = urlsplit(given)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise _wrong("is none") from error
+    if parts.scheme not in ("http", "https") or not host or " " in given or not given.isprintable():
+        raise _wrong("is none")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise _wrong("holds more than a place", advice="Give the address alone; the key is given apart.")
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        raise SettingsError("The key holds characters that no key has.", advice="Copy it anew.")
+    if key and parts.scheme == "http" and not is_loopback(host) and not insecure:
+        raise SettingsError(
+            f"The key would go to {host} by plain http, where others can read it.",
+            advice="Use https://; for a network that you trust say `insecure` (`-o remote.insecure=true`).",
+        )
+    return ServerAddress(f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}", host, key)
+
+
+def _wrong(what: str, *, advice: str = "Give one such as http://localhost:3333.") -> SettingsError:
+    return SettingsError(f"The server's address {what}.", advice=advice)
+
+
+# Codes that the HTTP door alone has; the others are the tree's own.
+_OF_THE_DOOR: Mapping[str, type[MindholdError]] = {
+    "PROJECT_NOT_FOUND": errors.ScopeNotFound,
+    "EMBEDDING_SERVICE_ERROR": errors.ModelError,
+    "PRECONDITION_FAILED": errors.Changed,
+    "TOO_LARGE": errors.ContentTooLarge,
+}
+# What another code is, by the status that it came with.
+_BY_STATUS: Mapping[int, type[MindholdError]] = {
+    400: errors.InvalidInput,
+    401: errors.Refused,
+    403: errors.Refused,
+    404: errors.NotFound,
+    405: errors.InvalidInput,
+    408: ServerAway,
+    409: errors.Conflict,
+    412: errors.Changed,
+    413: errors.ContentTooLarge,
+    415: errors.InvalidInput,
+    421: errors.Refused,
+    422: errors.InvalidInput,
+    428: errors.Refused,
+    429: ServerAway,
+    502: ServerAway,
+    503: ServerAway,
+    504: ServerAway,
+}
+# What some have besides words, and the word of an answer that says it.
+_DETAILS: Mapping[type[MindholdError], Mapping[str, str]] = {
+    errors.MemoryNotFound: {"memory_id": "memory_id"},
+    errors.ScopeNotFound: {"name": "project_id"},
+    errors.BrokenJson: {"line": "line", "column": "column"},
+    errors.WrongShape: {"line": "line", "column": "column"},
+}
+_NOTHING = "There is nothing here."  # of a path that no Mindhold serves
+_SAME_PLACE = "Give the address that `mindhold serve` tells, such as http://localhost:3333, without /mcp or /api behind it."
+HIDDEN = "(hidden)"
+_LONGEST_WORDS = 2_000
+
+
+@cache
+def by_code() -> Mapping[str, type[MindholdError]]:
+    """Every error of the tree; of two with one code, the more general."""
+    found: dict[str, type[MindholdError]] = {}
+    waiting: list[type[MindholdError]] = [MindholdError]
+    while waiting:
+        kind = waiting.pop(0)
+        found.setdefault(kind.code, kind)
+        waiting += [one for one in kind.__subclasses__() if one.__module__ == errors.__name__]
+    return {**found, **_OF_THE_DOOR}
+
+
+def error_from(status: int, content: bytes, *, where: str, key: str = "") -> MindholdError:
+    """The error in an answer; the key isn't repeated, whoever repeats it."""
+    document = _document(content)
+    code, words = document.get("code"), document.get("error")
+    if not isinstance(code, str) or not isinstance(words, str):
+        unclear = ServerAway if _BY_STATUS.get(status) is ServerAway else ServerError
+        return unclear(f"{where} answers with HTTP {status}, and not as Mindhold does.", advice=_SAME_PLACE)
+    if code == errors.NotFound.code and words == _NOTHING:
+        return ServerError(f"{where} has nothing where this was asked.", advice=_SAME_PLACE)
+    details, advice = document.get("details"), document.get("advice")
+    told = f"{words}: {details}" if isinstance(details, str) else words
+    kind = by_code().get(code) or _BY_STATUS.get(status) or ServerError
+    return _made(
+        kind, code, _plain_error(told, key), advice=_plain_error(str(advice or ""), key), details=document
+    )
+
+
+def _made(
+    kind: type[MindholdError], code: str, message: str, *, advice: str, details: Mapping[str, Any]
+) -> MindholdError:
+    """Without the error's own way of wording: it was worded there."""
+    error = kind.__new__(kind, message)
+    MindholdError.__init__(error, message, advice=advice)
+    error.code = code
+    for name, word in _DETAILS.get(kind, {}).items():
+        setattr(error, name, details.get(word, ""))
+    return error
+
+
+def _document(content: bytes) -> Mapping[str, Any]:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _plain_error(text: str, key: str) -> str:
+    return (text.replace(key, HIDDEN) if key else text)[:_LONGEST_WORDS]
+
 
 T = TypeVar("T")
 I = TypeVar("I", bound="Input")  # noqa: E741
@@ -44,14 +191,14 @@ _SAYS = {
 }
 
 
-class Sink(Protocol):
+class DownloadSink(Protocol):
     """Where a long answer goes."""
 
     def write(self, piece: bytes, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class ClientRequest:
     """A request. `lines` are a body that is sent as it comes; `sink` takes a good answer as it comes."""
 
     method: str
@@ -59,7 +206,7 @@ class Ask:
     headers: Mapping[bytes, bytes] = field(default_factory=dict)
     body: bytes | None = None
     lines: Iterable[Message] | AsyncIterable[Message] | None = None
-    sink: Sink | None = None
+    sink: DownloadSink | None = None
 
     @property
     def is_long(self) -> bool:
@@ -75,7 +222,7 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ServerAnswer:
     """An answer, whatever it says."""
 
     status: int
@@ -88,15 +235,15 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class LostRequest:
     """No answer; `slow` where it took too long."""
 
     why: str
     slow: bool = False
 
 
-Step = Ask | Pause
-Heard = Reply | Lost | None
+Step = ClientRequest | Pause
+Heard = ServerAnswer | LostRequest | None
 Talk = Generator[Step, Heard, T]
 
 
@@ -104,7 +251,7 @@ Talk = Generator[Step, Heard, T]
 class Wire:
     """How one server is talked to."""
 
-    place: Place
+    place: ServerAddress
     agent: str = ""
     tries: int = 4
     pause: float = 0.25  # seconds before the second try; each further one waits twice as long
@@ -112,8 +259,7 @@ class Wire:
 
     def run(self, name: str, fields: Mapping[str, Any]) -> Talk[Any]:
         """An operation by its name or its resource's, in the fields or words of either. Raises MindholdError."""
-        from mindhold.dialects.rest.shape import is_list
-        from mindhold.dialects.rest.table import by_name, resource_for
+        from mindhold.contracts.rest.resource import by_name, is_list, resource_for
 
         try:
             row = by_name().get(name) or resource_for(name)
@@ -130,7 +276,7 @@ class Wire:
 
     def target(self, name: str, fields: Mapping[str, Any]) -> str:
         """Path and query of a resource whose body or answer is a stream. Raises InvalidInput."""
-        from mindhold.dialects.rest.table import by_name
+        from mindhold.contracts.rest.resource import by_name
 
         row = by_name()[name]
         given = {field: value for field, value in fields.items() if value is not None}
@@ -142,12 +288,12 @@ class Wire:
         """One operation, for that agent; under that key, if it writes. Raises MindholdError."""
         return self._said(_rows(operation.name), given, agent=agent, key=key)
 
-    def exchange(self, ask: Ask, *, again: bool = True) -> Talk[Reply]:
+    def exchange(self, ask: ClientRequest, *, again: bool = True) -> Talk[ServerAnswer]:
         """A good answer. Passing troubles are waited for, if it does no harm to ask `again`. Raises MindholdError."""
         for turn in range(1, self.tries + 1):
             heard = yield ask
             assert heard is not None
-            if isinstance(heard, Reply) and heard.is_good:
+            if isinstance(heard, ServerAnswer) and heard.is_good:
                 return heard
             error = self.trouble(heard)
             wait = self.wait(heard, error, turn)
@@ -156,10 +302,10 @@ class Wire:
             yield Pause(wait)
         raise AssertionError("the last turn returns or raises")
 
-    def trouble(self, heard: Reply | Lost) -> MindholdError:
+    def trouble(self, heard: ServerAnswer | LostRequest) -> MindholdError:
         """What is wrong with it, in words."""
         where = f"The server at {self.place.url}"
-        if isinstance(heard, Lost):
+        if isinstance(heard, LostRequest):
             told = "didn't answer in time" if heard.slow else "can't be reached"
             why = f": {heard.why}" if heard.why else ""
             return ServerAway(f"{where} {told}{why}.", advice="Is `mindhold serve` running there?")
@@ -168,11 +314,11 @@ class Wire:
                 f"{where} sends callers elsewhere (HTTP {heard.status}), where nothing is sent.",
                 advice="Give the address that it answers at itself.",
             )
-        return told_by(heard.status, heard.content, where=where, key=self.place.key)
+        return error_from(heard.status, heard.content, where=where, key=self.place.key)
 
-    def wait(self, heard: Reply | Lost, error: MindholdError, turn: int) -> float | None:
+    def wait(self, heard: ServerAnswer | LostRequest, error: MindholdError, turn: int) -> float | None:
         """How long until it is worth another try; None if it isn't, or nobody would wait so long."""
-        if isinstance(heard, Lost):
+        if isinstance(heard, LostRequest):
             passing = not heard.slow
             asked = 0.0
         else:
@@ -207,14 +353,14 @@ class Wire:
         if sent.body is not None:
             more["Content-Type"] = JSON
             body = json.dumps(sent.body, ensure_ascii=False).encode("utf-8", "surrogatepass")
-        ask = Ask(sent.method, target_of(sent), self.headers(agent=agent, **more), body)
+        ask = ClientRequest(sent.method, target_of(sent), self.headers(agent=agent, **more), body)
         return self._understood(row.serves.gives, ask)
 
-    def _understood(self, gives: type[O], ask: Ask) -> Talk[O]:
+    def _understood(self, gives: type[O], ask: ClientRequest) -> Talk[O]:
         reply = yield from self.exchange(ask)
         return self.understood(gives, reply)
 
-    def understood(self, gives: type[O], reply: Reply, *, ended: bool = False) -> O:
+    def understood(self, gives: type[O], reply: ServerAnswer, *, ended: bool = False) -> O:
         """The answer as the operation gave it, or, at the `end` of a stream, its error. Raises MindholdError."""
         try:
             document = json.loads(reply.content)
@@ -230,7 +376,7 @@ class Wire:
             ) from error
 
 
-def target_of(sent: Sent) -> str:
+def target_of(sent: ResourceClientRequest) -> str:
     """Path and query. Raises InvalidInput for a name that would make another path of it."""
     if any(part in ("", ".", "..") for part in sent.path.split("/")[1:]):
         raise InvalidInput("A name is empty, or nothing but dots.", advice="Give another.")
@@ -265,7 +411,7 @@ def _plain(value: object) -> str:
 
 
 def _rows(operation: str) -> tuple[Resource, ...]:
-    from mindhold.dialects.rest.table import resources
+    from mindhold.contracts.rest.resource import resources
 
     return tuple(row for row in resources() if row.operation == operation and row.stream is None)
 
@@ -273,8 +419,8 @@ def _rows(operation: str) -> tuple[Resource, ...]:
 def _built(row: Resource, values: Mapping[str, Any]) -> Input:
     from pydantic import ValidationError
 
-    from mindhold.dialects.rest.shape import WrongField
-    from mindhold.operations.wording import invalid
+    from mindhold.contracts.rest.resource import InvalidField
+    from mindhold.operations import invalid_input
 
     takes: type[Input] = row.serves.takes
     try:
@@ -282,11 +428,11 @@ def _built(row: Resource, values: Mapping[str, Any]) -> Input:
     except ValidationError as error:
         place = error.errors(include_url=False, include_input=False)[0]["loc"]
         if place and (wrong := row.wrong.get(str(place[0]))):  # as the server would tell it
-            raise WrongField(wrong) from error
-        raise invalid(error, known=list(takes.model_fields)) from error
+            raise InvalidField(wrong) from error
+        raise invalid_input(error, known=list(takes.model_fields)) from error
 
 
-def _request(rows: tuple[Resource, ...], given: Input) -> tuple[Resource, Sent]:
+def _request(rows: tuple[Resource, ...], given: Input) -> tuple[Resource, ResourceClientRequest]:
     """By the first that can say it, those before others that do what the operation does by itself."""
     said = given.model_fields_set
 
@@ -314,3 +460,85 @@ def _seconds(given: str) -> float:
     except ValueError:
         return 0.0
     return max(0.0, seconds) if math.isfinite(seconds) else 0.0
+
+
+P = ParamSpec("P")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPage(Generic[T]):
+    """Some of many, and where the next begin."""
+
+    items: list[T]
+    next: str | None
+
+
+Turn = Callable[[str | None], Talk[ResultPage[T]]]
+
+
+class ClientMethods:
+    """Has a wire to talk over."""
+
+    wire: Wire
+
+
+class SyncCaller(Protocol):
+    """A client whose calls return when they are done."""
+
+    def talk(self, talk: Talk[T], /) -> T: ...
+    def turn(self, turn: Turn[T], /) -> Iterator[T]: ...
+
+
+class AsyncCaller(Protocol):
+    """A client whose calls are awaited."""
+
+    def talk(self, talk: Talk[T], /) -> Awaitable[T]: ...
+    def turn(self, turn: Turn[T], /) -> AsyncIterator[T]: ...
+
+
+class Method(Generic[P, T]):
+    """One call, one answer."""
+
+    def __init__(self, plan: Callable[Concatenate[Any, P], Talk[T]]) -> None:
+        self._plan = plan
+        functools.update_wrapper(self, plan)  # type: ignore[arg-type]
+
+    @overload
+    def __get__(self, client: None, kind: type, /) -> Method[P, T]: ...
+    @overload
+    def __get__(self, client: SyncCaller, kind: type | None = None, /) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncCaller, kind: type | None = None, /) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, client: Any, kind: type | None = None, /) -> Any:
+        if client is None:
+            return self
+
+        @functools.wraps(self._plan)
+        def called(*args: P.args, **given: P.kwargs) -> Any:
+            return client.talk(self._plan(client, *args, **given))
+
+        return called
+
+
+class PagedMethod(Generic[P, T]):
+    """Everything of a list, page by page."""
+
+    def __init__(self, plan: Callable[Concatenate[Any, P], Turn[T]]) -> None:
+        self._plan = plan
+        functools.update_wrapper(self, plan)  # type: ignore[arg-type]
+
+    @overload
+    def __get__(self, client: None, kind: type, /) -> PagedMethod[P, T]: ...
+    @overload
+    def __get__(self, client: SyncCaller, kind: type | None = None, /) -> Callable[P, Iterator[T]]: ...
+    @overload
+    def __get__(self, client: AsyncCaller, kind: type | None = None, /) -> Callable[P, AsyncIterator[T]]: ...
+    def __get__(self, client: Any, kind: type | None = None, /) -> Any:
+        if client is None:
+            return self
+
+        @functools.wraps(self._plan)
+        def called(*args: P.args, **given: P.kwargs) -> Any:
+            return client.turn(self._plan(client, *args, **given))
+
+        return called

@@ -1,0 +1,1 @@
+"""The ways into Mindhold: command line, HTTP, MCP and hooks."""

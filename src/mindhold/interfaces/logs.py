@@ -1,9 +1,4 @@
-"""Logs: one JSON object a line, one file a day (UTC), never a remembered text unless the level is debug.
-
-A day has its own file, and a further one when that is full; nothing is renamed: several processes write to one folder, and
-on Windows a file that another process has open can't be renamed. There every process has a file of its own as well, since
-appending isn't atomic. The oldest files go when they are too old, or all of them too large together.
-"""
+"""Logs: one JSON object per line, one file per day (UTC); no memory text unless the level is debug."""
 
 from __future__ import annotations
 
@@ -19,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from mindhold.settings.declared import Settings
+from mindhold.settings.schema import Settings
 
 OWN = "mindhold"
 # They tell the parts of forms and whole addresses, where keys may stand.
@@ -44,7 +39,7 @@ def logging_to(settings: Settings) -> Iterator[None]:
     """Everything that is logged goes to the files of the settings; errors to standard error too."""
     level = logging.getLevelName(settings.log.level.upper())
     frank = settings.log.level == "debug"
-    lines = Lines(frank=frank)
+    lines = JsonLineFormatter(frank=frank)
     daily = DailyFile(
         settings.logs_dir,
         keep_days=settings.log.keep_days,
@@ -77,7 +72,7 @@ def _is_wanted(record: logging.LogRecord, *, frank: bool) -> bool:
     return record.levelno >= logging.WARNING or (frank and family not in NEVER)
 
 
-class Lines(logging.Formatter):
+class JsonLineFormatter(logging.Formatter):
     """A record as a line of JSON. Unless `frank`, of others' records only where they come from is told, since what they
     say may quote a request, and of an exception its kind and place, since its words may quote one too."""
 

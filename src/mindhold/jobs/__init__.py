@@ -1,0 +1,1 @@
+"""Background jobs: the runner, what each job does, the schedule, and operations on the queue."""

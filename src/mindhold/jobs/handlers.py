@@ -1,4 +1,4 @@
-"""What each job does. Every handler may be run again after a crash: it does only what is still missing."""
+"""What each job does. Every handler can run again after a crash: it does only what is still missing."""
 
 from __future__ import annotations
 
@@ -9,33 +9,29 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from mindhold.engine.consolidate import JOB as CONSOLIDATE
-from mindhold.engine.consolidate import STAGES
-from mindhold.engine.consolidate import run as consolidate
-from mindhold.engine.conversations import REFLECT
-from mindhold.engine.core import Engine
-from mindhold.engine.embed import EMBED, embed_missing, queue_embedding
-from mindhold.engine.endings import reflect_on_silent
-from mindhold.engine.evaluate import EVALUATE, SECONDS, evaluate
-from mindhold.engine.history.vectors import (
-    EMBED_HISTORY,
+from mindhold.conversations.endings import reflect_on_silent
+from mindhold.conversations.recap_queue import RECAP_JOB
+from mindhold.conversations.sessions import REFLECT
+from mindhold.engine import Engine
+from mindhold.history.vectors import (
+    EMBED_HISTORY_JOB,
     embed_history,
     history_model,
     own_job,
     queue_history_embedding,
     unembedded,
 )
-from mindhold.engine.history.vectors import PAUSE as EMBED_PAUSE
-from mindhold.engine.maintain import JOB as MAINTAIN
-from mindhold.engine.nightly import turn
-from mindhold.engine.recap_queue import RECAP_JOB
-from mindhold.engine.reindex import REINDEX, TURN, reindex
-from mindhold.engine.relate import RELATE, relate
-from mindhold.engine.tidying import tidy
+from mindhold.history.vectors import PAUSE as EMBED_PAUSE
 from mindhold.jobs.runner import Handler, Unfinished
+from mindhold.lifecycle.consolidation import CONSOLIDATION_JOB, STAGES, run_consolidation
+from mindhold.lifecycle.maintenance import MAINTENANCE_JOB, run_nightly_turn, tidy
+from mindhold.memories.duplicates import RELATE, relate
+from mindhold.memories.embedding import EMBED, embed_missing, queue_embedding
+from mindhold.memories.evaluation import EVALUATE, SECONDS, evaluate
 from mindhold.model.errors import ModelError
 from mindhold.model.job import Job
 from mindhold.ports.store import Enqueue
+from mindhold.projects.reindex import REINDEX, TURN, reindex
 
 PAUSE = timedelta(minutes=1)  # between two runs of what doesn't end in one
 MORE = "consolidate:more"  # the key of a run that goes on with some stages, beside the one for all
@@ -73,7 +69,7 @@ async def _reflect(engine: Engine, job: Job) -> Mapping[str, Any]:
 
 
 async def _recap(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
-    from mindhold.engine.recaps.running import LONGEST_RUN, recap_due  # it needs much
+    from mindhold.conversations.recap_creation import LONGEST_RUN, recap_due  # it needs much
 
     return await recap_due(engine, job.payload, seconds=min(LONGEST_RUN, left()))
 
@@ -87,13 +83,18 @@ async def _consolidate(engine: Engine, job: Job) -> Mapping[str, Any]:
     """What is left when the time is up, or when somebody else was at it, is done a little later: only those stages."""
     await engine.uses.flush()
     stages = [name for name in STAGES if name in job.payload.get("stages", ())]
-    report = await consolidate(engine, stages=stages)
+    report = await run_consolidation(engine, stages=stages)
     if report.more or report.notice:
         now = engine.clock()
         left = [stage.name for stage in report.stages if stage.more] or stages
-        key = MORE if left else CONSOLIDATE
+        key = MORE if left else CONSOLIDATION_JOB
         again = Job(
-            engine.new_id(), CONSOLIDATE, created=now, due=now + PAUSE, key=key, payload={"stages": left}
+            engine.new_id(),
+            CONSOLIDATION_JOB,
+            created=now,
+            due=now + PAUSE,
+            key=key,
+            payload={"stages": left},
         )
         await engine.store.apply([Enqueue(again)])
     return {stage.name: stage.changed for stage in report.stages if stage.changed}
@@ -106,7 +107,7 @@ async def _tidy(engine: Engine, job: Job) -> Mapping[str, Any]:
 
 async def _maintain(engine: Engine, job: Job) -> Mapping[str, Any] | Unfinished:
     """A turn of the night's. What else is due comes between two of them."""
-    turned = await turn(engine, job)
+    turned = await run_nightly_turn(engine, job)
     if turned.finished:
         return turned.result
     return Unfinished(turned.result, after=PAUSE if turned.waits else timedelta(0))
@@ -136,8 +137,8 @@ async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
     chosen = engine.policy.history
     if not (chosen.enabled and chosen.archive):  # any more
         return {"archived": 0}
-    from mindhold.engine.history.archiving import archive_history
-    from mindhold.engine.history.indexing import FRESH_BYTES, FRESH_SECONDS, index_history
+    from mindhold.history.archive import archive_history
+    from mindhold.history.index import FRESH_BYTES, FRESH_SECONDS, index_history
 
     if (await index_history(engine, most_bytes=FRESH_BYTES, most_seconds=FRESH_SECONDS)).left:
         engine.behind.set()
@@ -164,15 +165,15 @@ HANDLERS: Mapping[str, Handler] = {
     RECAP_JOB: _recap,
     EVALUATE: _evaluate,
     TIDY: _tidy,
-    CONSOLIDATE: _consolidate,
-    MAINTAIN: _maintain,
-    EMBED_HISTORY: _embed_history,
+    CONSOLIDATION_JOB: _consolidate,
+    MAINTENANCE_JOB: _maintain,
+    EMBED_HISTORY_JOB: _embed_history,
     ARCHIVE_HISTORY: _archive_history,
 }
 # What one who waits may run when no time is left: each is short.
 SHORT = (EVALUATE, RELATE, TIDY)
-STOPPING = frozenset({REINDEX, MAINTAIN})  # what looks between its steps whether somebody gave it up
-OF_HISTORY = (EMBED_HISTORY, ARCHIVE_HISTORY)  # what concerns conversations, and no memory
+STOPPING = frozenset({REINDEX, MAINTENANCE_JOB})  # what looks between its steps whether somebody gave it up
+OF_HISTORY = (EMBED_HISTORY_JOB, ARCHIVE_HISTORY)  # what concerns conversations, and no memory
 
 
 def handlers_of(engine: Engine) -> Mapping[str, Handler]:

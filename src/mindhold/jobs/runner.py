@@ -1,4 +1,4 @@
-"""Runs queued jobs: leased, retried with backoff, dead after too many attempts."""
+"""Runs queued jobs under a lease: retried with backoff, dead after too many attempts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from mindhold.engine.core import Engine
+from mindhold.engine import Engine
 from mindhold.model.errors import MindholdError, StoreError
 from mindhold.model.job import Job, JobState, backoff_seconds
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class JobRun:
     """One job that was run, as it stands now."""
 
     job: Job
@@ -45,7 +45,7 @@ class Runner:
         self._handlers = handlers
         self._owner = owner
 
-    async def run_next(self, *, names: Sequence[str] = ()) -> Ran | None:
+    async def run_next(self, *, names: Sequence[str] = ()) -> JobRun | None:
         """Run the most overdue job; None when nothing is due."""
         job = await self._engine.store.lease(
             self._owner, now=self._engine.clock(), duration=LEASE, names=names or tuple(self._handlers)
@@ -59,11 +59,11 @@ class Runner:
         except asyncio.CancelledError:
             if not renewal.done():
                 raise
-            return Ran(job, kept=False)
+            return JobRun(job, kept=False)
         finally:
             renewal.cancel()
             await asyncio.wait({renewal})  # and not itself: that would swallow a cancellation of the caller
-        return Ran(outcome, await self._engine.store.finish(outcome, self._owner))
+        return JobRun(outcome, await self._engine.store.finish(outcome, self._owner))
 
     async def run_all(
         self,
@@ -72,9 +72,9 @@ class Runner:
         names: Sequence[str] = (),
         told: Callable[[int], None] = lambda _: None,
         enough: Callable[[], bool] = lambda: False,
-    ) -> list[Ran]:
+    ) -> list[JobRun]:
         """Until nothing is due, `most` have run, or one has and it is `enough`; tells how many after each."""
-        done: list[Ran] = []
+        done: list[JobRun] = []
         while (
             len(done) < most
             and not (done and enough())

@@ -1,4 +1,4 @@
-"""What runs by itself now and then. A due entry becomes a job once, whichever process looks first."""
+"""Scheduled jobs. A due entry is queued once, whichever process sees it first."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from mindhold.engine.consolidate import JOB as CONSOLIDATE
-from mindhold.engine.core import Engine
-from mindhold.engine.embed import EMBED
-from mindhold.engine.evaluate import EVALUATE
-from mindhold.engine.history.vectors import EMBED_HISTORY, history_model, own_job
-from mindhold.engine.maintain import JOB as MAINTAIN
+from mindhold.engine import Engine
+from mindhold.history.vectors import EMBED_HISTORY_JOB, history_model, own_job
 from mindhold.jobs.handlers import ARCHIVE_HISTORY, TIDY
+from mindhold.lifecycle.consolidation import CONSOLIDATION_JOB
+from mindhold.lifecycle.maintenance import MAINTENANCE_JOB
+from mindhold.memories.embedding import EMBED
+from mindhold.memories.evaluation import EVALUATE
 from mindhold.model.job import Job
-from mindhold.model.maintenance import is_time, next_run
+from mindhold.model.policies import is_time, next_run
 from mindhold.ports.store import Enqueue
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ScheduledJob:
     """A job by name, every so often."""
 
     name: str
@@ -29,33 +29,33 @@ class Entry:
 EMBED_EVERY = timedelta(hours=6)
 A_DAY = 24  # hours
 # What is remembered is judged soon; what came in another way, as by an import, within a day.
-ALWAYS: Sequence[Entry] = (
-    Entry(EMBED, timedelta(hours=1)),
-    Entry(EVALUATE, timedelta(days=1)),
-    Entry(TIDY, timedelta(days=1)),
+ALWAYS: Sequence[ScheduledJob] = (
+    ScheduledJob(EMBED, timedelta(hours=1)),
+    ScheduledJob(EVALUATE, timedelta(days=1)),
+    ScheduledJob(TIDY, timedelta(days=1)),
 )
 
 
-def schedule_of(engine: Engine) -> Sequence[Entry]:
+def schedule_of(engine: Engine) -> Sequence[ScheduledJob]:
     """As the engine's policy has it; the night's maintenance goes by the hour, and isn't among them."""
     hours, nightly = engine.policy.life.consolidate_hours, engine.policy.maintenance.schedule
     own = 0 < hours < A_DAY if nightly else hours > 0
-    upkeep = (Entry(CONSOLIDATE, timedelta(hours=hours)),) if own else ()
+    upkeep = (ScheduledJob(CONSOLIDATION_JOB, timedelta(hours=hours)),) if own else ()
     return (*ALWAYS, *upkeep, *_of_history(engine))
 
 
-def _of_history(engine: Engine) -> Sequence[Entry]:
+def _of_history(engine: Engine) -> Sequence[ScheduledJob]:
     """What is embedded is queued when it is indexed; by the clock comes what was missed."""
     chosen, found = engine.policy.history, []
     if history_model(engine) is not None:
-        found.append(Entry(own_job(engine, EMBED_HISTORY), EMBED_EVERY))
+        found.append(ScheduledJob(own_job(engine, EMBED_HISTORY_JOB), EMBED_EVERY))
     if chosen.enabled and chosen.archive:
-        found.append(Entry(own_job(engine, ARCHIVE_HISTORY), timedelta(hours=chosen.archive_hours)))
+        found.append(ScheduledJob(own_job(engine, ARCHIVE_HISTORY), timedelta(hours=chosen.archive_hours)))
     return found
 
 
 async def enqueue_due(
-    engine: Engine, entries: Sequence[Entry] | None = None, *, besides: Collection[str] = ()
+    engine: Engine, entries: Sequence[ScheduledJob] | None = None, *, besides: Collection[str] = ()
 ) -> list[str]:
     """Queue what is due; returns the names. Two callers at once never queue one entry twice."""
     now = engine.clock()
@@ -68,26 +68,26 @@ async def enqueue_due(
             continue
         if await _queue(engine, entry.name, last=last, now=now):
             queued.append(entry.name)
-    if entries is None and MAINTAIN not in besides and await _night_is_due(engine, now=now):
-        queued.append(MAINTAIN)
+    if entries is None and MAINTENANCE_JOB not in besides and await _night_is_due(engine, now=now):
+        queued.append(MAINTENANCE_JOB)
     return queued
 
 
-async def next_runs(engine: Engine, entries: Sequence[Entry] | None = None) -> dict[str, datetime]:
+async def next_runs(engine: Engine, entries: Sequence[ScheduledJob] | None = None) -> dict[str, datetime]:
     """When each entry is due next."""
     runs: dict[str, datetime] = {}
     for entry in schedule_of(engine) if entries is None else entries:
         last = await engine.store.cursor(_cursor(entry.name))
         runs[entry.name] = datetime.fromisoformat(last) + entry.every if last else engine.clock()
     if entries is None and engine.policy.maintenance.schedule:
-        last = await engine.store.cursor(_cursor(MAINTAIN))
-        runs[MAINTAIN] = _next_night(engine, last or engine.clock().isoformat())
+        last = await engine.store.cursor(_cursor(MAINTENANCE_JOB))
+        runs[MAINTENANCE_JOB] = _next_night(engine, last or engine.clock().isoformat())
     return runs
 
 
 async def _night_is_due(engine: Engine, *, now: datetime) -> bool:
     """Queued once it is quiet, or late. A store that is new, or comes from before, begins with the next night."""
-    policy, cursor = engine.policy.maintenance, _cursor(MAINTAIN)
+    policy, cursor = engine.policy.maintenance, _cursor(MAINTENANCE_JOB)
     if not policy.schedule:
         return False
     quiet = engine.quiet.lasts(now, policy.idle)  # looked at from the start on
@@ -97,7 +97,7 @@ async def _night_is_due(engine: Engine, *, now: datetime) -> bool:
         return False
     if not is_time(_next_night(engine, last), now, quiet=quiet):
         return False
-    return await _queue(engine, MAINTAIN, last=last, now=now)
+    return await _queue(engine, MAINTENANCE_JOB, last=last, now=now)
 
 
 def _next_night(engine: Engine, last: str) -> datetime:

@@ -1,13 +1,12 @@
-"""How a failure shows: its telling lines, in a form that is the same on another day and another machine.
-
-Hooks import this: nothing is compiled before it is needed.
-"""
+"""Extracts the telling lines of a failure in a form that is the same on another day and another machine."""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     import re
+
 
 MOST_SIGNS = 5
 LONGEST_SIGN = 160

@@ -1,4 +1,4 @@
-"""Work that outlives the call that asked for it."""
+"""Jobs, which outlive the call that asked for them, and entries, small keyed values that may expire."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-SCOPE = "scope"  # in the payload of a job that is about one scope, and nothing beyond it
+SCOPE_KEY = "scope"  # in the payload of a job that is about one scope, and nothing beyond it
 
 
 class JobState(StrEnum):
@@ -43,3 +43,14 @@ class Job:
 def backoff_seconds(attempts: int) -> float:
     """How long to wait after the given number of failed attempts: 10 s, doubling, an hour at most."""
     return min(3600.0, 10.0 * 2.0 ** max(0, attempts - 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A value in a drawer; from `expires` on it is as if it were not there. Its value is not shown by repr()."""
+
+    drawer: str
+    key: str
+    value: Mapping[str, Any] = field(repr=False)
+    created: datetime
+    expires: datetime | None = None

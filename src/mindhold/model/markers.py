@@ -1,4 +1,4 @@
-"""The place in a document that Mindhold writes: between two lines of its own. All else in the file is somebody's."""
+"""Finds and rewrites the block between Mindhold's markers in a document; the rest of the file is not touched."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CODE = re.compile(rb" {4}| {0,3}\t")  # how a line of code begins that has no f
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MarkedBlock:
     """What stands between the markers: from byte `start` to byte `end`, whole lines, of which each ends in `newline`."""
 
     start: int
@@ -26,7 +26,7 @@ class Place:
     newline: bytes
 
 
-def find_place(data: bytes, *, name: str) -> Place | None:
+def find_block(data: bytes, *, name: str) -> MarkedBlock | None:
     """Where memory goes in the document of that name; None where it has no markers. Raises MarkersWrong.
 
     A marker is a line of its own, and none within a block of code, fenced or indented, or within a comment.
@@ -52,14 +52,14 @@ def find_place(data: bytes, *, name: str) -> Place | None:
     first, last = found[0][0], found[1][0]
     opening = lines[first]
     newline = opening[len(opening.rstrip(b"\r\n")) :]
-    return Place(
+    return MarkedBlock(
         start=sum(map(len, lines[: first + 1])), end=sum(map(len, lines[:last])), newline=newline or b"\n"
     )
 
 
-def placed(data: bytes, block: str, *, name: str = "The document") -> bytes:
+def replace_block(data: bytes, block: str, *, name: str = "The document") -> bytes:
     """The document with that text between its markers, and every other byte as it was. Raises MarkersWrong."""
-    place = find_place(data, name=name)
+    place = find_block(data, name=name)
     if place is None:
         raise MarkersWrong(
             f"{name} has no markers.",

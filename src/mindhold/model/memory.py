@@ -1,10 +1,12 @@
-"""The record: one atomic piece of knowledge, and what stands beside it."""
+"""The record: one atomic piece of knowledge, its versions, links between memories, and ids that sort by time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -118,13 +120,17 @@ class Memory:
     embedded_by: str | None = None
 
 
-LOG = "project"  # the dialect of a project's log
-PART = "part"  # metadata of the later parts of a long text: which one it is
+LOG_DIALECT = "project"  # the dialect of a project's log
+PART_KEY = "part"  # metadata of the later parts of a long text: which one it is
 
 
 def is_turn(memory: Memory) -> bool:
     """Whether it is a message of a project's log; of a long one, its first part."""
-    return memory.provenance.dialect == LOG and memory.kind is Kind.EPISODE and PART not in memory.metadata
+    return (
+        memory.provenance.dialect == LOG_DIALECT
+        and memory.kind is Kind.EPISODE
+        and PART_KEY not in memory.metadata
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +156,101 @@ class Version:
 def moment_of(memory: Memory) -> str:
     """Of its last update: another one after each."""
     return f"{memory.updated:%Y%m%dT%H%M%S%fZ}"
+
+
+class Relation(StrEnum):
+    """Read as: origin *relation* target."""
+
+    RELATED = "related"
+    CAUSED_BY = "caused_by"
+    RESOLVED_BY = "resolved_by"
+    PART_OF = "part_of"
+    CONTRADICTS = "contradicts"
+    SUPERSEDED_BY = "superseded_by"
+
+
+DEFAULT_FOLLOWED = (Relation.CAUSED_BY, Relation.RESOLVED_BY, Relation.RELATED)
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """An edge from one memory to another; at most one of each relation between two memories."""
+
+    origin: str
+    target: str
+    relation: Relation
+    created: datetime
+    weight: float = 1.0
+    automatic: bool = False
+
+
+ID_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: nothing to misread
+CHANCE_BITS = 80
+ID_LENGTH = 26
+
+
+class IdMaker:
+    """Makes ids; of two made by one maker the later is the greater, also within a millisecond."""
+
+    def __init__(self, clock: Callable[[], datetime], random_bits: Callable[[int], int]) -> None:
+        self._clock = clock
+        self._random_bits = random_bits
+        self._last = 0
+        self._lock = threading.Lock()
+
+    def __call__(self) -> str:
+        moment = int(self._clock().timestamp() * 1000)
+        with self._lock:
+            fresh = (moment << CHANCE_BITS) | self._random_bits(CHANCE_BITS)
+            self._last = fresh if fresh > self._last else self._last + 1
+            return encode_id(self._last)
+
+
+_PAIRS = tuple(one + two for one in ID_ALPHABET for two in ID_ALPHABET)
+
+
+def encode_id(number: int) -> str:
+    """26 characters whose order is the numbers' order."""
+    return "".join([_PAIRS[(number >> shift) & 1023] for shift in range(120, -1, -10)])
+
+
+def made_at(one: str) -> datetime | None:
+    """When an id was made; None for what is none of ours."""
+    if len(one) != ID_LENGTH or not frozenset(one) <= frozenset(ID_ALPHABET):
+        return None
+    number = 0
+    for character in one:
+        number = number << 5 | ID_ALPHABET.index(character)
+    try:
+        return datetime.fromtimestamp((number >> CHANCE_BITS) / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # beyond all years
+        return None
+
+
+_BYTES = 16
+_MOST = 1 << (8 * _BYTES)
+
+
+def content_sum(pairs: Iterable[tuple[str, str]]) -> tuple[int, str]:
+    """How many ids with their content hashes there are, and a sum that is the same in every order."""
+    count = total = 0
+    for memory_id, content_hash in pairs:
+        count += 1
+        total += content_number(memory_id, content_hash)
+    return count, format_sum(total)
+
+
+def content_number(memory_id: str, content_hash: str) -> int:
+    """What one memory adds to the sum."""
+    said = f"{memory_id} {content_hash}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(said, digest_size=_BYTES).digest(), "big")
+
+
+def format_sum(total: int) -> str:
+    """The sum as it is compared."""
+    return f"{total % _MOST:032x}"
+
+
+PRIVACY_NOTICE = (
+    "This file holds personal data: keep it private, and delete it when it has served its purpose."
+)

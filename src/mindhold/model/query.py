@@ -1,4 +1,4 @@
-"""What to look for, in a form that every store understands."""
+"""Filters, orders, page positions and candidates: what to look for, in a form that every store understands."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
-from mindhold.model.access import DEFAULT_AGENT
 from mindhold.model.memory import Kind, Memory, Status, Tier
+from mindhold.model.scope import DEFAULT_AGENT
 
 Vector = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class PagePosition:
     """A place in a listing: what its order sorts by, and the id. It is there whatever becomes of the record.
 
     After a `value` of None, that of a record without a place in that order, nothing comes.
@@ -68,7 +68,7 @@ class Spot:
     id: str
 
     @classmethod
-    def of(cls, memory: Memory, order: Order) -> Spot:
+    def of(cls, memory: Memory, order: Order) -> PagePosition:
         match order:
             case Order.NEWEST | Order.OLDEST:
                 return cls(memory.occurred, memory.id)

@@ -1,9 +1,4 @@
-"""How well a record answers a question, from what a store knows about the candidates.
-
-Words and meaning are measured in the same unit, so that they add without weights: nats, minus the logarithm of the
-chance that a random record of the store would match so well. A rare word is improbable in a random record, and so is
-an outstanding cosine. Both grow alike with the size of the store, and neither needs tuning to a model or a corpus.
-"""
+"""How well a record answers a question, computed from what a store knows about the candidates."""
 
 from __future__ import annotations
 

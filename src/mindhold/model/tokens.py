@@ -1,4 +1,4 @@
-"""How many tokens a text costs its reader, by cl100k_base, and how to make it fit."""
+"""Counts the tokens of a text by cl100k_base and truncates text to a budget."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Protocols that state what stores and providers promise."""

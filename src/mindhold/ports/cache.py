@@ -1,4 +1,4 @@
-"""What may stand beside a store to make it quicker. It is never the truth, and nothing needs it."""
+"""What may run beside a store to make it faster: keyword sets, cache, activity, job wake-ups. Nothing depends on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mindhold.model.query import Filter
 
 
 @dataclass(frozen=True, slots=True)
-class AsideFacts:
+class SidecarFacts:
     """What `status`, `doctor` and /health tell about it."""
 
     kind: str = "none"
@@ -23,7 +23,7 @@ class AsideFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class ActiveConversation:
     """A conversation that something was done in lately, and how often what was."""
 
     agent: str
@@ -61,18 +61,18 @@ class Activity(Protocol):
     def note(self, conversation: str, *, agent: str, counts: Mapping[str, int]) -> None:
         """Count; nobody waits for it."""
 
-    async def recent(self, *, viewer: str) -> list[Active]:
+    async def recent(self, *, viewer: str) -> list[ActiveConversation]:
         """Those of the agents whom the viewer sees, the latest first, at most 100."""
 
 
-class Bell(Protocol):
+class JobSignal(Protocol):
     """Rings when a job is queued, in whichever server."""
 
     async def wait(self, seconds: float) -> bool:
         """Until it rings, at most so long. Whether it rang."""
 
 
-class Aside(Protocol):
+class Sidecar(Protocol):
     """All of it."""
 
     @property
@@ -85,13 +85,13 @@ class Aside(Protocol):
     def activity(self) -> Activity: ...
 
     @property
-    def bell(self) -> Bell: ...
+    def bell(self) -> JobSignal: ...
 
-    async def facts(self) -> AsideFacts:
+    async def facts(self) -> SidecarFacts:
         """Cheap; never raises."""
 
 
-class Alone:
+class NoSidecar:
     """For a store that nothing stands beside."""
 
     @property
@@ -107,11 +107,11 @@ class Alone:
         return self
 
     @property
-    def bell(self) -> Bell:
+    def bell(self) -> JobSignal:
         return self
 
-    async def facts(self) -> AsideFacts:
-        return AsideFacts()
+    async def facts(self) -> SidecarFacts:
+        return SidecarFacts()
 
     async def having(self, forms: Sequence[str], where: Filter) -> list[str] | None:
         return None
@@ -125,7 +125,7 @@ class Alone:
     def note(self, conversation: str, *, agent: str, counts: Mapping[str, int]) -> None:
         """By nobody."""
 
-    async def recent(self, *, viewer: str) -> list[Active]:
+    async def recent(self, *, viewer: str) -> list[ActiveConversation]:
         return []
 
     async def wait(self, seconds: float) -> bool:
@@ -133,4 +133,4 @@ class Alone:
         return False
 
 
-ALONE = Alone()
+NO_SIDECAR = NoSidecar()

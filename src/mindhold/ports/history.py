@@ -1,7 +1,4 @@
-"""The index of past conversations, and the archive of those that would vanish: on this machine, whatever the store is.
-
-Both are files of the home. The index is derived: what it holds comes from transcripts and the archive, and can be made anew.
-"""
+"""The index of past conversations and the archive of their transcripts, on this machine whatever the store is."""
 
 from __future__ import annotations
 
@@ -12,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from mindhold.model.query import Vector
-from mindhold.ports.transcripts import Cursor, Role
+from mindhold.ports.transcripts import Role, TranscriptCursor
 
 
-class Utterance(NamedTuple):
+class IndexedStep(NamedTuple):
     """A step of a conversation as it is kept: without secrets, and of a tool's output only a short digest."""
 
     role: Role
@@ -33,13 +30,13 @@ class Passage:
     The one whose `head` is true tells of the whole: its title, its summary, the notes beside it.
     """
 
-    utterances: tuple[Utterance, ...]
+    utterances: tuple[IndexedStep, ...]
     lexemes: str
     head: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ConversationLabel:
     """What a conversation is called or summed up as, and by whom: custom, ai, summary, note, made, model, rlm."""
 
     text: str = ""
@@ -47,7 +44,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class IndexedConversation:
     """One file's conversation, as the index knows it. A sub-agent's is `part_of` the session that it worked for."""
 
     session_id: str
@@ -56,13 +53,13 @@ class Conversation:
     size: int = 0  # of the file, when it was last read
     modified: int = 0  # in nanoseconds, as the disk said then
     note_modified: int = 0  # of the notes beside it; 0: none
-    cursor: Cursor = field(default_factory=Cursor)
+    cursor: TranscriptCursor = field(default_factory=TranscriptCursor)
     row: int = 0  # the index's own number
     folder: str = ""  # what the program calls the project
     project: str = ""  # the folder that was worked in
     part_of: str = ""
-    title: Told = Told()
-    summary: Told = Told()
+    title: ConversationLabel = ConversationLabel()
+    summary: ConversationLabel = ConversationLabel()
     model: str = ""
     started: datetime | None = None
     ended: datetime | None = None
@@ -84,7 +81,7 @@ class Conversation:
         return self.part_of or self.session_id
 
 
-class Match(NamedTuple):
+class PassageMatch(NamedTuple):
     """A passage that answers: its row, its conversation's, and how well."""
 
     passage: int
@@ -93,7 +90,7 @@ class Match(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stock:
+class HistoryTotals:
     """How much there is."""
 
     conversations: int = 0
@@ -105,35 +102,38 @@ class Stock:
 
 class HistoryIndex(Protocol):
     """All methods block: call them from a thread, from as many as you like. Several processes may have it open; one at a
-    time should write, which `mindhold.engine.history.turn` sees to. A damaged file is made anew, empty.
+    time should write, which `mindhold.history.index_guard` sees to. A damaged file is made anew, empty.
 
     Raises StoreError and its kind.
     """
 
     withheld: bool  # there may be one, and the caller isn't shown it
 
-    def conversations(self) -> list[Conversation]:
+    def conversations(self) -> list[IndexedConversation]:
         """All of them, silent and gone ones too, those ended last first. Cheap: a thousand in a few milliseconds."""
 
-    def conversation(self, row: int) -> Conversation | None: ...
+    def conversation(self, row: int) -> IndexedConversation | None: ...
 
     def put(
         self,
-        conversation: Conversation,
+        conversation: IndexedConversation,
         passages: Sequence[Passage],
         *,
         anew: bool = False,
         uuids: bytes = b"",
         leaves: Iterable[tuple[str, str]] = (),
-    ) -> Conversation:
+    ) -> IndexedConversation:
         """Note the conversation as it is now (by its file; with its row) and add passages, in one transaction. `anew`: what
         was there of it goes first. A head takes the place of the head before, and a passage that begins as the last one
         did takes that one's: the conversation went on. `uuids` are eight bytes for each entry;
         `leaves` are summaries that were met, with the uuid of the entry that each is about."""
 
     def put_many(
-        self, found: Sequence[tuple[Conversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]]
-    ) -> list[Conversation]:
+        self,
+        found: Sequence[
+            tuple[IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]
+        ],
+    ) -> list[IndexedConversation]:
         """The same for several at once: conversation, passages, uuids, leaves, anew."""
 
     def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
@@ -152,7 +152,7 @@ class HistoryIndex(Protocol):
 
     def search(
         self, lexemes: Sequence[str], *, among: Collection[int] | None = None, limit: int = 200
-    ) -> list[Match]:
+    ) -> list[PassageMatch]:
         """Passages that have some of them, by BM25, best first; only of those conversations (rows) where given."""
 
     def frequencies(self, lexemes: Sequence[str]) -> dict[str, int]:
@@ -160,7 +160,7 @@ class HistoryIndex(Protocol):
 
     def nearest(
         self, vector: Vector, *, model: str, among: Collection[int] | None = None, limit: int = 100
-    ) -> list[Match]:
+    ) -> list[PassageMatch]:
         """By cosine, best first, among those that the model has seen."""
 
     def passages(self, rows: Collection[int]) -> dict[int, Passage]:
@@ -181,7 +181,7 @@ class HistoryIndex(Protocol):
     def put_vectors(self, vectors: Mapping[int, Vector], *, model: str) -> None:
         """What isn't there any more is passed over."""
 
-    def stock(self) -> Stock: ...
+    def stock(self) -> HistoryTotals: ...
 
     def close(self) -> None:
         """Idempotent."""
@@ -193,26 +193,29 @@ class NoHistory:
     def __init__(self, *, withheld: bool = True) -> None:
         self.withheld = withheld
 
-    def conversations(self) -> list[Conversation]:
+    def conversations(self) -> list[IndexedConversation]:
         return []
 
-    def conversation(self, row: int) -> Conversation | None:
+    def conversation(self, row: int) -> IndexedConversation | None:
         return None
 
     def put(
         self,
-        conversation: Conversation,
+        conversation: IndexedConversation,
         passages: Sequence[Passage],
         *,
         anew: bool = False,
         uuids: bytes = b"",
         leaves: Iterable[tuple[str, str]] = (),
-    ) -> Conversation:
+    ) -> IndexedConversation:
         return conversation
 
     def put_many(
-        self, found: Sequence[tuple[Conversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]]
-    ) -> list[Conversation]:
+        self,
+        found: Sequence[
+            tuple[IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]
+        ],
+    ) -> list[IndexedConversation]:
         return [one[0] for one in found]
 
     def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
@@ -229,7 +232,7 @@ class NoHistory:
 
     def search(
         self, lexemes: Sequence[str], *, among: Collection[int] | None = None, limit: int = 200
-    ) -> list[Match]:
+    ) -> list[PassageMatch]:
         return []
 
     def frequencies(self, lexemes: Sequence[str]) -> dict[str, int]:
@@ -237,7 +240,7 @@ class NoHistory:
 
     def nearest(
         self, vector: Vector, *, model: str, among: Collection[int] | None = None, limit: int = 100
-    ) -> list[Match]:
+    ) -> list[PassageMatch]:
         return []
 
     def passages(self, rows: Collection[int]) -> dict[int, Passage]:
@@ -258,15 +261,15 @@ class NoHistory:
     def put_vectors(self, vectors: Mapping[int, Vector], *, model: str) -> None:
         pass
 
-    def stock(self) -> Stock:
-        return Stock()
+    def stock(self) -> HistoryTotals:
+        return HistoryTotals()
 
     def close(self) -> None:
         pass
 
 
 @dataclass(frozen=True, slots=True)
-class CopyOf:
+class ArchiveSource:
     """What a copy is of, as it says itself: whose conversation, and where its file lay."""
 
     file: Path
@@ -283,14 +286,14 @@ class CopyOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class ArchivedTranscript:
     """One conversation's copy: the name that it is kept by, its bytes, those that it takes, and what it is of."""
 
     name: str
     size: int
     on_disk: int
     modified: int  # of the transcript when it was copied, in nanoseconds
-    about: CopyOf | None = None
+    about: ArchiveSource | None = None
 
 
 Fits = Callable[
@@ -301,15 +304,15 @@ Fits = Callable[
 class Archive(Protocol):
     """Copies of transcripts, byte by byte, compressed, for their owner only. Blocks. Raises StoreError's kind."""
 
-    def all(self) -> list[Archived]:
+    def all(self) -> list[ArchivedTranscript]:
         """What there is, in no order. One whose file was replaced by another is kept by the name with `~` and a number."""
 
     def sizes(self) -> dict[str, int]:
         """By their names, the bytes that copies take: cheaper than all of what they say."""
 
     def add(
-        self, name: str, file: Path, *, about: CopyOf | None = None, fits: Fits | None = None
-    ) -> Archived:
+        self, name: str, file: Path, *, about: ArchiveSource | None = None, fits: Fits | None = None
+    ) -> ArchivedTranscript:
         """Make the copy what the file is by now: what only grows is added to, what is written anew is copied anew. A killed
         writer leaves nothing half. It ends where something doesn't fit. Raises OSError for a file that is gone."""
 
@@ -323,16 +326,16 @@ class Archive(Protocol):
 class NoArchive:
     """Where nothing is kept."""
 
-    def all(self) -> list[Archived]:
+    def all(self) -> list[ArchivedTranscript]:
         return []
 
     def sizes(self) -> dict[str, int]:
         return {}
 
     def add(
-        self, name: str, file: Path, *, about: CopyOf | None = None, fits: Fits | None = None
-    ) -> Archived:
-        return Archived(name, 0, 0, 0, about)
+        self, name: str, file: Path, *, about: ArchiveSource | None = None, fits: Fits | None = None
+    ) -> ArchivedTranscript:
+        return ArchivedTranscript(name, 0, 0, 0, about)
 
     def unpack(self, name: str, target: Path) -> None:
         raise FileNotFoundError(name)

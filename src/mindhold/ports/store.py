@@ -1,20 +1,37 @@
-"""Where records live. Contract: mindhold.testing.store_contract."""
+"""Where records live: the protocols of a store, its changes and findings, the clock and new ids. Contract: mindhold.testing.store_contract."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
-from mindhold.model.entry import Entry
-from mindhold.model.job import Job, JobState
-from mindhold.model.link import Link, Relation
-from mindhold.model.memory import Memory, Status, Tier, Version
-from mindhold.model.query import Candidates, Filter, Neighbour, Order, Search, Spot, Vector
+from mindhold.model.job import Entry, Job, JobState
+from mindhold.model.memory import Link, Memory, Relation, Status, Tier, Version
+from mindhold.model.query import Candidates, Filter, Neighbour, Order, PagePosition, Search, Vector
 from mindhold.model.scope import Scope
-from mindhold.ports.findings import Finding as Finding  # what those who look into a store import
+
+Clock = Callable[[], datetime]  # the present instant, in UTC
+NewId = Callable[[], str]  # a fresh id; ids sort by the time they were made
+
+REPAIR = "`mindhold doctor --repair` rebuilds it; no memory is touched."  # the advice where repair() mends it
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFinding:
+    """One thing that a check looked at."""
+
+    name: str
+    healthy: bool
+    detail: str
+    advice: str = ""
+
+    @property
+    def mendable(self) -> bool:
+        """Whether it is wrong, and derived: repair() makes it anew."""
+        return not self.healthy and self.advice == REPAIR
 
 
 class Capability(StrEnum):
@@ -190,7 +207,7 @@ class Records(Protocol):
         *,
         order: Order = Order.NEWEST,
         limit: int = 50,
-        after: str | Spot | None = None,
+        after: str | PagePosition | None = None,
     ) -> list[Memory]:
         """A page in that order; `after` is where the page before ended: a place, or the id of a record that is there.
 
@@ -367,7 +384,7 @@ class Upkeep(Protocol):
     async def facts(self) -> StoreFacts:
         """Cheap."""
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[StoreFinding]:
         """Looks at everything: file, schema, index against records."""
 
     async def repair(self) -> list[str]:

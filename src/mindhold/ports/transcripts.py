@@ -29,7 +29,7 @@ class ConversationFile:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class TranscriptInfo:
     """What a piece of a file says about the conversation itself; empty where it says nothing."""
 
     session_id: str = ""  # of a sub-agent's file its own name
@@ -65,7 +65,7 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TranscriptStep:
     """One thing that happened in a conversation, in order.
 
     `text` is what was said; of a tool the command, path or question that it was given; of a result its beginning and its
@@ -105,7 +105,7 @@ def beginning(text: str, longest: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class TranscriptCursor:
     """How far a file was followed: so many bytes and lines. `mark` tells whether it is still the same file."""
 
     offset: int = 0
@@ -114,19 +114,19 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
+class TranscriptRead:
     """What came after a cursor. A last line that isn't whole yet is left for the next time.
 
     `lines` counts those that had steps; `restarted`: the file is another one now, and was begun anew.
     """
 
-    steps: tuple[Step, ...]
-    cursor: Cursor
+    steps: tuple[TranscriptStep, ...]
+    cursor: TranscriptCursor
     lines: int
     more: bool = False
     restarted: bool = False
     cwd: str = ""
-    about: About = About()
+    about: TranscriptInfo = TranscriptInfo()
     half: bool = False  # the last line isn't whole: it is being written, or never will be
 
 
@@ -147,7 +147,9 @@ class Transcripts(Protocol):
     def note(self, file: Path) -> str:
         """What the program wrote about the conversation beside it; empty when nothing."""
 
-    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int, source: str = "") -> Followed | None:
+    def follow(
+        self, file: Path, cursor: TranscriptCursor, *, most_bytes: int, source: str = ""
+    ) -> TranscriptRead | None:
         """At most about so many bytes after the cursor, in bounded memory; None when there is no such file. `source` says
         whose it is where its place doesn't, as of a copy."""
 
@@ -166,5 +168,7 @@ class NoTranscripts:
     def note(self, file: Path) -> str:
         return ""
 
-    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int, source: str = "") -> Followed | None:
+    def follow(
+        self, file: Path, cursor: TranscriptCursor, *, most_bytes: int, source: str = ""
+    ) -> TranscriptRead | None:
         return None

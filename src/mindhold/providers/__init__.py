@@ -1,0 +1,1 @@
+"""Models, services and transcripts behind the ports."""

@@ -1,7 +1,4 @@
-"""A JSON file of settings in the words of the assistant's contract, read as settings of ours.
-
-The table says which of its words is which of our settings. What it doesn't know is named, and never guessed.
-"""
+"""Translates a JSON settings file of the assistant contract into our settings."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ SCHEDULE = "backup.schedule"
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TranslatedSetting:
     """One setting that the file asks for, and the word that said so."""
 
     key: str
@@ -36,7 +33,7 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class IgnoredSetting:
     """A word that was understood, and why nothing comes of it."""
 
     said: str
@@ -44,16 +41,16 @@ class Left:
 
 
 @dataclass(slots=True)
-class Translated:
+class AssistantSettings:
     """What a file comes to; `unknown` are words that nothing here is meant by."""
 
-    taken: list[Taken] = field(default_factory=list)
-    left: list[Left] = field(default_factory=list)
+    taken: list[TranslatedSetting] = field(default_factory=list)
+    left: list[IgnoredSetting] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TranslationRule:
     """The spellings of one thing, the longest form with lines between, and what a value of it comes to.
 
     A reader gives settings, or a reason in words why there are none.
@@ -115,9 +112,9 @@ _EMBEDDED = {**_MONGO, "mongodb.mode": "embedded"}
 _EXTERNAL = {**_MONGO, "mongodb.mode": "external"}
 _ON, _OFF = {SCHEDULE: True}, {SCHEDULE: False}
 
-ROWS = (
-    Row("database_path db_path data_path data_dir data_directory mongodb_data_path mongodb_path storage_path", _place),
-    Row(
+TRANSLATION_RULES = (
+    TranslationRule("database_path db_path data_path data_dir data_directory mongodb_data_path mongodb_path storage_path", _place),
+    TranslationRule(
         "mongodb_mode mongo_mode database_mode db_mode mongodb_deployment database_type",
         _chosen(
             embedded=_EMBEDDED,
@@ -128,24 +125,24 @@ ROWS = (
             file={"store.mode": "local"},
         ),
     ),
-    Row("use_embedded_mongodb use_embedded_mongo embedded_mongodb mongodb_embedded", _chosen(true=_EMBEDDED, false=_EXTERNAL)),
-    Row(
+    TranslationRule("use_embedded_mongodb use_embedded_mongo embedded_mongodb mongodb_embedded", _chosen(true=_EMBEDDED, false=_EXTERNAL)),
+    TranslationRule(
         "mongodb_uri mongo_uri database_uri db_uri mongodb_connection_uri mongodb_connection_string mongodb_url connection_uri "
         "connection_string uri",
         lambda value: {**_MONGO, "mongodb.uri": value},
     ),
-    Row("mongodb_database mongodb_database_name mongodb_db_name database_name db_name mongodb_name", _as("mongodb.database")),
-    Row("mongodb_binary_path mongodb_binary mongod_path mongod_binary mongod", _as("mongodb.mongod")),
-    Row(
+    TranslationRule("mongodb_database mongodb_database_name mongodb_db_name database_name db_name mongodb_name", _as("mongodb.database")),
+    TranslationRule("mongodb_binary_path mongodb_binary mongod_path mongod_binary mongod", _as("mongodb.mongod")),
+    TranslationRule(
         "mongodb_username mongodb_user mongodb_password database_username database_user database_password mongodb_credentials_username "
         "mongodb_credentials_user mongodb_credentials_password",
         _instead("name and password stand in the address: mongodb://NAME:PASSWORD@HOST"),
     ),
-    Row("max_memory_items max_items memory_limits_max_items limits_max_memory_items limits_max_items "
+    TranslationRule("max_memory_items max_items memory_limits_max_items limits_max_memory_items limits_max_items "
         "memory_size_limits_max_memory_items memory_limits_max_memory_items", _as("retention.most_items")),
-    Row("max_memory_size_mb max_size_mb max_database_size_mb memory_limits_max_size_mb limits_max_memory_size_mb limits_max_size_mb "
+    TranslationRule("max_memory_size_mb max_size_mb max_database_size_mb memory_limits_max_size_mb limits_max_memory_size_mb limits_max_size_mb "
         "memory_size_limits_max_memory_size_mb memory_limits_max_memory_size_mb", _as("retention.most_megabytes")),
-    Row(
+    TranslationRule(
         "retention_level retention_policy memory_retention pruning_level retention_mode pruning_mode",
         _chosen(
             keep_all={"retention.level": "keep-all"},
@@ -154,51 +151,51 @@ ROWS = (
             aggressive_pruning={"retention.level": "aggressive"},
         ),
     ),
-    Row("retention_months retention_keep_months keep_months pruning_months", _as("retention.keep_months")),
-    Row(
+    TranslationRule("retention_months retention_keep_months keep_months pruning_months", _as("retention.keep_months")),
+    TranslationRule(
         "backup_enabled backups_enabled auto_backup automatic_backups enable_backups backup_auto backup_schedule_enabled "
         "backup_automatic",
         _chosen(true=_ON, false=_OFF),
     ),
-    Row(
+    TranslationRule(
         "backup_schedule backup_frequency backup_interval backup_schedule_frequency backups_frequency backups_schedule",
         _chosen(daily=_ON, weekly=_ON, true=_ON, off=_OFF, none=_OFF, never=_OFF, disabled=_OFF, false=_OFF),
         also={"weekly": "backups are made daily; backup.keep_weekly says how many weeks of them stay"},
     ),
-    Row("backup_keep_daily backup_retention_daily backups_to_keep_daily backup_daily keep_daily_backups daily_backups_to_keep "
+    TranslationRule("backup_keep_daily backup_retention_daily backups_to_keep_daily backup_daily keep_daily_backups daily_backups_to_keep "
         "backup_daily_retention backup_keep_last backup_keep backup_retention backup_retention_count max_backups", _as("backup.keep_daily")),
-    Row("backup_keep_weekly backup_retention_weekly backups_to_keep_weekly backup_weekly keep_weekly_backups weekly_backups_to_keep "
+    TranslationRule("backup_keep_weekly backup_retention_weekly backups_to_keep_weekly backup_weekly keep_weekly_backups weekly_backups_to_keep "
         "backup_weekly_retention", _as("backup.keep_weekly")),
-    Row("backup_encryption backup_encrypt backup_encrypted encrypt_backups backup_encryption_enabled encryption encryption_enabled",
+    TranslationRule("backup_encryption backup_encrypt backup_encrypted encrypt_backups backup_encryption_enabled encryption encryption_enabled",
         _chosen(true={"backup.encrypt": True}, false={"backup.encrypt": False}, on={"backup.encrypt": True}, off={"backup.encrypt": False})),
-    Row(
+    TranslationRule(
         "backup_passphrase backup_password backup_encryption_passphrase backup_encryption_password backup_encryption_key "
         "encryption_passphrase encryption_key passphrase",
         _instead("a passphrase is never kept in a file: it is asked for"),
     ),
-    Row("maintenance_hour maintenance_time maintenance_schedule maintenance_at", _as("maintenance.hour")),
-    Row("embedding_model embedding_model_name embeddings_model embedding_name model_name", _model),
-    Row("embedding_model_path embedding_path embeddings_path", _instead("a folder is pulled: `mindhold models pull FOLDER`")),
-    Row(
+    TranslationRule("maintenance_hour maintenance_time maintenance_schedule maintenance_at", _as("maintenance.hour")),
+    TranslationRule("embedding_model embedding_model_name embeddings_model embedding_name model_name", _model),
+    TranslationRule("embedding_model_path embedding_path embeddings_path", _instead("a folder is pulled: `mindhold models pull FOLDER`")),
+    TranslationRule(
         "embedding_device embeddings_device device embedding_model_device",
         _chosen(cpu={}, auto={}),
     ),
-    Row("use_gpu embedding_use_gpu embeddings_use_gpu gpu", _chosen(false={})),
-    Row("embedding_dimensions embedding_dimension", _as("embedding.dimensions")),
-    Row("default_scope scope active_scope default_active_scope scopes_default scopes_default_scope memory_scopes_default "
+    TranslationRule("use_gpu embedding_use_gpu embeddings_use_gpu gpu", _chosen(false={})),
+    TranslationRule("embedding_dimensions embedding_dimension", _as("embedding.dimensions")),
+    TranslationRule("default_scope scope active_scope default_active_scope scopes_default scopes_default_scope memory_scopes_default "
         "memory_scopes_default_scope scope_default", _as("scope")),
-    Row("log_level logging_level logging verbosity log_verbosity logging_verbosity", _level),
-    Row("verbose verbose_logging debug logging_verbose", _chosen(true={"log.level": "debug"}, false={})),
-    Row("log_path logs_path log_dir logs_dir log_directory logs_directory logging_path logging_directory", _as("log.directory")),
-    Row("time_zone timezone", _as("time_zone")),
+    TranslationRule("log_level logging_level logging verbosity log_verbosity logging_verbosity", _level),
+    TranslationRule("verbose verbose_logging debug logging_verbose", _chosen(true={"log.level": "debug"}, false={})),
+    TranslationRule("log_path logs_path log_dir logs_dir log_directory logs_directory logging_path logging_directory", _as("log.directory")),
+    TranslationRule("time_zone timezone", _as("time_zone")),
 )  # fmt: skip
-_BY_NAME = {name: row for row in ROWS for name in row.names.split()}
+_BY_NAME = {name: row for row in TRANSLATION_RULES for name in row.names.split()}
 
 
-def translated(document: Mapping[str, Any]) -> Translated:
+def translate(document: Mapping[str, Any]) -> AssistantSettings:
     """What a file comes to: of two words for one setting the later counts, and the earlier is told."""
-    found = Translated()
-    meant: dict[str, Taken] = {}
+    found = AssistantSettings()
+    meant: dict[str, TranslatedSetting] = {}
     for said, value in _words(document):
         row = _row(said)
         if row is None:
@@ -206,29 +203,31 @@ def translated(document: Mapping[str, Any]) -> Translated:
             continue
         read = "it is null" if value is None else row.read(value)
         if isinstance(read, str):
-            found.left.append(Left(said, read))
+            found.left.append(IgnoredSetting(said, read))
             continue
         if note := row.also.get(_plain(str(value))):
-            found.left.append(Left(said, note))
+            found.left.append(IgnoredSetting(said, note))
         for key, one in read.items():
             before = meant.get(key)
             if key == SCHEDULE and before is not None and not before.value:  # off is off, whatever the hour
                 continue
             if before is not None and before.value != one:
-                found.left.append(Left(before.said, f"{said} says otherwise of {key}"))
-            meant[key] = Taken(key, one, said)
+                found.left.append(IgnoredSetting(before.said, f"{said} says otherwise of {key}"))
+            meant[key] = TranslatedSetting(key, one, said)
         if not read:
-            found.left.append(Left(said, "that is how it is anyway"))
+            found.left.append(IgnoredSetting(said, "that is how it is anyway"))
     _without_folder(meant, found)
     found.taken = list(meant.values())
     return found
 
 
-def _without_folder(meant: dict[str, Taken], found: Translated) -> None:
+def _without_folder(meant: dict[str, TranslatedSetting], found: AssistantSettings) -> None:
     """A private MongoDB keeps its files in the home folder, which is no setting of the file that lies in it."""
     if "store.path" in meant and "store.mode" in meant and meant["store.mode"].value == "mongodb":
         said = meant.pop("store.path").said
-        found.left.append(Left(said, "MongoDB's own files lie in the home folder, which MINDHOLD_HOME names"))
+        found.left.append(
+            IgnoredSetting(said, "MongoDB's own files lie in the home folder, which MINDHOLD_HOME names")
+        )
 
 
 def _words(document: Mapping[str, Any], above: str = "", level: int = 1) -> list[tuple[str, Any]]:
@@ -243,7 +242,7 @@ def _words(document: Mapping[str, Any], above: str = "", level: int = 1) -> list
     return found
 
 
-def _row(said: str) -> Row | None:
+def _row(said: str) -> TranslationRule | None:
     name = "_".join(_plain(part) for part in said.split("."))
     for around in ("", *_AROUND):
         inner = name.removeprefix(f"{around}_") if around else name

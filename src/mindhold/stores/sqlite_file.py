@@ -1,4 +1,4 @@
-"""What every SQLite file of ours goes through: made for its owner alone, all or nothing, and errors that are ours."""
+"""What every SQLite file needs: private permissions, transactions, waiting for locks, and our errors for SQLite's."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def translated(path: Path) -> Iterator[None]:
         with storable():
             yield
     except sqlite3.Error as error:
-        raise as_ours(error, path) from error
+        raise store_error(error, path) from error
 
 
 def make_private(path: Path) -> None:
@@ -86,7 +86,7 @@ def primary_code(error: sqlite3.Error) -> int:
     return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
-def as_ours(error: sqlite3.Error, path: Path) -> Exception:
+def store_error(error: sqlite3.Error, path: Path) -> Exception:
     code = primary_code(error)
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StoreBusy(

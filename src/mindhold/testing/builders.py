@@ -1,20 +1,21 @@
-"""Records to test with: ids and times grow by themselves and are the same at every run."""
+"""Records and queries to test with: ids and times are the same at every run; skips for capabilities a store lacks."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from mindhold.model.job import Job
-from mindhold.model.link import Link, Relation
-from mindhold.model.memory import Kind, Memory, Version
-from mindhold.model.query import Vector
+from mindhold.model.lexemes import lexemes
+from mindhold.model.memory import Kind, Link, Memory, Provenance, Relation, Version
+from mindhold.model.query import Candidates, Filter, Search, Vector
 from mindhold.model.scope import GLOBAL, Scope
-from mindhold.ports.store import Put
+from mindhold.ports.store import Capability, Put, Store
 
 START = datetime(2026, 1, 5, 9, 0, 0, 123_456, tzinfo=UTC)
 MODEL = "test-model"
@@ -104,3 +105,49 @@ def unit(*numbers: float, dimensions: int = DIMENSIONS) -> Vector:
     vector[: len(numbers)] = numbers
     length = np.linalg.norm(vector)
     return np.asarray(vector / length if length else vector, dtype=np.float32)
+
+
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+
+def needs(capability: Capability) -> Callable[[Test], Test]:
+    """Marks a test of the contract."""
+
+    def mark(test: Test) -> Test:
+        test.needed_capability = capability  # type: ignore[attr-defined]
+        return test
+
+    return mark
+
+
+def leave_out(contract: type, *, expects: frozenset[Capability]) -> None:
+    """Take the tests out of a contract's subclass that need what its store is not expected to have."""
+    for name in dir(contract):
+        needed = getattr(getattr(contract, name), "needed_capability", None)
+        if needed is not None and needed not in expects:
+            setattr(contract, name, None)
+
+
+def clustered(count: int, *, seed: int, clusters: int = 40) -> list[Vector]:
+    """Vectors that lie together in heaps, as those of sentences do."""
+    random = np.random.default_rng(seed)
+    centres = random.normal(size=(clusters, DIMENSIONS))
+    vectors = centres[random.integers(0, clusters, count)] + 0.5 * random.normal(size=(count, DIMENSIONS))
+    return [np.asarray(vector / np.linalg.norm(vector), dtype=np.float32) for vector in vectors]
+
+
+def indexed(build: Builder, content: str, **fields: Any) -> Put:
+    """A Put whose lexemes are the real ones."""
+    return replace(build.put(content, **fields), lexemes=lexemes(content))
+
+
+async def by_text(store: Store, *words: str, **where: Any) -> Candidates:
+    return await store.search(Search(Filter(**where), words, neighbours=False))
+
+
+async def by_vector(store: Store, vector: Vector, **where: Any) -> Candidates:
+    return await store.search(Search(Filter(**where), (), vector, MODEL, neighbours=False))
+
+
+def position_in(conversation: str, position: int) -> Provenance:
+    return Provenance(conversation=conversation, position=position)

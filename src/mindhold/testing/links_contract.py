@@ -1,4 +1,4 @@
-"""What every store promises about links and versions."""
+"""What every store promises about links, versions, scopes, erasure and health."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from mindhold.model.errors import Conflict
-from mindhold.model.link import Relation
-from mindhold.model.memory import ANY_STATUS, Status
+from mindhold.model.errors import Conflict, ScopeNotFound
+from mindhold.model.job import Entry
+from mindhold.model.memory import ANY_STATUS, Relation, Status
 from mindhold.model.query import Filter
-from mindhold.ports.store import Connect, Disconnect, Keep, Store
-from mindhold.testing.builders import Builder
+from mindhold.model.scope import GLOBAL
+from mindhold.ports.store import Capability, Connect, Disconnect, Enqueue, Keep, Store
+from mindhold.testing.builders import MODEL, START, Builder, needs, unit
 
 
 class LinksContract:
@@ -85,3 +86,226 @@ class LinksContract:
         with pytest.raises(Conflict):
             await store.apply([Keep(build.version(put.memory, 1, "other words"))])
         assert await store.versions_of(put.memory.id) == [kept]
+
+
+class ScopesContract:
+    """Put, rename, drop."""
+
+    async def test_global_always_exists(self, store: Store) -> None:
+        assert [scope.name for scope in await store.scopes()] == [GLOBAL]
+
+    async def test_a_scope_comes_back_as_it_went_in(self, store: Store, build: Builder) -> None:
+        work = build.scope("work", description="Büro", kind="project", keywords=("a", "b c"), active=False)
+        team = build.scope("a team", parent="work")
+        await store.put_scope(work)
+        await store.put_scope(team)
+        assert [scope.name for scope in await store.scopes()] == sorted([GLOBAL, "a team", "work"])
+        found = {scope.name: scope for scope in await store.scopes()}
+        assert found["work"] == work
+        assert found["a team"] == team
+
+    async def test_putting_again_replaces(self, store: Store, build: Builder) -> None:
+        work = build.scope("work", description="before")
+        await store.put_scope(work)
+        await store.apply([build.put(scope="work")])
+        await store.put_scope(replace(work, description="after", active=False))
+        assert {scope.description for scope in await store.scopes() if scope.name == "work"} == {"after"}
+        assert await store.count(Filter(scopes=("work",))) == 1
+
+    async def test_a_missing_parent(self, store: Store, build: Builder) -> None:
+        with pytest.raises(ScopeNotFound, match="nowhere"):
+            await store.put_scope(build.scope("work", parent="nowhere"))
+        assert len(await store.scopes()) == 1
+
+    async def test_no_scope_is_inside_itself(self, store: Store, build: Builder) -> None:
+        for name, parent in (("a", None), ("b", "a"), ("c", "b")):
+            await store.put_scope(build.scope(name, parent=parent))
+        for name, parent in (("a", "c"), ("a", "a"), ("b", "c")):
+            with pytest.raises(Conflict):
+                await store.put_scope(build.scope(name, parent=parent))
+
+    async def test_renaming_takes_records_and_children_along(self, store: Store, build: Builder) -> None:
+        await store.put_scope(build.scope("work"))
+        await store.put_scope(build.scope("team", parent="work"))
+        put = build.put(scope="work")
+        await store.apply([put])
+        await store.rename_scope("work", "office")
+        assert (await store.get(put.memory.id, viewer="default")).scope == "office"
+        assert await store.count(Filter(scopes=("office",))) == 1
+        assert await store.count(Filter(scopes=("work",))) == 0
+        assert {scope.name: scope.parent for scope in await store.scopes()}["team"] == "office"
+
+    async def test_renaming_that_cannot_be(self, store: Store, build: Builder) -> None:
+        await store.put_scope(build.scope("work"))
+        await store.put_scope(build.scope("home"))
+        with pytest.raises(ScopeNotFound):
+            await store.rename_scope("nowhere", "somewhere")
+        with pytest.raises(Conflict):
+            await store.rename_scope("work", "home")
+        with pytest.raises(Conflict):
+            await store.rename_scope(GLOBAL, "everything")
+
+    async def test_dropping(self, store: Store, build: Builder) -> None:
+        await store.put_scope(build.scope("work"))
+        await store.put_scope(build.scope("team", parent="work"))
+        put = build.put(scope="team")
+        await store.apply([put])
+        for name in ("work", "team", GLOBAL):
+            with pytest.raises(Conflict):
+                await store.drop_scope(name)
+        await store.erase([put.memory.id])
+        await store.drop_scope("team")
+        await store.drop_scope("work")
+        with pytest.raises(ScopeNotFound):
+            await store.drop_scope("work")
+        assert [scope.name for scope in await store.scopes()] == [GLOBAL]
+
+
+class ErasureContract:
+    """Erase, and prove it."""
+
+    async def test_many_here_and_there(self, store: Store, build: Builder) -> None:
+        puts = [build.put(f"the same words, and number{number}") for number in range(60)]
+        naming = build.put("made of two", merged_from=(puts[0].memory.id, puts[1].memory.id))
+        await store.apply([*puts, naming])
+        gone = [put.memory.id for put in puts[::2]]
+        receipt = await store.erase(gone)
+        assert sorted(receipt.ids) == sorted(gone)
+        assert receipt.removed["memories"] == 30
+        assert not any(receipt.remaining.values())
+        left = await store.get_many([put.memory.id for put in (*puts, naming)], viewer="system")
+        assert set(left) == {put.memory.id for put in (*puts[1::2], naming)}
+        assert left[naming.memory.id].merged_from == (puts[1].memory.id,)
+
+    @needs(Capability.VECTORS)
+    async def test_nothing_of_it_is_left(self, store: Store, build: Builder) -> None:
+        gone = build.put("a secret word", tags=("t",), vector=unit(1), status=Status.FORGOTTEN)
+        kept = build.put("another", supersedes=gone.memory.id, merged_from=(gone.memory.id, "x"))
+        about = build.job(payload={"id": gone.memory.id})
+        others = build.job(payload={"ids": [gone.memory.id, kept.memory.id]})
+        await store.apply(
+            [
+                gone,
+                kept,
+                Connect(build.link(gone.memory, kept.memory)),
+                Connect(build.link(kept.memory, gone.memory, Relation.SUPERSEDED_BY)),
+                Keep(build.version(gone.memory, 1, "an older secret")),
+                Enqueue(about),
+                Enqueue(others),
+            ]
+        )
+        receipt = await store.erase([gone.memory.id, "never there"])
+        assert receipt.ids == (gone.memory.id,)
+        assert receipt.removed["memories"] == 1
+        assert receipt.removed["links"] == 2
+        assert receipt.removed["versions"] == 1
+        assert receipt.removed["vectors"] == 1
+        assert receipt.removed["jobs"] == 1
+        assert set(receipt.remaining.values()) == {0}
+        assert set(receipt.removed) <= set(receipt.remaining)
+
+        assert await store.get_many([gone.memory.id], viewer="admin") == {}
+        assert await store.links_of([kept.memory.id], viewer="admin") == []
+        assert await store.versions_of(gone.memory.id) == []
+        assert await store.vector_of([gone.memory.id], model=MODEL) == {}
+        left = await store.get(kept.memory.id, viewer="admin")
+        assert left.supersedes is None
+        assert left.merged_from == ("x",)
+        assert [job.payload for job in await store.jobs()] == [{"ids": [kept.memory.id]}]
+
+    async def test_a_copy_goes_and_what_names_it_stays(self, store: Store, build: Builder) -> None:
+        gone = build.put("a copy", tags=("t",), vector=unit(1))
+        kept = build.put("another", supersedes=gone.memory.id, merged_from=(gone.memory.id,))
+        about = build.job(payload={"id": gone.memory.id})
+        entry = Entry("conversation", "c", {"memories": [gone.memory.id]}, START)
+        link = Connect(build.link(gone.memory, kept.memory))
+        await store.apply([gone, kept, link, Keep(build.version(gone.memory, 1, "before")), Enqueue(about)])
+        await store.put_entry(entry)
+        receipt = await store.erase([gone.memory.id], references=False)
+        assert receipt.ids == (gone.memory.id,)
+        assert (receipt.removed["memories"], receipt.removed["links"], receipt.removed["versions"]) == (
+            1,
+            1,
+            1,
+        )
+        assert set(receipt.remaining.values()) == {0}
+        assert await store.get_many([gone.memory.id], viewer="admin") == {}
+        assert await store.get(kept.memory.id, viewer="admin") == kept.memory
+        assert await store.jobs() == [about]
+        assert await store.entries("conversation", now=START) == [entry]
+
+    async def test_the_content_can_be_put_again(self, store: Store, build: Builder) -> None:
+        first = build.put("once more")
+        await store.apply([first])
+        await store.erase([first.memory.id])
+        await store.apply([build.put("once more")])
+        assert await store.count(Filter()) == 1
+
+    async def test_erasing_nothing(self, store: Store, build: Builder) -> None:
+        await store.apply([build.put()])
+        receipt = await store.erase(["missing"])
+        assert receipt.ids == ()
+        assert set(receipt.removed.values()) == {0}
+        assert await store.count(Filter()) == 1
+
+    async def test_erasing_many_at_once(self, store: Store, build: Builder) -> None:
+        puts = [build.put(f"word{n} common", vector=unit(n, 1)) for n in range(60)]
+        await store.apply(puts)
+        receipt = await store.erase([put.memory.id for put in puts[:50]])
+        assert len(receipt.ids) == 50
+        assert set(receipt.remaining.values()) == {0}
+        assert await store.count(Filter()) == 10
+
+    async def test_scrubbing_takes_the_bytes_away(self, store: Store, build: Builder) -> None:
+        phrase = "Zürich vault 4711"
+        puts = [build.put(f"{phrase} number {n} " + "filler " * 200) for n in range(20)]
+        await store.apply([*puts, build.put("something else that stays")])
+        before = await store.scrub([phrase])
+        assert sum(before.remaining.values()) > 0
+        await store.erase([put.memory.id for put in puts])
+        after = await store.scrub([phrase])
+        assert set(after.remaining.values()) == {0}
+        assert await store.count(Filter()) == 1
+
+
+class UpkeepContract:
+    """Facts, check, repair, close."""
+
+    async def test_facts(self, store: Store) -> None:
+        facts = await store.facts()
+        assert facts.kind
+        assert facts.location
+        assert facts.schema_version > 0
+        assert facts.bytes_used > 0
+
+    async def test_a_store_in_use_is_healthy(self, store: Store, build: Builder) -> None:
+        first, second = build.put("one two", vector=unit(1), tags=("t",)), build.put("three")
+        link, version = build.link(first.memory, second.memory), build.version(first.memory, 1, "zero")
+        await store.apply([first, second, Connect(link), Keep(version)])
+        await store.erase([second.memory.id])
+        findings = await store.check()
+        assert findings
+        assert [finding for finding in findings if not finding.healthy] == []
+
+    @needs(Capability.VECTORS)
+    async def test_repairing_what_is_healthy_changes_no_record(self, store: Store, build: Builder) -> None:
+        put = build.put("one two", vector=unit(1), tags=("t",))
+        await store.apply([put])
+        assert await store.repair()
+        assert await store.find(Filter()) == [put.memory]
+        assert all(finding.healthy for finding in await store.check())
+
+    async def test_optimising_changes_no_record(self, store: Store, build: Builder) -> None:
+        puts = [build.put(f"number {number}", vector=unit(number)) for number in range(30)]
+        await store.apply(puts)
+        assert await store.optimise() >= 0
+        assert await store.count(Filter()) == 30
+        assert all(finding.healthy for finding in await store.check())
+
+    async def test_closing_twice_and_opening_again(self, store: Store, build: Builder) -> None:
+        put = build.put()
+        await store.apply([put])
+        await store.close()
+        await store.close()
+        await store.open()
+        assert await store.get(put.memory.id, viewer="default") == put.memory

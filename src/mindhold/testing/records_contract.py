@@ -1,18 +1,18 @@
-"""What every store promises about records."""
+"""What every store promises about records, pages, and the messages of a project's log."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
-from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
-from mindhold.model.query import Filter, Order
+from mindhold.model.memory import LOG_DIALECT, PART_KEY, Kind, Memory, Provenance, Status, Tier, is_turn
+from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import Capability, Change, Connect, Enqueue, Keep, Mark, Put, Revise, Store
-from mindhold.testing.builders import MODEL, START, Builder, unit
-from mindhold.testing.needs import needs
+from mindhold.testing.builders import MODEL, START, Builder, needs, unit
 
 
 async def stored(store: Store, *puts: Put) -> list[Memory]:
@@ -351,3 +351,132 @@ class FindContract:
                 await store.apply([build.put()])
         assert seen[:20] == ids(memories)
         assert len(seen) == len(set(seen)) == 23
+
+
+class PagingContract:
+    """Find, page by page."""
+
+    @pytest.mark.parametrize("order", list(Order))
+    async def test_pages_join_without_gap_or_overlap(
+        self, store: Store, build: Builder, order: Order
+    ) -> None:
+        same = START
+        await store.apply(
+            [
+                build.put(
+                    occurred=same if n % 3 else build.now,
+                    importance=n % 2,
+                    uses=n % 4,
+                    review=same if n % 3 else build.now,
+                )
+                for n in range(23)
+            ]
+        )
+        whole = ids(await store.find(Filter(), order=order, limit=100))
+        pages: list[str] = []
+        after = None
+        while page := await store.find(Filter(), order=order, limit=5, after=after):
+            pages += ids(page)
+            after = page[-1].id
+        assert pages == whole
+        assert len(set(whole)) == 23
+
+    @pytest.mark.parametrize("order", list(Order))
+    async def test_a_page_begins_where_the_last_one_ended_whatever_is_written(
+        self, store: Store, build: Builder, order: Order
+    ) -> None:
+        moments = [START + timedelta(hours=n // 2) for n in range(12)]  # two and two share a place
+        puts = [
+            build.put(occurred=moment, importance=(n // 2) / 10, uses=n // 2, review=moment)
+            for n, moment in enumerate(moments)
+        ]
+        await store.apply(puts)
+        whole = await store.find(Filter(), order=order, limit=100)
+        seen = await store.find(Filter(), order=order, limit=5)
+        assert seen == whole[:5]
+        spot = PagePosition.of(seen[-1], order)
+        await store.erase([seen[-1].id])
+        assert await store.find(Filter(), order=order, limit=4, after=spot) == whole[5:9]
+        amended = replace(seen[0], occurred=START, importance=0.0)
+        await store.apply([Revise(amended), build.put(occurred=build.now, importance=1.0, uses=99)])
+        rest = await store.find(Filter(), order=order, limit=100, after=spot)
+        assert [memory for memory in rest if memory.id in ids(whole[5:])] == whole[5:]
+        assert not set(ids(seen[1:])) & set(ids(rest))
+        spot = PagePosition.of(whole[8], order)
+        await store.apply([Revise(replace(whole[8], occurred=START - timedelta(days=9), importance=0.99))])
+        rest = await store.find(Filter(ids=tuple(ids(whole[9:]))), order=order, limit=100, after=spot)
+        assert rest == whole[9:]
+
+    async def test_nothing_comes_after_what_has_no_place(self, store: Store, build: Builder) -> None:
+        await store.apply([build.put(review=START), build.put(review=None)])
+        assert len(await store.find(Filter(), order=Order.DUE)) == 1
+        assert await store.find(Filter(), order=Order.DUE, after=PagePosition(None, "")) == []
+
+    async def test_a_place_needs_no_record(self, store: Store, build: Builder) -> None:
+        [memory] = await stored(store, build.put(occurred=START))
+        for last, found in (("", []), ("~", [memory])):
+            assert await store.find(Filter(), after=PagePosition(START, last)) == found
+        assert await store.find(Filter(), after=PagePosition(START + timedelta(days=1), "x")) == [memory]
+
+    async def test_a_page_after_a_missing_record(self, store: Store, build: Builder) -> None:
+        await store.apply([build.put()])
+        with pytest.raises(MemoryNotFound):
+            await store.find(Filter(), after="missing")
+
+
+_TURN: dict[str, Any] = {
+    "kind": Kind.EPISODE,
+    "provenance": Provenance(dialect=LOG_DIALECT, conversation="talk", position=1),
+}
+
+
+class TurnsContract:
+    """Messages are counted and listed apart from all else, a long one once."""
+
+    async def test_a_message_counts_once_and_nothing_else_counts(self, store: Store, build: Builder) -> None:
+        said = {"message_type": "user"}
+        turns = [
+            build.put("short", metadata=said, **_TURN),
+            build.put("first of a long one", metadata={**said, "parts": 3}, **_TURN),
+            build.put("names the word inside", metadata={**said, "extras": {PART_KEY: 2}}, **_TURN),
+            build.put("odd", metadata={**said, "extras": {"text": f'"{PART_KEY}" \x00 "$'}}, **_TURN),
+            build.put("embedded", metadata=said, vector=unit(1), **_TURN),
+        ]
+        others = [
+            build.put("second", metadata={**said, PART_KEY: 1}, **_TURN),
+            build.put("third", metadata={**said, PART_KEY: 2, "gap": " "}, **_TURN),
+            build.put("of another dialect", kind=Kind.EPISODE, metadata=said),
+            build.put("a fact", provenance=_TURN["provenance"]),
+            build.put("hidden", metadata=said, status=Status.QUARANTINED, **_TURN),
+        ]
+        await store.apply([*turns, *others])
+        assert [is_turn(put.memory) for put in (*turns, *others)] == [True] * 5 + [False] * 4 + [True]
+        wanted = [put.memory.id for put in turns]
+        for where in (Filter(turns=True), Filter(turns=True, scopes=("Global",), minimum_trust=0.5)):
+            assert ids(await store.find(where, order=Order.OLDEST)) == wanted
+            assert ids(await store.find(where, limit=2)) == wanted[:-3:-1]
+            assert await store.count(where) == 5
+            tally = await store.tally(where, "embedded_by")
+            kept = await store.get(wanted[-1], viewer="system")
+            assert tally.get(MODEL, 0) == int(kept.embedded_by is not None)
+            assert (kept.embedded_by is not None) == (Capability.VECTORS in store.capabilities)
+            assert sum(tally.values()) == 5
+        assert sorted([one.id async for page in store.scan(Filter(turns=True)) for one in page]) == sorted(
+            wanted
+        )
+        within = Filter(turns=True, conversation="talk", scopes=("Global",))
+        assert await store.count(within) == 5
+        assert await store.count(Filter(turns=True, scopes=("nowhere",))) == 0
+
+    async def test_what_becomes_a_message_or_ceases_to_be_one(self, store: Store, build: Builder) -> None:
+        put = build.put("said once", metadata={"message_type": "user"}, **_TURN)
+        await store.apply([put])
+
+        async def revised(**fields: Any) -> int:
+            known = await store.get(put.memory.id, viewer="system")
+            await store.apply([Revise(replace(known, **fields))])
+            return await store.count(Filter(turns=True))
+
+        assert await revised(kind=Kind.NOTE) == 0
+        assert await revised(kind=Kind.EPISODE) == 1
+        assert await revised(metadata={PART_KEY: 1}) == 0

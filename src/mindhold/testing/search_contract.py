@@ -1,4 +1,4 @@
-"""What every store promises about finding: by text, by vector, by both, and never outside the filter."""
+"""What every store promises about search: by text, by vector, by both, and never outside the filter."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ from mindhold.model.lexemes import query_lexemes
 from mindhold.model.memory import Provenance, Status
 from mindhold.model.query import Filter, Search
 from mindhold.ports.store import Capability, Put, Revise, Store
-from mindhold.testing.builders import MODEL, START, Builder, unit
-from mindhold.testing.needs import needs
-from mindhold.testing.search_filter_contract import FilteredContract, NeighboursContract
-from mindhold.testing.searching import by_text, by_vector, clustered, indexed
+from mindhold.testing.builders import (
+    MODEL,
+    START,
+    Builder,
+    by_text,
+    by_vector,
+    clustered,
+    indexed,
+    needs,
+    unit,
+)
+from mindhold.testing.filters_contract import FilteredContract, NeighboursContract
 
 OTHER_MODEL = "another-model"
 

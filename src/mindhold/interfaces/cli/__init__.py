@@ -1,0 +1,1 @@
+"""The `mindhold` command line."""

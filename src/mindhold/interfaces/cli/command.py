@@ -1,4 +1,4 @@
-"""How commands are declared: examples in the help, the global options everywhere, modules loaded when called."""
+"""How commands are declared: examples, global options, lazy loading, and which commands a server can answer."""
 
 from __future__ import annotations
 
@@ -9,9 +9,45 @@ from typing import Any, Concatenate, ParamSpec
 
 import click
 
-from mindhold.interfaces.cli.elsewhere import REMOTE_URL, check_place
 from mindhold.interfaces.cli.output import ReaderGone
-from mindhold.interfaces.cli.session import Desk, Session
+from mindhold.interfaces.cli.session import CliSession, OpenSession
+from mindhold.model.errors import InvalidInput, SettingsError
+
+SERVED = frozenset(
+    "remember recall search ask list show amend link forget unarchive tags timeline versions reconstruct context conversations profile "
+    "reflect explore feedback scopes projects status stats spend consolidate audit contradictions jobs export".split()
+)
+# Of those that need this machine for the rest.
+SERVED_PARTS = frozenset({"history search", "history timeline", "history projects"})
+# They are about this machine by their nature: a server that the settings name is no reason not to do them here.
+OF_THIS_MACHINE = frozenset(
+    "config completion setup init uninstall connect mcp serve hook statusline models demo".split()
+)
+REMOTE_URL = "remote.url"
+
+
+def check_served(session: CliSession, name: str, *parts: str) -> None:
+    """Raises InvalidInput for a command that was asked of a server and needs this machine."""
+    words = " ".join((name, *parts))
+    if name in SERVED or words in SERVED_PARTS:
+        return
+    said: str | None = session.arguments.get(REMOTE_URL)
+    here = "leave --server out to have it done on this machine"
+    if said is None and name not in OF_THIS_MACHINE:
+        said, here = _from_settings(session), "`-o remote.url=` has it done on this machine"
+    if said:
+        raise InvalidInput(
+            f"`mindhold {words}` needs the machine that it is run on, and can't be asked of the server at {said}.",
+            advice=f"Run it there; {here}.",
+        )
+
+
+def _from_settings(session: CliSession) -> str:
+    try:
+        return session.loaded().settings.remote.url
+    except SettingsError:  # the command tells, in its own way
+        return ""
+
 
 P = ParamSpec("P")
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -28,8 +64,8 @@ class Command(click.Command):
         self.examples = tuple(examples)
 
     def invoke(self, ctx: click.Context) -> Any:
-        if session := ctx.find_object(Session):
-            check_place(session, *ctx.command_path.split()[1:])
+        if session := ctx.find_object(CliSession):
+            check_served(session, *ctx.command_path.split()[1:])
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:  # before click makes an exit status 1 of it
@@ -101,14 +137,14 @@ def command(name: str, *, examples: Sequence[str], **given: Any) -> Callable[[Ca
     return click.command(name, cls=Command, examples=examples, **given)
 
 
-def with_desk(
-    handler: Callable[Concatenate[Desk, P], Awaitable[int | None]],
+def with_open_session(
+    handler: Callable[Concatenate[OpenSession, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
     """Runs the handler with Mindhold open."""
 
     @click.pass_obj
     @functools.wraps(handler)
-    def callback(session: Session, /, *args: P.args, **given: P.kwargs) -> int | None:
+    def callback(session: CliSession, /, *args: P.args, **given: P.kwargs) -> int | None:
         async def work() -> int | None:
             async with session.open() as desk:
                 return await handler(desk, *args, **given)
@@ -119,13 +155,13 @@ def with_desk(
 
 
 def with_session(
-    handler: Callable[Concatenate[Session, P], Awaitable[int | None]],
+    handler: Callable[Concatenate[CliSession, P], Awaitable[int | None]],
 ) -> Callable[P, int | None]:
     """Runs the handler, which opens Mindhold itself."""
 
     @click.pass_obj
     @functools.wraps(handler)
-    def callback(session: Session, /, *args: P.args, **given: P.kwargs) -> int | None:
+    def callback(session: CliSession, /, *args: P.args, **given: P.kwargs) -> int | None:
         async def work() -> int | None:
             return await handler(session, *args, **given)
 
@@ -224,7 +260,7 @@ def _flag(
 ) -> click.Option:
     def note(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
         if value:
-            setattr(ctx.ensure_object(Session).console, attribute, True)
+            setattr(ctx.ensure_object(CliSession).console, attribute, True)
 
     return cls(declarations, is_flag=True, is_eager=True, expose_value=False, callback=note, **given)
 
@@ -232,7 +268,7 @@ def _flag(
 def _setting(key: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     def note(ctx: click.Context, _param: click.Parameter, value: str | None) -> None:
         if value is not None:
-            ctx.ensure_object(Session).arguments[key] = value
+            ctx.ensure_object(CliSession).arguments[key] = value
 
     return note
 
@@ -242,7 +278,7 @@ def _any_setting(ctx: click.Context, _param: click.Parameter, values: Sequence[s
         key, equals, value = pair.partition("=")
         if not equals:
             raise click.BadParameter(f"{pair!r} is not KEY=VALUE.")
-        ctx.ensure_object(Session).arguments[key.strip()] = value
+        ctx.ensure_object(CliSession).arguments[key.strip()] = value
 
 
 def _nearest(word: str, known: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""`mindhold completion`: the shell's own script."""
+"""`mindhold completion`: prints the shell's completion script."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from mindhold.interfaces.cli.command import command
-from mindhold.interfaces.cli.session import Session
+from mindhold.interfaces.cli.session import CliSession
 
 SHELLS = ["bash", "zsh", "fish"]
 
@@ -28,7 +28,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     shell_complete = found(ctx.find_root().command, {}, "mindhold", "_MINDHOLD_COMPLETE")
     # Not .source(): bash's would start a bash to ask for its version.
     script = shell_complete.source_template % shell_complete.source_vars()
-    console = ctx.ensure_object(Session).console
+    console = ctx.ensure_object(CliSession).console
     if console.json:
         console.document({"shell": shell, "script": script})
     else:

@@ -1,4 +1,4 @@
-"""`mindhold conversations`: the log of what was said to Mindhold itself, and its summaries."""
+"""`mindhold conversations`: the message log and its summaries."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mindhold.interfaces.cli.command import Group, global_options, with_desk
+from mindhold.interfaces.cli.command import Group, global_options, with_open_session
 from mindhold.interfaces.cli.output import local_time, neutral, one_line, plural
-from mindhold.interfaces.cli.session import Desk
+from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.operations.recaps import (
+    from mindhold.conversations.recaps import (
         ConversationView,
         ListConversationsResult,
         ListRecapsResult,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         RecapResult,
         RecapView,
     )
+
 
 LONGEST_CELL = 60
 
@@ -48,8 +49,10 @@ def conversations(ctx: click.Context) -> int | None:
 )
 @click.option("--scope", "project", metavar="NAME", help="Only in this scope.")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
-@with_desk
-async def list_conversations(desk: Desk, /, *, project: str | None = None, limit: int | None = None) -> None:
+@with_open_session
+async def list_conversations(
+    desk: OpenSession, /, *, project: str | None = None, limit: int | None = None
+) -> None:
     """The conversations of the log, the latest first: how much was said, when, and what it came to."""
     result: ListConversationsResult = await desk.run("list_conversations", project=project, limit=limit)
     console = desk.console
@@ -80,8 +83,8 @@ async def list_conversations(desk: Desk, /, *, project: str | None = None, limit
 @click.argument("conversation")
 @click.option("--scope", "project", metavar="NAME", help="In this scope.")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many messages (50).")
-@with_desk
-async def show(desk: Desk, /, *, conversation: str, project: str | None, limit: int | None) -> None:
+@with_open_session
+async def show(desk: OpenSession, /, *, conversation: str, project: str | None, limit: int | None) -> None:
     """A conversation's summaries, and the messages that they stand for."""
     found: ListConversationsResult = await desk.run(
         "list_conversations", project=project, conversation=conversation
@@ -112,8 +115,8 @@ async def show(desk: Desk, /, *, conversation: str, project: str | None, limit: 
 )
 @click.argument("conversation")
 @click.option("--scope", "project", metavar="NAME", help="In this scope.")
-@with_desk
-async def recap(desk: Desk, /, *, conversation: str, project: str | None) -> None:
+@with_open_session
+async def recap(desk: OpenSession, /, *, conversation: str, project: str | None) -> None:
     """Summarise a conversation now, or bring its summary up to date."""
     result: RecapResult = await desk.run("recap", conversation=conversation, project=project)
     console = desk.console
@@ -130,13 +133,13 @@ async def recap(desk: Desk, /, *, conversation: str, project: str | None) -> Non
         )
 
 
-def _print_heading(desk: Desk, one: ConversationView) -> None:
+def _print_heading(desk: OpenSession, one: ConversationView) -> None:
     times = f"{local_time(one.first, desk.zone)} to {local_time(one.last, desk.zone)}"
     head = f"{neutral(one.conversation)}  {neutral(one.scope)}, {plural(one.messages, 'message')}, {times}"
     desk.console.line(desk.console.style(head, bold=True))
 
 
-async def _print_recap(desk: Desk, recap: RecapView, *, limit: int | None) -> None:
+async def _print_recap(desk: OpenSession, recap: RecapView, *, limit: int | None) -> None:
     console = desk.console
     away = ", in the archive" if recap.archived else ""
     console.line(f"{recap.id}  level {recap.level}, by {recap.made_by}{away}")

@@ -1,4 +1,4 @@
-"""`mindhold demo`: a short tour on a database of its own, gone afterwards."""
+"""`mindhold demo`: a short tour on a temporary database."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from mindhold.interfaces.cli.command import command, with_session
 from mindhold.interfaces.cli.output import Console, one_line, plural
-from mindhold.interfaces.cli.session import Desk, Session
+from mindhold.interfaces.cli.session import CliSession, OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.operations.forgetting import ForgetResult
-    from mindhold.operations.reading import RecallResult
-    from mindhold.operations.upkeep import StatusResult
-    from mindhold.operations.writing import RememberManyResult, RememberResult
+    from mindhold.lifecycle.status import StatusResult
+    from mindhold.memories.forget import ForgetResult
+    from mindhold.memories.recall import RecallResult
+    from mindhold.memories.write import RememberManyResult, RememberResult
+
 
 FACTS: tuple[dict[str, Any], ...] = (
     {
@@ -56,7 +57,7 @@ SECRET = "The deploy token is ghp_" + "x7Kp2Qm9Zt4Rv8Wn1Yb6Dc3Fh5Jg0LsAeUoI"
 
 @command("demo", examples=["mindhold demo", "mindhold demo --json"])
 @with_session
-async def demo(session: Session) -> None:
+async def demo(session: CliSession) -> None:
     """A short guided tour.
 
     It has a database of its own, which is removed at the end.
@@ -95,7 +96,7 @@ async def demo(session: Session) -> None:
 class Tour:
     """The steps, each told in plain words."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: OpenSession) -> None:
         self._desk = desk
         self._console = desk.console
         self.steps: list[dict[str, Any]] = []

@@ -1,37 +1,144 @@
-"""`mindhold history`: past conversations, of every project on this machine."""
+"""`mindhold history`: past conversations of every project on this machine."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from mindhold.interfaces.cli.command import Group, command, with_desk, with_session
-from mindhold.interfaces.cli.output import display_width, local_time, neutral, one_line, plural
-from mindhold.interfaces.cli.session import Desk, Session
-from mindhold.interfaces.cli.talking import (
-    SHORT_ID,
-    folder_names,
+from mindhold.interfaces.cli.command import Group, command, with_open_session, with_session
+from mindhold.interfaces.cli.output import (
+    Console,
+    display_width,
+    local_time,
     megabytes,
-    print_heading,
-    print_stretch,
-    project_named,
+    neutral,
+    one_line,
+    plural,
 )
+from mindhold.interfaces.cli.session import CliSession, OpenSession
+from mindhold.model.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from mindhold.operations.embedding import EmbedHistoryResult
-    from mindhold.operations.history import (
-        HistoryProjectsResult,
-        HistoryTimelineResult,
-        SearchHistoryResult,
-    )
-    from mindhold.operations.history_forms import (
-        StretchView,
-        SummarizeConversationResult,
-    )
-    from mindhold.operations.indexing import IndexHistoryResult, MisreadView
+    from mindhold.history.conversation import PastConversationView, StretchView, UtteranceView
+    from mindhold.history.index import IndexHistoryResult, MisreadView
+    from mindhold.history.projects import HistoryProjectsResult
+    from mindhold.history.search import SearchHistoryResult
+    from mindhold.history.summary import SummarizeConversationResult
+    from mindhold.history.timeline import HistoryTimelineResult
+    from mindhold.history.vectors import EmbedHistoryResult
+
+
+SHORT_ID = 8  # characters of a session's id: a part that only it has is enough to name it
+HASH, TELLING, LONGEST_TAIL = (
+    32,
+    3,
+    4,
+)  # characters of what is a hash, and of what tells something; parts of a path
+MARGIN = 6  # columns for the numbers of lines
+WIDE = 100  # columns, where it is no terminal
+READ_FROM = {
+    "archive": "read from the archive: the file is gone",
+    "index": "as far as the index has it: the file is gone",
+    "nowhere": "the file is gone, and nothing else has the words",
+}
+
+
+def print_heading(
+    console: Console, one: PastConversationView, zone: tzinfo | None, *, with_file: bool = True
+) -> None:
+    """What a conversation is called, when and where it was held, and where it lies."""
+    console.line(console.style(one_line(one.title or one.session_id, most=200), bold=True))
+    when = [local_time(moment, zone) for moment in (one.started, one.ended) if moment]
+    where = f"part of {one.part_of}" if one.part_of else ""
+    about = [" to ".join(dict.fromkeys(when)), one.project, one.model or "", where]
+    if told := " · ".join(neutral(part) for part in about if part):
+        console.line(f"  {told}")
+    console.line(f"  {neutral(one.session_id)}")
+    if with_file:
+        console.line(f"  {neutral(one.file)}")
+
+
+def print_stretch(console: Console, stretch: StretchView, *, marked: int | None = None) -> None:
+    """Each with the line that it stands on; what tries to instruct is marked, and stays a quotation."""
+    if told := READ_FROM.get(stretch.read_from):
+        console.note(told)
+    if stretch.earlier:
+        console.line(f"{'…':>{MARGIN}}")
+    who = stretch.conversation.source.upper()
+    for one in stretch.utterances:
+        _print(console, one, who=who if one.role == "CLAUDE" else one.role, marked=one.line == marked)
+    if stretch.after is not None:
+        console.line(f"{'…':>{MARGIN}}")
+
+
+def _print(console: Console, one: UtteranceView, *, who: str, marked: bool) -> None:
+    tool = f" [{neutral(one.tool)}]" if one.tool else ""
+    head = f"{who}{tool}{' failed' if one.failed else ''}:"
+    lines = console.paragraphs(one.text, indent=MARGIN + 4)
+    # What was said in one short line stands beside who said it.
+    room = console.width if console.on_terminal else WIDE
+    beside = len(lines) == 1 and display_width(head + lines[0]) + MARGIN + 4 <= room
+    number = f"{'>' if marked else ''}{one.line}".rjust(MARGIN)
+    first = console.style(head, bold=one.role == "USER", dim=one.role in ("TOOL", "RESULT"))
+    console.line(f"{number}  {first}{' ' + lines[0] if beside and lines[0] else ''}")
+    for line in [] if beside else lines:
+        console.line(f"{'':{MARGIN}}    {line}".rstrip())
+    if one.suspicious:
+        why = ", ".join(one.suspicious)
+        console.line(
+            f"{'':{MARGIN}}    "
+            + console.style(f"(looks like an instruction to whoever reads it: {why})", fg="yellow")
+        )
+
+
+def folder_names(paths: Iterable[str], *, longest: int) -> dict[str, str]:
+    """The last part of each path, for a table: as much of it as tells it from the others, in so many characters."""
+    every = list(dict.fromkeys(paths))
+    names = {path: _tail(path, 1) for path in every}
+    for parts in range(2, LONGEST_TAIL + 1):
+        for name in {name for name in names.values() if list(names.values()).count(name) > 1}:
+            names |= {path: _tail(path, parts) for path in every if names[path] == name}
+    return {path: _short(name, longest) for path, name in names.items()}
+
+
+def project_named(given: str | None, *, server: str) -> str | None:
+    """A path that is meant from here, such as `.`, as a whole one; everything else is a name.
+
+    Raises InvalidInput for such a path where a server is asked.
+    """
+    if given is None or not given.startswith((".", "~")):
+        return given
+    from mindhold.interfaces.cli.installation import whole_path
+
+    if given.replace("\\", "/").split("/")[0] not in (".", "..", "~"):
+        return given
+    if server:
+        raise InvalidInput(
+            f"The folder {given!r} is one of this machine.",
+            advice="Name the project as `mindhold history projects` does.",
+        )
+    return str(whole_path(Path(given)))
+
+
+def _tail(path: str, parts: int) -> str:
+    """At least so many parts; a number, or a hidden folder, tells nothing without the one above it."""
+    every = [part for part in path.replace("\\", "/").split("/") if part]
+    while parts < len(every) and (len(every[-parts]) < TELLING or every[-parts].startswith(".")):
+        parts += 1
+    return "/".join(every[-parts:]) or path
+
+
+def _short(name: str, longest: int) -> str:
+    """Some programs call a project by a hash."""
+    if len(name) >= HASH and set(name) <= set("0123456789abcdef"):
+        return f"{name[:SHORT_ID]}…"
+    return name if len(name) <= longest else f"…{name[1 - longest :]}"
+
 
 VECTOR_SECONDS = 60.0  # that vectors may take; the others come by and by
 MOST_VECTORS = 1_000_000
@@ -45,9 +152,9 @@ _WHERE = {
     "projects": f"{_HERE}.history:projects",
     "show": f"{_HERE}.history:show",
     "summarize": f"{_HERE}.history:summarize",
-    "archive": f"{_HERE}.history_keeping:archive",
-    "forget": f"{_HERE}.history_keeping:forget",
-    "status": f"{_HERE}.history_status:status",
+    "archive": f"{_HERE}.history_archive:archive",
+    "forget": f"{_HERE}.history_archive:forget",
+    "status": f"{_HERE}.history_archive:status",
 }
 
 
@@ -84,7 +191,7 @@ def history() -> None:
 @click.option("--background", is_flag=True, help="Let another process do it, and return at once.")
 @with_session
 async def index(
-    session: Session, /, *, most_seconds: float | None, every: bool, no_vectors: bool, background: bool
+    session: CliSession, /, *, most_seconds: float | None, every: bool, no_vectors: bool, background: bool
 ) -> None:
     """Read what is new in the transcripts, so that it can be searched.
 
@@ -93,7 +200,7 @@ async def index(
     if background:
         _in_background(session)
         return
-    logging.getLogger("mindhold.engine.history").addHandler(logging.NullHandler())  # it is told below
+    logging.getLogger("mindhold.history").addHandler(logging.NullHandler())  # it is told below
     async with session.open() as desk:
         done: IndexHistoryResult = await desk.run("index_history", all=every, most_seconds=most_seconds)
         made: EmbedHistoryResult | None = None
@@ -109,8 +216,8 @@ async def index(
             _told_vectors(desk, made)
 
 
-def _in_background(session: Session) -> None:
-    from mindhold.bare.spawn import start_indexer
+def _in_background(session: CliSession) -> None:
+    from mindhold.hooks.worker_start import start_indexer
 
     started = start_indexer(str(session.loaded().settings.home))
     if session.console.json:
@@ -121,8 +228,8 @@ def _in_background(session: Session) -> None:
         session.console.line("Another process is at it already.")
 
 
-def _told_index(desk: Desk, done: IndexHistoryResult) -> None:
-    from mindhold.operations.indexing import LEFT
+def _told_index(desk: OpenSession, done: IndexHistoryResult) -> None:
+    from mindhold.history.index import LEFT
 
     console = desk.console
     if done.busy or (done.notice and not done.files):
@@ -162,7 +269,7 @@ def _lines(misread: Sequence[MisreadView]) -> str:
     return f":{numbers[0]}" + (f" and {plural(len(numbers) - 1, 'more line')}" if len(numbers) > 1 else "")
 
 
-def _told_vectors(desk: Desk, made: EmbedHistoryResult) -> None:
+def _told_vectors(desk: OpenSession, made: EmbedHistoryResult) -> None:
     if made.embedded:
         desk.console.line(f"Made vectors for {plural(made.embedded, 'passage')} that had none.")
     if made.left:
@@ -180,8 +287,10 @@ def _told_vectors(desk: Desk, made: EmbedHistoryResult) -> None:
 @click.argument("query", nargs=-1, required=True)
 @click.option("--project", "-p", metavar="NAME", help="Only of this project.")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many conversations (5).")
-@with_desk
-async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, limit: int | None) -> None:
+@with_open_session
+async def search(
+    desk: OpenSession, /, *, query: tuple[str, ...], project: str | None, limit: int | None
+) -> None:
     """Find what was said in past conversations: the words, and the file and line where they stand."""
     desk.running.warm()
     result: SearchHistoryResult = await desk.run(
@@ -238,8 +347,10 @@ async def search(desk: Desk, /, *, query: tuple[str, ...], project: str | None, 
 @click.argument("time", nargs=-1)
 @click.option("--days", type=int, metavar="N", help="How far back (7).")
 @click.option("--project", "-p", metavar="NAME", help="Only of this project; . is the folder you are in.")
-@with_desk
-async def timeline(desk: Desk, /, *, time: tuple[str, ...], days: int | None, project: str | None) -> None:
+@with_open_session
+async def timeline(
+    desk: OpenSession, /, *, time: tuple[str, ...], days: int | None, project: str | None
+) -> None:
     """The conversations of the last days, or of a TIME in words, the newest first."""
     if time and days is not None:
         raise click.UsageError("Give a TIME or --days, not both.")
@@ -274,8 +385,8 @@ _TIMELINE = ("session", "when", "project", "about")
 
 
 @command("projects", examples=["mindhold history projects", "mindhold history projects --json"])
-@with_desk
-async def projects(desk: Desk) -> None:
+@with_open_session
+async def projects(desk: OpenSession) -> None:
     """The projects that there are conversations of, the one used last first."""
     result: HistoryProjectsResult = await desk.run("history_projects")
     if desk.console.json:
@@ -317,9 +428,9 @@ async def projects(desk: Desk) -> None:
 @click.option(
     "--limit", "-n", type=int, metavar="N", help="At most how much: utterances (200; 10 around a line)."
 )
-@with_desk
+@with_open_session
 async def show(
-    desk: Desk, /, *, session: str, around: int | None, after: int | None, limit: int | None
+    desk: OpenSession, /, *, session: str, around: int | None, after: int | None, limit: int | None
 ) -> None:
     """A conversation as it was, without secrets: from its file, else from the archive or the index.
 
@@ -352,8 +463,8 @@ async def show(
     examples=["mindhold history summarize 3f2a91c0", "mindhold history summarize 3f2a91c0 --json"],
 )
 @click.argument("session")
-@with_desk
-async def summarize(desk: Desk, /, *, session: str) -> None:
+@with_open_session
+async def summarize(desk: OpenSession, /, *, session: str) -> None:
     """Sum a conversation up, and keep that: by an RLM server or a language model where one is set up, else in its own words."""
     result: SummarizeConversationResult = await desk.run("summarize_conversation", session=session)
     if desk.console.json:

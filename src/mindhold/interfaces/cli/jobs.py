@@ -1,4 +1,4 @@
-"""`mindhold jobs`: work that outlives the call that asked for it."""
+"""`mindhold jobs`: background work."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mindhold.interfaces.cli.command import Group, with_desk, words
+from mindhold.interfaces.cli.command import Group, with_open_session, words
 from mindhold.interfaces.cli.output import local_time, one_line, plural
-from mindhold.interfaces.cli.session import Desk
+from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.job import JobState
 
 if TYPE_CHECKING:
-    from mindhold.operations.upkeep import ListJobsResult, RunJobsResult
-    from mindhold.operations.views import JobView
+    from mindhold.jobs.queue import ListJobsResult, RunJobsResult
+    from mindhold.memories.views import JobView
+
 
 STATES = [state.value for state in JobState]
 
@@ -29,8 +30,8 @@ def jobs() -> None:
 @jobs.command("list", examples=["mindhold jobs list", "mindhold jobs list --state dead --json"])
 @words("--state", "states", choices=STATES, metavar="STATE", help="Only in these states.")
 @click.option("--limit", "-n", type=int, metavar="N", help="At most how many (50).")
-@with_desk
-async def list_jobs(desk: Desk, /, *, states: tuple[str, ...], limit: int | None) -> None:
+@with_open_session
+async def list_jobs(desk: OpenSession, /, *, states: tuple[str, ...], limit: int | None) -> None:
     """Jobs, the newest first, and when scheduled ones are due."""
     result: ListJobsResult = await desk.run("list_jobs", states=states, limit=limit)
     if desk.console.json:
@@ -48,8 +49,8 @@ async def list_jobs(desk: Desk, /, *, states: tuple[str, ...], limit: int | None
 
 @jobs.command("run", examples=["mindhold jobs run", "mindhold jobs run --most 10"])
 @click.option("--most", type=int, metavar="N", help="At most how many (1000).")
-@with_desk
-async def run_jobs(desk: Desk, /, *, most: int | None) -> int:
+@with_open_session
+async def run_jobs(desk: OpenSession, /, *, most: int | None) -> int:
     """Run what is due now, and what failed and waits for its next attempt. Exit status 1 when one failed."""
     result: RunJobsResult = await desk.run("run_jobs", most=most, waiting=True)
     failed = [job for job in result.ran if job.error or job.state == JobState.RUNNING]
@@ -64,28 +65,28 @@ async def run_jobs(desk: Desk, /, *, most: int | None) -> int:
 
 @jobs.command("retry", examples=["mindhold jobs retry 01jxq3k5v6w7x8y9z0a1b2c3d4"])
 @click.argument("id")
-@with_desk
-async def retry_job(desk: Desk, /, *, id: str) -> None:
+@with_open_session
+async def retry_job(desk: OpenSession, /, *, id: str) -> None:
     """Try a dead job again."""
     _print(desk, await desk.run("retry_job", id=id), told="will be tried again by `mindhold jobs run`")
 
 
 @jobs.command("cancel", examples=["mindhold jobs cancel 01jxq3k5v6w7x8y9z0a1b2c3d4"])
 @click.argument("id")
-@with_desk
-async def cancel_job(desk: Desk, /, *, id: str) -> None:
+@with_open_session
+async def cancel_job(desk: OpenSession, /, *, id: str) -> None:
     """Give up a waiting job."""
     _print(desk, await desk.run("cancel_job", id=id), told="was given up")
 
 
-def _print(desk: Desk, job: JobView, *, told: str) -> None:
+def _print(desk: OpenSession, job: JobView, *, told: str) -> None:
     if desk.console.json:
         desk.console.document(job)
     else:
         desk.console.line(f"{job.name} {job.id} {told}.")
 
 
-def _row(desk: Desk, job: JobView) -> list[object]:
+def _row(desk: OpenSession, job: JobView) -> list[object]:
     attempts = f"{job.attempts} of {job.most_attempts}"
     due = local_time(job.due, desk.zone, seconds=True)
     return [job.id, job.name, job.state, attempts, due, one_line(job.error or "")]

@@ -1,4 +1,4 @@
-"""`mindhold keys`: who may come in from elsewhere."""
+"""`mindhold keys`: API keys and OAuth grants."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mindhold.interfaces.cli.command import Group, with_desk, words
+from mindhold.interfaces.cli.command import Group, with_open_session, words
 from mindhold.interfaces.cli.output import local_time, neutral
-from mindhold.interfaces.cli.session import Desk
-from mindhold.model.access import ALL_SEEING, DEFAULT_AGENT
+from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.errors import NotFound
+from mindhold.model.scope import ALL_SEEING, DEFAULT_AGENT
 
 if TYPE_CHECKING:
-    from mindhold.operations.access_forms import (
-        CreatedKey,
-        GrantView,
-        KeyView,
-        ListGrantsResult,
-        ListKeysResult,
-        RevokedGrant,
-        RevokedKey,
-    )
+    from mindhold.access.grants import GrantView, ListGrantsResult, RevokedGrant
+    from mindhold.access.keys import CreatedKey, KeyView, ListKeysResult, RevokedKey
 
 
 OPEN = "Keys restrict nobody on this machine until MINDHOLD_ACCESS_KEY is set: who sends none is let in as the owner."
@@ -52,9 +45,9 @@ def keys() -> None:
 )
 @click.option("--read-only", is_flag=True, help="It may look, and change nothing.")
 @click.option("--days", "expires_days", type=int, metavar="N", help="It ends after so many days.")
-@with_desk
+@with_open_session
 async def create_key(
-    desk: Desk,
+    desk: OpenSession,
     /,
     *,
     name: str,
@@ -83,8 +76,8 @@ async def create_key(
 
 
 @keys.command("list", examples=["mindhold keys list --json"])
-@with_desk
-async def list_keys(desk: Desk) -> None:
+@with_open_session
+async def list_keys(desk: OpenSession) -> None:
     """Keys that open the door, and clients that you let in."""
     found: ListKeysResult = await desk.run("list_keys")
     let_in: ListGrantsResult = await desk.run("list_grants")
@@ -100,8 +93,8 @@ async def list_keys(desk: Desk) -> None:
 
 @keys.command("revoke", examples=["mindhold keys revoke laptop"])
 @click.argument("id")
-@with_desk
-async def revoke_key(desk: Desk, /, *, id: str) -> None:
+@with_open_session
+async def revoke_key(desk: OpenSession, /, *, id: str) -> None:
     """End a key (by its name, its id, or the beginning of that), or a client's grant (by its id)."""
     try:
         ended: RevokedKey = await desk.run("revoke_key", id=id)
@@ -118,14 +111,14 @@ async def revoke_key(desk: Desk, /, *, id: str) -> None:
         desk.console.line(f"The {neutral(told)} is ended, at once and everywhere.")
 
 
-def _key_row(desk: Desk, key: KeyView) -> list[object]:
+def _key_row(desk: OpenSession, key: KeyView) -> list[object]:
     may = "read" if key.access == "read" else "read and write"
     ends = local_time(key.expires, desk.zone) if key.expires else ""
     made = local_time(key.created, desk.zone)
     return [key.id, key.name, key.agent or DEFAULT_AGENT, ", ".join(key.scopes) or "all", may, made, ends]
 
 
-def _grant_row(desk: Desk, grant: GrantView) -> list[object]:
+def _grant_row(desk: OpenSession, grant: GrantView) -> list[object]:
     ends = local_time(grant.expires, desk.zone) if grant.expires else ""
     made = local_time(grant.created, desk.zone)
     return [grant.id, grant.client_name, "a client", "", " ".join(grant.scopes), made, ends]

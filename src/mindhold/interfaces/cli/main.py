@@ -1,4 +1,4 @@
-"""The `mindhold` command: its groups, its global options, and what its exit status means."""
+"""The `mindhold` command: its groups, global options and exit codes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import click
 
 from mindhold import __version__
 from mindhold.interfaces.cli.command import Group, global_options
-from mindhold.interfaces.cli.launcher import Launcher
 from mindhold.interfaces.cli.output import Console, ReaderGone, make_streams_safe, silence_stdout
-from mindhold.interfaces.cli.session import Session
+from mindhold.interfaces.cli.session import CliSession, Launcher
 from mindhold.model.errors import MindholdError
 
 INTERRUPTED = 130
@@ -20,58 +19,58 @@ UNEXPECTED = 70
 _HERE = "mindhold.interfaces.cli"
 
 COMMANDS = {
-    "remember": f"{_HERE}.remembering:remember",
-    "recall": f"{_HERE}.recalling:recall",
-    "search": f"{_HERE}.recalling:recall",
-    "ask": f"{_HERE}.asking:ask",
-    "forget": f"{_HERE}.forgetting:forget",
-    "unarchive": f"{_HERE}.auditing:unarchive",
-    "show": f"{_HERE}.listing:show",
-    "list": f"{_HERE}.listing:list_memories",
-    "amend": f"{_HERE}.amending:amend",
-    "link": f"{_HERE}.amending:link",
-    "context": f"{_HERE}.knowing:context",
-    "reflect": f"{_HERE}.knowing:reflect",
-    "explore": f"{_HERE}.knowing:explore",
-    "feedback": f"{_HERE}.judging:feedback",
+    "remember": f"{_HERE}.remember:remember",
+    "recall": f"{_HERE}.recall:recall",
+    "search": f"{_HERE}.recall:recall",
+    "ask": f"{_HERE}.recall:ask",
+    "forget": f"{_HERE}.forget:forget",
+    "unarchive": f"{_HERE}.forget:unarchive",
+    "show": f"{_HERE}.memories:show",
+    "list": f"{_HERE}.memories:list_memories",
+    "amend": f"{_HERE}.amend:amend",
+    "link": f"{_HERE}.amend:link",
+    "context": f"{_HERE}.context:context",
+    "reflect": f"{_HERE}.context:reflect",
+    "explore": f"{_HERE}.context:explore",
+    "feedback": f"{_HERE}.stats:feedback",
     "profile": f"{_HERE}.profile:profile",
     "scopes": f"{_HERE}.scopes:scopes",
     "projects": f"{_HERE}.projects:projects",
     "migrate": f"{_HERE}.projects:migrate",
-    "tags": f"{_HERE}.listing:tags",
-    "timeline": f"{_HERE}.listing:timeline",
-    "versions": f"{_HERE}.tracing:versions",
-    "reconstruct": f"{_HERE}.tracing:reconstruct",
-    "why": f"{_HERE}.tracing:why",
+    "tags": f"{_HERE}.memories:tags",
+    "timeline": f"{_HERE}.timeline:timeline",
+    "versions": f"{_HERE}.timeline:versions",
+    "reconstruct": f"{_HERE}.timeline:reconstruct",
+    "why": f"{_HERE}.timeline:why",
     "history": f"{_HERE}.history:history",
     "conversations": f"{_HERE}.conversations:conversations",
-    "status": f"{_HERE}.upkeep:status",
-    "stats": f"{_HERE}.judging:stats",
-    "spend": f"{_HERE}.spending:spend",
-    "doctor": f"{_HERE}.upkeep:doctor",
-    "consolidate": f"{_HERE}.consolidating:consolidate",
-    "audit": f"{_HERE}.auditing:audit",
-    "maintain": f"{_HERE}.maintaining:maintain",
-    "sync": f"{_HERE}.syncing:sync",
-    "contradictions": f"{_HERE}.contradicting:contradictions",
-    "capture": f"{_HERE}.capturing:capture",
+    "status": f"{_HERE}.status:status",
+    "stats": f"{_HERE}.stats:stats",
+    "spend": f"{_HERE}.stats:spend",
+    "doctor": f"{_HERE}.status:doctor",
+    "consolidate": f"{_HERE}.consolidate:consolidate",
+    "audit": f"{_HERE}.audit:audit",
+    "maintain": f"{_HERE}.consolidate:maintain",
+    "sync": f"{_HERE}.capture:sync",
+    "contradictions": f"{_HERE}.audit:contradictions",
+    "capture": f"{_HERE}.capture:capture",
     "config": f"{_HERE}.config:config",
     "models": f"{_HERE}.models:models",
     "jobs": f"{_HERE}.jobs:jobs",
     "keys": f"{_HERE}.keys:keys",
-    "mcp": f"{_HERE}.serving:mcp",
-    "serve": f"{_HERE}.serving:serve",
-    "backup": f"{_HERE}.backing_up:backup",
-    "restore": f"{_HERE}.backing_up:restore",
-    "actions": f"{_HERE}.acting:actions",
+    "mcp": f"{_HERE}.serve:mcp",
+    "serve": f"{_HERE}.serve:serve",
+    "backup": f"{_HERE}.backup:backup",
+    "restore": f"{_HERE}.backup:restore",
+    "actions": f"{_HERE}.serve:actions",
     "export": f"{_HERE}.transfer:export",
     "import": f"{_HERE}.transfer:import_file",
-    "hook": f"{_HERE}.hooking:hook",
-    "statusline": f"{_HERE}.hooking:statusline",
-    "setup": f"{_HERE}.setting_up:setup",
-    "init": f"{_HERE}.initializing:init",
-    "uninstall": f"{_HERE}.uninstalling:uninstall_command",
-    "connect": f"{_HERE}.connecting:connect",
+    "hook": f"{_HERE}.hook:hook",
+    "statusline": f"{_HERE}.hook:statusline",
+    "setup": f"{_HERE}.setup:setup",
+    "init": f"{_HERE}.init:init",
+    "uninstall": f"{_HERE}.uninstall:uninstall_command",
+    "connect": f"{_HERE}.init:connect",
     "completion": f"{_HERE}.completion:completion",
     "demo": f"{_HERE}.demo:demo",
 }
@@ -130,7 +129,7 @@ With --json an error is printed on stdout as well:
 def cli(ctx: click.Context, scope: str | None) -> None:
     """Long-term memory for AI agents, entirely on your own machine."""
     if scope is not None:
-        ctx.ensure_object(Session).arguments["scope"] = scope
+        ctx.ensure_object(CliSession).arguments["scope"] = scope
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 
@@ -139,7 +138,7 @@ def run(argv: Sequence[str], launcher: Launcher) -> int:
     """One call; returns the exit status."""
     make_streams_safe()
     console = Console(json=_wants_json(argv))
-    session = Session(launcher, console)
+    session = CliSession(launcher, console)
     try:
         status: Any = cli.main(args=list(argv), prog_name="mindhold", standalone_mode=False, obj=session)
         return status if isinstance(status, int) else 0

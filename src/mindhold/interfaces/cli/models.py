@@ -1,4 +1,4 @@
-"""`mindhold models`: the embedding models that give recall its sense of meaning, and those that tell contradictions."""
+"""`mindhold models`: embedding models, and models that detect contradictions."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mindhold.interfaces.cli.command import Group, with_desk, with_session
-from mindhold.interfaces.cli.forgetting import confirm
+from mindhold.interfaces.cli.command import Group, with_open_session, with_session
+from mindhold.interfaces.cli.forget import confirm
 from mindhold.interfaces.cli.output import neutral, plural, price
-from mindhold.interfaces.cli.session import Desk, Session
+from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import ModelMissing
 
 if TYPE_CHECKING:
-    from mindhold.operations.adopting import AdoptResult
-    from mindhold.operations.modelling import (
+    from mindhold.memories.embedding import EmbedResult
+    from mindhold.memories.embedding_models import (
+        AdoptResult,
         ListModelsResult,
         ModelView,
         PullModelResult,
         RemoveModelResult,
     )
-    from mindhold.operations.upkeep import EmbedResult
 
 
 @click.group("models", cls=Group, examples=["mindhold models pull", "mindhold models list"])
@@ -32,8 +32,8 @@ def models() -> None:
 
 
 @models.command("list", examples=["mindhold models list"])
-@with_desk
-async def list_models(desk: Desk) -> None:
+@with_open_session
+async def list_models(desk: OpenSession) -> None:
     """Models that are here, and those that can be had."""
     result: ListModelsResult = await desk.run("list_models")
     if desk.console.json:
@@ -65,7 +65,7 @@ async def list_models(desk: Desk) -> None:
 @click.option("--no-jobs", is_flag=True, help="Don't make the vectors that are missing.")
 @with_session
 async def pull_model(
-    session: Session, /, *, name: str | None, precision: str | None, force: bool, no_jobs: bool
+    session: CliSession, /, *, name: str | None, precision: str | None, force: bool, no_jobs: bool
 ) -> None:
     """Fetch and prepare a model: by name, from a folder, or from a hub; the default one without NAME.
 
@@ -85,8 +85,8 @@ async def pull_model(
 
 @models.command("remove", examples=["mindhold models remove gte-small"])
 @click.argument("name")
-@with_desk
-async def remove_model(desk: Desk, /, *, name: str) -> None:
+@with_open_session
+async def remove_model(desk: OpenSession, /, *, name: str) -> None:
     """Remove a model's files; its vectors stay until another model takes over."""
     result: RemoveModelResult = await desk.run("remove_model", name=name)
     if desk.console.json:
@@ -99,7 +99,7 @@ async def remove_model(desk: Desk, /, *, name: str) -> None:
 @click.argument("name")
 @click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; recall goes by words meanwhile.")
 @with_session
-async def use_model(session: Session, /, *, name: str, no_jobs: bool) -> None:
+async def use_model(session: CliSession, /, *, name: str, no_jobs: bool) -> None:
     """Recall with this model from now on, and make its vectors."""
     from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
 
@@ -124,7 +124,7 @@ async def use_model(session: Session, /, *, name: str, no_jobs: bool) -> None:
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
 @click.option("--no-jobs", is_flag=True, help="Don't make the vectors now; the job that waits does it.")
 @with_session
-async def adopt_model(session: Session, /, *, yes: bool, no_jobs: bool) -> None:
+async def adopt_model(session: CliSession, /, *, yes: bool, no_jobs: bool) -> None:
     """Let the model of the settings make every vector anew.
 
     A local model does so by itself. A service is sent every memory, and paid: this shows how much that is, and asks.
@@ -144,21 +144,21 @@ async def adopt_model(session: Session, /, *, yes: bool, no_jobs: bool) -> None:
     _told(session, embedded)
 
 
-def _quoted(session: Session, told: AdoptResult) -> None:
+def _quoted(session: CliSession, told: AdoptResult) -> None:
     unknown = "at a price unknown here (embedding.price tells it)"
     cost = unknown if told.dollars is None else price(told.dollars)
     before = f"; the vectors that are there are of {told.before}" if told.before else ""
     session.console.note(f"{plural(told.memories, 'memory')}, about {told.tokens:,} tokens, {cost}{before}.")
 
 
-async def _embed(session: Session) -> EmbedResult:
+async def _embed(session: CliSession) -> EmbedResult:
     """In a Mindhold opened anew, which knows the model."""
     async with session.open() as desk:
         done: EmbedResult = await desk.run("embed_missing")
     return done
 
 
-def _told(session: Session, embedded: EmbedResult | None) -> None:
+def _told(session: CliSession, embedded: EmbedResult | None) -> None:
     if embedded and embedded.embedded:
         session.console.line(f"Made vectors for {plural(embedded.embedded, 'memory')}.")
     session.console.note(embedded.notice if embedded else "")

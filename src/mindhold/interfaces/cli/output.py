@@ -1,4 +1,4 @@
-"""What is printed, and where: answers on stdout, everything about them on stderr; colour and bars on terminals only."""
+"""Printing: answers on stdout, everything else on stderr; colour and progress bars only on terminals."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ import click
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from mindhold.interfaces.running import Told
-    from mindhold.operations.catalogue import Output
+    from mindhold.interfaces.runtime import ProgressCallback
+    from mindhold.operations import Output
+
 
 WIDEST = 100
 SHORT = 20  # columns of what is never folded in a table: dates, numbers, ids
@@ -125,7 +126,7 @@ class Console:
         return min(WIDEST, shutil.get_terminal_size((80, 24)).columns)
 
     @contextmanager
-    def progress(self) -> Iterator[Told]:
+    def progress(self) -> Iterator[ProgressCallback]:
         """Bars on stderr's terminal, made when the first step is told."""
         bars = _Bars(self)
         try:
@@ -303,3 +304,8 @@ def _spelled(found: re.Match[str]) -> str:
 
 def _speaks_utf8() -> bool:
     return (getattr(sys.stdout, "encoding", None) or "utf-8").lower().replace("-", "") == "utf8"
+
+
+def megabytes(size: int) -> str:
+    """`3.4 MB`, `12 kB`."""
+    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{-(-size // 1000):,} kB"

@@ -1,4 +1,4 @@
-"""`mindhold profile`: what is known of the person themselves."""
+"""`mindhold profile`: what is known about the user."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mindhold.interfaces.cli.command import Group, global_options, with_desk
+from mindhold.interfaces.cli.command import Group, global_options, with_open_session
 from mindhold.interfaces.cli.output import local_time, neutral
-from mindhold.interfaces.cli.remembering import text_or_stdin
-from mindhold.interfaces.cli.session import Desk
+from mindhold.interfaces.cli.remember import text_or_stdin
+from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.operations.profile import (
+    from mindhold.profile.profile import (
         ChangeProfileResult,
         EntryChangeView,
         ProfileHistoryResult,
         ProfileView,
     )
+
 
 TOLD = {"set": "Set", "replaced": "Replaced", "removed": "Removed", "unchanged": "Unchanged"}
 
@@ -46,8 +47,8 @@ def profile(ctx: click.Context) -> int | None:
 
 
 @profile.command("show", examples=["mindhold profile show", "mindhold profile show --json"])
-@with_desk
-async def show_profile(desk: Desk) -> None:
+@with_open_session
+async def show_profile(desk: OpenSession) -> None:
     """All of it."""
     known: ProfileView = await desk.run("show_profile")
     if desk.console.json:
@@ -67,8 +68,8 @@ async def show_profile(desk: Desk) -> None:
 @click.argument("key")
 @click.argument("value", nargs=-1, required=True)
 @click.option("--preference", is_flag=True, help="A preference, and no fact.")
-@with_desk
-async def set_entry(desk: Desk, /, *, key: str, value: tuple[str, ...], preference: bool) -> None:
+@with_open_session
+async def set_entry(desk: OpenSession, /, *, key: str, value: tuple[str, ...], preference: bool) -> None:
     """Set a fact, a preference or the name. What it said before is kept, and `history` shows it."""
     said = text_or_stdin(desk, value)
     if key.strip().lower() == "name" and not preference:
@@ -79,24 +80,24 @@ async def set_entry(desk: Desk, /, *, key: str, value: tuple[str, ...], preferen
 
 @profile.command("unset", examples=["mindhold profile unset favorite_color", "mindhold profile unset name"])
 @click.argument("key")
-@with_desk
-async def unset_entry(desk: Desk, /, *, key: str) -> None:
+@with_open_session
+async def unset_entry(desk: OpenSession, /, *, key: str) -> None:
     """Remove an entry; preferences.KEY and facts.KEY tell two of one name apart."""
     await _change(desk, remove=[key])
 
 
 @profile.command("learn", examples=["mindhold profile learn My favourite colour is green"])
 @click.argument("text", nargs=-1, required=True)
-@with_desk
-async def learn(desk: Desk, /, *, text: tuple[str, ...]) -> None:
+@with_open_session
+async def learn(desk: OpenSession, /, *, text: tuple[str, ...]) -> None:
     """Read plain words, in English or Korean; what says no fact becomes a note."""
     await _change(desk, statement=text_or_stdin(desk, text))
 
 
 @profile.command("history", examples=["mindhold profile history favorite_color"])
 @click.argument("key")
-@with_desk
-async def history(desk: Desk, /, *, key: str) -> None:
+@with_open_session
+async def history(desk: OpenSession, /, *, key: str) -> None:
     """All that an entry has said, oldest first."""
     found: ProfileHistoryResult = await desk.run("profile_history", entry=key)
     console = desk.console
@@ -123,16 +124,16 @@ def contact() -> None:
 @contact.command("add", examples=["mindhold profile contact add Alice sister"])
 @click.argument("name")
 @click.argument("relation", nargs=-1, required=True)
-@with_desk
-async def add_contact(desk: Desk, /, *, name: str, relation: tuple[str, ...]) -> None:
+@with_open_session
+async def add_contact(desk: OpenSession, /, *, name: str, relation: tuple[str, ...]) -> None:
     """Add somebody, or say anew what they are to you."""
     await _change(desk, contacts=[{"name": name, "relation": " ".join(relation)}])
 
 
 @contact.command("remove", examples=["mindhold profile contact remove Alice"])
 @click.argument("name")
-@with_desk
-async def remove_contact(desk: Desk, /, *, name: str) -> None:
+@with_open_session
+async def remove_contact(desk: OpenSession, /, *, name: str) -> None:
     """Remove somebody."""
     await _change(desk, remove=[f"contacts.{name}"])
 
@@ -144,21 +145,21 @@ def note() -> None:
 
 @note.command("add", examples=["mindhold profile note add I read on the train"])
 @click.argument("text", nargs=-1, required=True)
-@with_desk
-async def add_note(desk: Desk, /, *, text: tuple[str, ...]) -> None:
+@with_open_session
+async def add_note(desk: OpenSession, /, *, text: tuple[str, ...]) -> None:
     """Add a note; `-` reads stdin."""
     await _change(desk, notes=[text_or_stdin(desk, text)])
 
 
 @note.command("remove", examples=["mindhold profile note remove 3f2a90b1c2d4"])
 @click.argument("note", nargs=-1, required=True)
-@with_desk
-async def remove_note(desk: Desk, /, *, note: tuple[str, ...]) -> None:
+@with_open_session
+async def remove_note(desk: OpenSession, /, *, note: tuple[str, ...]) -> None:
     """Remove a note, by its key as `mindhold profile` shows it or by its words."""
     await _change(desk, remove=[f"notes.{' '.join(note)}"])
 
 
-async def _change(desk: Desk, **given: Any) -> None:
+async def _change(desk: OpenSession, **given: Any) -> None:
     result: ChangeProfileResult = await desk.run("change_profile", **given)
     if desk.console.json:
         desk.console.document(result)
@@ -175,7 +176,7 @@ def _told(one: EntryChangeView) -> str:
     return f"{TOLD[one.change]} {place}{value}{before}"
 
 
-def _print(desk: Desk, known: ProfileView) -> None:
+def _print(desk: OpenSession, known: ProfileView) -> None:
     console = desk.console
     if not known.entries:
         console.line("Nothing is known yet. `mindhold profile set name ...` begins it.")

@@ -1,4 +1,4 @@
-"""`mindhold projects` and `migrate`: which store a project lives in, its settings and summary, and moving it to another."""
+"""`mindhold projects` and `mindhold migrate`: a project's store, settings and summary, and the move to another store."""
 
 from __future__ import annotations
 
@@ -6,28 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mindhold.interfaces.cli.command import Group, command, with_desk, words
-from mindhold.interfaces.cli.forgetting import confirm
+from mindhold.interfaces.cli.command import Group, command, with_open_session, words
+from mindhold.interfaces.cli.forget import confirm
 from mindhold.interfaces.cli.output import Console, local_time, neutral, plural
-from mindhold.interfaces.cli.session import Desk
-from mindhold.model.storage import MODES
+from mindhold.interfaces.cli.session import OpenSession
+from mindhold.model.scope import MODES
 
 if TYPE_CHECKING:
     from typing import TextIO
 
-    from mindhold.operations.housing import (
-        DeleteProjectResult,
-        ListProjectsResult,
-        MigrateProjectResult,
-        ProjectView,
-    )
-    from mindhold.operations.summaries import ProjectSummaryResult, ReplaceSummaryResult
-    from mindhold.operations.summary_history import (
+    from mindhold.projects.migrate import MigrateProjectResult
+    from mindhold.projects.projects import DeleteProjectResult, ListProjectsResult, ProjectView
+    from mindhold.projects.summary_update import ProjectSummaryResult, ReplaceSummaryResult
+    from mindhold.projects.summary_versions import (
         RestoreSummaryResult,
         SummaryDiffResult,
         SummaryVersionResult,
         SummaryVersionsResult,
     )
+
 
 MOST_VERSIONS = 50
 
@@ -49,9 +46,9 @@ def projects() -> None:
 @click.option("--storage", "storage_mode", type=click.Choice(MODES), help="Its store. Default: store.mode.")
 @click.option("--path", metavar="DIR", help="Its folder; all worktrees of one repository are one project.")
 @click.option("--description", metavar="WORDS", help="What it is about.")
-@with_desk
+@with_open_session
 async def create_project(
-    desk: Desk, /, *, name: str, storage_mode: str | None, path: str | None, description: str | None
+    desk: OpenSession, /, *, name: str, storage_mode: str | None, path: str | None, description: str | None
 ) -> None:
     """Make a project. One that others have in that store already is joined."""
     made: ProjectView = await desk.run(
@@ -66,8 +63,8 @@ async def create_project(
 
 
 @projects.command("list", examples=["mindhold projects list --json"])
-@with_desk
-async def list_projects(desk: Desk) -> None:
+@with_open_session
+async def list_projects(desk: OpenSession) -> None:
     """Every project, where it lives, and how much is in it."""
     found: ListProjectsResult = await desk.run("list_projects")
     if desk.console.json:
@@ -93,8 +90,8 @@ async def list_projects(desk: Desk) -> None:
 
 @projects.command("show", examples=["mindhold projects show shop"])
 @click.argument("name")
-@with_desk
-async def show_project(desk: Desk, /, *, name: str) -> None:
+@with_open_session
+async def show_project(desk: OpenSession, /, *, name: str) -> None:
     """One project, and where it lives."""
     one: ProjectView = await desk.run("show_project", name=name)
     console = desk.console
@@ -128,8 +125,8 @@ async def show_project(desk: Desk, /, *, name: str) -> None:
 @click.option("--active/--inactive", default=None, help="Take it up again, or put it away.")
 @click.option("--parent", metavar="NAME", help="The scope that it is within; Global for none.")
 @words("--keyword", "keywords", metavar="WORD", help="Words that speak of it, in place of those it has.")
-@with_desk
-async def change_project(desk: Desk, /, *, name: str, **given: Any) -> None:
+@with_open_session
+async def change_project(desk: OpenSession, /, *, name: str, **given: Any) -> None:
     """Change a project's settings; what isn't given stays.
 
     Its store is changed by `mindhold migrate`, its name by `mindhold scopes rename`.
@@ -147,8 +144,8 @@ async def change_project(desk: Desk, /, *, name: str, **given: Any) -> None:
 @projects.command("delete", examples=["mindhold projects delete shop --yes"])
 @click.argument("name")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@with_desk
-async def delete_project(desk: Desk, /, *, name: str, yes: bool) -> None:
+@with_open_session
+async def delete_project(desk: OpenSession, /, *, name: str, yes: bool) -> None:
     """Export a project's memories into the export folder, then remove it and them for good.
 
     In whichever store it lives, its hidden copies too, and whoever's the memories are.
@@ -190,8 +187,8 @@ async def delete_project(desk: Desk, /, *, name: str, yes: bool) -> None:
     metavar="FILE",
     help="Write it anew: JSON with summary, key_decisions, tech_stack, patterns, gotchas; - for standard input.",
 )
-@with_desk
-async def project_summary(desk: Desk, /, *, name: str | None, **wish: Any) -> None:
+@with_open_session
+async def project_summary(desk: OpenSession, /, *, name: str | None, **wish: Any) -> None:
     """What is known about a project, and what was said of it before.
 
     Without a name it is the project of this folder. Every version is kept; none is lost by restoring an older one.
@@ -217,7 +214,7 @@ async def project_summary(desk: Desk, /, *, name: str | None, **wish: Any) -> No
             await _show_summary(desk, project, wish["number"])
 
 
-async def _show_summary(desk: Desk, project: str, version: int | None) -> None:
+async def _show_summary(desk: OpenSession, project: str, version: int | None) -> None:
     told: ProjectSummaryResult | SummaryVersionResult
     if version is None:
         told = await desk.run("project_summary", project=project)
@@ -234,7 +231,7 @@ async def _show_summary(desk: Desk, project: str, version: int | None) -> None:
     desk.console.note(f"Version {told.version}{when}.")
 
 
-async def _show_versions(desk: Desk, project: str) -> None:
+async def _show_versions(desk: OpenSession, project: str) -> None:
     found: SummaryVersionsResult = await desk.run("summary_versions", project=project, limit=MOST_VERSIONS)
     if desk.console.json:
         desk.console.document(found)
@@ -259,7 +256,7 @@ async def _show_versions(desk: Desk, project: str) -> None:
         desk.console.note(f"There are {found.count} in all.")
 
 
-async def _show_difference(desk: Desk, project: str, **versions: int) -> None:
+async def _show_difference(desk: OpenSession, project: str, **versions: int) -> None:
     found: SummaryDiffResult = await desk.run("summary_diff", project=project, **versions)
     if desk.console.json:
         desk.console.document(found)
@@ -270,7 +267,7 @@ async def _show_difference(desk: Desk, project: str, **versions: int) -> None:
         desk.console.line(desk.console.style(neutral(line), fg=colour) if colour else neutral(line))
 
 
-def _written(desk: Desk, done: ReplaceSummaryResult, how: str) -> None:
+def _written(desk: OpenSession, done: ReplaceSummaryResult, how: str) -> None:
     if desk.console.json:
         desk.console.document(done)
     else:
@@ -309,9 +306,16 @@ def _read(stream: TextIO) -> dict[str, Any]:
     help="This store is gone for good, and the copy in it; or, where others use the project: leave it to them.",
 )
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@with_desk
+@with_open_session
 async def migrate(
-    desk: Desk, /, *, project: str, to: str | None, drop_source: bool, forget_copy: str | None, yes: bool
+    desk: OpenSession,
+    /,
+    *,
+    project: str,
+    to: str | None,
+    drop_source: bool,
+    forget_copy: str | None,
+    yes: bool,
 ) -> None:
     """Move a project to another store.
 

@@ -1,4 +1,4 @@
-"""`mindhold scopes`: the partitions that memories live in."""
+"""`mindhold scopes`: the partitions of memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mindhold.interfaces.cli.command import Group, with_desk, words
-from mindhold.interfaces.cli.forgetting import confirm, count_of, print_receipt
+from mindhold.interfaces.cli.command import Group, with_open_session, words
+from mindhold.interfaces.cli.forget import confirm, count_of, print_receipt
 from mindhold.interfaces.cli.output import neutral, plural
-from mindhold.interfaces.cli.session import Desk
+from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.operations.keeping import DeleteScopeResult, ListScopesResult, ScopeView
-    from mindhold.operations.retiring import RetireScopeResult
+    from mindhold.projects.scope_operations import (
+        DeleteScopeResult,
+        ListScopesResult,
+        RetireScopeResult,
+        ScopeView,
+    )
 
 
 @click.group(
@@ -29,8 +33,8 @@ def scopes() -> None:
 
 
 @scopes.command("list", examples=["mindhold scopes list --json"])
-@with_desk
-async def list_scopes(desk: Desk) -> None:
+@with_open_session
+async def list_scopes(desk: OpenSession) -> None:
     """Every scope with its counts."""
     result: ListScopesResult = await desk.run("list_scopes")
     if desk.console.json:
@@ -55,8 +59,8 @@ async def list_scopes(desk: Desk) -> None:
 
 @scopes.command("show", examples=["mindhold scopes show work"])
 @click.argument("name")
-@with_desk
-async def show_scope(desk: Desk, /, *, name: str) -> None:
+@with_open_session
+async def show_scope(desk: OpenSession, /, *, name: str) -> None:
     """One scope, closely."""
     _print(desk, await desk.run("show_scope", name=name))
 
@@ -69,8 +73,8 @@ async def show_scope(desk: Desk, /, *, name: str) -> None:
 @click.option("--kind", metavar="WORD", help="general, or project.")
 @click.option("--parent", metavar="NAME", help="The scope that it is within.")
 @words("--keyword", "keywords", metavar="WORD", help="Words that speak of it.")
-@with_desk
-async def create_scope(desk: Desk, /, **given: Any) -> None:
+@with_open_session
+async def create_scope(desk: OpenSession, /, **given: Any) -> None:
     """Make a scope."""
     _print(desk, await desk.run("create_scope", **given), told="Created")
 
@@ -78,8 +82,8 @@ async def create_scope(desk: Desk, /, **given: Any) -> None:
 @scopes.command("describe", examples=["mindhold scopes describe work 'All about the day job'"])
 @click.argument("name")
 @click.argument("description", nargs=-1, required=True)
-@with_desk
-async def describe_scope(desk: Desk, /, *, name: str, description: tuple[str, ...]) -> None:
+@with_open_session
+async def describe_scope(desk: OpenSession, /, *, name: str, description: tuple[str, ...]) -> None:
     """Say what belongs in a scope."""
     _print(
         desk, await desk.run("change_scope", name=name, description=" ".join(description)), told="Described"
@@ -89,8 +93,8 @@ async def describe_scope(desk: Desk, /, *, name: str, description: tuple[str, ..
 @scopes.command("keywords", examples=["mindhold scopes keywords work office payroll"])
 @click.argument("name")
 @click.argument("keywords", nargs=-1)
-@with_desk
-async def set_keywords(desk: Desk, /, *, name: str, keywords: tuple[str, ...]) -> None:
+@with_open_session
+async def set_keywords(desk: OpenSession, /, *, name: str, keywords: tuple[str, ...]) -> None:
     """Name the words that speak of a scope, instead of those that it had; none takes them away.
 
     What an assistant stores without a scope goes where such a word stands in it.
@@ -101,8 +105,8 @@ async def set_keywords(desk: Desk, /, *, name: str, keywords: tuple[str, ...]) -
 @scopes.command("nest", examples=["mindhold scopes nest api work", "mindhold scopes nest api Global"])
 @click.argument("name")
 @click.argument("parent")
-@with_desk
-async def nest_scope(desk: Desk, /, *, name: str, parent: str) -> None:
+@with_open_session
+async def nest_scope(desk: OpenSession, /, *, name: str, parent: str) -> None:
     """Put a scope within another; within Global lifts it to the top."""
     _print(desk, await desk.run("change_scope", name=name, parent=parent), told="Nested")
 
@@ -110,24 +114,24 @@ async def nest_scope(desk: Desk, /, *, name: str, parent: str) -> None:
 @scopes.command("rename", examples=["mindhold scopes rename api rest-api"])
 @click.argument("name")
 @click.argument("new_name")
-@with_desk
-async def rename_scope(desk: Desk, /, *, name: str, new_name: str) -> None:
+@with_open_session
+async def rename_scope(desk: OpenSession, /, *, name: str, new_name: str) -> None:
     """Give a scope another name; its memories follow."""
     _print(desk, await desk.run("rename_scope", name=name, new_name=new_name), told="Renamed")
 
 
 @scopes.command("activate", examples=["mindhold scopes activate work"])
 @click.argument("name")
-@with_desk
-async def activate_scope(desk: Desk, /, *, name: str) -> None:
+@with_open_session
+async def activate_scope(desk: OpenSession, /, *, name: str) -> None:
     """Switch a scope on again."""
     _print(desk, await desk.run("change_scope", name=name, active=True), told="Activated")
 
 
 @scopes.command("deactivate", examples=["mindhold scopes deactivate work"])
 @click.argument("name")
-@with_desk
-async def deactivate_scope(desk: Desk, /, *, name: str) -> None:
+@with_open_session
+async def deactivate_scope(desk: OpenSession, /, *, name: str) -> None:
     """Switch a scope off; its memories stay."""
     _print(desk, await desk.run("change_scope", name=name, active=False), told="Deactivated")
 
@@ -136,8 +140,8 @@ async def deactivate_scope(desk: Desk, /, *, name: str) -> None:
 @click.argument("name")
 @click.option("--export", metavar="PATH", help="Where its memories go first (the export folder).")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@with_desk
-async def delete_scope(desk: Desk, /, *, name: str, export: str | None, yes: bool) -> None:
+@with_open_session
+async def delete_scope(desk: OpenSession, /, *, name: str, export: str | None, yes: bool) -> None:
     """Export a scope's memories, then remove it and them for good."""
     console = desk.console
     if not yes:
@@ -162,8 +166,8 @@ async def delete_scope(desk: Desk, /, *, name: str, export: str | None, yes: boo
 @click.argument("name")
 @click.option("--delete", is_flag=True, help="Remove it and its memories for good besides.")
 @click.option("--yes", "-y", is_flag=True, help="Don't ask.")
-@with_desk
-async def retire_scope(desk: Desk, /, *, name: str, delete: bool, yes: bool) -> None:
+@with_open_session
+async def retire_scope(desk: OpenSession, /, *, name: str, delete: bool, yes: bool) -> None:
     """Put a scope aside that is no longer needed: backed up, then found by nobody who doesn't name it."""
     console = desk.console
     if delete and not yes:
@@ -184,13 +188,13 @@ async def retire_scope(desk: Desk, /, *, name: str, delete: bool, yes: bool) -> 
 
 @scopes.command("revive", examples=["mindhold scopes revive work"])
 @click.argument("name")
-@with_desk
-async def revive_scope(desk: Desk, /, *, name: str) -> None:
+@with_open_session
+async def revive_scope(desk: OpenSession, /, *, name: str) -> None:
     """Switch a retired scope on again."""
     _print(desk, await desk.run("revive_scope", name=name), told="Revived")
 
 
-def _print(desk: Desk, scope: ScopeView, *, told: str = "") -> None:
+def _print(desk: OpenSession, scope: ScopeView, *, told: str = "") -> None:
     console = desk.console
     if console.json:
         console.document(scope)

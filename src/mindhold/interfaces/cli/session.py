@@ -1,65 +1,110 @@
-"""One call of the command line: its settings, its console, and the open Mindhold that it talks to."""
+"""One call of the command line: its settings, its console, the open Mindhold, and the launcher that opens it."""
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
-from mindhold.interfaces.cli.launcher import Launcher
 from mindhold.interfaces.cli.output import Console
-from mindhold.interfaces.running import Answering
-from mindhold.model.errors import UnknownTime
+from mindhold.interfaces.runtime import OpenMindhold, OperationRunner
+from mindhold.model.errors import MindholdError, UnknownTime
 
 if TYPE_CHECKING:
-    from mindhold.operations.catalogue import Input, Operation
-    from mindhold.operations.reading import TimeframeView
-    from mindhold.settings import LoadedSettings
+    from mindhold.backup.restore import DropOldResult, ReplaceResult
+    from mindhold.interfaces.runtime import ProgressCallback
+    from mindhold.memories.filters import TimeframeView
+    from mindhold.operations import Input, Operation
+    from mindhold.settings.loader import LoadedSettings
+
+
+class CheckFinding(Protocol):
+    """One thing that a check looked at."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def healthy(self) -> bool: ...
+    @property
+    def detail(self) -> str: ...
+    @property
+    def advice(self) -> str: ...
+
+
+class StartObserver(Protocol):
+    """Who is told how a server starts."""
+
+    def away(self, error: MindholdError) -> None:
+        """The store isn't to be had yet; what comes in meanwhile is told so."""
+
+    async def opened(self, running: OpenMindhold) -> None:
+        """The store is open."""
+
+    def ready(self, address: str) -> None:
+        """It serves there."""
+
+
+CARRY_OVER = "`mindhold -o store.mode=local export FILE`, then `mindhold import FILE`, brings them over."
+
+
+class LocalRecords(Protocol):
+    """What the local file holds of an agent's."""
+
+    @property
+    def memories(self) -> int: ...
+    @property
+    def ids(self) -> tuple[str, ...]: ...
+
+
+class Launcher(Protocol):
+    """Opens Mindhold, or looks at a database that can't be opened."""
+
+    def open(self, loaded: LoadedSettings) -> AbstractAsyncContextManager[OperationRunner]:
+        """Open for the time of the context. Raises StoreError, SettingsError."""
+
+    def leftover(self, loaded: LoadedSettings) -> LocalRecords:
+        """What is in the local file, whatever the store is; `ids` are a few of it."""
+
+    async def diagnose(self, loaded: LoadedSettings) -> Sequence[CheckFinding]:
+        """What is wrong with a database that can't be opened."""
+
+    async def salvage(self, loaded: LoadedSettings) -> Sequence[str]:
+        """Bring what can be read into a new database, the old one kept aside. Says what it did."""
+
+    async def restore(
+        self, loaded: LoadedSettings, file: str | None, *, told: ProgressCallback
+    ) -> ReplaceResult:
+        """Put a backup in the place of everything that is there. Raises StoreError, Refused, NotFound."""
+
+    async def drop_old(self, loaded: LoadedSettings, name: str | None) -> DropOldResult:
+        """Remove what restores have put aside. Raises NotFound."""
+
+    def serve_stdio(self, loaded: LoadedSettings) -> Coroutine[Any, Any, None]:
+        """MCP on standard input and output."""
+
+    def serve_http(self, loaded: LoadedSettings, *, start: StartObserver) -> Coroutine[Any, Any, None]:
+        """Everything that is served over HTTP. Raises SettingsError, and StoreError for what waiting won't mend."""
+
+    def hook(self, name: str, argv: Sequence[str], *, home: str | None) -> int:
+        """What Claude Code runs, by its name. The exit status, which is 0."""
+
 
 T = TypeVar("T")
 NEED_MEANING = frozenset({"recall", "remember", "remember_many", "store"})
 
 
-@dataclass
-class Session:
-    """What the global options said."""
-
-    launcher: Launcher
-    console: Console
-    arguments: dict[str, Any] = field(default_factory=dict)
-
-    def loaded(self, **overrides: Any) -> LoadedSettings:
-        """Every setting, for a call in the folder that is worked in. Raises SettingsError."""
-        from mindhold.settings import here, load_settings
-
-        return replace(load_settings({**self.arguments, **overrides}), folder=here())
-
-    @asynccontextmanager
-    async def open(self, **overrides: Any) -> AsyncIterator[Desk]:
-        """Mindhold, open. Settings can be overridden, dots in their names as in `-o`."""
-        async with self.launcher.open(self.loaded(**overrides)) as running:
-            yield Desk(running, self)
-
-    def perform(self, work: Coroutine[Any, Any, T]) -> T:
-        """The one event loop of the process."""
-        import asyncio  # a third of the time that --help takes
-
-        with _interrupted_at_once():
-            return asyncio.run(work)
-
-
 @dataclass(frozen=True, slots=True)
-class Desk:
+class OpenSession:
     """An open Mindhold, and where to print."""
 
-    running: Answering
-    session: Session
+    running: OperationRunner
+    session: CliSession
 
     @property
     def console(self) -> Console:
@@ -82,11 +127,11 @@ class Desk:
         """An operation of the catalogue, by its name; what wasn't given keeps the operation's default."""
         if name in NEED_MEANING:
             self.running.warm()
-        from mindhold.operations.index import operation as find
+        from mindhold.operation_index import operation as find
 
         operation = find(name)
         with self.console.progress() as told:
-            return await self.running.run(operation, build(operation, given), progress=told)
+            return await self.running.run(operation, build_input(operation, given), progress=told)
 
     async def instant(self, phrase: str, *, end: bool = False) -> datetime:
         """The start (or end) of what people call a time. Raises UnknownTime."""
@@ -98,6 +143,34 @@ class Desk:
         if moment is None:
             raise UnknownTime(f"{phrase!r} has no {'end' if end else 'beginning'}.", advice="Name a date.")
         return moment
+
+
+@dataclass
+class CliSession:
+    """What the global options said."""
+
+    launcher: Launcher
+    console: Console
+    arguments: dict[str, Any] = field(default_factory=dict)
+
+    def loaded(self, **overrides: Any) -> LoadedSettings:
+        """Every setting, for a call in the folder that is worked in. Raises SettingsError."""
+        from mindhold.settings.loader import load_settings, working_folder
+
+        return replace(load_settings({**self.arguments, **overrides}), folder=working_folder())
+
+    @asynccontextmanager
+    async def open(self, **overrides: Any) -> AsyncIterator[OpenSession]:
+        """Mindhold, open. Settings can be overridden, dots in their names as in `-o`."""
+        async with self.launcher.open(self.loaded(**overrides)) as running:
+            yield OpenSession(running, self)
+
+    def perform(self, work: Coroutine[Any, Any, T]) -> T:
+        """The one event loop of the process."""
+        import asyncio  # a third of the time that --help takes
+
+        with _interrupted_at_once():
+            return asyncio.run(work)
 
 
 @contextmanager
@@ -117,11 +190,11 @@ def _interrupted_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def build(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Input:
+def build_input(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Input:
     """The operation's input. Raises InvalidInput, naming the option."""
     from pydantic import ValidationError
 
-    from mindhold.operations.wording import invalid
+    from mindhold.operations import invalid_input
 
     values = {
         name: list(value) if isinstance(value, tuple) else value
@@ -131,7 +204,7 @@ def build(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Input:
     try:
         made: Input = operation.takes(**values)
     except ValidationError as error:
-        raise invalid(error, known=list(operation.takes.model_fields), named=_option) from error
+        raise invalid_input(error, known=list(operation.takes.model_fields), named=_option) from error
     return made
 
 

@@ -1,4 +1,4 @@
-"""`mindhold export` and `import`: everything into a file, and back."""
+"""`mindhold export` and `mindhold import`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mindhold.interfaces.cli.command import command, with_desk
+from mindhold.interfaces.cli.command import command, with_open_session
 from mindhold.interfaces.cli.output import plural
-from mindhold.interfaces.cli.session import Desk
+from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.operations.keeping import ExportResult, ImportResult
-    from mindhold.operations.upkeep import RunJobsResult
+    from mindhold.jobs.queue import RunJobsResult
+    from mindhold.memories.transfer import ExportResult, ImportResult
+
 
 STATE = Path(".memory") / "state.json"
 ENDINGS = {"jsonl": ".jsonl", "json": ".json", "markdown": ".md", "csv": ".csv"}
@@ -46,8 +47,10 @@ ENDINGS = {"jsonl": ".jsonl", "json": ".json", "markdown": ".md", "csv": ".csv"}
 @click.option(
     "--memory-mcp", is_flag=True, help="A state.json, of one project; by default .memory/state.json here."
 )
-@with_desk
-async def export(desk: Desk, /, *, path: str | None, scope: str | None, form: str, memory_mcp: bool) -> None:
+@with_open_session
+async def export(
+    desk: OpenSession, /, *, path: str | None, scope: str | None, form: str, memory_mcp: bool
+) -> None:
     """Write everything into a file.
 
     As JSON lines memories, versions, links, scopes and what is known of contradictions; as one JSON document, Markdown or CSV what is
@@ -90,9 +93,9 @@ async def export(desk: Desk, /, *, path: str | None, scope: str | None, form: st
 )
 @click.option("--memory-mcp", is_flag=True, help="It is a state.json, whatever it looks like.")
 @click.option("--no-jobs", is_flag=True, help="Leave follow-up work in the queue.")
-@with_desk
+@with_open_session
 async def import_file(
-    desk: Desk, /, *, path: str, scope: str | None, memory_mcp: bool, no_jobs: bool
+    desk: OpenSession, /, *, path: str, scope: str | None, memory_mcp: bool, no_jobs: bool
 ) -> None:
     """Read an export, or a .memory/state.json. What is here already is passed over, so it can be run twice."""
     with tempfile.TemporaryDirectory(prefix="mindhold-") as folder:
@@ -119,9 +122,9 @@ async def import_file(
     desk.console.note(result.notice)
 
 
-def _chosen_scope(desk: Desk) -> str | None:
+def _chosen_scope(desk: OpenSession) -> str | None:
     """The one that the settings name; None leaves it to where the file lies."""
-    from mindhold.settings import THIS_FOLDER
+    from mindhold.settings.loader import THIS_FOLDER
 
     loaded = desk.running.loaded
     return loaded.settings.scope if loaded.sources.get("scope") not in (None, THIS_FOLDER) else None

@@ -1,1 +1,1 @@
-"""What Claude Code runs: `mindhold hook EVENT`."""
+"""What Claude Code runs: `mindhold hook EVENT` and `mindhold statusline`."""

@@ -1,22 +1,24 @@
-"""`mindhold statusline`: one short line for Claude Code's own, from what lies ready."""
+"""`mindhold statusline`: one short line for Claude Code's status line."""
 
 from __future__ import annotations
 
 import time
 
-from mindhold.bare.environment import home as home_of
-from mindhold.bare.environment import project_dir
-from mindhold.bare.files import write_all
-from mindhold.bare.folders import identity
-from mindhold.bare.leaflet import read_head
-from mindhold.bare.notation import record
-from mindhold.bare.waiting import oldest
+from mindhold.hooks.environment import home as home_of
+from mindhold.hooks.environment import project_dir
+from mindhold.hooks.event_queue import oldest_event_time
+from mindhold.hooks.fast_json import parse_record
+from mindhold.hooks.files import write_all
+from mindhold.hooks.hook_cache import read_cache_head
+from mindhold.hooks.project_identity import project_identity
 from mindhold.interfaces.hooks.streams import arguments, complain, read_all, stand_in
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
+
 
 LONGEST_PROBLEM = 80
 TOO_LONG = 900.0  # seconds that nothing waits for a worker
@@ -37,10 +39,10 @@ def run(argv: Sequence[str], stdin: int = 0, stdout: int = 1) -> int:
 
 def status_line(home: str, folder: str, *, now: float) -> str:
     """How many memories, when something was last captured, by whom, and what is wrong."""
-    head = read_head(home, identity(folder)) or {}
+    head = read_cache_head(home, project_identity(folder)) or {}
     status = head.get("status")
     parts = _parts(status, now) if isinstance(status, dict) else ["nothing captured here yet"]
-    since = oldest(home)
+    since = oldest_event_time(home)
     if since is not None and now - since > TOO_LONG:
         parts.append(f"! waiting for a worker for {_long(now - since)}: mindhold doctor")
     return "mindhold: " + ", ".join(parts)
@@ -62,7 +64,7 @@ def _parts(status: dict[str, Any], now: float) -> list[str]:
 
 def _folder(raw: bytes) -> str:
     try:
-        given = record(raw)
+        given = parse_record(raw)
     except ValueError:
         given = {}
     places = given.get("workspace")

@@ -1,4 +1,4 @@
-"""What a hook is given and says, without the interpreter's own streams, which may fail as it ends."""
+"""Arguments, input and output of a hook, without the interpreter's own streams."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import os
 import sys
 import time
 
-from mindhold.bare.notation import record
+from mindhold.hooks.fast_json import parse_record
 
 TYPE_CHECKING = False
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 MOST_READ = 32 << 20  # bytes; what is beyond is passed over, up to MOST_PASSED
 MOST_PASSED = 256 << 20
@@ -65,7 +67,7 @@ def _is_whole(parts: Sequence[bytes]) -> bool:
     if not parts or parts[-1].rstrip()[-1:] not in (b"}", b""):
         return False
     try:
-        record(b"".join(parts))
+        parse_record(b"".join(parts))
     except ValueError:
         return False
     return True

@@ -1,1 +1,1 @@
-"""The HTTP door: who may come in, how much they may ask, and what is told about it."""
+"""The HTTP server: REST, MCP, web pages, authentication, limits, health and metrics on one port."""

@@ -1,4 +1,4 @@
-"""The HTTP door as one application: every route behind the same chain."""
+"""The HTTP application: all routes behind one chain of middleware, with the checks of Host and Origin and CORS."""
 
 from __future__ import annotations
 
@@ -8,54 +8,140 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 
 from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mindhold.interfaces.http.answers import on_any_error, on_http_error, on_our_error
-from mindhold.interfaces.http.consent import ConsentPage
-from mindhold.interfaces.http.door import Door, Opens
-from mindhold.interfaces.http.guard import Cors, Guard
+from mindhold.interfaces.http.auth import Authentication, CredentialLookup
+from mindhold.interfaces.http.context import (
+    HttpContext,
+    PendingEngine,
+    ServerAddress,
+    error_response,
+    on_any_error,
+    on_http_error,
+    on_our_error,
+)
 from mindhold.interfaces.http.health import Health
-from mindhold.interfaces.http.identity import Identity, Keys
-from mindhold.interfaces.http.limits import Bodies, RateLimit
-from mindhold.interfaces.http.metrics import Metrics
-from mindhold.interfaces.http.oauth import OAuth
-from mindhold.interfaces.http.observing import Observer
-from mindhold.interfaces.http.place import Place
-from mindhold.interfaces.http.rest import documents
-from mindhold.interfaces.http.rest.exporting import sweep_always
-from mindhold.interfaces.http.rest.importing import is_import
+from mindhold.interfaces.http.limits import BodyLimit, RateLimit
+from mindhold.interfaces.http.metrics import Metrics, RequestObserver
+from mindhold.interfaces.http.oauth import ConsentPage, OAuth
+from mindhold.interfaces.http.rest import pages
 from mindhold.interfaces.http.rest.routes import Rest
-from mindhold.interfaces.http.stopping import EndStreams, Stopping
+from mindhold.interfaces.http.rest.transfer import is_import, sweep_always
+from mindhold.interfaces.http.shutdown import EndStreams, Shutdown
 from mindhold.model.errors import MindholdError
-from mindhold.settings import LoadedSettings
+from mindhold.settings.loader import LoadedSettings
+
+READING = ("GET", "HEAD")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+EXPOSED = (
+    "ETag",
+    "Link",
+    "Location",
+    "Idempotent-Replayed",
+    "Mcp-Session-Id",
+    "MCP-Protocol-Version",
+    "WWW-Authenticate",
+    "Retry-After",
+    "RateLimit-Limit",
+    "RateLimit-Remaining",
+    "RateLimit-Reset",
+    "X-RateLimit-Limit",
+    "X-RateLimit-Remaining",
+    "X-RateLimit-Reset",
+)
+
+
+class Guard:
+    """Lets through what names us, from pages that may call."""
+
+    def __init__(self, app: ASGIApp, place: ServerAddress) -> None:
+        self._app = app
+        self._place = place
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        headers = Headers(scope=scope)
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if not self._place.answers_to(host, server=scope["server"] or ("", None)):
+            answer = error_response(
+                421,
+                "This is not the server that the request names.",
+                "WRONG_HOST",
+                advice="Name the host in serve.allowed_hosts if it is one of this server's.",
+            )
+            return await answer(scope, receive, send)
+        if origin is None:
+            foreign = _is_foreign(headers, reads=scope["method"] in READING)
+        else:
+            foreign = not self._place.welcomes(origin, host=host)
+        if foreign:
+            answer = error_response(
+                403,
+                "Pages of this origin may not call.",
+                "WRONG_ORIGIN",
+                advice="Name the origin in serve.allowed_origins if it may.",
+            )
+            return await answer(scope, receive, send)
+        return await self._app(scope, receive, send)
+
+
+def _is_foreign(headers: Headers, *, reads: bool) -> bool:
+    """Whether another site's page asks without saying whose it is, as for an image or by a form; a link may lead here."""
+    elsewhere = headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    return elsewhere and not (reads and headers.get("sec-fetch-mode") == "navigate")
+
+
+class Cors:
+    """Tells browsers what pages of the allowed origins may read; other origins are told nothing."""
+
+    def __init__(self, app: ASGIApp, place: ServerAddress) -> None:
+        self._app = app
+        self._cors = CORSMiddleware(
+            app,
+            allow_origins=sorted(place.origins),
+            allow_methods=METHODS,
+            allow_headers=["*"],
+            expose_headers=EXPOSED,
+        )
+        self._closed = not place.origins
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._closed or scope["type"] != "http" or "origin" not in Headers(scope=scope):
+            return await self._app(scope, receive, send)
+        return await self._cors(scope, receive, send)
+
 
 WORTH_COMPRESSING = 1_024
 COMPRESSION = 6
 
 
 def http_app(
-    opening: Opens,
+    opening: PendingEngine,
     *,
     loaded: LoadedSettings,
     mcp_routes: Sequence[BaseRoute],
     mcp_lifespan: Callable[[], AbstractAsyncContextManager[None]],
     metrics: Metrics,
-    stopping: Stopping,
+    stopping: Shutdown,
 ) -> Starlette:
     """Raises SettingsError for settings under which strangers could come in."""
     serve = loaded.settings.serve
-    door = Door(opening, loaded, Place.of(loaded.settings))
-    keys = Keys(door)
+    door = HttpContext(opening, loaded, ServerAddress.of(loaded.settings))
+    keys = CredentialLookup(door)
     routes: list[BaseRoute] = [
         *mcp_routes,
         *Health(door, keys, metrics).routes(),
         *OAuth(door).routes(),
         *ConsentPage(door, keys).routes(),
         *Rest(door).routes(),
-        *documents.routes(),
+        *pages.routes(),
     ]
 
     @asynccontextmanager
@@ -73,11 +159,11 @@ def http_app(
         routes=routes,
         lifespan=lifespan,
         middleware=[
-            Middleware(Observer, metrics, lambda: routes),
+            Middleware(RequestObserver, metrics, lambda: routes),
             Middleware(Guard, door.place),
             Middleware(Cors, door.place),
-            Middleware(Bodies, serve.largest_body, serve.slow_client_seconds, streamed=is_import),
-            Middleware(Identity, door, keys),
+            Middleware(BodyLimit, serve.largest_body, serve.slow_client_seconds, streamed=is_import),
+            Middleware(Authentication, door, keys),
             Middleware(RateLimit, serve.requests_per_minute),
             Middleware(AuthContextMiddleware),
             Middleware(EndStreams, stopping),

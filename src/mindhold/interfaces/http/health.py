@@ -1,4 +1,4 @@
-"""How it is, for those who watch: short, without secrets, without anything remembered."""
+"""Health endpoints for monitoring, without secrets or memory text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from mindhold import __version__
-from mindhold.interfaces.http.answers import refusal
-from mindhold.interfaces.http.door import Door
-from mindhold.interfaces.http.identity import Keys, bearer
+from mindhold.interfaces.http.auth import CredentialLookup, bearer
+from mindhold.interfaces.http.context import HttpContext, error_response, is_local_request
 from mindhold.interfaces.http.metrics import CONTENT_TYPE, Metrics
-from mindhold.interfaces.http.place import comes_from_here
-from mindhold.interfaces.running import CALLER_KEY
+from mindhold.interfaces.runtime import CALLER_KEY
 from mindhold.model.errors import MindholdError, StoreDenied, StoreError
 
 LONGEST_SECONDS = 2.0
@@ -26,7 +24,7 @@ UNCACHED = frozenset({"none", "hashing"})
 class Health:
     """Looks once for all who ask at the same time."""
 
-    def __init__(self, door: Door, keys: Keys, metrics: Metrics) -> None:
+    def __init__(self, door: HttpContext, keys: CredentialLookup, metrics: Metrics) -> None:
         self._door = door
         self._keys = keys
         self._metrics = metrics
@@ -45,12 +43,12 @@ class Health:
             told, status = self._up(await self._status()), 200
         except MindholdError as error:
             told, status = _down(error), 503
-        known = comes_from_here(request.scope) or self._keys.is_owner(bearer(request.scope) or "")
+        known = is_local_request(request.scope) or self._keys.is_owner(bearer(request.scope) or "")
         return JSONResponse(told if known else {"status": told["status"]}, status_code=status)
 
     async def _told(self, request: Request) -> Response:
         if not request.scope[CALLER_KEY].owner:
-            return refusal(
+            return error_response(
                 403,
                 "The counts of the whole store are for its owner.",
                 "REFUSED",

@@ -1,4 +1,4 @@
-"""How much, how fast and how slowly one may ask."""
+"""Rate limits, and limits on the size and duration of request bodies."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mindhold.interfaces.http.answers import refusal
-from mindhold.interfaces.http.door import VISITOR_KEY
+from mindhold.interfaces.http.context import CREDENTIAL_KEY, error_response
 
 MOST_REMEMBERED = 10_000
 LINGER_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class BucketState:
     """What a bucket says: whether one more may come, and when there will be room."""
 
     allowed: bool
@@ -34,7 +33,7 @@ class Left:
     retry_in: int  # seconds
 
 
-class Buckets:
+class TokenBuckets:
     """A token bucket for each name. A minute's worth may come at once; the names longest unheard of are forgotten."""
 
     def __init__(
@@ -48,15 +47,15 @@ class Buckets:
     def __len__(self) -> int:
         return len(self._levels)
 
-    def take(self, name: str) -> Left:
+    def take(self, name: str) -> BucketState:
         """One token, if there is one."""
         return self._draw(name, 1.0)
 
-    def look(self, name: str) -> Left:
+    def look(self, name: str) -> BucketState:
         """What `take` would say, with nothing taken."""
         return self._draw(name, 0.0)
 
-    def _draw(self, name: str, wanted: float) -> Left:
+    def _draw(self, name: str, wanted: float) -> BucketState:
         now = self._clock()
         rate = self._limit / 60
         tokens, when = self._levels.pop(name, (float(self._limit), now))
@@ -67,7 +66,7 @@ class Buckets:
         self._levels[name] = (tokens, now)
         while len(self._levels) > self._most:
             self._levels.popitem(last=False)
-        return Left(
+        return BucketState(
             allowed=allowed,
             limit=self._limit,
             remaining=int(tokens),
@@ -79,10 +78,10 @@ class Buckets:
 def address_of(scope: Scope) -> str:
     """Who is counted together: one address, or one network of version 6, where a machine has many."""
     client = scope.get("client")
-    return counted_as(client[0] if client else "")
+    return address_group(client[0] if client else "")
 
 
-def counted_as(host: str) -> str:
+def address_group(host: str) -> str:
     """The name of an address in counts."""
     try:
         address = ip_address(host)
@@ -92,15 +91,15 @@ def counted_as(host: str) -> str:
     return f"address:{shown}"
 
 
-def too_many(left: Left, error: str = "Too many requests.") -> Response:
+def too_many(left: BucketState, error: str = "Too many requests.") -> Response:
     """When to come again."""
-    answer = refusal(429, error, "TOO_MANY_REQUESTS", advice=f"Try again in {left.retry_in} seconds.")
+    answer = error_response(429, error, "TOO_MANY_REQUESTS", advice=f"Try again in {left.retry_in} seconds.")
     answer.headers["Retry-After"] = str(left.retry_in)
-    tell(answer.headers, left)
+    add_limit_headers(answer.headers, left)
     return answer
 
 
-def tell(headers: MutableHeaders, left: Left) -> None:
+def add_limit_headers(headers: MutableHeaders, left: BucketState) -> None:
     """The limit, in the draft standard's headers (seconds from now) and in the older ones (seconds of the epoch)."""
     values = {"Limit": left.limit, "Remaining": left.remaining}
     for name, value in values.items():
@@ -114,19 +113,19 @@ class RateLimit:
 
     def __init__(self, app: ASGIApp, per_minute: int) -> None:
         self._app = app
-        self._buckets = Buckets(per_minute) if per_minute else None
+        self._buckets = TokenBuckets(per_minute) if per_minute else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._buckets is None or scope["type"] != "http":
             return await self._app(scope, receive, send)
-        left = self._buckets.take(scope.get(VISITOR_KEY) or address_of(scope))
+        left = self._buckets.take(scope.get(CREDENTIAL_KEY) or address_of(scope))
         if not left.allowed:
             return await too_many(left)(scope, receive, send)
 
         async def telling(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message.setdefault("headers", [])
-                tell(MutableHeaders(raw=message["headers"]), left)
+                add_limit_headers(MutableHeaders(raw=message["headers"]), left)
             await send(message)
 
         return await self._app(scope, receive, telling)
@@ -136,7 +135,7 @@ def _none(_scope: Scope) -> bool:
     return False
 
 
-class Bodies:
+class BodyLimit:
     """Bodies have a largest size, and a longest time to arrive.
 
     Those that are `streamed`, which no route holds as a whole, may have any size, and that time for each piece.
@@ -232,7 +231,7 @@ def _now() -> float:
 
 
 def _too_large(largest: int) -> Response:
-    return refusal(
+    return error_response(
         413,
         "The request is too large.",
         "BODY_TOO_LARGE",
@@ -241,7 +240,7 @@ def _too_large(largest: int) -> Response:
 
 
 def _too_slow() -> Response:
-    return refusal(
+    return error_response(
         408,
         "The request took too long to arrive.",
         "TOO_SLOW",

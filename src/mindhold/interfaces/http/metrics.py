@@ -1,12 +1,18 @@
-"""What is counted, as Prometheus reads it. No label holds what a client made up."""
+"""Prometheus metrics, and one log line and one count for every request."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from starlette.datastructures import MutableHeaders
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mindhold.interfaces.http.context import CREDENTIAL_KEY
 from mindhold.model.job import JobState
 from mindhold.model.memory import Status
 
@@ -17,7 +23,7 @@ MOST_WORDS = 100
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-class Words:
+class LabelValues:
     """The values of a label: the first so many keep their name, later ones share one."""
 
     def __init__(self, most: int = MOST_WORDS) -> None:
@@ -42,7 +48,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        self._tools, self._outcomes, self._models = Words(), Words(), Words(20)
+        self._tools, self._outcomes, self._models = LabelValues(), LabelValues(), LabelValues(20)
         self._requests = Counter(
             "mindhold_http_requests", "Requests answered.", ["route", "method", "status"], registry=registry
         )
@@ -112,3 +118,70 @@ class Metrics:
     def text(self) -> bytes:
         """Everything, in Prometheus' text format."""
         return generate_latest(self._registry)
+
+
+log = logging.getLogger("mindhold.http")
+CLIENT_LEFT = 499  # the client went before it was answered
+
+
+class RequestObserver:
+    """The outermost. It also gives every answer the headers that no answer should lack."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, routes: Callable[[], Sequence[BaseRoute]]) -> None:
+        self._app = app
+        self._metrics = metrics
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        began = time.perf_counter()
+        status, streams = CLIENT_LEFT, False
+
+        async def noting(message: Message) -> None:
+            nonlocal status, streams
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message.setdefault("headers", [])
+                headers = MutableHeaders(raw=message["headers"])
+                streams = headers.get("content-type", "").startswith("text/event-stream")
+                headers.setdefault("Cache-Control", "no-store")
+                headers["X-Content-Type-Options"] = "nosniff"
+            await send(message)
+
+        try:
+            return await self._app(scope, receive, noting)
+        except Exception:
+            status = 500
+            raise
+        finally:
+            self._note(scope, status, time.perf_counter() - began, streams=streams)
+
+    def _note(self, scope: Scope, status: int, seconds: float, *, streams: bool) -> None:
+        route = self._route(scope)
+        self._metrics.observe_request(
+            route=route,
+            method=scope["method"],
+            status=status,
+            seconds=None if streams else seconds,
+        )
+        log.info(
+            "%s %s %d",
+            scope["method"],
+            route,
+            status,
+            extra={
+                "method": scope["method"],
+                "path": route,
+                "status": status,
+                "ms": round(seconds * 1000, 1),
+                "credential": scope.get(CREDENTIAL_KEY, ""),
+            },
+        )
+
+    def _route(self, scope: Scope) -> str:
+        """The route's own pattern: names and ids in a path are callers' words, and what they made up is all one."""
+        found = scope.get("route") or next(
+            (route for route in self._routes() if route.matches(scope)[0] is not Match.NONE), None
+        )
+        return str(getattr(found, "path", OTHER))

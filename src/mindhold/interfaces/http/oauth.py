@@ -1,11 +1,14 @@
-"""OAuth 2.0, so that clients which can't be given a key may ask the owner: the SDK's handlers over our operations.
-
-Clients are public and prove themselves by PKCE (S256 only). Everything that is kept, is kept by the operations.
-"""
+"""OAuth 2.0 for clients without a key, and the page on which the owner grants access."""
 
 from __future__ import annotations
 
+import hmac
+import secrets
+from collections.abc import Sequence
+from html import escape
+from string import Template
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
 from mcp.server.auth.handlers.register import RegistrationHandler
@@ -34,15 +37,200 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mindhold.interfaces.http.consent import CONSENT_PATH, ISSUER_PARAMETER
-from mindhold.interfaces.http.door import Door
-from mindhold.interfaces.http.identity import ADMIN, READ, WELL_KNOWN, WRITE
-from mindhold.interfaces.http.limits import Buckets, address_of, too_many
+from mindhold.interfaces.http.auth import ADMIN, READ, WELL_KNOWN, WRITE, CredentialLookup
+from mindhold.interfaces.http.context import HttpContext, error_response, is_local_request
+from mindhold.interfaces.http.limits import TokenBuckets, address_of, too_many
 from mindhold.model.errors import ContentTooLarge, InvalidInput, NotFound, Refused
-from mindhold.model.redirect import is_registered
+from mindhold.model.host import is_registered_redirect
+
+CONSENT_PATH = "/consent"
+ISSUER_PARAMETER = "iss"
+COOKIE = "mindhold_consent"
+COOKIE_SECONDS = 600
+LONGEST_NAME = 80
+
+_PAGE = Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Mindhold</title>
+<style nonce="$nonce">
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 32rem; margin: 10vh auto; padding: 0 1rem; color: #222; background: #fff; }
+h1 { font-size: 1.3rem; }
+.to { font-weight: bold; overflow-wrap: anywhere; }
+.wrong { color: #a00; }
+input, button { font: inherit; padding: .5rem .8rem; margin: .3rem .3rem .3rem 0; }
+@media (prefers-color-scheme: dark) { body { color: #ddd; background: #1b1b1b; } .wrong { color: #f88; } }
+</style>
+</head>
+<body>
+<main>
+<h1>Let $name use your memory?</h1>
+<p>It calls itself “$name”, which nobody has checked. What you allow is sent to <span class="to">$place</span>.
+If you did not just ask for this, deny it.</p>
+<p>It will be able to read what is remembered.</p>
+$wrong
+<form method="post" action="$action">
+<input type="hidden" name="ticket" value="$ticket">
+<input type="hidden" name="token" value="$token">
+$further
+$key
+<p><button type="submit" name="answer" value="allow">Allow</button>
+<button type="submit" name="answer" value="deny" formnovalidate>Deny</button></p>
+</form>
+</main>
+</body>
+</html>
+""")
+_FURTHER = Template(
+    """<p><label><input type="checkbox" name="scope" value="$scope"$checked> It may also $may.</label></p>"""
+)
+MAY = {  # what a person can take away, or must give by hand
+    WRITE: "change what is remembered",
+    ADMIN: "manage all of it: back up, export, restore, run the upkeep, and read your past Claude Code conversations",
+}
+USUAL = (WRITE,)
+_KEY = """<p><label>Your access key<br><input type="password" name="key" autocomplete="off" required></label></p>"""
+
+
+class ConsentPage:
+    """The route."""
+
+    def __init__(self, door: HttpContext, keys: CredentialLookup) -> None:
+        self._door = door
+        self._keys = keys
+
+    def routes(self) -> list[Route]:
+        return [Route(CONSENT_PATH, endpoint=self._answer, methods=["GET", "POST"])]
+
+    async def _answer(self, request: Request) -> Response:
+        if not self._door.place.offers_oauth(request.scope):
+            raise HTTPException(404)
+        if not self._door.settings.access_key and not is_local_request(request.scope):
+            return error_response(403, "Only this machine may be asked.", "REFUSED")
+        if request.method != "POST":
+            return await self._ask(request, request.query_params.get("ticket", ""))
+        sent = await request.form()
+        form = {name: value for name, value in sent.items() if isinstance(value, str)}
+        further = [one for one in sent.getlist("scope") if isinstance(one, str)]
+        ticket = form.get("ticket", "")
+        token, cookie = form.get("token", ""), request.cookies.get(COOKIE, "")
+        if not cookie or not hmac.compare_digest(token.encode(), cookie.encode()):
+            return await self._ask(
+                request, ticket, wrong="The page was too old. Please answer again.", status=403
+            )
+        if form.get("answer") != "allow":
+            return await self._decide(request, ticket, allow=False)
+        wrong = self._wrong(request, form.get("key", ""))
+        if wrong:
+            return await self._ask(request, ticket, wrong=wrong, status=403, ticked=further)
+        return await self._decide(request, ticket, allow=True, scopes=[READ, *further])
+
+    def _wrong(self, request: Request, key: str) -> str:
+        """What is wrong with the key that was typed; nothing where none is needed."""
+        if not self._door.settings.access_key:
+            return ""
+        if self._keys.is_owner(key):  # also when others at this address have tried too many
+            return ""
+        if not self._keys.guesses.take(address_of(request.scope)).allowed:
+            return "Too many wrong keys. Please wait a minute."
+        return "That is not the key."
+
+    async def _ask(
+        self,
+        request: Request,
+        ticket: str,
+        *,
+        wrong: str = "",
+        status: int = 200,
+        ticked: Sequence[str] = USUAL,
+    ) -> Response:
+        found = await self._door.ask("find_consent", ticket=ticket)
+        if not found.found:
+            return _no_longer()
+        nonce, token = secrets.token_urlsafe(16), secrets.token_urlsafe(32)
+        page = _PAGE.substitute(
+            nonce=nonce,
+            name=escape(_name(found.client)),
+            place=escape(_place(found.params["redirect_uri"])),
+            further=_further(found.params["scopes"] or (), ticked),
+            wrong=f'<p class="wrong" role="alert">{escape(wrong)}</p>' if wrong else "",
+            action=CONSENT_PATH,
+            ticket=escape(ticket),
+            token=token,
+            key=_KEY if self._door.settings.access_key else "",
+        )
+        answer = HTMLResponse(page, status_code=status, headers=_headers(nonce, found.params["redirect_uri"]))
+        secure = self._door.place.base_of(request.scope).startswith("https:")
+        answer.set_cookie(
+            COOKIE,
+            token,
+            max_age=COOKIE_SECONDS,
+            path=CONSENT_PATH,
+            secure=secure,
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
+
+    async def _decide(
+        self, request: Request, ticket: str, *, allow: bool, scopes: Sequence[str] = ()
+    ) -> Response:
+        try:
+            found = await self._door.ask("grant_code", ticket=ticket, allow=allow, scopes=list(scopes))
+        except Refused:
+            return _no_longer()
+        told = {"code": found.code} if found.code else {"error": "access_denied"}
+        told |= {"state": found.state, ISSUER_PARAMETER: self._door.place.base_of(request.scope)}
+        answer = RedirectResponse(construct_redirect_uri(found.redirect_uri, **told), status_code=303)
+        answer.delete_cookie(COOKIE, path=CONSENT_PATH)
+        return answer
+
+
+def _further(asked: Sequence[str], ticked: Sequence[str]) -> str:
+    """A box for each thing that is asked for beyond reading."""
+    return "\n".join(
+        _FURTHER.substitute(scope=scope, may=may, checked=" checked" if scope in ticked else "")
+        for scope, may in MAY.items()
+        if scope in asked
+    )
+
+
+def _no_longer() -> Response:
+    return error_response(
+        400, "This question is no longer open.", "NO_LONGER_OPEN", advice="Start again from the client."
+    )
+
+
+def _name(client: dict[str, Any]) -> str:
+    name = "".join(char for char in str(client.get("client_name") or "") if char.isprintable()).strip()
+    return name[:LONGEST_NAME] or "An unnamed client"
+
+
+def _place(redirect_uri: str) -> str:
+    parts = urlsplit(redirect_uri)
+    return parts.netloc if parts.scheme in ("http", "https") else f"the app of {parts.scheme}:"
+
+
+def _headers(nonce: str, redirect_uri: str) -> dict[str, str]:
+    """Browsers hold a form's redirects to `form-action` too, so the place that it ends at is named."""
+    parts = urlsplit(redirect_uri)
+    end = f"{parts.scheme}://{parts.netloc}" if parts.scheme in ("http", "https") else f"{parts.scheme}:"
+    return {
+        "Content-Security-Policy": (
+            f"default-src 'none'; style-src 'nonce-{nonce}'; form-action 'self' {end};"
+            " frame-ancestors 'none'; base-uri 'none'"
+        ),
+        "X-Frame-Options": "DENY",
+        "Referrer-Policy": "same-origin",  # none at all would make the form's own origin unknown
+        "Cache-Control": "no-store",
+    }
+
 
 REGISTRATIONS_PER_MINUTE = 20  # from one address
 QUESTIONS_PER_MINUTE = 20  # to the owner, from one address
@@ -65,7 +253,7 @@ KEPT = frozenset(
 SCOPES = (READ, WRITE)  # what clients are told of, and ask for when they know no better
 
 
-class Client(OAuthClientInformationFull):
+class RegisteredClient(OAuthClientInformationFull):
     """A registered client, with what the SDK is stricter about than clients and standards are."""
 
     def validate_scope(self, requested_scope: str | None) -> list[str] | None:
@@ -80,21 +268,23 @@ class Client(OAuthClientInformationFull):
         registered = self.redirect_uris or []
         if redirect_uri is None and len(registered) == 1:
             return registered[0]
-        if redirect_uri is not None and is_registered(str(redirect_uri), [str(one) for one in registered]):
+        if redirect_uri is not None and is_registered_redirect(
+            str(redirect_uri), [str(one) for one in registered]
+        ):
             return redirect_uri
         raise InvalidRedirectUriError("The redirect_uri is not one that the client registered.")
 
 
-class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
+class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
     """The SDK's questions, put to the operations. One for a request, since the address may differ."""
 
-    def __init__(self, door: Door, request: Request) -> None:
+    def __init__(self, door: HttpContext, request: Request) -> None:
         self._door = door
         self._request = request
 
-    async def get_client(self, client_id: str) -> Client | None:
+    async def get_client(self, client_id: str) -> RegisteredClient | None:
         found = await self._door.ask("find_client", id=client_id)
-        return Client.model_validate(found.client) if found.found else None
+        return RegisteredClient.model_validate(found.client) if found.found else None
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         """Whatever method the client asked for, it is told that it needs no secret."""
@@ -175,10 +365,10 @@ class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken,
 class OAuth:
     """The routes."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: HttpContext) -> None:
         self._door = door
-        self._registrations = Buckets(REGISTRATIONS_PER_MINUTE)
-        self._questions = Buckets(QUESTIONS_PER_MINUTE)
+        self._registrations = TokenBuckets(REGISTRATIONS_PER_MINUTE)
+        self._questions = TokenBuckets(QUESTIONS_PER_MINUTE)
 
     def routes(self) -> list[Route]:
         resource = f"{WELL_KNOWN}oauth-protected-resource"
@@ -229,7 +419,7 @@ class OAuth:
         left = self._questions.take(address_of(request.scope))
         if not left.allowed:
             return too_many(left, "Too many questions to the owner from this address.")
-        answer = await AuthorizationHandler(Provider(self._door, request)).handle(request)
+        answer = await AuthorizationHandler(AuthorizationProvider(self._door, request)).handle(request)
         away = answer.headers.get("location", CONSENT_PATH)
         if not away.startswith(CONSENT_PATH):  # back to the client, with an error
             answer.headers["location"] = construct_redirect_uri(away, **{ISSUER_PARAMETER: base})
@@ -237,7 +427,7 @@ class OAuth:
 
     async def _token(self, request: Request) -> Response:
         self._base(request)
-        provider = Provider(self._door, request)
+        provider = AuthorizationProvider(self._door, request)
         return cast(Response, await TokenHandler(provider, ClientAuthenticator(provider)).handle(request))
 
     async def _register(self, request: Request) -> Response:
@@ -246,12 +436,12 @@ class OAuth:
         if not left.allowed:
             return too_many(left, "Too many clients register from this address.")
         options = ClientRegistrationOptions(enabled=True)
-        return await RegistrationHandler(Provider(self._door, request), options).handle(request)
+        return await RegistrationHandler(AuthorizationProvider(self._door, request), options).handle(request)
 
     async def _revoke(self, request: Request) -> Response:
         """RFC 7009 for public clients; the SDK's own asks for a secret. An unknown token is no error."""
         self._base(request)
-        provider = Provider(self._door, request)
+        provider = AuthorizationProvider(self._door, request)
         try:
             client = await ClientAuthenticator(provider).authenticate_request(request)
         except AuthenticationError as error:

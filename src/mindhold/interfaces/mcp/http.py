@@ -20,16 +20,16 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import Message, Receive, Scope, Send
 
-from mindhold.interfaces.mcp.opening import Opening
-from mindhold.interfaces.mcp.refusals import refusal
+from mindhold.interfaces.mcp.requests import LazyEngine, unreadable_message_error
 from mindhold.interfaces.mcp.server import McpServer
 from mindhold.interfaces.mcp.sessions import Sessions, owner_name, requestor_of
-from mindhold.interfaces.running import ask
+from mindhold.interfaces.runtime import call_operation
 from mindhold.model.errors import MindholdError
-from mindhold.settings.declared import ServeSettings
+from mindhold.settings.schema import ServeSettings
 
 if TYPE_CHECKING:
-    from mindhold.operations.access_forms import FoundVisit
+    from mindhold.access.visits import FoundVisit
+
 
 log = logging.getLogger("mindhold.mcp")
 RETRY_MS = 1_000
@@ -51,7 +51,7 @@ class _Kept:
 class McpHttp:
     """The HTTP transports of one server."""
 
-    def __init__(self, server: McpServer, opening: Opening, *, settings: ServeSettings) -> None:
+    def __init__(self, server: McpServer, opening: LazyEngine, *, settings: ServeSettings) -> None:
         self._server = server
         self._opening = opening
         self._settings = settings
@@ -93,7 +93,7 @@ class McpHttp:
                 else:
                     _check(body)
             except ValidationError as error:  # the SDK would quote pydantic
-                told = refusal(error).model_dump_json(by_alias=True)
+                told = unreadable_message_error(error).model_dump_json(by_alias=True)
                 return await Response(told, status_code=400, media_type="application/json")(
                     scope, receive, send
                 )
@@ -167,7 +167,7 @@ class McpHttp:
         await self._server.session_ended(session_id)
 
     async def _ask(self, name: str, /, **given: Any) -> Any:
-        return await ask(await self._opening.running(), name, **given)
+        return await call_operation(await self._opening.running(), name, **given)
 
 
 class _Asgi:

@@ -1,17 +1,18 @@
-"""Memories, scopes and project summaries as resources, for clients that show them."""
+"""MCP resources (memories, scopes, project summaries) and prompts."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 import mcp_types as types
 
-from mindhold.interfaces.mcp.work import Work
-from mindhold.model.errors import InvalidInput, MemoryNotFound
-from mindhold.model.neutral import NOTICE, harmless, neutral
+from mindhold.interfaces.mcp.requests import CallContext
+from mindhold.model.errors import InvalidInput, MemoryNotFound, NotFound
+from mindhold.model.prompt_markup import NOTICE, neutralize, neutralize_values
 
 SCHEME = "memory"
 JSON = "application/json"
@@ -46,14 +47,14 @@ TEMPLATES = [
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ResourceAddress:
     """What a memory:// address names."""
 
     kind: str
     name: str
 
 
-def parsed(uri: str) -> Address:
+def parse_address(uri: str) -> ResourceAddress:
     """Raises InvalidInput for an address that is none of ours."""
     try:
         parts = urlsplit(uri)
@@ -62,18 +63,18 @@ def parsed(uri: str) -> Address:
     path = [unquote(part) for part in parts.path.split("/") if part]
     host = unquote(parts.netloc)
     if parts.scheme == SCHEME and host == _SCOPE and len(path) == 1:
-        return Address("scope", path[0])
+        return ResourceAddress("scope", path[0])
     if parts.scheme == SCHEME and host == _SUMMARY and len(path) == 2 and path[1] == "summary":
-        return Address("summary", path[0])
+        return ResourceAddress("summary", path[0])
     if parts.scheme == SCHEME and host and not path:
-        return Address("memory", host.lower())  # clients fold what stands in a host's place
+        return ResourceAddress("memory", host.lower())  # clients fold what stands in a host's place
     raise InvalidInput(
         f"{uri[:120]!r} names no resource.",
         advice="There are memory://{id}, memory://scope/{name} and memory://project/{name}/summary.",
     )
 
 
-async def listed(work: Work) -> list[types.Resource]:
+async def list_resources(work: CallContext) -> list[types.Resource]:
     """Every scope, and each project's summary."""
     scopes = (await work.run("list_scopes")).scopes[:MOST_LISTED]
     resources = [_scope_resource(scope) for scope in scopes]
@@ -84,24 +85,24 @@ async def listed(work: Work) -> list[types.Resource]:
             resources.append(
                 types.Resource(
                     uri=f"memory://project/{quote(scope.name, safe='')}/summary",
-                    name=neutral(f"{scope.name}: summary"),
-                    title=neutral(f"Summary of {scope.name}"),
+                    name=neutralize(f"{scope.name}: summary"),
+                    title=neutralize(f"Summary of {scope.name}"),
                     mime_type=JSON,
                 )
             )
     return resources
 
 
-async def read(work: Work, uri: str) -> types.ReadResourceResult:
+async def read_resource(work: CallContext, uri: str) -> types.ReadResourceResult:
     """Its content as JSON. Raises InvalidInput, NotFound."""
-    address = parsed(uri)
+    address = parse_address(uri)
     if address.kind == "scope":
         found = await _scope(work, address.name)
     elif address.kind == "summary":
         found = (await work.run("project_summary", project=address.name)).model_dump(mode="json")
     else:
         found = await _memory(work, address.name)
-    text = json.dumps({"notice": NOTICE, **harmless(found)}, ensure_ascii=False, indent=1)
+    text = json.dumps({"notice": NOTICE, **neutralize_values(found)}, ensure_ascii=False, indent=1)
     contents = types.TextResourceContents(uri=uri, mime_type=JSON, text=text)
     return types.ReadResourceResult(contents=[contents])
 
@@ -109,16 +110,16 @@ async def read(work: Work, uri: str) -> types.ReadResourceResult:
 def _scope_resource(scope: Any) -> types.Resource:
     return types.Resource(
         uri=f"memory://scope/{quote(scope.name, safe='')}",
-        name=neutral(scope.name),
-        title=neutral(f"{scope.name} ({'?' if scope.memories is None else scope.memories} memories)"),
-        description=neutral(scope.description) or None,
+        name=neutralize(scope.name),
+        title=neutralize(f"{scope.name} ({'?' if scope.memories is None else scope.memories} memories)"),
+        description=neutralize(scope.description) or None,
         mime_type=JSON,
     )
 
 
-async def _scope(work: Work, name: str) -> dict[str, Any]:
+async def _scope(work: CallContext, name: str) -> dict[str, Any]:
     scope = await work.run("show_scope", name=name)
-    from mindhold.operations.reading import LEAST_TRUST
+    from mindhold.engine import LEAST_TRUST
 
     page = await work.run("list", scope=name, limit=MOST_OF_A_SCOPE, minimum_trust=LEAST_TRUST)
     return {
@@ -128,8 +129,8 @@ async def _scope(work: Work, name: str) -> dict[str, Any]:
     }
 
 
-async def _memory(work: Work, memory_id: str) -> dict[str, Any]:
-    from mindhold.operations.reading import LEAST_TRUST
+async def _memory(work: CallContext, memory_id: str) -> dict[str, Any]:
+    from mindhold.engine import LEAST_TRUST
 
     shown = await work.run("show", id=memory_id)
     if shown.memory.status in ("forgotten", "quarantined") or shown.memory.trust < LEAST_TRUST:
@@ -142,3 +143,96 @@ def _short(memory: Any) -> dict[str, Any]:
     names = ("id", "content", "kind", "topic", "tags", "importance", "occurred")
     found: dict[str, Any] = memory.model_dump(mode="json", include=set(names))
     return found
+
+
+MOST_KNOWN = 15
+
+PROMPTS = [
+    types.Prompt(
+        name="remember_this",
+        title="Remember this",
+        description="Put something into long-term memory.",
+        arguments=[
+            types.PromptArgument(name="text", description="What to remember", required=True),
+            types.PromptArgument(name="topic", description="What it is about", required=False),
+        ],
+    ),
+    types.Prompt(
+        name="what_do_you_know",
+        title="What do you know about…",
+        description="Everything that is remembered of a subject.",
+        arguments=[
+            types.PromptArgument(name="subject", description="Of what", required=True),
+            types.PromptArgument(name="project", description="In which scope", required=False),
+        ],
+    ),
+    types.Prompt(
+        name="reflect_on_this_conversation",
+        title="Reflect on this conversation",
+        description="Keep what this conversation decided, solved, learned and left open.",
+        arguments=[],
+    ),
+]
+
+
+async def get_prompt(work: CallContext, name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
+    """The filled-in prompt. Raises InvalidInput."""
+    known = {one.name: one for one in PROMPTS}
+    if name not in known:
+        raise InvalidInput(f"Unknown prompt: {name[:80]}.", advice=f"There are: {', '.join(known)}.")
+    for argument in known[name].arguments or []:
+        if argument.required and not arguments.get(argument.name, "").strip():
+            raise InvalidInput(f"The argument {argument.name} is missing.", advice="Give it and ask again.")
+    if name == "remember_this":
+        words = _remember(arguments)
+    elif name == "what_do_you_know":
+        words = await _known(work, arguments)
+    else:
+        words = REFLECT
+    message = types.PromptMessage(role="user", content=types.TextContent(type="text", text=words))
+    return types.GetPromptResult(description=known[name].description, messages=[message])
+
+
+REFLECT = (
+    "Look back over this conversation and call `reflect` once: a summary of a few sentences; each decision with its "
+    "reason; each error that was resolved, with its cause and its fix; each procedure worth repeating; each question "
+    "that is still open. Leave out what is already remembered, secrets and small talk. Then tell me in one line what "
+    "you kept."
+)
+
+
+def _remember(arguments: Mapping[str, str]) -> str:
+    topic = arguments.get("topic", "").strip()
+    about = f" under the topic {json.dumps(topic)}" if topic else ""
+    return (
+        f"Put the following into long-term memory with `remember`{about}. If it holds several separate facts, store "
+        "each as its own self-contained statement with the fitting type. Recall first, so that what is known is "
+        f"amended rather than doubled.\n\n{arguments['text']}"
+    )
+
+
+async def _known(work: CallContext, arguments: Mapping[str, str]) -> str:
+    subject = arguments["subject"]
+    project = arguments.get("project", "").strip() or None
+    try:
+        given = {"scope": project, "everywhere": project is None, "limit": MOST_KNOWN}
+        hits = (await work.run("recall", query=subject, **given)).hits
+    except NotFound:  # a project that nothing is known of
+        hits = []
+    known = [
+        {
+            "id": hit.id,
+            "type": hit.kind,
+            "when": hit.occurred.date().isoformat(),
+            "text": neutralize(hit.content),
+        }
+        for hit in hits
+        if hit.status == "active"
+    ]
+    if not known:
+        return f"Tell me that nothing is remembered about {json.dumps(subject)}, and ask whether I want to tell you."
+    listing = json.dumps({"notice": NOTICE, "memories": known}, ensure_ascii=False, indent=1)
+    return (
+        f"What do you know about {json.dumps(subject)}? Answer from the memories below, name the date where it "
+        f"matters, and say where they contradict each other or may be out of date.\n\n{listing}"
+    )

@@ -1,4 +1,4 @@
-"""The MCP server: every request of the protocol, answered from the catalogue."""
+"""The MCP server: answers every request of the protocol from the catalogue of operations."""
 
 from __future__ import annotations
 
@@ -22,23 +22,32 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from mindhold import __version__
-from mindhold.interfaces.mcp import prompts, resources
-from mindhold.interfaces.mcp.callers import Context, caller_of, connection_of, is_stateless
-from mindhold.interfaces.mcp.conversations import Conversation, Conversations, new_name
-from mindhold.interfaces.mcp.opening import Opening
-from mindhold.interfaces.mcp.progress import telling
-from mindhold.interfaces.mcp.sampling import Spent, offered_model, unspent
-from mindhold.interfaces.mcp.teaching import instructions_for
-from mindhold.interfaces.mcp.toolbox import Toolbox, advice_for, answered, failed
-from mindhold.interfaces.mcp.work import Work
-from mindhold.interfaces.running import Running, ask
-from mindhold.model.access import Caller
+from mindhold.interfaces.mcp import resources
+from mindhold.interfaces.mcp.requests import (
+    CallContext,
+    Context,
+    LazyEngine,
+    McpConversation,
+    ModelCallObserver,
+    OpenConversations,
+    caller_of,
+    connection_of,
+    ignore_model_call,
+    is_stateless,
+    new_name,
+    offered_model,
+    progress_reporter,
+)
+from mindhold.interfaces.mcp.tools import Toolbox, advice_for, instructions_for, tool_error, tool_result
+from mindhold.interfaces.runtime import OpenMindhold, call_operation
 from mindhold.model.errors import InvalidInput, MindholdError, NotFound, Refused
-from mindhold.model.neutral import neutral
-from mindhold.settings.declared import Settings
+from mindhold.model.prompt_markup import neutralize
+from mindhold.model.scope import Caller
+from mindhold.settings.schema import Settings
 
 if TYPE_CHECKING:
-    from mindhold.dialects.shape import Tool
+    from mindhold.contracts.mcp.tools import Tool
+
 
 log = logging.getLogger("mindhold.mcp")
 OnInitialize = Callable[[str, Any, dict[str, Any], str], Awaitable[None]]  # session, request, client, version
@@ -76,12 +85,12 @@ class McpServer:
 
     def __init__(
         self,
-        opening: Opening,
+        opening: LazyEngine,
         *,
         settings: Settings,
         local: Caller,
         observe: Observe = unobserved,
-        spent: Spent = unspent,
+        spent: ModelCallObserver = ignore_model_call,
     ) -> None:
         self._opening = opening
         self._settings = settings
@@ -91,7 +100,7 @@ class McpServer:
         self._toolbox: Toolbox | None = None
         self._bus = InMemorySubscriptionBus()
         self.listening = ListenHandler(self._bus)
-        self.conversations = Conversations(self._ended)
+        self.conversations = OpenConversations(self._ended)
         self.on_initialize: OnInitialize | None = None  # for a transport whose sessions are kept
         self.goes_on: GoesOn | None = None  # whether such a session may come back
         self.protocol = self._protocol()
@@ -159,7 +168,7 @@ class McpServer:
         if ctx.request_id is not None and self.conversations.of(connection) is None:
             name = connection.session_id or connection.state.setdefault("conversation", new_name())
             caller = caller_of(ctx, local=self._local)
-            begun = Conversation(name, caller, ctx.session, session_id=connection.session_id)
+            begun = McpConversation(name, caller, ctx.session, session_id=connection.session_id)
             self.conversations.begin(connection, begun)
         return await call_next(ctx)
 
@@ -187,14 +196,14 @@ class McpServer:
             return await self._call(ctx, tool, params.arguments or {})
         except MindholdError as error:
             outcome = error.code.lower()
-            return failed(error)
+            return tool_error(error)
         except asyncio.CancelledError:
             outcome = "cancelled"
             raise
         except Exception:  # the outermost handler of a call: the client gets words, the log gets the trace
             outcome = "internal"
             log.exception("tool %s failed", tool.name)
-            return failed(InternalFault(FAULT, advice="`mindhold doctor` may help."))
+            return tool_error(InternalFault(FAULT, advice="`mindhold doctor` may help."))
         finally:
             seconds = time.perf_counter() - began
             self._observe(tool.name, outcome, seconds)
@@ -210,7 +219,7 @@ class McpServer:
         caller = caller_of(ctx, local=self._local)
         running = await self._opening.running()
         conversation = self._conversation(ctx)
-        async with telling(ctx) as told:
+        async with progress_reporter(ctx) as told:
             output = await running.run(
                 request.operation,
                 request.given,
@@ -221,7 +230,7 @@ class McpServer:
                 agent=request.agent,
                 tool=tool.name,
             )
-        answer = answered(tool.answer(output))
+        answer = tool_result(tool.answer(output))
         if conversation:
             if tool.effect != "reads":
                 conversation.agents.add(request.agent or caller.agent)
@@ -229,7 +238,7 @@ class McpServer:
         return answer
 
     async def _list_resources(self, ctx: Context, _params: Any) -> types.ListResourcesResult:
-        return types.ListResourcesResult(resources=await resources.listed(await self._work(ctx)))
+        return types.ListResourcesResult(resources=await resources.list_resources(await self._work(ctx)))
 
     async def _list_templates(self, _ctx: Context, _params: Any) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
@@ -238,18 +247,18 @@ class McpServer:
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         try:
-            return await resources.read(await self._work(ctx), str(params.uri))
+            return await resources.read_resource(await self._work(ctx), str(params.uri))
         except (NotFound, InvalidInput) as error:
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
             code = types.INVALID_PARAMS if modern else NOT_FOUND_BEFORE_2026
             told = {"uri": str(params.uri), "code": error.code}
-            raise MCPError(code, neutral(f"{error.message} {advice_for(error)}".strip()), told) from error
+            raise MCPError(code, neutralize(f"{error.message} {advice_for(error)}".strip()), told) from error
 
     async def _list_prompts(self, _ctx: Context, _params: Any) -> types.ListPromptsResult:
-        return types.ListPromptsResult(prompts=prompts.PROMPTS)
+        return types.ListPromptsResult(prompts=resources.PROMPTS)
 
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        return await prompts.prompt(await self._work(ctx), params.name, params.arguments or {})
+        return await resources.get_prompt(await self._work(ctx), params.name, params.arguments or {})
 
     async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Names of scopes, wherever one is asked for."""
@@ -266,14 +275,14 @@ class McpServer:
             conversation.log_level = params.level
         return types.EmptyResult()
 
-    def _conversation(self, ctx: Context) -> Conversation | None:
+    def _conversation(self, ctx: Context) -> McpConversation | None:
         """Over stdio one process is one conversation, also where the protocol has no sessions."""
         if is_stateless(ctx):
             return self.conversations.lone(self._local) if ctx.request is None else None
         return self.conversations.of(connection_of(ctx))
 
-    async def _work(self, ctx: Context) -> Work:
-        return Work(await self._opening.running(), caller_of(ctx, local=self._local))
+    async def _work(self, ctx: Context) -> CallContext:
+        return CallContext(await self._opening.running(), caller_of(ctx, local=self._local))
 
     async def keep_conversations(self) -> None:
         """Say of those that are open that they are still there, however silent: for upkeep, now and then."""
@@ -290,9 +299,9 @@ class McpServer:
         running = self._opening.opened
         if running is not None:
             with _on_its_own("a session's conversations could not be ended"):  # then their silence ends them
-                await ask(running, "end_session", conversation=session_id)
+                await call_operation(running, "end_session", conversation=session_id)
 
-    async def _ended(self, conversation: Conversation) -> None:
+    async def _ended(self, conversation: McpConversation) -> None:
         """What a conversation leaves behind, for each agent that was spoken for. Where nothing was stored: nothing."""
         running = self._opening.opened
         if running is None:
@@ -319,11 +328,11 @@ def _on_its_own(failed: str) -> Iterator[None]:
         log.exception(failed)
 
 
-def _work(running: Running, conversation: Conversation, agent: str) -> Work:
-    return Work(running, replace(conversation.caller, agent=agent))
+def _work(running: OpenMindhold, conversation: McpConversation, agent: str) -> CallContext:
+    return CallContext(running, replace(conversation.caller, agent=agent))
 
 
-async def _tell(ctx: Context, conversation: Conversation, notice: str) -> None:
+async def _tell(ctx: Context, conversation: McpConversation, notice: str) -> None:
     """Tell the client what its person may want to know, such as a rung that is lower than it could be; each once."""
     quiet = LEVELS.index(conversation.log_level) > LEVELS.index("notice")
     if not notice or quiet or notice in conversation.told or is_stateless(ctx):
@@ -341,9 +350,9 @@ async def _without_traces(ctx: Context, call_next: CallNext) -> HandlerResult:
     except MCPError:
         raise
     except ValidationError as error:
-        from mindhold.operations.wording import invalid
+        from mindhold.operations import invalid_input
 
-        raise _protocol_error(invalid(error, known=[])) from error
+        raise _protocol_error(invalid_input(error, known=[])) from error
     except MindholdError as error:
         raise _protocol_error(error) from error
     except Exception as error:  # the outermost handler
@@ -356,5 +365,7 @@ def _protocol_error(error: MindholdError) -> MCPError:
     code = types.INVALID_PARAMS if asked_wrongly else types.INTERNAL_ERROR
     advice = advice_for(error)
     return MCPError(
-        code, neutral(f"{error.message} {advice}".strip()), {"code": error.code, "advice": neutral(advice)}
+        code,
+        neutralize(f"{error.message} {advice}".strip()),
+        {"code": error.code, "advice": neutralize(advice)},
     )

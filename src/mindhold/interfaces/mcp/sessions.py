@@ -1,13 +1,13 @@
-"""Streamable HTTP sessions that outlive the server: kept in the store, and taken up again by whichever server is asked.
-
-The SDK's manager knows only the sessions that it opened itself. This one, asked for an id that it does not know, looks
-it up in the store and, when the same credential asks, goes on with it as if it had never stopped.
-"""
+"""Streamable HTTP sessions that are kept in the store, and their events for clients that reconnect."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -19,19 +19,89 @@ from mcp.server.auth.middleware.bearer_auth import (
 )
 from mcp.server.connection import Connection
 from mcp.server.runner import serve_connection
-from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
+from mcp.server.streamable_http import (
+    MCP_SESSION_ID_HEADER,
+    EventCallback,
+    EventId,
+    EventMessage,
+    EventStore,
+    StreamableHTTPServerTransport,
+    StreamId,
+)
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp.shared.transport_context import TransportContext
-from mcp_types import InitializeRequestParams
+from mcp_types import InitializeRequestParams, JSONRPCMessage
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
-from mindhold.interfaces.mcp.events import SessionEvents
-
 if TYPE_CHECKING:
-    from mindhold.operations.access_forms import FoundVisit
+    from mindhold.access.visits import FoundVisit
+
+
+MOST_EVENTS = 50
+MOST_CHARACTERS = 200_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Event:
+    id: EventId
+    stream: StreamId
+    message: JSONRPCMessage | None
+    weight: int
+
+
+class SessionEvents(EventStore):
+    """One session's events: ids of streams repeat from one session to another, so each has its own.
+
+    The ids of events differ from those that another server, or this one before a restart, gave to the same session.
+    """
+
+    def __init__(self, *, most: int = MOST_EVENTS, characters: int = MOST_CHARACTERS) -> None:
+        self._most = most
+        self._room = characters
+        self._events: deque[_Event] = deque()
+        self._numbers = count(1)
+        self._name = token_hex(4)
+
+    async def store_event(self, stream_id: StreamId, message: JSONRPCMessage | None) -> EventId:
+        """Its id; the oldest events make room."""
+        event = _Event(f"{self._name}-{next(self._numbers)}", stream_id, message, _weight(message))
+        self._events.append(event)
+        self._room -= event.weight
+        while len(self._events) > self._most or (self._room < 0 and len(self._events) > 1):
+            self._room += self._events.popleft().weight
+        return event.id
+
+    async def replay_events_after(
+        self, last_event_id: EventId, send_callback: EventCallback
+    ) -> StreamId | None:
+        """What came after on the same stream; None for an id that is unknown here."""
+        events = list(self._events)
+        last = next((place for place, one in enumerate(events) if one.id == last_event_id), None)
+        if last is None:
+            return None
+        stream = events[last].stream
+        for event in events[last + 1 :]:
+            if event.stream == stream and event.message is not None:
+                await send_callback(EventMessage(event.message, event.id))
+        return stream
+
+
+def _weight(message: JSONRPCMessage | None) -> int:
+    return _characters(getattr(message, "result", None)) + _characters(getattr(message, "params", None)) + 100
+
+
+def _characters(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(str(name)) + _characters(inner) for name, inner in value.items())
+    if isinstance(value, list):
+        return sum(_characters(inner) for inner in value)
+    return 8
+
 
 log = logging.getLogger("mindhold.mcp")
 

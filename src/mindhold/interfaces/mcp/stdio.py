@@ -1,4 +1,4 @@
-"""MCP over standard input and output: what a client starts, and what ends with it."""
+"""MCP over standard input and output; the server ends with the client."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from mindhold.interfaces.mcp.refusals import refusal
+from mindhold.interfaces.mcp.requests import unreadable_message_error
 from mindhold.interfaces.mcp.server import McpServer
 
 log = logging.getLogger("mindhold.mcp")
@@ -107,7 +107,7 @@ async def _messages(
             try:
                 async for item in incoming:
                     if isinstance(item, ValidationError):
-                        await answers.send(SessionMessage(refusal(item)))
+                        await answers.send(SessionMessage(unreadable_message_error(item)))
                     elif isinstance(item, Exception):
                         log.warning("a line could not be read: %s", type(item).__name__)
                     else:

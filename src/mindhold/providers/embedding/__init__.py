@@ -1,0 +1,1 @@
+"""Embedding models: on this machine or behind a service."""

@@ -1,25 +1,140 @@
-"""The local embedder: ONNX Runtime on the processor, loaded at first use."""
+"""The local embedder: tokenizer and ONNX Runtime on the processor, loaded at first use."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from mindhold.hooks.environment import silence_runtime
 from mindhold.model.errors import ModelMissing
 from mindhold.model.ranking import Cosines
 from mindhold.ports.embedder import Matrix
-from mindhold.providers.embedding.encoding import TextEncoder, padded_inputs
-from mindhold.providers.embedding.installed import MODELS, InstalledModel, model_file
-from mindhold.providers.embedding.runtime import open_session, session_errors, workers
-from mindhold.providers.embedding.windows import combine
-from mindhold.providers.folders import sha256_of
+from mindhold.providers.embedding.base import combine, windows
+from mindhold.providers.model_folders import MODELS, InstalledModel, model_file, sha256_of
+
+GPU = "gpu"
+# As the runtime calls them; which of them it offers is a matter of the package that is installed.
+ON_GPU = (
+    "CUDAExecutionProvider",
+    "ROCMExecutionProvider",
+    "DmlExecutionProvider",
+    "CoreMLExecutionProvider",
+)
+ON_CPU = "CPUExecutionProvider"
+_MOST_THREADS = 4
+_ERRORS_ONLY = 3
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, which in a container are fewer than the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def workers(threads: int) -> int:
+    """How many batches are run at once; 0 threads means as many as pay off here."""
+    return threads or min(_MOST_THREADS, usable_cores())
+
+
+def places(device: str, offered: Sequence[str]) -> list[str]:
+    """Where to compute, in order of preference: the last one can do all that the others can't."""
+    found = [name for name in ON_GPU if name in offered] if device == GPU else []
+    return [*found[:1], ON_CPU]
+
+
+def runtime() -> Any:
+    """ONNX Runtime, told to send nothing to anybody: the one place where it is imported."""
+    silence_runtime()
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()  # versions before 1.29 don't know the variable
+    return onnxruntime
+
+
+def open_session(model: Path | bytes, *, device: str = "cpu") -> Any:
+    """A session that computes in the thread that calls it.
+
+    Threads inside an inference wait for each other at every layer, and spin or sleep meanwhile; batches side by side
+    don't. One short text is quicker by one thread too.
+    """
+    onnxruntime = runtime()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _ERRORS_ONLY
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    # Every batch has another shape: a planned arena would only hold on to the largest.
+    options.enable_mem_pattern = False
+    options.enable_cpu_mem_arena = False
+    source = model if isinstance(model, bytes) else str(model)
+    chosen = places(device, onnxruntime.get_available_providers())
+    return onnxruntime.InferenceSession(source, options, providers=chosen)
+
+
+def session_errors() -> tuple[type[Exception], ...]:
+    """What the runtime raises for a file that it can't use."""
+    state = runtime().capi.onnxruntime_pybind11_state
+    return (
+        state.Fail,
+        state.InvalidArgument,
+        state.InvalidGraph,
+        state.InvalidProtobuf,
+        state.NoSuchFile,
+        state.NotImplemented,
+        state.RuntimeException,
+    )
+
+
+Inputs = dict[str, npt.NDArray[np.int64]]
+
+
+class TextEncoder:
+    """A tokenizer.json, freed of the padding and cutting that was saved in it."""
+
+    def __init__(self, tokenizer_json: str, *, limit: int) -> None:
+        from tokenizers import Tokenizer
+
+        self._tokenizer = Tokenizer.from_str(tokenizer_json)
+        self.pad = int((self._tokenizer.padding or {}).get("pad_id", 0))
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        frame = self._tokenizer.encode("a")
+        special = frame.special_tokens_mask
+        first = special.index(0) if 0 in special else len(special)
+        last = len(special) - special[::-1].index(0) if 0 in special else len(special)
+        self._before, self._after = list(frame.ids[:first]), list(frame.ids[last:])
+        self._room = max(1, limit - len(self._before) - len(self._after))
+
+    def encode(self, text: str) -> list[list[int]]:
+        """Ids of the text's windows, each framed by the model's special tokens; one if it is short."""
+        # One by one: encode_batch starts a thread pool that complains in forked children.
+        ids = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return [[*self._before, *window, *self._after] for window in windows(ids, self._room)]
+
+
+def padded_inputs(encoded: Sequence[Sequence[int]], *, names: Container[str], pad: int) -> Inputs:
+    """Padded to the longest. Only the inputs that the graph has."""
+    lengths = np.array([len(ids) for ids in encoded])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    ids = np.full(mask.shape, pad, dtype=np.int64)
+    ids[mask] = np.concatenate([np.asarray(row, dtype=np.int64) for row in encoded])
+    inputs = {
+        "input_ids": ids,
+        "attention_mask": mask.astype(np.int64),
+        "token_type_ids": np.zeros_like(ids),
+    }
+    return {name: values for name, values in inputs.items() if name in names}
+
 
 # Larger batches fall out of the processor's cache and only cost memory.
 DEFAULT_BATCH_TOKENS = 512

@@ -1,25 +1,233 @@
-"""The embedders behind a network: OpenAI, Voyage, and whatever speaks OpenAI's protocol."""
+"""The embedders behind a network: OpenAI, Voyage and compatible services, their models, requests and answers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from mindhold.model.errors import ModelAway, ModelMismatch
+from mindhold.model.errors import ModelAway, ModelBroken, ModelMismatch, SettingsError
 from mindhold.model.ranking import Cosines
 from mindhold.model.tokens import count_tokens
-from mindhold.ports.embedder import Matrix
-from mindhold.ports.services import ServiceBook, Traits, Usage
-from mindhold.providers.embedding.calls import Reply, VectorLine
-from mindhold.providers.embedding.service_models import Dialect
-from mindhold.providers.embedding.unrelated import QUESTIONS, STATEMENTS, spread
-from mindhold.providers.embedding.windows import combine, windows
-from mindhold.providers.remote.line import Fault
-from mindhold.providers.remote.patience import LONGEST_HOLD, Circuit, Pace, Timing, pause
+from mindhold.ports.embedder import Matrix, ServiceLedger, ServiceModelTraits, Usage
+from mindhold.providers.embedding.base import QUESTIONS, STATEMENTS, combine, spread, windows
+from mindhold.providers.remote_service import (
+    LONGEST_HOLD,
+    Advice,
+    Circuit,
+    Pace,
+    RemoteService,
+    ServiceConnection,
+    ServiceFault,
+    Timing,
+    document_of,
+    pause,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFormat:
+    """What a request says beside its model and its texts."""
+
+    size: str = "dimensions"  # the field that asks for a length
+    always: Mapping[str, Any] = field(default_factory=dict)
+    text: Mapping[str, Any] = field(default_factory=dict)
+    question: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceModel:
+    """One model. Tokens are counted by cl100k_base, with room for services that count otherwise."""
+
+    dimensions: int = 0  # its own; 0 is unknown until the first call
+    sizes: tuple[int, ...] = ()  # lengths that may be asked for; none: any up to its own
+    window: int = 400  # most tokens of one text
+    batch_tokens: int = 16_000
+    price: float | None = None  # dollars a million tokens
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingProvider:
+    """A service, or a kind of service."""
+
+    title: str
+    address: str  # empty where the person must say it
+    usual: str  # model; empty where the person must name it
+    dialect: RequestFormat
+    most_texts: int
+    models: Mapping[str, ServiceModel] = field(default_factory=dict)
+    other: ServiceModel = field(default_factory=ServiceModel)
+
+    def model(self, name: str) -> ServiceModel:
+        """What is known of a model; of one unheard of, what is safe."""
+        return self.models.get(name, self.other)
+
+
+def _openai(dimensions: int, price: float, *, sizes: tuple[int, ...] = ()) -> ServiceModel:
+    return ServiceModel(dimensions, sizes=sizes, window=8_000, batch_tokens=280_000, price=price)
+
+
+def _voyage(batch_tokens: int, price: float) -> ServiceModel:
+    sizes = (256, 512, 1024, 2048)
+    return ServiceModel(1024, sizes=sizes, window=16_000, batch_tokens=batch_tokens, price=price)
+
+
+OPENAI = EmbeddingProvider(
+    title="OpenAI",
+    address="https://api.openai.com/v1",
+    usual="text-embedding-3-small",
+    dialect=RequestFormat(always={"encoding_format": "base64"}),
+    most_texts=2_048,
+    models={
+        "text-embedding-3-small": _openai(1536, 0.02),
+        "text-embedding-3-large": _openai(3072, 0.13),
+        "text-embedding-ada-002": _openai(1536, 0.10, sizes=(1536,)),
+    },
+    other=ServiceModel(window=8_000, batch_tokens=280_000),
+)
+
+VOYAGE = EmbeddingProvider(
+    title="Voyage",
+    address="https://api.voyageai.com/v1",
+    usual="voyage-3-large",
+    dialect=RequestFormat(
+        size="output_dimension",
+        always={"encoding_format": "base64"},
+        text={"input_type": "document"},
+        question={"input_type": "query"},
+    ),
+    most_texts=1_000,
+    models={
+        "voyage-3-large": _voyage(75_000, 0.18),
+        "voyage-3.5": _voyage(200_000, 0.06),
+        "voyage-3.5-lite": _voyage(600_000, 0.02),
+        "voyage-code-3": _voyage(75_000, 0.18),
+        "voyage-4-large": _voyage(75_000, 0.12),
+        "voyage-4": _voyage(200_000, 0.06),
+        "voyage-4-lite": _voyage(600_000, 0.02),
+    },
+    other=ServiceModel(window=2_500, batch_tokens=75_000),
+)
+
+COMPATIBLE = EmbeddingProvider(
+    title="The embedding service",
+    address="",
+    usual="",
+    dialect=RequestFormat(),
+    most_texts=2_048,
+    other=ServiceModel(),  # it may be paid or not
+)
+
+PROVIDERS: Mapping[str, EmbeddingProvider] = {"openai": OPENAI, "voyage": VOYAGE, "compatible": COMPATIBLE}
+
+
+def checked_size(model: ServiceModel, name: str, wanted: int) -> int:
+    """The length to ask for; 0 leaves it to the service. Raises SettingsError where the model has no such length."""
+    if not wanted or not model.dimensions or wanted == model.dimensions:
+        return 0 if wanted == model.dimensions else wanted
+    offered = model.sizes or (model.dimensions,)
+    if wanted not in offered if model.sizes else wanted > model.dimensions:
+        named = ", ".join(f"{size:,}" for size in offered) if model.sizes else f"at most {model.dimensions:,}"
+        raise SettingsError(
+            f"embedding.dimensions is {wanted:,}, and vectors of {name} have {named}.",
+            advice="Correct it; 0 takes the model's own.",
+        )
+    return wanted
+
+
+_TOO_MANY_TOKENS = 1_000_000_000  # for one call; whoever says so can't count
+ADVICE = Advice(
+    later="It is tried again by itself; recall goes by words meanwhile.",
+    address="Correct embedding.base_url.",
+    model="Check embedding.model and embedding.base_url, which usually ends in /v1.",
+    call="Check embedding.model and embedding.dimensions; too long texts call for embedding.window_tokens.",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingReply:
+    """Vectors as they came, a row a text, and the tokens that the service counted; None when it didn't say."""
+
+    vectors: Matrix
+    tokens: int | None
+
+
+class EmbeddingConnection(ServiceConnection):
+    """The line to an embedding service."""
+
+    def __init__(self, title: str, address: str, key: str) -> None:
+        super().__init__(RemoteService(title, address, ADVICE, key=key))
+        self._title = title
+
+    async def send(self, body: Mapping[str, Any], *, patience: float) -> EmbeddingReply:
+        """Raises Fault; within the patience."""
+        content = await self.post(body, patience=patience)
+        try:
+            return parsed(content, len(body["input"]))
+        except ValueError as error:
+            raise ServiceFault(
+                ModelBroken(
+                    f"{self._title} answers what can't be read as vectors: {error}.",
+                    advice="Check embedding.base_url: it usually ends in /v1.",
+                )
+            ) from error
+
+
+def parsed(content: bytes, count: int) -> EmbeddingReply:
+    """Rows in the order of the texts. Raises ValueError."""
+    document = document_of(content)
+    if not isinstance(document, dict) or not isinstance(document.get("data"), list):
+        raise ValueError("there is no list of data")
+    rows: dict[int, npt.NDArray[np.float64]] = {}
+    for place, item in enumerate(document["data"]):
+        if not isinstance(item, dict):
+            raise ValueError("an embedding is no object")
+        index = item.get("index", place)
+        if not isinstance(index, int) or not 0 <= index < count or index in rows:
+            raise ValueError("an embedding has no place")
+        rows[index] = _row(item.get("embedding"))
+    if len(rows) != count:
+        raise ValueError(f"{len(rows)} embeddings came for {count} texts")
+    if len({len(row) for row in rows.values()}) > 1:
+        raise ValueError("the embeddings differ in length")
+    vectors = np.stack([rows[index] for index in range(count)])
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    if not np.isfinite(norms).all() or not norms.all():
+        raise ValueError("an embedding has no direction")
+    return EmbeddingReply((vectors / norms).astype(np.float32), _tokens(document.get("usage")))
+
+
+def _row(embedding: Any) -> npt.NDArray[np.float64]:
+    if isinstance(embedding, str):
+        try:
+            raw = base64.b64decode(embedding, validate=True)
+            return np.frombuffer(raw, dtype="<f4").astype(np.float64)
+        except (binascii.Error, ValueError) as error:
+            raise ValueError("an embedding is no base64") from error
+    if not isinstance(embedding, list) or not embedding:
+        raise ValueError("an embedding is no list of numbers")
+    try:
+        row = np.array(embedding, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ValueError("an embedding is no list of numbers") from error
+    if row.ndim != 1:
+        raise ValueError("an embedding is no list of numbers")
+    return row
+
+
+def _tokens(usage: Any) -> int | None:
+    for name in ("total_tokens", "prompt_tokens"):
+        count = usage.get(name) if isinstance(usage, dict) else None
+        if isinstance(count, int) and 0 < count < _TOO_MANY_TOKENS:
+            return count
+    return None
+
 
 QUESTION_ATTEMPTS = 2
 TEXT_ATTEMPTS = 4
@@ -37,7 +245,7 @@ class Service:
     title: str
     model: str
     address: str
-    dialect: Dialect
+    dialect: RequestFormat
     key: str = field(default="", repr=False)
     size: int = 0  # asked for; 0 leaves it to the service
     dimensions: int = 0  # expected; 0 until the first call tells
@@ -56,7 +264,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BatchLimits:
     """How much at once, and how long. Tokens are cl100k_base's."""
 
     batch: int = 128
@@ -68,7 +276,7 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextWindow:
     """A text, or a window of a long one."""
 
     text: str
@@ -90,22 +298,29 @@ class _Manner:
 _PATIENT = _Manner(question=False)
 
 
+@dataclass(slots=True)
+class _Tally:
+    calls: int = 0
+    failed: int = 0
+    tokens: int = 0
+
+
 class ServiceEmbedder:
     """A service's model. Making one asks nothing; the first text also measures the model, unless that was done."""
 
     def __init__(
         self,
         service: Service,
-        book: ServiceBook,
+        book: ServiceLedger,
         *,
-        bounds: Bounds | None = None,
+        bounds: BatchLimits | None = None,
         timing: Timing | None = None,
     ) -> None:
         self._service = service
         self._book = book
-        self._bounds = bounds or Bounds()
+        self._bounds = bounds or BatchLimits()
         self._timing = timing or Timing()
-        self._line = VectorLine(service.title, service.address, service.key)
+        self._line = EmbeddingConnection(service.title, service.address, service.key)
         self._circuit = Circuit(self._timing)
         self._pace = Pace(
             self._bounds.requests_per_minute,
@@ -113,7 +328,7 @@ class ServiceEmbedder:
             self._timing,
             section="embedding",
         )
-        self._traits: Traits | None = None
+        self._traits: ServiceModelTraits | None = None
         self._measuring = asyncio.Lock()
 
     @property
@@ -178,7 +393,7 @@ class ServiceEmbedder:
         finally:
             self._measuring.release()
 
-    async def _measure(self, manner: _Manner) -> Traits:
+    async def _measure(self, manner: _Manner) -> ServiceModelTraits:
         """How long its vectors are, and how alike it finds what has nothing in common."""
         dialect = self._service.dialect
         if dialect.question == dialect.text:
@@ -187,7 +402,7 @@ class ServiceEmbedder:
         else:
             questions = await self._vectors(QUESTIONS, replace(manner, question=True))
             statements = await self._vectors(STATEMENTS, replace(manner, question=False))
-        return Traits(questions.shape[1], spread(questions, statements))
+        return ServiceModelTraits(questions.shape[1], spread(questions, statements))
 
     async def _vectors(self, texts: Sequence[str], manner: _Manner) -> Matrix:
         cut = await asyncio.to_thread(lambda: [pieces(text, self._bounds.window) for text in texts])
@@ -202,7 +417,7 @@ class ServiceEmbedder:
             start += len(parts)
         return np.stack(rows)
 
-    def _batches(self, flat: Sequence[Piece]) -> Iterator[Sequence[Piece]]:
+    def _batches(self, flat: Sequence[TextWindow]) -> Iterator[Sequence[TextWindow]]:
         most = self._bounds.batch_tokens
         if self._bounds.tokens_per_minute:
             # So that the wait for the next one's share is within the patience.
@@ -210,12 +425,12 @@ class ServiceEmbedder:
             most = min(most, max(1, int(share)))
         return packed(flat, most=self._bounds.batch, most_tokens=most)
 
-    async def _ask(self, batch: Sequence[Piece], manner: _Manner) -> Matrix:
+    async def _ask(self, batch: Sequence[TextWindow], manner: _Manner) -> Matrix:
         trial = self._circuit.enter()
         try:
             reply = await self._counted(batch, manner, trial=trial)
             self._check_length(reply.vectors.shape[1])
-        except Fault as fault:
+        except ServiceFault as fault:
             if fault.holds is not None:
                 self._circuit.opened(fault.error, at_least=max(fault.holds, fault.after or 0.0))
             raise fault.error from fault
@@ -225,7 +440,7 @@ class ServiceEmbedder:
         self._circuit.closed()
         return reply.vectors
 
-    async def _counted(self, batch: Sequence[Piece], manner: _Manner, *, trial: bool) -> Reply:
+    async def _counted(self, batch: Sequence[TextWindow], manner: _Manner, *, trial: bool) -> EmbeddingReply:
         """In the ledger, whatever becomes of it."""
         tokens = sum(piece.tokens for piece in batch)
         await self._book.reserve(tokens)
@@ -235,7 +450,9 @@ class ServiceEmbedder:
         finally:
             await self._book.settle(Usage(tally.calls, tally.failed, tally.tokens), reserved=tokens)
 
-    async def _persist(self, batch: Sequence[Piece], tally: _Tally, manner: _Manner, *, trial: bool) -> Reply:
+    async def _persist(
+        self, batch: Sequence[TextWindow], tally: _Tally, manner: _Manner, *, trial: bool
+    ) -> EmbeddingReply:
         """Again and again, as long as that may help. Raises Fault, ModelAway."""
         timing = self._timing
         deadline = timing.now() + self._bounds.wait_seconds if manner.until is None else manner.until
@@ -249,7 +466,7 @@ class ServiceEmbedder:
             tally.calls += 1
             try:
                 reply = await self._line.send(body, patience=max(0.1, deadline - timing.now()))
-            except Fault as fault:
+            except ServiceFault as fault:
                 tally.failed += 1
                 left -= 1
                 delay = pause(tally.calls, timing.jitter())
@@ -278,31 +495,24 @@ class ServiceEmbedder:
             advice=f"`mindhold config set embedding.dimensions {length}`, then `mindhold models adopt`, "
             "takes them as they are.",
         )
-        raise Fault(error, holds=LONGEST_HOLD)
+        raise ServiceFault(error, holds=LONGEST_HOLD)
 
 
-@dataclass(slots=True)
-class _Tally:
-    calls: int = 0
-    failed: int = 0
-    tokens: int = 0
-
-
-def pieces(text: str, most: int) -> list[Piece]:
+def pieces(text: str, most: int) -> list[TextWindow]:
     """The text, or its windows of at most so many tokens, neighbours overlapping."""
     if not text.strip():
         text = BLANK
     tokens = count_tokens(text)
     if tokens <= most or len(text) == 1:
-        return [Piece(_sendable(text), tokens)]
+        return [TextWindow(_sendable(text), tokens)]
     # Tokens are not spread evenly: a window that has too many is cut again.
     width = max(1, len(text) * most // tokens * 9 // 10)
     return [piece for window in windows(text, width) for piece in pieces("".join(window), most)]
 
 
-def packed(flat: Sequence[Piece], *, most: int, most_tokens: int) -> Iterator[Sequence[Piece]]:
+def packed(flat: Sequence[TextWindow], *, most: int, most_tokens: int) -> Iterator[Sequence[TextWindow]]:
     """In order, each batch within both bounds; what is larger than a batch goes alone."""
-    batch: list[Piece] = []
+    batch: list[TextWindow] = []
     tokens = 0
     for piece in flat:
         if batch and (len(batch) == most or tokens + piece.tokens > most_tokens):

@@ -1,0 +1,1 @@
+"""Language models: programs on this machine and services behind a network."""

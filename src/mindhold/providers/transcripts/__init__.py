@@ -1,0 +1,1 @@
+"""The conversations that agents keep on this machine."""

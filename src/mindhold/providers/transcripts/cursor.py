@@ -1,9 +1,4 @@
-"""Chats exported from Cursor, in a folder that somebody named: Markdown as its "Export Chat" writes it, or JSON.
-
-The Markdown begins with the chat's title and `_Exported on <time> from Cursor (<version>)_`; then, each behind a rule, come
-sections under `**User**` and `**Cursor**`. It has words only: when each was said, what tools were asked and what they gave
-back isn't exported.
-"""
+"""Chats exported from Cursor into a folder that the user named, as Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -14,12 +9,19 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from mindhold.ports.transcripts import About, ConversationFile, Cursor, Followed, Role, Step, beginning
-from mindhold.providers.transcripts.about import LONGEST_TOLD
+from mindhold.ports.transcripts import (
+    ConversationFile,
+    Role,
+    TranscriptCursor,
+    TranscriptInfo,
+    TranscriptRead,
+    TranscriptStep,
+    beginning,
+)
 from mindhold.providers.transcripts.entries import moment_of, string, without_inserted
-from mindhold.providers.transcripts.steps import Place, said
-from mindhold.providers.transcripts.told import first_of, gave, short
-from mindhold.providers.transcripts.whole import (
+from mindhold.providers.transcripts.reader import LONGEST_TOLD
+from mindhold.providers.transcripts.steps import EntryPosition, first_of, result_step, said_step, short
+from mindhold.providers.transcripts.whole_files import (
     Members,
     conversation,
     follow_whole,
@@ -78,10 +80,10 @@ class CursorTranscripts:
         """There are none."""
         return ""
 
-    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int) -> Followed | None:
+    def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
         """All of it if it changed since the cursor; None when there is no such file."""
 
-        def read(raw: bytes) -> tuple[Sequence[Step], About]:
+        def read(raw: bytes) -> tuple[Sequence[TranscriptStep], TranscriptInfo]:
             written = _written(file)
             is_list = raw.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{")
             told = _Listed(raw, written) if is_list else _Chat(raw, written)
@@ -100,7 +102,7 @@ class _Chat:
     """What an export in Markdown says."""
 
     def __init__(self, raw: bytes, written: datetime | None) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[TranscriptStep] = []
         self._written = self._exported = written
         self._title = ""
         self._said: list[str] = []
@@ -120,9 +122,9 @@ class _Chat:
             behind_rule = text.strip() == "---" or (behind_rule and not text.strip())
         self._close()
 
-    def about(self, session: str) -> About:
+    def about(self, session: str) -> TranscriptInfo:
         by = "custom" if self._title else ""
-        return About(session_id=session, title=self._title, title_by=by, ended=self._exported)
+        return TranscriptInfo(session_id=session, title=self._title, title_by=by, ended=self._exported)
 
     def _head(self, line: str) -> None:
         """What stands before the first section."""
@@ -139,14 +141,14 @@ class _Chat:
         if role is Role.USER:
             text = without_inserted(text)
         if role and text:
-            self.steps.append(said(role, text, Place(self._line, self._end)))
+            self.steps.append(said_step(role, text, EntryPosition(self._line, self._end)))
 
 
 class _Listed:
     """What an export in JSON says: a list of messages, by itself or in an object."""
 
     def __init__(self, raw: bytes, written: datetime | None) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[TranscriptStep] = []
         self._written, self._title = written, ""
         members = Members(raw, LISTS)
         for key, value, place in members:
@@ -156,9 +158,9 @@ class _Listed:
                 self._title = beginning(string(value).strip(), LONGEST_TOLD)
         self._bad = (members.bad,) if members.bad else ()
 
-    def about(self, session: str) -> About:
+    def about(self, session: str) -> TranscriptInfo:
         moments = [step.timestamp for step in self.steps if step.timestamp]
-        return About(
+        return TranscriptInfo(
             session_id=session,
             title=self._title,
             title_by="custom" if self._title else "",
@@ -166,18 +168,18 @@ class _Listed:
             ended=max(moments, default=self._written),
         )
 
-    def _message(self, message: dict[str, Any], place: Place) -> None:
+    def _message(self, message: dict[str, Any], place: EntryPosition) -> None:
         role = _SPEAKERS.get(first_of(message, ("role", "sender", "type")).lower())
         moment = _moment(message.get("timestamp", message.get("createdAt")))
-        place = Place(place.line, place.end, moment)
+        place = EntryPosition(place.line, place.end, moment)
         text = next(filter(None, (_text(message.get(name)) for name in ("content", "text", "message"))), "")
         if role is Role.RESULT and text:
             tool = short(message.get("name"))
             call = short(message.get("tool_call_id"))
             failed = message.get("is_error") is True
-            self.steps.append(gave(text, failed=failed, tool=tool, call=call, place=place))
+            self.steps.append(result_step(text, failed=failed, tool=tool, call=call, place=place))
         elif role and (text := without_inserted(text) if role is Role.USER else text):
-            self.steps.append(said(role, text, place))
+            self.steps.append(said_step(role, text, place))
 
 
 def exported_at(told: str, written: datetime | None) -> datetime | None:

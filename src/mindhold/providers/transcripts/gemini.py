@@ -1,29 +1,47 @@
-"""The conversations that Gemini CLI keeps: tmp/<project>/chats/session-<time>-<id>.jsonl in its own folder, and those of
-sub-agents in chats/<session>/<id>.jsonl.
-
-The first line says what the session is, the others are messages; one that grew is written again under the same id. Before
-0.39 all of a session was one object, session-<time>-<id>.json, written anew each time. Both are read as a whole.
-"""
+"""The conversations of Gemini CLI: tmp/<project>/chats/session-<time>-<id>.jsonl in its own folder."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
 
-from mindhold.ports.transcripts import About, ConversationFile, Cursor, Followed, Step, beginning
-from mindhold.providers.transcripts.about import LONGEST_TOLD
-from mindhold.providers.transcripts.entries import Entry, entries_in, moment_of, string
-from mindhold.providers.transcripts.gemini_messages import steps_of
-from mindhold.providers.transcripts.lines import BadLines
-from mindhold.providers.transcripts.steps import Place, is_ours
-from mindhold.providers.transcripts.told import short
-from mindhold.providers.transcripts.whole import (
+from mindhold.ports.transcripts import (
+    ConversationFile,
+    Role,
+    TranscriptCursor,
+    TranscriptInfo,
+    TranscriptRead,
+    TranscriptStep,
+    beginning,
+)
+from mindhold.providers.transcripts.entries import (
+    BadLines,
+    Block,
+    Entry,
+    entries_in,
+    moment_of,
+    string,
+    without_inserted,
+)
+from mindhold.providers.transcripts.reader import LONGEST_TOLD
+from mindhold.providers.transcripts.steps import (
+    EntryPosition,
+    call_step,
+    first_of,
+    is_failure,
+    is_ours,
+    result_step,
+    said_step,
+    short,
+)
+from mindhold.providers.transcripts.whole_files import (
     Members,
     conversation,
     entries_of,
@@ -33,6 +51,159 @@ from mindhold.providers.transcripts.whole import (
     lies_under,
     under,
 )
+
+_ABOUT: Mapping[str, tuple[str, ...]] = {
+    "run_shell_command": ("command",),
+    "read_file": ("file_path", "absolute_path", "path"),
+    "write_file": ("file_path", "absolute_path"),
+    "replace": ("file_path", "absolute_path"),
+    "list_directory": ("dir_path", "path"),
+    "grep_search": ("pattern",),
+    "search_file_content": ("pattern",),
+    "glob": ("pattern",),
+    "google_web_search": ("query",),
+    "web_fetch": ("prompt", "url"),
+    "save_memory": ("fact",),
+    "activate_skill": ("name",),
+    "complete_task": ("result",),
+}
+# How texts begin that no person typed as a prompt: commands to the program, and what it tells the model itself.
+_NOT_SPOKEN = (
+    "/",
+    "?",
+    "<session_context>",
+    "<hook_context>",
+    "<state_snapshot>",
+    "This is the Gemini CLI. We are setting up the context",
+)
+_OWN_SERVER = "(mindhold MCP Server)"
+_WRAPPED = ("<untrusted_context>", "</untrusted_context>")
+# Of a command: what stands before its output, and lines behind it that tell how it ended.
+_OUTPUT = re.compile(r"^Output: ", re.MULTILINE)
+_ENDED = ("Error: ", "Exit Code: ", "Signal: ", "Background PIDs: ", "Process Group PGID: ")
+_CODE = re.compile(r"Exit Code: (-?\d{1,10})\b")
+
+
+def steps_of(
+    message: Entry, place: EntryPosition, tools: dict[str, str], answered: set[str]
+) -> Iterator[TranscriptStep]:
+    """In order. `tools` has the names of tools by the calls' ids, `answered` the calls that have their results."""
+    kind, parts = message.get("type"), _parts(message.get("content"))
+    if kind == "user":
+        yield from _results(parts, place, tools, answered)
+        if text := _spoken(_parts(message.get("displayContent")) or parts):
+            yield said_step(Role.USER, text, place)
+    elif kind == "gemini":
+        if text := _texts(parts):
+            yield said_step(Role.CLAUDE, text, place)
+        calls = message.get("toolCalls")
+        told = [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+        for call in told:
+            yield from _called(call, place, tools, answered)
+        if not told:
+            for part in parts:
+                if isinstance(asked_for := part.get("functionCall"), dict):
+                    yield _asked(asked_for, place, tools)
+
+
+def _parts(content: Any) -> list[Block]:
+    """A content may be a text, a part or a list of either."""
+    each = content if isinstance(content, list) else [content]
+    return [
+        {"text": part} if isinstance(part, str) else part
+        for part in each
+        if isinstance(part, str | dict) and part
+    ]
+
+
+def _texts(parts: list[Block]) -> str:
+    texts = (string(part.get("text")).strip() for part in parts if not part.get("thought"))
+    return "\n\n".join(filter(None, texts))
+
+
+def _spoken(parts: list[Block]) -> str:
+    text = _texts(parts)
+    return "" if text.startswith(_NOT_SPOKEN) else without_inserted(text)
+
+
+def _called(
+    call: Entry, place: EntryPosition, tools: dict[str, str], answered: set[str]
+) -> Iterator[TranscriptStep]:
+    """A call that the message tells of, with what came of it."""
+    step = _asked(call, place, tools)
+    if string(call.get("displayName")).endswith(_OWN_SERVER):
+        tools[step.call] = "mindhold__"
+        return
+    yield step
+    status = call.get("status")
+    if status not in ("success", "error", "cancelled"):
+        return
+    text = _given_back(call.get("result")) or string(call.get("resultDisplay"))
+    output, failed = _outcome(text)
+    answered.add(step.call)
+    yield result_step(
+        output,
+        failed=status != "cancelled" and (failed or status == "error"),
+        tool=step.tool,
+        call=step.call,
+        place=place,
+    )
+
+
+def _asked(call: Entry, place: EntryPosition, tools: dict[str, str]) -> TranscriptStep:
+    name, given = short(call.get("name")), call.get("args")
+    fields: Mapping[str, Any] = given if isinstance(given, dict) else {}
+    named = short(call.get("id"))
+    if named:
+        tools[named] = name
+    return call_step(name, first_of(fields, _ABOUT.get(name, ())), fields, call=named, place=place)
+
+
+def _results(
+    parts: list[Block], place: EntryPosition, tools: dict[str, str], answered: set[str]
+) -> Iterator[TranscriptStep]:
+    """What tools gave back, where only the history tells of it."""
+    for part in parts:
+        response = part.get("functionResponse")
+        if not isinstance(response, dict) or (call := short(response.get("id"))) in answered:
+            continue
+        answered.add(call)
+        tool = tools.get(call) or short(response.get("name"))
+        output, failed = _outcome(_given_back([part]))
+        yield result_step(output, failed=failed, tool=tool, call=call, place=place)
+
+
+def _given_back(result: Any) -> str:
+    """The text of a result: what the function answered, or the parts themselves."""
+    texts: list[str] = []
+    for part in _parts(result):
+        answer = part.get("functionResponse")
+        response = answer.get("response") if isinstance(answer, dict) else None
+        if isinstance(response, dict):
+            error = string(response.get("error"))
+            texts.append(f"Error: {error}" if error else string(response.get("output")))
+        else:
+            texts.append(string(part.get("text")) or ("[image]" if "inlineData" in part else ""))
+    return "\n".join(filter(None, texts))
+
+
+def _outcome(given: str) -> tuple[str, bool]:
+    """What a tool gave back without the frame around a command's output, and whether it didn't work."""
+    text = given.strip().removeprefix(_WRAPPED[0]).removesuffix(_WRAPPED[1]).strip()
+    framed = _OUTPUT.search(text) if text.startswith(("Output: ", "Command: ")) else None
+    if framed is None:
+        return text, text.startswith("Error: ")
+    output, code = text[framed.end() :].split("\n"), None
+    errors: list[str] = []
+    while output and output[-1].startswith(_ENDED):
+        line = output.pop()
+        if found := _CODE.match(line):
+            code = int(found[1])
+        elif line.startswith("Error: ") and line != "Error: (none)":
+            errors.append(line.removeprefix("Error: "))
+    told = "\n".join([*output, *reversed(errors)]).strip().removeprefix("(empty)").strip()
+    return told, is_failure(code, told)
+
 
 SOURCE = "gemini"
 CHATS, ROOT, REGISTRY = "chats", ".project_root", "projects.json"
@@ -79,10 +250,10 @@ class GeminiTranscripts:
         """Gemini CLI writes none."""
         return ""
 
-    def follow(self, file: Path, cursor: Cursor, *, most_bytes: int) -> Followed | None:
+    def follow(self, file: Path, cursor: TranscriptCursor, *, most_bytes: int) -> TranscriptRead | None:
         """All of it if it changed since the cursor; None when there is no such file."""
 
-        def read(raw: bytes) -> tuple[Sequence[Step], About]:
+        def read(raw: bytes) -> tuple[Sequence[TranscriptStep], TranscriptInfo]:
             session = _Session(file.stem)
             (session.take_object if is_whole(file, raw) else session.take_lines)(raw)
             return session.steps(), session.about(self._project(file))
@@ -118,7 +289,7 @@ class _Session:
     def __init__(self, stem: str) -> None:
         self._stem = stem
         self._about: dict[str, Any] = {}
-        self._messages: dict[str, tuple[Entry, Place]] = {}
+        self._messages: dict[str, tuple[Entry, EntryPosition]] = {}
         self._bad = BadLines()
 
     def take_lines(self, raw: bytes) -> None:
@@ -130,7 +301,7 @@ class _Session:
             if not whole and number < len(lines):
                 self._bad.note(number)
             for entry in entries if whole or number < len(lines) else ():
-                self._record(entry, Place(number, end))
+                self._record(entry, EntryPosition(number, end))
 
     def take_object(self, raw: bytes) -> None:
         """The form before that; of one that breaks off, what stands before."""
@@ -143,7 +314,7 @@ class _Session:
         if members.bad:
             self._bad.note(members.bad)
 
-    def _record(self, entry: Entry, place: Place) -> None:
+    def _record(self, entry: Entry, place: EntryPosition) -> None:
         update = entry.get("$set")
         if isinstance(back := entry.get("$rewindTo"), str):
             self._rewind(back)
@@ -158,7 +329,7 @@ class _Session:
                     self._message(message, place)
             self._about |= {key: value for key, value in told.items() if key != "messages"}
 
-    def _message(self, message: Entry, place: Place) -> None:
+    def _message(self, message: Entry, place: EntryPosition) -> None:
         name = string(message.get("id")) or f"#{len(self._messages)}"
         self._messages[name] = (message, place)
 
@@ -168,24 +339,24 @@ class _Session:
         for gone in names[names.index(name) if name in names else 0 :]:
             del self._messages[gone]
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[TranscriptStep]:
         """In order."""
         aside = self._about.get("kind") == "subagent"
         tools: dict[str, str] = {}
         answered: set[str] = set()
-        made: list[Step] = []
+        made: list[TranscriptStep] = []
         for message, (line, end, *_) in self._messages.values():
-            place = Place(line, end, moment_of(message), aside)
+            place = EntryPosition(line, end, moment_of(message), aside)
             made += steps_of(message, place, tools, answered)
         return [step for step in made if not is_ours(step.tool)]
 
-    def about(self, project: str) -> About:
+    def about(self, project: str) -> TranscriptInfo:
         """What it says of itself. Its one-line summary is what Gemini CLI lists it by."""
         models = [short(message.get("model")) for message, _ in self._messages.values()]
         title = beginning(string(self._about.get("summary")).strip(), LONGEST_TOLD)
         shared = self._about.get("directories")
         within = next(filter(None, map(string, shared)), "") if isinstance(shared, list) else ""
-        about = About(
+        about = TranscriptInfo(
             session_id=short(self._about.get("sessionId")) or self._stem,
             cwd=project or within,
             model=next(filter(None, reversed(models)), ""),

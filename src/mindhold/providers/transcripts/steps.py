@@ -1,4 +1,4 @@
-"""What an entry of a transcript says happened: who spoke, which tool was asked for what, what it gave back."""
+"""The steps of a conversation: who spoke, which tool was called, what it returned."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from mindhold.ports.transcripts import OMITTED, Role, Step, shortened
+from mindhold.ports.transcripts import OMITTED, Role, TranscriptStep, shortened
 from mindhold.providers.transcripts.entries import (
     LONGEST_NAME,
     Block,
@@ -64,7 +64,7 @@ _FROM_A_CUT = re.compile(r"\S*")
 _TAGS = re.compile(r"</?(?:tool_use_error|stdout|stderr|output|error)>")
 
 
-class Place(NamedTuple):
+class EntryPosition(NamedTuple):
     """Where in the file an entry stands, and when and to whom it was said."""
 
     line: int
@@ -73,26 +73,26 @@ class Place(NamedTuple):
     aside: bool = False
 
 
-def steps_in(entry: Entry, place: Place, tools: dict[str, str]) -> list[Step]:
+def steps_in(entry: Entry, place: EntryPosition, tools: dict[str, str]) -> list[TranscriptStep]:
     """In order. `tools` has the names of tools by the calls' ids, and gains those of this entry.
 
     A result whose call is not among them has no tool's name yet: it may turn out to be one of our own.
     """
     kind = entry.get("type")
     content = content_of(entry)
-    steps: list[Step] = []
+    steps: list[TranscriptStep] = []
     if kind == "assistant":
         if text := spoken_by_assistant(entry, content):
-            steps.append(said(Role.CLAUDE, text, place))
+            steps.append(said_step(Role.CLAUDE, text, place))
         for block in blocks_in(content, "tool_use"):
             _ask(block, place, tools, steps)
     elif kind == "user":
         for block in blocks_in(content, "tool_result"):
             _give_back(block, entry.get("toolUseResult"), place, tools, steps)
         if text := spoken_by_user(entry, content):
-            steps.append(said(Role.USER, text, place))
+            steps.append(said_step(Role.USER, text, place))
     elif kind == "attachment" and (text := queued_by_user(entry)):
-        steps.append(said(Role.USER, text, place))
+        steps.append(said_step(Role.USER, text, place))
     return steps
 
 
@@ -110,13 +110,15 @@ def bounded(text: str, enough: int) -> str:
     return head[: len(head) - len(cut)] + OMITTED + _FROM_A_CUT.sub("", tail, count=1)
 
 
-def said(role: Role, text: str, place: Place) -> Step:
+def said_step(role: Role, text: str, place: EntryPosition) -> TranscriptStep:
     """What a person or the assistant said."""
     line, end, moment, aside = place
-    return Step(role, bounded(text, LONGEST_SAID), line, end, moment, aside=aside, enough=LONGEST_SAID)
+    return TranscriptStep(
+        role, bounded(text, LONGEST_SAID), line, end, moment, aside=aside, enough=LONGEST_SAID
+    )
 
 
-def _ask(block: Block, place: Place, tools: dict[str, str], steps: list[Step]) -> None:
+def _ask(block: Block, place: EntryPosition, tools: dict[str, str], steps: list[TranscriptStep]) -> None:
     name = string(block.get("name"))[:LONGEST_NAME]
     if not name:
         return
@@ -128,7 +130,7 @@ def _ask(block: Block, place: Place, tools: dict[str, str], steps: list[Step]) -
     text, enough = _about(name, block.get("input"))
     line, end, moment, aside = place
     text = bounded(text, enough)
-    steps.append(Step(Role.TOOL, text, line, end, moment, name, call, aside=aside, enough=enough))
+    steps.append(TranscriptStep(Role.TOOL, text, line, end, moment, name, call, aside=aside, enough=enough))
 
 
 def _about(name: str, given: Any) -> tuple[str, int]:
@@ -156,7 +158,9 @@ def compact(fields: Mapping[str, Any]) -> str:
         return ""
 
 
-def _give_back(block: Block, told: Any, place: Place, tools: dict[str, str], steps: list[Step]) -> None:
+def _give_back(
+    block: Block, told: Any, place: EntryPosition, tools: dict[str, str], steps: list[TranscriptStep]
+) -> None:
     call = string(block.get("tool_use_id"))[:LONGEST_NAME]
     tool = tools.get(call, "")
     if is_ours(tool):
@@ -167,7 +171,9 @@ def _give_back(block: Block, told: Any, place: Place, tools: dict[str, str], ste
     failed = _failed(block, text, parts, told)
     line, end, moment, aside = place
     text = bounded(text, LONGEST_RESULT)
-    steps.append(Step(Role.RESULT, text, line, end, moment, tool, call, failed, aside, LONGEST_RESULT))
+    steps.append(
+        TranscriptStep(Role.RESULT, text, line, end, moment, tool, call, failed, aside, LONGEST_RESULT)
+    )
 
 
 def _result(content: Any, parts: Sequence[str]) -> str:
@@ -203,3 +209,55 @@ def _exit_code(parts: Sequence[str], about: Mapping[str, Any]) -> int | None:
         if found is not None:
             return int(found[1] or found[2])
     return None
+
+
+INTERRUPTED = 130  # the exit code of a command that a person stopped
+
+
+def call_step(
+    tool: str, about: str, given: Mapping[str, Any], *, call: str, place: EntryPosition
+) -> TranscriptStep:
+    """A tool was asked for something: what it is `about`, else all that it was given, in short."""
+    text, enough = (about, LONGEST_ASKED) if about else (compact(given), LONGEST_JSON)
+    return TranscriptStep(
+        role=Role.TOOL,
+        text=bounded(text, enough),
+        line=place.line,
+        end=place.end,
+        timestamp=place.moment,
+        tool=tool,
+        call=call,
+        aside=place.aside,
+        enough=enough,
+    )
+
+
+def result_step(text: str, *, failed: bool, tool: str, call: str, place: EntryPosition) -> TranscriptStep:
+    """And that is what it gave back."""
+    return TranscriptStep(
+        role=Role.RESULT,
+        text=bounded(text.strip(), LONGEST_RESULT),
+        line=place.line,
+        end=place.end,
+        timestamp=place.moment,
+        tool=tool,
+        call=call,
+        failed=failed,
+        aside=place.aside,
+        enough=LONGEST_RESULT,
+    )
+
+
+def is_failure(code: int | None, text: str) -> bool:
+    """Whether a command's exit code says so: not of one that a person stopped, nor of one that merely found nothing."""
+    return code not in (None, 0, INTERRUPTED) and not (code == 1 and not text.strip())
+
+
+def first_of(fields: Mapping[str, Any], names: tuple[str, ...]) -> str:
+    """The first of the fields that has a text."""
+    return next((text for name in names if (text := string(fields.get(name)).strip())), "")
+
+
+def short(value: Any) -> str:
+    """A name or an id, no longer than those are."""
+    return string(value)[:LONGEST_NAME]

@@ -1,0 +1,1 @@
+"""The index and the archive of past conversations on this machine."""

@@ -1,7 +1,4 @@
-"""Copies of transcripts, compressed, one file for each. Contract: mindhold.ports.history.Archive.
-
-One process at a time writes, which `mindhold.engine.history.turn` sees to.
-"""
+"""Compressed copies of transcripts, one gzip file for each. Contract: mindhold.ports.history.Archive."""
 
 from __future__ import annotations
 
@@ -10,6 +7,8 @@ import json
 import os
 import re
 import secrets
+import struct
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,16 +16,126 @@ from pathlib import Path
 from typing import BinaryIO
 
 from mindhold.model.errors import InvalidInput, NotFound, StoreDamaged, StoreError, StoreFull, StoreReadOnly
-from mindhold.ports.history import Archived, CopyOf, Fits
-from mindhold.stores.history.members import (
-    LONGEST_ABOUT,
-    Member,
-    about,
-    add_member,
-    contents,
-    everything,
-    members,
-)
+from mindhold.ports.history import ArchivedTranscript, ArchiveSource, Fits
+
+_BLOCK = 256 << 10
+_LEVEL = 6
+
+# Of RFC 1952: magic, deflate, fields of ours; no time; unknown system. Then the fields' length; the first one's name, and
+# in it the bytes of the whole member and of what it holds; a second one has what the copy is of.
+_HEADER = struct.Struct("<4sIBBH2sHQQ")
+_START, _SIZES = (b"\x1f\x8b\x08\x04", 0, 0, 255), (b"Rc", 16)
+_BEFORE_FIELDS, _FIRST_FIELD = 12, 20
+_FIELD, _ABOUT = struct.Struct("<2sH"), b"Rd"
+LONGEST_ABOUT = 60_000  # bytes
+_TRAILER = struct.Struct("<II")
+
+
+@dataclass(frozen=True, slots=True)
+class GzipMember:
+    """Where it begins in the archive, its bytes there, those of its header, and where what it holds begins in the
+    conversation."""
+
+    at: int
+    length: int
+    head: int
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+def members(archive: BinaryIO) -> Iterator[GzipMember]:
+    """Those that are whole by their headers, in order."""
+    room = archive.seek(0, os.SEEK_END)
+    at = start = 0
+    while at + _HEADER.size + _TRAILER.size <= room:
+        archive.seek(at)
+        header = archive.read(_HEADER.size)
+        if len(header) < _HEADER.size:
+            return
+        *beginning, fields, name, width, length, size = _HEADER.unpack(header)
+        head = _BEFORE_FIELDS + fields
+        if tuple(beginning) != _START or (name, width) != _SIZES or fields < _FIRST_FIELD:
+            return
+        if length < head + _TRAILER.size or at + length > room:
+            return
+        yield GzipMember(at, length, head, start, size)
+        at, start = at + length, start + size
+
+
+def about(archive: BinaryIO, member: GzipMember) -> bytes:
+    """What the copy is of, as it was told; nothing where it wasn't."""
+    archive.seek(member.at + _HEADER.size)
+    fields = archive.read(member.head - _HEADER.size)
+    if len(fields) < _FIELD.size:
+        return b""
+    name, length = _FIELD.unpack_from(fields)
+    return fields[_FIELD.size : _FIELD.size + length] if name == _ABOUT else b""
+
+
+def contents(archive: BinaryIO, member: GzipMember) -> Iterator[bytes]:
+    """What it holds, in blocks. Raises ValueError when that isn't what was put in."""
+    archive.seek(member.at + member.head)
+    left = member.length - member.head - _TRAILER.size
+    inflating, check, size = zlib.decompressobj(-zlib.MAX_WBITS), 0, 0
+    while left:
+        packed = archive.read(min(_BLOCK, left))
+        if not packed:
+            raise ValueError("it ends early")
+        left -= len(packed)
+        while packed:
+            try:
+                block = inflating.decompress(packed, _BLOCK)
+            except zlib.error as error:
+                raise ValueError("it is no deflated data") from error
+            packed = inflating.unconsumed_tail
+            check, size = zlib.crc32(block, check), size + len(block)
+            if block:
+                yield block
+    if archive.read(_TRAILER.size) != _TRAILER.pack(check, size & 0xFFFFFFFF) or size != member.size:
+        raise ValueError("its checksum is another")
+
+
+def everything(archive: BinaryIO) -> Iterator[bytes]:
+    """What all members hold, without one at the end that was cut short. Raises ValueError for what isn't sound."""
+    at = 0
+    for member in members(archive):
+        yield from contents(archive, member)
+        at = member.at + member.length
+    archive.seek(at)
+    if archive.read(_HEADER.size).strip(b"\0"):
+        raise ValueError(f"no conversation goes on at byte {at}")
+
+
+def add_member(
+    archive: BinaryIO, at: int, blocks: Iterator[bytes], *, about: bytes = b""
+) -> GzipMember | None:
+    """Write one there, durably, and cut off what followed; None for nothing. Its start isn't known here: it is 0."""
+    deflating, check, size = zlib.compressobj(_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS), 0, 0
+    fields = _FIELD.pack(_ABOUT, len(about)) + about if about else b""
+    head = _HEADER.size + len(fields)
+    archive.seek(at)
+    archive.truncate()
+    archive.write(bytes(head))
+    for block in blocks:
+        archive.write(deflating.compress(block))
+        check, size = zlib.crc32(block, check), size + len(block)
+    archive.write(deflating.flush() + _TRAILER.pack(check, size & 0xFFFFFFFF))
+    length = archive.tell() - at
+    if not size:
+        archive.seek(at)
+        archive.truncate()
+        return None
+    archive.flush()
+    archive.seek(at)
+    archive.write(_HEADER.pack(*_START, _FIRST_FIELD + len(fields), *_SIZES, length, size) + fields)
+    archive.flush()
+    os.fsync(archive.fileno())
+    return GzipMember(at, length, head, 0, size)
+
 
 SUFFIX = ".jsonl.gz"
 GROWING = ".jsonl"  # how files are called that only grow; others are written anew
@@ -34,8 +143,17 @@ GROWING = ".jsonl"  # how files are called that only grow; others are written an
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}(?:~[1-9][0-9]{0,5})?")
 _EARLIER = "~"  # before the number of a copy whose file was replaced by another
 _MEMBER = 1 << 20
-_BLOCK = 256 << 10
 _COMPARED = 4 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class _Copying:
+    """The file as far as it goes now, what is said of it, and how long there is room."""
+
+    source: BinaryIO
+    size: int
+    about: bytes
+    fits: Fits | None
 
 
 class GzipArchive:
@@ -44,7 +162,7 @@ class GzipArchive:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def all(self) -> list[Archived]:
+    def all(self) -> list[ArchivedTranscript]:
         found = []
         for name in self.sizes():
             with suppress(FileNotFoundError):  # gone meanwhile
@@ -64,8 +182,8 @@ class GzipArchive:
         return found
 
     def add(
-        self, name: str, file: Path, *, about: CopyOf | None = None, fits: Fits | None = None
-    ) -> Archived:
+        self, name: str, file: Path, *, about: ArchiveSource | None = None, fits: Fits | None = None
+    ) -> ArchivedTranscript:
         """Lines go on where the copy itself ends; a copy of another file than that is kept under a number, and a new one
         begun. A document is copied whole; of its earlier copies only the longest is kept, where that is longer."""
         path = self._path(name)
@@ -77,7 +195,7 @@ class GzipArchive:
             elif was.st_size:
                 self._replace(name, path, copying)
             if not path.exists():
-                return Archived(name, 0, 0, was.st_mtime_ns, about)
+                return ArchivedTranscript(name, 0, 0, was.st_mtime_ns, about)
             os.utime(path, ns=(was.st_mtime_ns, was.st_mtime_ns))
             return self._described(name)
 
@@ -163,28 +281,18 @@ class GzipArchive:
             number += 1
         return number
 
-    def _described(self, name: str) -> Archived:
+    def _described(self, name: str) -> ArchivedTranscript:
         path = self._path(name)
         with _writing(path, but=FileNotFoundError), path.open("rb") as archive:
             there = list(members(archive))
             told = about(archive, there[0]) if there else b""
             stat = os.fstat(archive.fileno())
-        return Archived(
+        return ArchivedTranscript(
             name, sum(one.size for one in there), stat.st_size, stat.st_mtime_ns, _from_bytes(told)
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Copying:
-    """The file as far as it goes now, what is said of it, and how long there is room."""
-
-    source: BinaryIO
-    size: int
-    about: bytes
-    fits: Fits | None
-
-
-def _append(archive: BinaryIO, last: Member | None, copying: _Copying) -> int:
+def _append(archive: BinaryIO, last: GzipMember | None, copying: _Copying) -> int:
     """What follows the last member, as long as it fits; how far the copy goes then."""
     at, copied = (0, 0) if last is None else (last.at + last.length, last.end)
     written = 0
@@ -216,7 +324,7 @@ def _lines(source: BinaryIO, left: int) -> Iterator[bytes]:
         yield block
 
 
-def _as_bytes(about: CopyOf | None) -> bytes:
+def _as_bytes(about: ArchiveSource | None) -> bytes:
     if about is None:
         return b""
     told = {
@@ -231,7 +339,7 @@ def _as_bytes(about: CopyOf | None) -> bytes:
     return raw if len(raw) <= LONGEST_ABOUT else b""
 
 
-def _from_bytes(raw: bytes) -> CopyOf | None:
+def _from_bytes(raw: bytes) -> ArchiveSource | None:
     try:
         told = json.loads(raw)
     except ValueError:
@@ -239,7 +347,7 @@ def _from_bytes(raw: bytes) -> CopyOf | None:
     if not isinstance(told, dict) or not told.get("file"):
         return None
     names = ("source", "session", "part_of", "folder", "project")
-    return CopyOf(Path(str(told["file"])), *(str(told.get(name, "")) for name in names))
+    return ArchiveSource(Path(str(told["file"])), *(str(told.get(name, "")) for name in names))
 
 
 def _is_same(path: Path, source: BinaryIO) -> bool:
@@ -252,7 +360,7 @@ def _is_same(path: Path, source: BinaryIO) -> bool:
         return False
 
 
-def _last_sound(archive: BinaryIO) -> tuple[Member, bytes] | None:
+def _last_sound(archive: BinaryIO) -> tuple[GzipMember, bytes] | None:
     """The last member whose contents are what was put in, with how they end."""
     for member in reversed(list(members(archive))):
         ending = b""
@@ -263,7 +371,7 @@ def _last_sound(archive: BinaryIO) -> tuple[Member, bytes] | None:
     return None
 
 
-def _is_copy(archive: BinaryIO, last: Member, ending: bytes, source: BinaryIO) -> bool:
+def _is_copy(archive: BinaryIO, last: GzipMember, ending: bytes, source: BinaryIO) -> bool:
     """Whether it is of this file: that begins like it, and has what the copy ends with where it ends."""
     first = next(members(archive))
     beginning = next(contents(archive, first))[:_COMPARED]

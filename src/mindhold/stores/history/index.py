@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 
 from mindhold.model.errors import StoreBusy, StoreFull, StoreReadOnly
 from mindhold.model.query import Vector
-from mindhold.ports.history import Conversation, Match, Passage, Stock
-from mindhold.stores.history.file import HistoryFile
-from mindhold.stores.history.rows import COLUMNS, from_row, unpack
+from mindhold.ports.history import HistoryTotals, IndexedConversation, Passage, PassageMatch
+from mindhold.stores.history.connection import COLUMNS, HistoryFile, from_row, unpack
 
 if TYPE_CHECKING:
-    from mindhold.stores.history.search import Words
-    from mindhold.stores.history.vectors import Nearby
+    from mindhold.stores.history.search import HistoryTextSearch, HistoryVectorSearch
+
 
 REVISION = "SELECT removals, revision FROM state"
 
@@ -82,13 +81,18 @@ class SqliteHistory:
     def __init__(self, path: Path, *, busy_timeout_ms: int = 10_000, most_pages: int | None = None) -> None:
         self._file = HistoryFile(path, busy_timeout_ms=busy_timeout_ms, most_pages=most_pages)
         self._lock = threading.Lock()
-        self._listed: tuple[int, int, dict[int, Conversation], list[Conversation]] = (0, -1, {}, [])
+        self._listed: tuple[int, int, dict[int, IndexedConversation], list[IndexedConversation]] = (
+            0,
+            -1,
+            {},
+            [],
+        )
 
-    def conversations(self) -> list[Conversation]:
+    def conversations(self) -> list[IndexedConversation]:
         return self._file.read(self._all)
 
-    def conversation(self, row: int) -> Conversation | None:
-        def work(connection: sqlite3.Connection) -> Conversation | None:
+    def conversation(self, row: int) -> IndexedConversation | None:
+        def work(connection: sqlite3.Connection) -> IndexedConversation | None:
             found = connection.execute(ONE, (row,)).fetchone()
             return None if found is None else from_row(found)
 
@@ -96,44 +100,50 @@ class SqliteHistory:
 
     def put(
         self,
-        conversation: Conversation,
+        conversation: IndexedConversation,
         passages: Sequence[Passage],
         *,
         anew: bool = False,
         uuids: bytes = b"",
         leaves: Iterable[tuple[str, str]] = (),
-    ) -> Conversation:
+    ) -> IndexedConversation:
         return self.put_many([(conversation, passages, uuids, tuple(leaves), anew)])[0]
 
     def put_many(
-        self, found: Sequence[tuple[Conversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]]
-    ) -> list[Conversation]:
-        from mindhold.stores.history.writing import Piece, put  # most processes only read
+        self,
+        found: Sequence[
+            tuple[IndexedConversation, Sequence[Passage], bytes, Sequence[tuple[str, str]], bool]
+        ],
+    ) -> list[IndexedConversation]:
+        from mindhold.stores.history.changes import (
+            ConversationPart,  # most processes only read
+            put,
+        )
 
-        pieces = [Piece(*one) for one in found]
+        pieces = [ConversationPart(*one) for one in found]
         return self._file.write(lambda connection: put(connection, pieces)) if pieces else []
 
     def remove(self, rows: Collection[int], *, at_once: bool = True) -> int:
-        from mindhold.stores.history.writing import remove
+        from mindhold.stores.history.changes import remove
 
         if not rows or not self._file.path.exists():
             return 0
         return self._file.write(lambda connection: remove(connection, rows, at_once=at_once))
 
     def tidy(self) -> None:
-        from mindhold.stores.history.writing import is_unclean, tidy
+        from mindhold.stores.history.changes import is_unclean, tidy
 
         if self._file.read(is_unclean):
             with suppress(StoreBusy, StoreFull, StoreReadOnly):  # it can wait
                 self._file.write(tidy)
 
     def sharing(self, rows: Collection[int]) -> dict[int, int]:
-        from mindhold.stores.history.sharing import sharing  # only who forgets asks
+        from mindhold.stores.history.changes import sharing  # only who forgets asks
 
         return self._file.read(lambda connection: sharing(connection, rows)) if rows else {}
 
     def leaf_summaries(self) -> dict[int, str]:
-        from mindhold.stores.history.leaves import is_unsought, resolve, summaries
+        from mindhold.stores.history.changes import is_unsought, resolve, summaries
 
         if self._file.read(is_unsought):
             with suppress(StoreBusy, StoreFull, StoreReadOnly):  # what was found before is an answer too
@@ -142,7 +152,7 @@ class SqliteHistory:
 
     def search(
         self, lexemes: Sequence[str], *, among: Collection[int] | None = None, limit: int = 200
-    ) -> list[Match]:
+    ) -> list[PassageMatch]:
         words = self._words
         return self._file.read(lambda connection: words.search(connection, lexemes, among=among, limit=limit))
 
@@ -152,10 +162,10 @@ class SqliteHistory:
 
     def nearest(
         self, vector: Vector, *, model: str, among: Collection[int] | None = None, limit: int = 100
-    ) -> list[Match]:
+    ) -> list[PassageMatch]:
         words, nearby = self._words, self._nearby
 
-        def work(connection: sqlite3.Connection) -> list[Match]:
+        def work(connection: sqlite3.Connection) -> list[PassageMatch]:
             known = words.known(connection)
             return nearby.nearest(connection, vector, model=model, among=among, limit=limit, known=known)
 
@@ -180,33 +190,33 @@ class SqliteHistory:
         return dict(self._file.read(lambda connection: _passages(connection, UNEMBEDDED, model, limit)))
 
     def put_vectors(self, vectors: Mapping[int, Vector], *, model: str) -> None:
-        from mindhold.stores.history.vectors import put_vectors
+        from mindhold.stores.history.search import put_vectors
 
         if vectors:
             self._file.write(lambda connection: put_vectors(connection, vectors, model=model))
 
-    def stock(self) -> Stock:
+    def stock(self) -> HistoryTotals:
         conversations, passages, embedded, indexed = self._file.read(
             lambda connection: connection.execute(STOCK).fetchone()
         )
-        return Stock(conversations, passages, embedded, indexed, self._file.bytes_on_disk())
+        return HistoryTotals(conversations, passages, embedded, indexed, self._file.bytes_on_disk())
 
     def close(self) -> None:
         self._file.close()
 
     @cached_property
-    def _words(self) -> Words:
-        from mindhold.stores.history.search import Words
+    def _words(self) -> HistoryTextSearch:
+        from mindhold.stores.history.search import HistoryTextSearch as Words
 
         return Words()
 
     @cached_property
-    def _nearby(self) -> Nearby:
-        from mindhold.stores.history.vectors import Nearby
+    def _nearby(self) -> HistoryVectorSearch:
+        from mindhold.stores.history.search import HistoryVectorSearch as Nearby
 
         return Nearby()
 
-    def _all(self, connection: sqlite3.Connection) -> list[Conversation]:
+    def _all(self, connection: sqlite3.Connection) -> list[IndexedConversation]:
         """Those that are known to be unchanged aren't read again."""
         removals, revision = connection.execute(REVISION).fetchone()
         with self._lock:
@@ -228,6 +238,6 @@ def _passages(
     return [(row, unpack(packed, head=bool(head))) for row, head, packed in found]
 
 
-def _ended(conversation: Conversation) -> tuple[float, int]:
+def _ended(conversation: IndexedConversation) -> tuple[float, int]:
     ended = conversation.ended
     return (ended.timestamp() if ended is not None else float("-inf"), conversation.row)

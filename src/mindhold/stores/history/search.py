@@ -1,24 +1,22 @@
-"""Full text: which passages have the words, by BM25.
-
-Postings, and of each passage its conversation and length, stay in memory from one search to the next. Passages are only
-added, with growing rows, so what is known is brought up to date by what came after; when conversations lost some, it is
-read anew.
-"""
+"""Search in the history index: full text by BM25, and vectors as codes in memory."""
 
 from __future__ import annotations
 
 import sqlite3
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from mindhold.ports.history import Match
-from mindhold.stores.history.rows import lexemes_of
-from mindhold.stores.lexical import best_by_text, occurrences
+from mindhold.model.query import Vector
+from mindhold.ports.history import PassageMatch
+from mindhold.stores.history.connection import lexemes_of
+from mindhold.stores.resident_index import ReadWriteLock
+from mindhold.stores.resident_search import best_by_text, occurrences
+from mindhold.stores.vectors import Codes, encode
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.int32]
@@ -48,7 +46,7 @@ PACKED = """
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class PassageTable:
     """Conversation and length by passage; 0 where there is none."""
 
     removals: int
@@ -66,10 +64,10 @@ class _Posting:
     rows: Rows
 
 
-_UNKNOWN = Known(-1, 0, np.zeros(1, np.int32), np.zeros(1, np.int32), 0, 0.0)
+_UNKNOWN = PassageTable(-1, 0, np.zeros(1, np.int32), np.zeros(1, np.int32), 0, 0.0)
 
 
-class Words:
+class HistoryTextSearch:
     """For many threads, each with its own connection. What they share is only ever replaced as a whole."""
 
     def __init__(self) -> None:
@@ -85,7 +83,7 @@ class Words:
         *,
         among: Collection[int] | None,
         limit: int,
-    ) -> list[Match]:
+    ) -> list[PassageMatch]:
         """See HistoryIndex.search; the connection is in a read transaction."""
         wanted = [lexeme for lexeme in dict.fromkeys(lexemes) if _is_indexed(lexeme)]
         if not wanted or limit < 1 or (among is not None and not among):
@@ -110,7 +108,7 @@ class Words:
         rows = np.fromiter(texts, np.int64, len(texts))
         scores = _bm25(counted, frequencies=frequencies, lengths=known.lengths[rows], known=known)
         best = np.argsort(-scores, kind="stable")[:limit]
-        return [Match(int(rows[i]), int(known.conversations[rows[i]]), float(scores[i])) for i in best]
+        return [PassageMatch(int(rows[i]), int(known.conversations[rows[i]]), float(scores[i])) for i in best]
 
     def frequencies(self, connection: sqlite3.Connection, lexemes: Sequence[str]) -> dict[str, int]:
         """See HistoryIndex.frequencies."""
@@ -119,7 +117,7 @@ class Words:
             lexeme: len(self._rows(connection, lexeme)) if _is_indexed(lexeme) else 0 for lexeme in lexemes
         }
 
-    def known(self, connection: sqlite3.Connection) -> Known:
+    def known(self, connection: sqlite3.Connection) -> PassageTable:
         """At least what the connection's view has."""
         removals, upto = connection.execute(STATE).fetchone()
         with self._lock:
@@ -162,7 +160,7 @@ class Words:
         return {row: lexemes_of(packed) for row, packed in connection.execute(PACKED, (listed,))}
 
 
-def admitted_by(known: Known, among: Collection[int]) -> npt.NDArray[np.bool_]:
+def admitted_by(known: PassageTable, among: Collection[int]) -> npt.NDArray[np.bool_]:
     """By passage: whether it is of one of the conversations."""
     wanted = np.zeros(int(known.conversations.max(initial=0)) + 1, dtype=np.bool_)
     rows = np.fromiter(among, np.int64, len(among))
@@ -170,7 +168,7 @@ def admitted_by(known: Known, among: Collection[int]) -> npt.NDArray[np.bool_]:
     return wanted[known.conversations]
 
 
-def _grown(known: Known, removals: int, upto: int, found: str) -> Known:
+def _grown(known: PassageTable, removals: int, upto: int, found: str) -> PassageTable:
     columns = np.fromstring(found, dtype=np.int64, sep=",").reshape(-1, 3)
     conversations = np.zeros(upto + 1, np.int32)
     lengths = np.zeros(upto + 1, np.int32)
@@ -179,11 +177,11 @@ def _grown(known: Known, removals: int, upto: int, found: str) -> Known:
     conversations[columns[:, 0]] = columns[:, 1]
     lengths[columns[:, 0]] = columns[:, 2]
     total = int(np.count_nonzero(conversations))
-    return Known(removals, upto, conversations, lengths, total, float(lengths.sum()) / max(total, 1))
+    return PassageTable(removals, upto, conversations, lengths, total, float(lengths.sum()) / max(total, 1))
 
 
 def _bm25(
-    counts: npt.NDArray[np.int32], *, frequencies: Sequence[int], lengths: Numbers, known: Known
+    counts: npt.NDArray[np.int32], *, frequencies: Sequence[int], lengths: Numbers, known: PassageTable
 ) -> npt.NDArray[np.float64]:
     frequency = np.array(frequencies, dtype=np.float64)
     rarity = np.log(1 + (max(known.total, 1) - frequency + 0.5).clip(0.5) / (frequency + 0.5))
@@ -196,3 +194,115 @@ def _bm25(
 def _is_indexed(lexeme: str) -> bool:
     """Whether it can be one token of the index; anything else is found nowhere."""
     return bool(lexeme) and all(c.isalnum() or "\ue000" <= c <= "\uefff" for c in lexeme)
+
+
+_EXACT_UP_TO = 200_000
+_FEWEST = 1024
+_LOADED_TOGETHER = 1_000
+_SPARE = 64  # heads and last passages that were replaced are still among the codes
+
+MODEL = "SELECT number FROM model WHERE name = ?"
+NEW_MODEL = "INSERT OR IGNORE INTO model (name) VALUES (?)"
+
+# What came after, of a model.
+LOAD = "SELECT row, passage, code FROM vector WHERE row > ? AND model = ? ORDER BY row"
+
+# How far vectors go in this view, and how often passages were taken away.
+VECTOR_STATE = "SELECT removals, (SELECT coalesce(max(row), 0) FROM vector) FROM state"
+
+# Where a vector may be put: the passage is still there.
+PUT = "INSERT OR REPLACE INTO vector (model, passage, code) SELECT ?, row, ? FROM passage WHERE row = ?"
+
+THERE = "SELECT row FROM passage WHERE row IN (SELECT value FROM json_each(?))"
+
+
+class HistoryVectorSearch:
+    """The codes of one model. For many threads, each with its own connection."""
+
+    def __init__(self) -> None:
+        self._gate = ReadWriteLock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._model = 0
+        self._removals = self._upto = -1
+        self._slots: dict[int, int] = {}
+        self._capacity = _FEWEST
+        self._passages: npt.NDArray[np.int64] = np.zeros(_FEWEST, np.int64)
+        self._codes = Codes(exact_up_to=_EXACT_UP_TO, capacity=_FEWEST)
+
+    def nearest(
+        self,
+        connection: sqlite3.Connection,
+        vector: Vector,
+        *,
+        model: str,
+        among: Collection[int] | None,
+        limit: int,
+        known: PassageTable,
+    ) -> list[PassageMatch]:
+        """See HistoryIndex.nearest; `known` is at least what the connection's view has."""
+        number = connection.execute(MODEL, (model,)).fetchone()
+        if number is None or limit < 1 or (among is not None and not among):
+            return []
+        state = (number[0], *connection.execute(VECTOR_STATE).fetchone())
+        with self._gate.looking():
+            if self._is_at(*state):
+                return self._nearest(connection, vector, among, limit, known)
+        with self._gate.changing():
+            if not self._is_at(*state):
+                self._follow(connection, *state)
+            return self._nearest(connection, vector, among, limit, known)
+
+    def _is_at(self, model: int, removals: int, upto: int) -> bool:
+        return self._model == model and self._removals == removals and self._upto >= upto
+
+    def _follow(self, connection: sqlite3.Connection, model: int, removals: int, upto: int) -> None:
+        if self._model != model or self._removals != removals:
+            self._forget()
+        cursor = connection.execute(LOAD, (self._upto, model))
+        while found := cursor.fetchmany(_LOADED_TOGETHER):
+            _, passages, codes = zip(*found, strict=True)
+            slots = [self._slots.setdefault(passage, len(self._slots)) for passage in passages]
+            if len(self._slots) > self._capacity:
+                self._grow(max(len(self._slots), 2 * self._capacity))
+            placed = np.array(slots, dtype=np.int64)
+            self._passages[placed] = passages
+            self._codes.put(placed, codes)
+        self._model, self._removals, self._upto = model, removals, upto
+
+    def _grow(self, capacity: int) -> None:
+        passages = np.zeros(capacity, np.int64)
+        passages[: self._capacity] = self._passages
+        self._passages, self._capacity = passages, capacity
+        self._codes.grow(capacity)
+
+    def _nearest(
+        self,
+        connection: sqlite3.Connection,
+        vector: Vector,
+        among: Collection[int] | None,
+        limit: int,
+        known: PassageTable,
+    ) -> list[PassageMatch]:
+        passages = self._passages[: len(self._slots)]
+        mask = passages < len(known.conversations)
+        if among is not None:
+            mask[mask] = admitted_by(known, among)[passages[mask]]
+        found = self._codes.nearest(vector, mask, limit + _SPARE)
+        rows = passages[found.slots]
+        listed = f"[{','.join(map(str, rows.tolist()))}]"
+        there = {row for (row,) in connection.execute(THERE, (listed,))}
+        matches = [
+            PassageMatch(int(row), int(known.conversations[row]), float(cosine))
+            for row, cosine in zip(rows, found.cosines, strict=True)
+            if int(row) in there
+        ]
+        return matches[:limit]
+
+
+def put_vectors(connection: sqlite3.Connection, vectors: Mapping[int, Vector], *, model: str) -> None:
+    """Within the caller's transaction."""
+    connection.execute(NEW_MODEL, (model,))
+    (number,) = connection.execute(MODEL, (model,)).fetchone()
+    connection.executemany(PUT, [(number, encode(vector)[1], row) for row, vector in vectors.items()])

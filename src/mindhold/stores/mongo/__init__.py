@@ -1,0 +1,1 @@
+"""The MongoDB store, and the embedded mode with a private mongod."""

@@ -1,4 +1,4 @@
-"""The client, what is read in one piece, and changes one after the other."""
+"""The client, consistent reads, ordered writes, and collections with a prefix."""
 
 from __future__ import annotations
 
@@ -18,30 +18,55 @@ from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
 from mindhold.model.errors import StoreBusy, StoreError
-from mindhold.stores.mongo.driver import nobody_there, readable, translated
-from mindhold.stores.mongo.prefixed import PrefixedDatabase
-from mindhold.stores.mongo.reach import Address, Reach
+from mindhold.stores.mongo.driver import Address, AddressMonitor, readable, refused_error, translated
 from mindhold.stores.mongo.rows import Document
-from mindhold.stores.mongo.steps import (
+from mindhold.stores.mongo.transactions import (
     CURSORS,
+    DURABLE,
     ENTRIES,
     JOBS,
+    LEASE_SECONDS,
+    LIGHT,
     LINKS,
     MEMORIES,
     METADATA,
     TOMBSTONES,
     VERSIONS,
-)
-from mindhold.stores.mongo.writing import (
-    DURABLE,
-    LEASE_SECONDS,
-    LIGHT,
     JournalWriter,
     TransactionWriter,
     Work,
     Writer,
     read_state,
 )
+
+
+class PrefixedDatabase(AsyncDatabase[Document]):
+    """What the store asks of its database, by the names that it knows."""
+
+    def __init__(self, database: AsyncDatabase[Document], prefix: str) -> None:
+        super().__init__(
+            database.client,
+            database.name,
+            database.codec_options,
+            database.read_preference,
+            database.write_concern,
+            database.read_concern,
+        )
+        self.prefix = prefix
+
+    def __getitem__(self, name: str) -> AsyncCollection[Document]:
+        return super().__getitem__(self.prefix + name)
+
+    def with_options(self, *args: Any, **options: Any) -> PrefixedDatabase:  # type: ignore[override]
+        return PrefixedDatabase(super().with_options(*args, **options), self.prefix)
+
+    async def create_collection(self, name: str, *args: Any, **options: Any) -> AsyncCollection[Document]:
+        return await super().create_collection(self.prefix + name, *args, **options)
+
+    async def list_collection_names(self, *args: Any, **options: Any) -> list[str]:
+        found = await super().list_collection_names(*args, **options)
+        return [name.removeprefix(self.prefix) for name in found if name.startswith(self.prefix)]
+
 
 T = TypeVar("T")
 
@@ -56,13 +81,7 @@ _TRIES_IN_PASSING = (
 )
 
 
-class Part:
-    """What the parts of the store share: their database."""
-
-    _database: Database
-
-
-class Database:
+class MongoDatabase:
     """One database of one server, and whether it has transactions."""
 
     def __init__(
@@ -83,7 +102,7 @@ class Database:
         self._max_connections = max_connections
         self._lease_seconds = lease_seconds
         self._refused_seconds = refused_seconds
-        self._reach = Reach(self._addresses)
+        self._reach = AddressMonitor(self._addresses)
         self._turn = asyncio.Lock()
         self._client: AsyncMongoClient[Document] | None = None
         self._database: AsyncDatabase[Document] | None = None
@@ -134,11 +153,13 @@ class Database:
     def tombstones(self) -> AsyncCollection[Document]:
         return self.database[TOMBSTONES]
 
-    async def open(self, prepare: Callable[[Database], Awaitable[None]]) -> None:
+    async def open(self, prepare: Callable[[MongoDatabase], Awaitable[None]]) -> None:
         """Connect, find out what the server is, and let `prepare` see it before anyone else does."""
         if self._client is not None:
             return
-        self._reach = Reach(self._addresses)  # not patient yet: nothing is under way that could be lost
+        self._reach = AddressMonitor(
+            self._addresses
+        )  # not patient yet: nothing is under way that could be lost
         try:
             with translated(self.place):
                 await self._reached(self._connect)
@@ -209,14 +230,14 @@ class Database:
     async def _reached(self, work: Callable[[], Awaitable[T]]) -> T:
         """Given up as soon as nobody listens at any of the addresses. Raises StoreAway."""
         if self._reach.away and self._reach.known:
-            raise nobody_there(self.place)
+            raise refused_error(self.place)
         try:
             async with asyncio.timeout(None) as call:
                 with self._reach.waiting(call):
                     return await work()
         except TimeoutError as error:
             if call.expired():
-                raise nobody_there(self.place) from error
+                raise refused_error(self.place) from error
             raise
 
     def _addresses(self) -> Iterable[Address]:
@@ -273,6 +294,12 @@ class Database:
             return await self._writer.write(work, deadline=deadline)
         finally:
             self._turn.release()
+
+
+class MongoPart:
+    """What the parts of the store share: their database."""
+
+    _database: MongoDatabase
 
 
 def app_name(database: str) -> str:

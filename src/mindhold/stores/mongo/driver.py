@@ -1,10 +1,21 @@
-"""The driver, which is an extra, and its errors as ours."""
+"""The pymongo driver, an optional extra: our errors for its errors, and a monitor of which addresses refuse connections."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import re
-from collections.abc import Iterator
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+
+from pymongo.monitoring import (
+    ServerHeartbeatFailedEvent,
+    ServerHeartbeatListener,
+    ServerHeartbeatStartedEvent,
+    ServerHeartbeatSucceededEvent,
+)
 
 from mindhold.model.errors import (
     Conflict,
@@ -57,7 +68,7 @@ def translated(place: str) -> Iterator[None]:
         with storable():
             yield
     except (PyMongoError, BSONError) as error:
-        raise ours(error, place) from error
+        raise store_error(error, place) from error
 
 
 @contextmanager
@@ -72,7 +83,7 @@ def readable() -> Iterator[None]:
         ) from None
 
 
-def ours(error: Exception, place: str) -> MindholdError:
+def store_error(error: Exception, place: str) -> MindholdError:
     """What a person should be told."""
     code = getattr(error, "code", None)
     if isinstance(error, BulkWriteError):
@@ -113,7 +124,7 @@ def ours(error: Exception, place: str) -> MindholdError:
     return StoreError(f"MongoDB at {place} failed: {_told(error)}.")
 
 
-def nobody_there(place: str) -> StoreAway:
+def refused_error(place: str) -> StoreAway:
     """For a server that refuses connections."""
     return StoreAway(
         f"MongoDB at {place} can't be reached: nobody listens there.",
@@ -151,3 +162,68 @@ def _told(error: Exception) -> str:
     whole = str(failures[0].get("errmsg", error)) if failures else str(error)
     said = _COMMAND.sub(r" to \1", whole.split(", full error")[0].split(", Timeout:")[0])
     return _WAITS.sub("", said).rstrip(".")[:300]
+
+
+Address = tuple[str, int | None]
+
+# A call that the driver wakes in the same turn would not see that it was given up (asyncio.wait_for before 3.12).
+_ASIDE_SECONDS = 0.02
+KNOWN_SECONDS = 1.0  # so long what a monitor found is not asked for again
+# The driver's monitors hand on the text of an error alone.
+_NUMBERS = re.compile(r"\[(?:Errno|WinError) (-?\d+)\]")
+_NOBODY = {errno.ECONNREFUSED, errno.EADDRNOTAVAIL, errno.ENOENT, socket.EAI_NONAME, 10061, 1225}
+
+
+class AddressMonitor(ServerHeartbeatListener):
+    """Told by the driver's monitors, in the loop that the calls run in.
+
+    Calls are given up when all addresses have refused connections for `patience` seconds. A server that steps down
+    goes on listening, and of a replica set some other does: for those a call waits as long as it may.
+    """
+
+    def __init__(self, addresses: Callable[[], Iterable[Address]]) -> None:
+        self._addresses = addresses
+        self.patience = 0.0
+        self._refusing: dict[Address, float] = {}
+        self._last = 0.0
+        self._calls: set[asyncio.Timeout] = set()
+
+    @property
+    def away(self) -> bool:
+        """Whether nobody has listened for too long, as far as is known."""
+        since = [self._refusing.get(address) for address in self._addresses()]
+        known = [moment for moment in since if moment is not None]
+        return bool(known) and len(known) == len(since) and time.monotonic() - max(known) >= self.patience
+
+    @property
+    def known(self) -> bool:
+        """Whether that was found just now."""
+        return time.monotonic() - self._last < KNOWN_SECONDS
+
+    @contextmanager
+    def waiting(self, call: asyncio.Timeout) -> Iterator[None]:
+        """A call that ends when the server is found to be away."""
+        self._calls.add(call)
+        try:
+            yield
+        finally:
+            self._calls.discard(call)
+
+    def started(self, event: ServerHeartbeatStartedEvent) -> None:
+        """Says nothing yet."""
+
+    def succeeded(self, event: ServerHeartbeatSucceededEvent) -> None:
+        self._refusing.pop(event.connection_id, None)
+
+    def failed(self, event: ServerHeartbeatFailedEvent) -> None:
+        self._last = time.monotonic()
+        numbers = {int(number) for number in _NUMBERS.findall(str(event.reply))}
+        if numbers and numbers <= _NOBODY:
+            self._refusing.setdefault(event.connection_id, self._last)
+        else:
+            self._refusing.pop(event.connection_id, None)
+        if self.away:
+            moment = asyncio.get_running_loop().time() + _ASIDE_SECONDS
+            for call in self._calls:
+                call.reschedule(moment)
+            self._calls.clear()

@@ -25,7 +25,7 @@ from mindhold.stores.mongo.keeper import (
     HELLO,
     LARGEST_LOG,
     START_SECONDS,
-    Running,
+    RunningMongod,
     read_running,
 )
 
@@ -108,7 +108,7 @@ class EmbeddedMongo:
         )
         self._watching.start()
 
-    def _joined(self, program: str) -> Running:
+    def _joined(self, program: str) -> RunningMongod:
         """Connected to a keeper, which is started where there is none."""
         deadline, next_spawn = time.monotonic() + self._patience, 0.0
         keeper: subprocess.Popen[bytes] | None = None
@@ -221,7 +221,7 @@ def _password(path: Path) -> str:
     return path.read_text("ascii").strip()
 
 
-def _connected(running: Running) -> socket.socket | None:
+def _connected(running: RunningMongod) -> socket.socket | None:
     """To the keeper, which has let us in."""
     try:
         line = socket.create_connection(("127.0.0.1", running.keeper_port), timeout=2.0)
@@ -250,7 +250,7 @@ def _log_in(port: int, password: str, secret: Path, *, patience: float) -> None:
     from pymongo import MongoClient
     from pymongo.errors import OperationFailure, PyMongoError
 
-    from mindhold.stores.mongo.driver import ours
+    from mindhold.stores.mongo.driver import store_error
 
     def ask(command: dict[str, Any], **login: Any) -> None:
         wait = int(patience * 1000)
@@ -274,9 +274,9 @@ def _log_in(port: int, password: str, secret: Path, *, patience: float) -> None:
                 ask(make)
         except OperationFailure as error:
             if error.code != _AUTHENTICATION_FAILED:
-                raise ours(error, f"127.0.0.1:{port}") from error
+                raise store_error(error, f"127.0.0.1:{port}") from error
         except PyMongoError as error:
-            raise ours(error, f"127.0.0.1:{port}") from error
+            raise store_error(error, f"127.0.0.1:{port}") from error
     raise StoreDenied(
         f"The embedded MongoDB refuses the password in {secret}.",
         advice="Put the right one back there; without it the data beside it can't be read.",

@@ -1,4 +1,4 @@
-"""The durable queue."""
+"""The durable job queue, entries that may expire, and named cursors."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from pymongo import ReturnDocument
+from pymongo.errors import DuplicateKeyError
 
 from mindhold.model.errors import JobNotFound
-from mindhold.model.job import Job, JobState
-from mindhold.stores.mongo.connection import Part
+from mindhold.model.job import Entry, Job, JobState
+from mindhold.stores.mongo.connection import MongoPart
 from mindhold.stores.mongo.rows import Document
-from mindhold.stores.mongo.steps import JOBS, Step
+from mindhold.stores.mongo.transactions import JOBS, MongoStep
 from mindhold.stores.values import (
     from_mapping_json,
     from_micros,
@@ -25,7 +26,7 @@ from mindhold.stores.values import (
 _SILENT = "Its runner went silent at each attempt."
 
 
-class JobsPart(Part):
+class MongoJobs(MongoPart):
     """The Jobs protocol. Holding a job is one operation on one document: of many runners one has it."""
 
     async def lease(
@@ -70,7 +71,7 @@ class JobsPart(Part):
     async def finish(self, job: Job, owner: str) -> bool:
         held = {"_id": job.id, "state": "running", "lease_owner": owner}
 
-        async def work(step: Step) -> bool:
+        async def work(step: MongoStep) -> bool:
             return bool(await step.find(JOBS, held, {"_id": 1})) and await _replace(step, job, held)
 
         if job.state is JobState.WAITING and job.key is not None:
@@ -97,7 +98,7 @@ class JobsPart(Part):
         return job_of(found)
 
     async def replace_job(self, job: Job, *, expected: JobState) -> bool:
-        async def work(step: Step) -> bool:
+        async def work(step: MongoStep) -> bool:
             found = await step.find(JOBS, {"_id": job.id}, {"state": 1})
             if not found:
                 raise _missing(job.id)
@@ -122,7 +123,7 @@ class JobsPart(Part):
         return await self._database.read(work)
 
 
-async def _replace(step: Step, job: Job, expected: Document) -> bool:
+async def _replace(step: MongoStep, job: Job, expected: Document) -> bool:
     document = _without_lease(job)
     if job.state is JobState.WAITING and job.key is not None:
         same = {"key": job.key, "state": "waiting", "_id": {"$ne": job.id}}
@@ -184,3 +185,98 @@ def _missing(job_id: str) -> JobNotFound:
     return JobNotFound(
         f"There is no job {job_id!r}.", advice="`mindhold jobs` shows the ones that there are."
     )
+
+
+class MongoEntries(MongoPart):
+    """The Entries protocol. Values are JSON, for no query looks into them."""
+
+    async def put_entry(self, entry: Entry) -> None:
+        fields = {
+            "value": mapping_json(entry.value),
+            "created": to_micros(entry.created),
+            "expires": to_optional_micros(entry.expires),
+        }
+        key = {"drawer": entry.drawer, "key": entry.key}
+        await self._database.ask(
+            lambda: self._database.entries.update_one(key, {"$set": fields}, upsert=True)
+        )
+
+    async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+        where = {"drawer": drawer, "key": key, **_alive(now)}
+        found = await self._database.ask(lambda: self._database.entries.find_one(where))
+        return None if found is None else entry_of(found)
+
+    async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+        where = {"drawer": drawer, "key": key, **_alive(now)}
+        taken = await self._database.ask(lambda: self._database.entries.find_one_and_delete(where))
+        return None if taken is None else entry_of(taken)
+
+    async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
+        if limit <= 0:
+            return []
+        newest = [("created", -1), ("_id", -1)]
+        where = {"drawer": drawer, **_alive(now)}
+        found = await self._database.ask(
+            lambda: self._database.entries.find(where).sort(newest).limit(limit).to_list()
+        )
+        return [entry_of(document) for document in found]
+
+    async def drop_entry(self, drawer: str, key: str) -> bool:
+        where = {"drawer": drawer, "key": key}
+        dropped = await self._database.ask(lambda: self._database.entries.delete_one(where))
+        return dropped.deleted_count > 0
+
+    async def drop_expired(self, now: datetime) -> int:
+        where = {"expires": {"$lte": to_micros(now)}}
+        dropped = await self._database.ask(lambda: self._database.entries.delete_many(where))
+        return dropped.deleted_count
+
+
+def _alive(now: datetime) -> Document:
+    return {"$or": [{"expires": None}, {"expires": {"$gt": to_micros(now)}}]}
+
+
+def entry_of(document: Document) -> Entry:
+    return Entry(
+        drawer=document["drawer"],
+        key=document["key"],
+        value=from_mapping_json(document["value"]),
+        created=from_micros(document["created"]),
+        expires=from_optional_micros(document["expires"]),
+    )
+
+
+class MongoCursors(MongoPart):
+    """The Cursors protocol. One document each, so that no change of two of them is needed."""
+
+    async def cursor(self, name: str) -> str | None:
+        found = await self._database.ask(lambda: self._database.cursors.find_one({"_id": name}))
+        return None if found is None else str(found["value"])
+
+    async def set_cursor(self, name: str, value: str | None) -> None:
+        cursors = self._database.cursors
+        if value is None:
+            await self._database.ask(lambda: cursors.delete_one({"_id": name}))
+        else:
+            await self._database.ask(
+                lambda: cursors.update_one({"_id": name}, {"$set": {"value": value}}, upsert=True)
+            )
+
+    async def swap_cursor(self, name: str, *, old: str | None, new: str | None) -> bool:
+        cursors = self._database.cursors
+
+        async def work() -> bool:
+            if old is None and new is None:
+                return await cursors.find_one({"_id": name}) is None
+            if old is None:
+                try:
+                    await cursors.insert_one({"_id": name, "value": new})
+                except DuplicateKeyError:
+                    return False
+                return True
+            there = {"_id": name, "value": old}
+            if new is None:
+                return (await cursors.delete_one(there)).deleted_count > 0
+            return (await cursors.update_one(there, {"$set": {"value": new}})).matched_count > 0
+
+        return await self._database.ask(work)

@@ -1,10 +1,4 @@
-"""The process that runs a private mongod for as long as somebody uses it.
-
-Every user holds a connection to the keeper, which ends with the user, however that ends. When the last one is gone the
-keeper stops mongod and itself. A mongod that dies is started again on its port, so that nobody has to look for it.
-Run as `python -m mindhold.stores.mongo.keeper FOLDER LOG PROGRAM BYTES`; a second keeper of one folder ends at once. Its log
-is two files, each of about so many bytes at most.
-"""
+"""The process that runs a private mongod for as long as a client uses it; run as `python -m mindhold.stores.mongo.keeper FOLDER LOG PROGRAM BYTES`."""
 
 from __future__ import annotations
 
@@ -41,7 +35,7 @@ _LOOK_SECONDS = 1.0  # between two looks at the log
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningMongod:
     """What RUNNING says."""
 
     port: int
@@ -51,14 +45,14 @@ class Running:
     token: str
 
 
-def read_running(folder: Path) -> Running | None:
+def read_running(folder: Path) -> RunningMongod | None:
     try:
-        return Running(**json.loads((folder / RUNNING).read_text("utf-8")))
+        return RunningMongod(**json.loads((folder / RUNNING).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
         return None
 
 
-class Gone(Exception):
+class MongodStopped(Exception):
     """mongod can't be kept running."""
 
 
@@ -82,7 +76,7 @@ class Keeper:
         try:
             self._start()
             self._serve()
-        except Gone as error:
+        except MongodStopped as error:
             write_private(self._folder / FAILED, str(error))
         finally:
             (self._folder / RUNNING).unlink(missing_ok=True)
@@ -105,7 +99,7 @@ class Keeper:
             if self._mongod is not None and self._mongod.poll() is not None:
                 short_lives = short_lives + 1 if time.monotonic() - started < _FEWEST_SECONDS else 0
                 if short_lives > 2:
-                    raise Gone(f"mongod ends again and again, status {self._mongod.returncode}.")
+                    raise MongodStopped(f"mongod ends again and again, status {self._mongod.returncode}.")
                 self._start()
                 started = time.monotonic()
 
@@ -161,12 +155,12 @@ class Keeper:
             status = self._mongod.poll()
             if status is None:
                 self._stop()
-                raise Gone("mongod takes no connection in time.")
+                raise MongodStopped("mongod takes no connection in time.")
             if status == _DATABASE_IN_USE:
                 self._end_orphan()
             elif status != _PORT_IN_USE:
-                raise Gone(f"mongod ended with status {status}.")
-        raise Gone("mongod can't be started: its data or its port is in use.")
+                raise MongodStopped(f"mongod ended with status {status}.")
+        raise MongodStopped("mongod can't be started: its data or its port is in use.")
 
     def _tell(self) -> None:
         assert self._mongod is not None

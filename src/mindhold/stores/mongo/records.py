@@ -1,9 +1,12 @@
-"""Memories: reading them, counting them, and handing changes to the writer."""
+"""Reads, counts, changes and erases memories."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -12,14 +15,38 @@ from pymongo import UpdateMany
 
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 from mindhold.model.memory import Memory
-from mindhold.model.query import Filter, Order, Spot
-from mindhold.ports.store import Change
-from mindhold.stores.mongo.connection import Database, Part
-from mindhold.stores.mongo.filters import TURNS, Query, all_of, counted_by_index, matching, visible
-from mindhold.stores.mongo.rows import SELECTED, memory_of
-from mindhold.stores.mongo.together import Together
-from mindhold.stores.mongo.writing import LIGHT
-from mindhold.stores.values import to_micros
+from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.ports.store import Change, Receipt
+from mindhold.stores.mongo.changes import ChangeQueue
+from mindhold.stores.mongo.connection import PATIENT, MongoDatabase, MongoPart
+from mindhold.stores.mongo.rows import (
+    SELECTED,
+    TURNS,
+    Document,
+    Query,
+    all_of,
+    counted_by_index,
+    matching,
+    memory_of,
+    metadata_document,
+    metadata_of,
+    references,
+    row_number,
+    visible,
+)
+from mindhold.stores.mongo.transactions import (
+    CURSORS,
+    ENTRIES,
+    JOBS,
+    LIGHT,
+    LINKS,
+    MEMORIES,
+    METADATA,
+    TOMBSTONES,
+    VERSIONS,
+    MongoStep,
+)
+from mindhold.stores.values import beginning, entry_without, job_without, mentions, to_micros, without
 
 _LAST_CHARACTER = "\U0010ffff"
 _MOST_RESOLVED = 10
@@ -48,10 +75,10 @@ _TALLIED: dict[str, Any] = {
 }
 
 
-class RecordsPart(Part):
+class MongoRecords(MongoPart):
     """The Records protocol, but for erase()."""
 
-    _together: Together
+    _together: ChangeQueue
 
     async def apply(self, changes: Sequence[Change]) -> None:
         if changes:
@@ -86,7 +113,7 @@ class RecordsPart(Part):
         *,
         order: Order = Order.NEWEST,
         limit: int = 50,
-        after: str | Spot | None = None,
+        after: str | PagePosition | None = None,
     ) -> list[Memory]:
         return await self._database.read(
             lambda: _page(self._database, where, order=order, limit=limit, after=after)
@@ -192,7 +219,9 @@ def _due(moment: int) -> Query:
     return {"review": {"$min": ["$review", moment]}}  # also where there is none
 
 
-async def _select(database: Database, where: Query, *, limit: int = 0, ordered: bool = False) -> list[Memory]:
+async def _select(
+    database: MongoDatabase, where: Query, *, limit: int = 0, ordered: bool = False
+) -> list[Memory]:
     cursor = database.memories.find(where, SELECTED, limit=limit)
     if ordered:
         cursor = cursor.sort("_id", 1)
@@ -200,7 +229,7 @@ async def _select(database: Database, where: Query, *, limit: int = 0, ordered: 
 
 
 async def _page(
-    database: Database, where: Filter, *, order: Order, limit: int, after: str | Spot | None
+    database: MongoDatabase, where: Filter, *, order: Order, limit: int, after: str | PagePosition | None
 ) -> list[Memory]:
     field, direction = _ORDERS[order]
     condition = matching(where)
@@ -221,9 +250,11 @@ async def _page(
     return [memory_of(document) for document in await cursor.to_list()]
 
 
-async def _place(database: Database, where: Filter, field: str, after: str | Spot) -> tuple[Any, str]:
+async def _place(
+    database: MongoDatabase, where: Filter, field: str, after: str | PagePosition
+) -> tuple[Any, str]:
     """Where the page before ended."""
-    if isinstance(after, Spot):
+    if isinstance(after, PagePosition):
         return to_micros(after.value) if isinstance(after.value, datetime) else after.value, after.id
     mark = await database.memories.find_one(all_of({"_id": after}, visible(where.viewer)), {field: 1})
     if mark is None:
@@ -231,7 +262,7 @@ async def _place(database: Database, where: Filter, field: str, after: str | Spo
     return mark.get(field), after
 
 
-async def _counted(database: Database, condition: Query, **bound: Any) -> int:
+async def _counted(database: MongoDatabase, condition: Query, **bound: Any) -> int:
     """Inside the index of messages; the server takes others for as good until it has read every record."""
     told = await database.database.command(
         "count", database.memories.name, query=condition, hint=TURNS, **bound
@@ -239,7 +270,7 @@ async def _counted(database: Database, condition: Query, **bound: Any) -> int:
     return int(told["n"])
 
 
-async def _by_model(database: Database, condition: Query) -> dict[str, int]:
+async def _by_model(database: MongoDatabase, condition: Query) -> dict[str, int]:
     """Counted for each model: grouping takes several times as long."""
     counts: dict[str, int] = {}
     total, last = await _counted(database, condition), ""
@@ -254,3 +285,154 @@ async def _by_model(database: Database, condition: Query) -> dict[str, int]:
     if total > sum(counts.values()):
         counts[""] = total - sum(counts.values())
     return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
+
+# Texts in which a second look searches for an id, besides what is indexed.
+_TEXTS = {
+    VERSIONS: "content topic tags keywords".split(),
+    CURSORS: "_id value".split(),
+    METADATA: "scope_name description related_keywords".split(),
+    ENTRIES: "key value".split(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Erased:
+    ids: tuple[str, ...]
+    found: frozenset[str]
+    rows: tuple[int, ...]
+    removed: dict[str, int] = field(default_factory=dict)
+
+
+class MongoErasure(MongoPart):
+    """Records.erase()."""
+
+    async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
+        wanted = tuple(dict.fromkeys(ids))
+        erased = await self._database.write(
+            lambda step: _erase(step, wanted, with_references=references), patience=PATIENT
+        )
+        remaining = await self._database.read(
+            lambda: _remaining(self._database, erased, with_references=references), patience=PATIENT
+        )
+        found = tuple(memory_id for memory_id in wanted if memory_id in erased.found)
+        return Receipt(ids=found, removed=erased.removed, remaining=remaining)
+
+
+async def _erase(step: MongoStep, ids: tuple[str, ...], *, with_references: bool) -> _Erased:
+    named = {"$in": list(ids)}
+    records = await step.find(
+        MEMORIES, {"_id": named}, {"row": 1, "embedded_by": 1, "lexemes": {"$slice": 1}}
+    )
+    touching = {"$or": [{"origin": named}, {"target": named}]}
+    removed = {
+        "text": sum(bool(record["lexemes"]) for record in records),
+        "links": await step.count(LINKS, touching),
+        "versions": await step.count(VERSIONS, {"memory": named}),
+        "vectors": sum(record["embedded_by"] is not None for record in records),
+        "memories": len(records),
+    }
+    # First what tells indexes in memory that rows are gone.
+    for record in records:
+        step.put(TOMBSTONES, row_number(record["row"]), {})
+    if removed["links"]:
+        step.remove(LINKS, touching)
+    if removed["versions"]:
+        step.remove(VERSIONS, {"memory": named})
+    if with_references:
+        removed["jobs"], removed["references"] = await _drop_references(step, ids)
+    if records:
+        step.remove(MEMORIES, {"_id": named})
+        step.added -= len(records)
+    return _Erased(
+        ids, frozenset(one["_id"] for one in records), tuple(one["row"] for one in records), removed
+    )
+
+
+async def _drop_references(step: MongoStep, ids: tuple[str, ...]) -> tuple[int, int]:
+    """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
+    gone, dropped = frozenset(ids), 0
+    changed = await _leave_out_of_records(step, gone)
+    naming = _naming(ids)
+    for job in await step.find(JOBS, {"$or": [{"payload": naming}, {"result": naming}]}):
+        payload, result = json.loads(job["payload"]), json.loads(job["result"] or "null")
+        left = job_without(payload, result, gone)
+        if left is not None and left.dropped:
+            step.remove(JOBS, {"_id": job["_id"]})
+            dropped += 1
+        elif left is not None:
+            fields = {
+                "payload": _text(left.payload),
+                "result": None if left.result is None else _text(left.result),
+            }
+            step.change(JOBS, {"_id": job["_id"], "payload": job["payload"]}, {"$set": fields})
+            changed += 1
+    for entry in await step.find(ENTRIES, {"$or": [{"key": naming}, {"value": naming}]}):
+        if entry["key"] in gone:
+            step.remove(ENTRIES, {"_id": entry["_id"]})
+            changed += 1
+        elif (value := entry_without(json.loads(entry["value"]), gone)) is not None:
+            unchanged = {"_id": entry["_id"], "value": entry["value"]}  # somebody may have put another since
+            step.change(ENTRIES, unchanged, {"$set": {"value": _text(value)}})
+            changed += 1
+    return dropped, changed
+
+
+async def _leave_out_of_records(step: MongoStep, gone: frozenset[str]) -> int:
+    where = {"refers": {"$in": list(gone)}, "_id": {"$nin": list(gone)}}
+    fields = {"supersedes": 1, "merged_from": 1, "metadata": 1}
+    found = await step.find(MEMORIES, where, fields)
+    for record in found:
+        supersedes = None if record["supersedes"] in gone else record["supersedes"]
+        merged_from = without(record["merged_from"], gone)[0] or []
+        metadata: dict[str, Any] = without(metadata_of(record["metadata"]), gone)[0] or {}
+        left = {
+            "supersedes": supersedes,
+            "merged_from": merged_from,
+            "metadata": metadata_document(metadata),
+            "refers": references(supersedes, merged_from, metadata),
+        }
+        step.change_record(record["_id"], {"$set": left})
+    return len(found)
+
+
+async def _remaining(database: MongoDatabase, erased: _Erased, *, with_references: bool) -> dict[str, int]:
+    """What a second look finds in each place; `mentions` counts texts elsewhere in which an id stands."""
+    named = {"$in": list(erased.ids)}
+    rows = {"row": {"$in": [row_number(row) for row in erased.rows]}}
+    memories = database.memories
+    found = {
+        "text": await memories.count_documents({**rows, "lexemes": {"$exists": True, "$ne": []}}),
+        "links": await database.links.count_documents({"$or": [{"origin": named}, {"target": named}]}),
+        "versions": await database.versions.count_documents({"memory": named}),
+        "vectors": await memories.count_documents({**rows, "embedded_by": {"$type": "string"}}),
+        "memories": await memories.count_documents({"$or": [rows, {"_id": named}]}),
+    }
+    if not with_references:
+        return found
+    found["jobs"] = await _mentions(database, JOBS, "payload result error key".split(), erased.ids)
+    found["references"] = await memories.count_documents({"refers": named})
+    found["mentions"] = await memories.count_documents({"$or": [{"lexemes": named}, {"conversation": named}]})
+    for collection, fields in _TEXTS.items():
+        found["mentions"] += await _mentions(database, collection, fields, erased.ids)
+    return found
+
+
+async def _mentions(database: MongoDatabase, collection: str, fields: list[str], ids: tuple[str, ...]) -> int:
+    """In how many documents an id stands; what the ids begin with alike tells most of them apart at once."""
+    likely = {"$or": [{name: _naming(ids)} for name in fields]}
+    cursor = database.database[collection].find(likely, dict.fromkeys(fields, 1))
+    return mentions([_joined(document, fields) async for document in cursor], frozenset(ids))
+
+
+def _joined(document: Document, fields: list[str]) -> str:
+    values = [document.get(name) for name in fields]
+    return " ".join(" ".join(value) if isinstance(value, list) else str(value) for value in values if value)
+
+
+def _naming(ids: tuple[str, ...]) -> Document:
+    return {"$regex": re.escape(beginning(ids).replace("\x00", ""))}
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

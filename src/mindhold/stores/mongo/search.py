@@ -1,24 +1,415 @@
-"""Search: words by a multikey index, vectors by codes in memory that follow the database, both within the filter."""
+"""Search: words by a multikey index, vectors by $vectorSearch where offered, else by codes in memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
+from pymongo.errors import OperationFailure
 
+from mindhold.model.errors import StoreError
 from mindhold.model.memory import Memory
 from mindhold.model.query import Candidates, Filter, Neighbour, Search, Vector
-from mindhold.stores.mongo.connection import PATIENT, Database, Part
-from mindhold.stores.mongo.filters import beyond_search
-from mindhold.stores.mongo.live import LiveIndex
-from mindhold.stores.mongo.rows import SELECTED, Document, exact_of, memory_of, row_number, vector_fields
-from mindhold.stores.mongo.steps import MEMORIES, Step
-from mindhold.stores.mongo.vectors import pooled
-from mindhold.stores.resident import Found, Reach, decode, exact_cosines
-from mindhold.stores.searching import Detail, Rows, Searching, nearest
-from mindhold.stores.sketch import distinct
+from mindhold.stores.mongo.connection import PATIENT, MongoDatabase, MongoPart
+from mindhold.stores.mongo.rows import (
+    FILTERED,
+    SELECTED,
+    Document,
+    Query,
+    all_of,
+    beyond_search,
+    exact_of,
+    matching,
+    memory_of,
+    row_number,
+    vector_fields,
+)
+from mindhold.stores.mongo.transactions import MEMORIES, MongoStep, read_state
+from mindhold.stores.resident_index import (
+    EXACT_UP_TO,
+    AdmittedSlots,
+    ReadWriteLock,
+    RecordBatch,
+    ResidentIndex,
+)
+from mindhold.stores.resident_search import Detail, ResidentSearch, Rows, nearest
+from mindhold.stores.vectors import ELSEWHERE, NearestCodes, decode, distinct, exact_cosines
+
+INDEX = "memory_vector_idx"
+HELD = 10_000  # codes of the newest records
+
+_CANDIDATES = 20  # the server looks at so many for each that is asked for
+_MOST_CANDIDATES = 10_000
+
+
+class MongoVectorIndexes:
+    """The server's vector indexes by the length of their vectors; known after look()."""
+
+    def __init__(self, database: MongoDatabase) -> None:
+        self._database = database
+        self._queryable: dict[int, str] = {}
+        self.offered = False
+
+    async def look(self) -> None:
+        """Which ones can be asked; none where the server has no such thing."""
+        try:
+            cursor = await self._database.memories.aggregate([{"$listSearchIndexes": {}}])
+            listed: list[dict[str, Any]] = await cursor.to_list()
+        except OperationFailure:
+            self.offered = False
+            return
+        self.offered = True
+        self._queryable = {
+            _dimensions(index): index["name"]
+            for index in listed
+            if index["name"].startswith(INDEX) and index.get("queryable")
+        }
+
+    async def ready(self, dimensions: int) -> bool:
+        """Whether one for vectors of that length can be asked; if there is none, the server begins to make it."""
+        if not self.offered:
+            return False
+        await self.look()
+        if dimensions in self._queryable:
+            return True
+        fields: list[dict[str, Any]] = [
+            {"type": "vector", "path": "embedding", "numDimensions": dimensions, "similarity": "cosine"},
+            *({"type": "filter", "path": field} for field in (*FILTERED, "embedded_by")),
+        ]
+        name = INDEX if not self._queryable else f"{INDEX}_{dimensions}"
+        index = {"name": name, "type": "vectorSearch", "definition": {"fields": fields}}
+        try:
+            await self._database.database.command(
+                "createSearchIndexes", self._database.memories.name, indexes=[index]
+            )
+        except OperationFailure:  # it is being made, or this user may not
+            return False
+        await self.look()
+        return dimensions in self._queryable
+
+    async def nearest(self, vector: Vector, *, model: str, where: Filter, limit: int) -> list[int]:
+        """Rows of the nearest records, as far as the index knows them."""
+        asked = {
+            "index": self._queryable[len(vector)],
+            "path": "embedding",
+            "queryVector": [float(number) for number in vector],
+            "numCandidates": min(max(limit * _CANDIDATES, limit), _MOST_CANDIDATES),
+            "limit": min(limit, _MOST_CANDIDATES),
+            "filter": all_of({"embedded_by": model}, matching(where)),
+        }
+        cursor = await self._database.memories.aggregate(
+            [{"$vectorSearch": asked}, {"$project": {"row": 1, "_id": 0}}]
+        )
+        return [document["row"] async for document in cursor]
+
+
+def pooled(held: NearestCodes, cosines: npt.NDArray[np.float64], others: int) -> tuple[float, float]:
+    """Mean and deviation of all cosines, by those of the held vectors and a sample of the `others`."""
+    here = held.embedded - held.elsewhere
+    if not len(cosines):
+        return held.mean, held.deviation
+    mean = (here * held.mean + others * float(cosines.mean())) / (here + others)
+    squares = here * (held.deviation**2 + held.mean**2) + others * float((cosines**2).mean())
+    return mean, max(0.0, squares / (here + others) - mean**2) ** 0.5
+
+
+def _dimensions(index: dict[str, Any]) -> int:
+    fields = index["latestDefinition"]["fields"]
+    return next((int(field["numDimensions"]) for field in fields if field["type"] == "vector"), 0)
+
+
+T = TypeVar("T")
+
+DRIVING = 20_000  # records: looking a word up costs some microseconds for each that has it
+
+_READERS = 4
+_LOADED_TOGETHER = 2_000
+_MOST_POSTINGS = 4_000_000  # kept from one search to the next, 8 bytes each
+_MOST_LOGGED = 2_000  # changed records by which known postings are corrected
+_TRIES_IN_PASSING = 4
+
+_COLUMNS = dict.fromkeys(
+    "row scope agent kind status occurred trust length conversation position code embedded_by".split(), 1
+) | {"_id": 0}
+_ROW = {"_id": 0, "row": 1}
+# How a document of _ROW looks: its length, a type and a name, the number, an end.
+_RAW_ROW = np.dtype([("head", "V9"), ("row", "<i8"), ("end", "V1")])
+
+
+class MongoLiveIndex:
+    """For many searches at once."""
+
+    def __init__(
+        self,
+        database: MongoDatabase,
+        *,
+        exact_up_to: int = EXACT_UP_TO,
+        driving: int = DRIVING,
+        held: int = HELD,
+    ) -> None:
+        self._database = database
+        self._held = held
+        self._first_held = 0  # the row from which on codes are held, where the server finds the others
+        self.indexes = MongoVectorIndexes(database)
+        self._exact_up_to = exact_up_to
+        self.driving = driving
+        self._gate = ReadWriteLock()
+        self._threads: ThreadPoolExecutor | None = None
+        self._last_row = 0
+        self.postings = Postings(self.ask, database)
+        self.resident = ResidentIndex(exact_up_to=exact_up_to)
+
+    async def open(self) -> None:
+        await self._database.ask(self.indexes.look)
+        if self._threads is None:
+            self._loop = asyncio.get_running_loop()
+            self._threads = ThreadPoolExecutor(_READERS, thread_name_prefix="mindhold-search")
+
+    def close(self) -> None:
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown(wait=False, cancel_futures=True)
+        self.resident = ResidentIndex(
+            exact_up_to=self._exact_up_to
+        )  # the next open() may find another database
+        self.postings.forget()
+
+    async def run(self, model: str | None, work: Callable[[], T], *, dimensions: int = 0) -> T:
+        """Do the work in a thread, while the index is where the database is."""
+        if self._threads is None:
+            raise StoreError(f"MongoDB at {self._database.place} is not open.", advice="Call open() first.")
+        return await self._loop.run_in_executor(self._threads, self._following, model, work, dimensions)
+
+    def ask(self, work: Callable[[], Awaitable[T]]) -> T:
+        """From the thread of a search: what the server says, with time of its own."""
+        asking: Coroutine[Any, Any, T] = self._database.ask(work)
+        return asyncio.run_coroutine_threadsafe(asking, self._loop).result()
+
+    def reach(self, where: Filter) -> AdmittedSlots:
+        """Which records the filter admits."""
+        stated = (where.topic, where.conversation, where.positions)
+        listed = where.tags or where.ids or where.anchored or where.tiers or beyond_search(where)
+        rows: Sequence[int] | None = None
+        if listed or any(condition is not None for condition in stated):
+            rows = self.ask(lambda: rows_of(self._database, matching(where))).tolist()
+        return self.resident.reach(where, scopes=where.scopes or None, rows=rows)
+
+    def _following(self, model: str | None, work: Callable[[], T], dimensions: int) -> T:
+        for _ in range(_TRIES_IN_PASSING):
+            with self._gate.looking():
+                revision = self.ask(self._database.settled)["revision"]
+                if revision == self.resident.revision and model in (None, self.resident.model):
+                    found = work()
+                    if self._stood(revision):
+                        return found
+            with self._gate.changing():
+                self._refreshed(model, dimensions)
+        with self._gate.changing():  # they write without a pause: this time they wait
+            return self.ask_alone(lambda: self._worked(model, work, dimensions))
+
+    def ask_alone(self, work: Callable[[], T]) -> T:
+        """While nobody writes."""
+
+        async def waiting(_step: Any) -> T:
+            return await self._loop.run_in_executor(None, work)
+
+        writing: Coroutine[Any, Any, T] = self._database.write(waiting)
+        return asyncio.run_coroutine_threadsafe(writing, self._loop).result()
+
+    def _worked(self, model: str | None, work: Callable[[], T], dimensions: int) -> T:
+        self._refreshed(model, dimensions)
+        return work()
+
+    def _stood(self, revision: int) -> bool:
+        """Whether nothing that a search at the revision could meet was changed: what is new, it didn't know."""
+
+        async def stood() -> bool:
+            state = await read_state(self._database.database)
+            if state["revision"] == revision and not state.get("pending"):
+                return True
+            # Of a change that is half made, whatever was done in time to be met has its revision already.
+            later = {"$gt": revision}
+            met = {"revision": later, "row": {"$lte": self._last_row}}
+            if await self._database.memories.find_one(met, _ROW) is not None:
+                return False
+            return await self._database.tombstones.find_one({"revision": later}) is None
+
+        return self.ask(stood)
+
+    def _refreshed(self, model: str | None, dimensions: int) -> None:
+        try:
+            self._refresh(model, dimensions)
+        except BaseException:
+            self.resident = ResidentIndex(
+                exact_up_to=self._exact_up_to
+            )  # half of a refresh is worse than none
+            self.postings.forget()
+            raise
+
+    def _refresh(self, model: str | None, dimensions: int) -> None:
+        """Alone in the index. Ends at a revision at which nobody wrote while it was loaded."""
+        while True:
+            state = self.ask(self._database.settled)
+            revision = state["revision"]
+            if revision < self.resident.revision:  # another database was put in the place of the one we knew
+                self.resident = ResidentIndex(exact_up_to=self._exact_up_to)
+            resident = self.resident
+            if model is not None and model != resident.model:
+                self._first_held = self._choose(int(state["row"]), dimensions)
+                self._load_codes(model)
+            if not len(resident) and revision:
+                resident.reserve(int(state["row"]))
+                self.postings.forget()
+                self._load_all()
+            elif revision != resident.revision:
+                self._load_changed(resident.revision)
+            resident.settle(revision)
+            self._last_row = int(state["row"])
+            after = self.ask(lambda: read_state(self._database.database))
+            if after["revision"] == revision and not after.get("pending"):
+                return
+
+    def _choose(self, last_row: int, dimensions: int) -> int:
+        """From which row on codes are held: all of them, unless there are many and the server finds them itself."""
+        if last_row <= self._held or not self.ask(lambda: self.indexes.ready(dimensions)):
+            return 0
+        return last_row - self._held + 1
+
+    def _load_codes(self, model: str) -> None:
+        self.resident.forget_codes(model)
+        if not len(self.resident):
+            return
+        for batch in self._pages({"embedded_by": model}, _ROW, below=self._first_held):
+            self.resident.put_codes([one["row"] for one in batch], [ELSEWHERE] * len(batch))
+        for batch in self._pages({"embedded_by": model}, {**_ROW, "code": 1}, since=self._first_held):
+            self.resident.put_codes([one["row"] for one in batch], [one["code"] for one in batch])
+
+    def _load_all(self) -> None:
+        plain = {name: 1 for name in _COLUMNS if name not in ("code", "_id")} | {"_id": 0}
+        for batch in self._pages({}, plain, below=self._first_held):
+            self.resident.put(_batch([{**one, "code": ELSEWHERE} for one in batch], self.resident.model))
+        for batch in self._pages({}, _COLUMNS, since=self._first_held):
+            self.resident.put(_batch(batch, self.resident.model))
+
+    def _load_changed(self, since: int) -> None:
+        changed = {"revision": {"$gt": since}}
+        for batch in self._pages(changed, {**_COLUMNS, "lexemes": 1}):
+            self.resident.put(_batch(batch, self.resident.model))
+            self.postings.changed((one["row"], one["lexemes"]) for one in batch)
+        gone = self.ask(lambda: self._database.tombstones.find(changed, {"_id": 1}).to_list())
+        self.resident.remove(one["_id"] for one in gone)
+        self.postings.changed((one["_id"], ()) for one in gone)
+
+    def _pages(self, where: Query, fields: Document, *, since: int = 0, below: int | None = None) -> Any:
+        """Documents in the order of their rows, some at a time, each with time of its own."""
+        if below is not None and below <= since:
+            return
+        last = since - 1
+        while batch := self.ask(partial(self._page, where, fields, last, below)):
+            yield batch
+            last = batch[-1]["row"]
+
+    async def _page(self, where: Query, fields: Document, last: int, below: int | None) -> list[Document]:
+        following = {**where, "row": {"$gt": last} | ({} if below is None else {"$lt": below})}
+        cursor = self._database.memories.find(following, fields, batch_size=_LOADED_TOGETHER)
+        return await cursor.sort("row", 1).limit(_LOADED_TOGETHER).to_list()
+
+
+class Postings:
+    """Which rows have a word, kept from one search to the next and corrected by what changes."""
+
+    def __init__(self, ask: Callable[[Callable[[], Awaitable[Any]]], Any], database: MongoDatabase) -> None:
+        self._ask = ask
+        self._database = database
+        self.forget()
+
+    def forget(self) -> None:
+        self._known: OrderedDict[str, tuple[Rows, bool, int]] = (
+            OrderedDict()
+        )  # rows, all of them?, of which time
+        self._held = 0
+        self._log: list[tuple[int, frozenset[str]]] = []
+
+    def changed(self, records: Any) -> None:
+        """Rows with the words that they have now."""
+        self._log += [(row, frozenset(lexemes)) for row, lexemes in records]
+        if len(self._log) > _MOST_LOGGED:
+            self.forget()
+
+    def of(self, lexemes: Sequence[str], *, most: int | None) -> dict[str, Rows]:
+        """As Source.postings() has it."""
+        found = {lexeme: self._corrected(lexeme, most) for lexeme in lexemes}
+        missing = [lexeme for lexeme, rows in found.items() if rows is None]
+        if missing:
+            when = len(self._log)
+            looked_up = self._ask(lambda: self._look_up(missing, most))
+            for lexeme, rows in zip(missing, looked_up, strict=True):
+                found[lexeme] = rows
+                self._remember(lexeme, rows, whole=most is None or len(rows) < most, when=when)
+        return {lexeme: np.empty(0, np.int64) if rows is None else rows for lexeme, rows in found.items()}
+
+    async def _look_up(self, lexemes: Sequence[str], most: int | None) -> list[Rows]:
+        asked = ({"lexemes": lexeme} if lexeme else {"_id": None} for lexeme in lexemes)
+        return await asyncio.gather(*(rows_of(self._database, where, limit=most or 0) for where in asked))
+
+    def _corrected(self, lexeme: str, most: int | None) -> Rows | None:
+        known = self._known.get(lexeme)
+        if known is None:
+            return None
+        rows, whole, when = known
+        if not whole and (most is None or len(rows) < most):
+            return None
+        since = dict(self._log[when:])  # of a row that changed twice the last counts
+        if since:
+            kept = rows[~np.isin(rows, np.fromiter(since, np.int64, len(since)))]
+            if not whole and len(kept) < len(rows):
+                return None
+            having = [row for row, words in since.items() if lexeme in words and (whole or row < rows[-1])]
+            rows = np.sort(np.concatenate([kept, np.array(having, dtype=np.int64)]))
+            self._known[lexeme] = (rows, whole, len(self._log))
+        return rows if most is None else rows[:most]
+
+    def _remember(self, lexeme: str, rows: Rows, *, whole: bool, when: int) -> None:
+        # Searches share this: each step is one operation of the dictionary, and the sum need only be about right.
+        self._known[lexeme] = (rows, whole, when)
+        self._held += len(rows)
+        while self._held > _MOST_POSTINGS and len(self._known) > 1:
+            _, (dropped, _, _) = self._known.popitem(last=False)
+            self._held -= len(dropped)
+
+
+async def rows_of(database: MongoDatabase, where: Query, *, limit: int = 0) -> Rows:
+    """The rows of records that match, ascending, read as an array rather than one by one."""
+    cursor = database.memories.find_raw_batches(where, _ROW, batch_size=100_000).sort("row", 1).limit(limit)
+    raw = b"".join([bytes(cast(bytes, batch)) async for batch in cursor])  # typed as if they were decoded
+    return np.ascontiguousarray(np.frombuffer(raw, dtype=_RAW_ROW)["row"])
+
+
+def _batch(documents: Sequence[Document], model: str | None) -> RecordBatch:
+    def column(name: str) -> list[Any]:
+        return [document[name] for document in documents]
+
+    return RecordBatch(
+        rows=column("row"),
+        scopes=column("scope"),
+        agents=column("agent"),
+        kinds=column("kind"),
+        statuses=column("status"),
+        occurred=[document["occurred"] / 1e6 for document in documents],
+        trust=column("trust"),
+        lengths=column("length"),
+        conversations=column("conversation"),
+        positions=column("position"),
+        codes=[document["code"] if document["embedded_by"] == model else None for document in documents],
+    )
+
 
 # What is not kept in memory of candidates.
 _DETAILS = dict.fromkeys(
@@ -30,10 +421,10 @@ _DETAILS = dict.fromkeys(
 _FEW = 500  # vectors that are compared one by one
 
 
-class IndexPart(Part):
+class MongoIndex(MongoPart):
     """The index of the store. Its work is done in threads of its own."""
 
-    _live: LiveIndex
+    _live: MongoLiveIndex
 
     async def search(self, search: Search) -> Candidates:
         live = self._live
@@ -41,7 +432,9 @@ class IndexPart(Part):
 
         def work() -> Candidates:
             source, reach = _ServerSource(live, self._database, search.filter), live.reach(search.filter)
-            return Searching(source, live.resident, search, reach=reach, driving=live.driving).candidates()
+            return ResidentSearch(
+                source, live.resident, search, reach=reach, driving=live.driving
+            ).candidates()
 
         return await live.run(model, work, dimensions=0 if search.vector is None else len(search.vector))
 
@@ -68,7 +461,7 @@ class IndexPart(Part):
         return [memory_of(document) for document in found]
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
-        async def work(step: Step) -> int:
+        async def work(step: MongoStep) -> int:
             found = await step.find(MEMORIES, {"_id": {"$in": list(vectors)}}, {"content_hash": 1})
             unchanged = [one["_id"] for one in found if one["content_hash"] == vectors[one["_id"]][0]]
             for memory_id in unchanged:
@@ -88,7 +481,7 @@ class IndexPart(Part):
 class _ServerSource:
     """What one search has read of the records, each once."""
 
-    def __init__(self, live: LiveIndex, database: Database, where: Filter) -> None:
+    def __init__(self, live: MongoLiveIndex, database: MongoDatabase, where: Filter) -> None:
         self._live = live
         self._database = database
         self._where = where
@@ -126,14 +519,16 @@ class _ServerSource:
     def ids(self, rows: Rows) -> dict[int, str]:
         return {one["row"]: one["_id"] for one in self._documents(rows)}
 
-    def near(self, vectors: Sequence[Vector], reach: Reach, limit: int) -> list[Found]:
+    def near(self, vectors: Sequence[Vector], reach: AdmittedSlots, limit: int) -> list[NearestCodes]:
         found = self._live.resident.nearest_each(vectors, reach, limit)
         return [
             self._with_the_servers(vector, reach, one, limit) if one.elsewhere else one
             for vector, one in zip(vectors, found, strict=True)
         ]
 
-    def _with_the_servers(self, vector: Vector, reach: Reach, held: Found, limit: int) -> Found:
+    def _with_the_servers(
+        self, vector: Vector, reach: AdmittedSlots, held: NearestCodes, limit: int
+    ) -> NearestCodes:
         """With what the server finds among the vectors that are not held here."""
         resident = self._live.resident
         others = resident.elsewhere(reach)

@@ -1,38 +1,226 @@
-"""The MongoDB store, put together. Contract: mindhold.testing.store_contract."""
+"""The MongoDB store: its parts put together, its snapshots, and its replacement by a restore. Contract: mindhold.testing.store_contract."""
 
 from __future__ import annotations
 
-from mindhold.ports.clock import Clock
-from mindhold.ports.store import Capability
-from mindhold.stores.mongo.connection import REFUSED_SECONDS, Database
-from mindhold.stores.mongo.cursors import CursorsPart
-from mindhold.stores.mongo.entries import EntriesPart
-from mindhold.stores.mongo.erase import ErasePart
-from mindhold.stores.mongo.jobs import JobsPart
-from mindhold.stores.mongo.links import LinksPart
-from mindhold.stores.mongo.live import DRIVING, LiveIndex
-from mindhold.stores.mongo.migrate import prepare
-from mindhold.stores.mongo.records import RecordsPart
-from mindhold.stores.mongo.scopes import ScopesPart
-from mindhold.stores.mongo.search import IndexPart
-from mindhold.stores.mongo.snapshot import SnapshotPart
-from mindhold.stores.mongo.together import Together
-from mindhold.stores.mongo.upkeep import UpkeepPart
-from mindhold.stores.mongo.vectors import HELD
-from mindhold.stores.mongo.writing import LEASE_SECONDS
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import bson
+from pymongo import AsyncMongoClient
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import OperationFailure
+
+from mindhold.model.errors import NotFound, Refused, StoreBusy, StoreError
+from mindhold.model.memory import content_sum
+from mindhold.ports.backend import (
+    CopyProgress,
+    Cursor,
+    Record,
+    ReplacedStore,
+    SnapshotItem,
+    SnapshotRemoval,
+    Totals,
+)
+from mindhold.ports.store import Capability, Clock
+from mindhold.stores.mongo.changes import ChangeQueue
+from mindhold.stores.mongo.connection import PATIENT, REFUSED_SECONDS, MongoDatabase, MongoPart, app_name
+from mindhold.stores.mongo.driver import readable, translated
+from mindhold.stores.mongo.jobs import MongoCursors, MongoEntries, MongoJobs, entry_of, job_of
+from mindhold.stores.mongo.links import SCOPES, MongoLinks, MongoScopes, link_of, scope_of, version_of
+from mindhold.stores.mongo.records import MongoErasure, MongoRecords
+from mindhold.stores.mongo.rows import SELECTED, Document, exact_of, memory_of
+from mindhold.stores.mongo.schema import begin_swap, finish_swap, make_views, prepare
+from mindhold.stores.mongo.search import DRIVING, HELD, MongoIndex, MongoLiveIndex
+from mindhold.stores.mongo.transactions import (
+    CURSORS,
+    ENTRIES,
+    JOBS,
+    LEASE_SECONDS,
+    LINKS,
+    MEMORIES,
+    METADATA,
+    VERSIONS,
+)
+from mindhold.stores.mongo.upkeep import MongoUpkeep
+from mindhold.stores.values import is_stale, moment_of
+from mindhold.stores.vectors import decode
+
+BATCH = 500
+_SNAPSHOTS_FROM = 13  # the wire version of MongoDB 5
+_RECORD = {**SELECTED, "row": 1, "embedding": 1}
+
+# What comes after the records, in this order.
+_AFTER: tuple[tuple[str, Callable[[Document], SnapshotItem]], ...] = (
+    (VERSIONS, version_of),
+    (LINKS, link_of),
+    (JOBS, job_of),
+    (ENTRIES, entry_of),
+    (CURSORS, lambda document: Cursor(document["_id"], str(document["value"]))),
+)
+_ORDER = {VERSIONS: [("memory", 1), ("number", 1)]}
+
+
+class MongoSnapshots(MongoPart):
+    """The Snapshots protocol."""
+
+    @property
+    def raw_form(self) -> str:
+        return ""
+
+    async def copy_raw(self, path: Path, *, told: CopyProgress) -> None:
+        raise Refused("This store makes no copies as they are.", advice="Use its snapshot.")
+
+    async def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
+        database = self._database
+        past = database.transactions and database.server.get("maxWireVersion", 0) >= _SNAPSHOTS_FROM
+        with translated(database.place):
+            async for batch in _of_one_time(database) if past else _in_passing(database):
+                yield batch
+
+    async def totals(self) -> Totals:
+        database = self._database
+
+        async def work() -> Totals:
+            shown = {"content_hash": 1}
+            pairs = [(one["_id"], one["content_hash"]) async for one in database.memories.find({}, shown)]
+            memories, content = content_sum(pairs)
+            return Totals(
+                memories=memories,
+                vectors=await database.memories.count_documents({"embedded_by": {"$type": "string"}}),
+                versions=await database.versions.count_documents({}),
+                links=await database.links.count_documents({}),
+                scopes=await database.metadata.count_documents(SCOPES),
+                jobs=await database.jobs.count_documents({}),
+                entries=await database.entries.count_documents({}),
+                cursors=await database.cursors.count_documents({}),
+                content=content,
+            )
+
+        return await database.unchanged(work, patience=PATIENT)
+
+
+async def _of_one_time(database: MongoDatabase) -> AsyncIterator[list[SnapshotItem]]:
+    async with database.database.client.start_session(snapshot=True) as session:
+        # The first one reads what is small, and by that fixes the time.
+        scopes = await _found(database, METADATA, SCOPES, session)
+        yield [scope_of(one) for one in scopes]
+        records = database.memories.find({}, _RECORD, session=session, batch_size=BATCH).sort("row", 1)
+        async for batch in _batches(records, _record):
+            yield batch
+        for name, made in _AFTER:
+            cursor = database.database[name].find({}, session=session, batch_size=BATCH)
+            async for batch in _batches(cursor.sort(_ORDER[name]) if name in _ORDER else cursor, made):
+                yield batch
+
+
+async def _in_passing(database: MongoDatabase) -> AsyncIterator[list[SnapshotItem]]:
+    since = int((await database.ask(database.settled))["revision"])
+    scopes = await database.read(lambda: _found(database, METADATA, SCOPES))
+    yield [scope_of(one) for one in scopes]
+    given: dict[int, str] = {}  # ids by row
+    page: list[Document]
+    last = -1
+    while page := await database.ask(partial(_page, database, last, since)):
+        last = page[-1]["row"]
+        given.update((one["row"], one["_id"]) for one in page)
+        yield [_record(one) for one in page]
+    rest = await database.write(lambda _step: _rest(database, since), patience=PATIENT)
+    for batch in rest.kept(given, scopes):
+        yield batch
+
+
+@dataclass(frozen=True, slots=True)
+class _Rest:
+    """What was read while nobody wrote."""
+
+    changed: list[Document]
+    gone: list[Document]
+    scopes: list[Document]
+    after: dict[str, list[bytes]]
+
+    def kept(self, given: dict[int, str], scopes: list[Document]) -> Iterator[list[SnapshotItem]]:
+        rows = {one["row"] for one in self.changed} | {one["_id"] for one in self.gone}
+        yield [SnapshotRemoval(given[row]) for row in sorted(rows & given.keys())]
+        yield [scope_of(one) for one in self.scopes if one not in scopes]
+        for batch in _cut(self.changed):
+            yield [_record(one) for one in batch]
+        left = {one["scope_name"] for one in scopes} - {one["scope_name"] for one in self.scopes}
+        yield [SnapshotRemoval(scope=name) for name in sorted(left)]
+        for name, made in _AFTER:
+            for raw in self.after[name]:
+                for batch in _cut(bson.decode_all(raw)):
+                    yield [made(one) for one in batch]
+
+
+async def _rest(database: MongoDatabase, since: int) -> _Rest:
+    later = {"revision": {"$gt": since}}
+    return _Rest(
+        changed=await _found(database, MEMORIES, later, fields=_RECORD),
+        gone=await database.tombstones.find(later, {"_id": 1}).to_list(),
+        scopes=await _found(database, METADATA, SCOPES),
+        after={name: await _raw(database, name) for name, _ in _AFTER},
+    )
+
+
+async def _page(database: MongoDatabase, after: int, since: int) -> list[Document]:
+    where = {"row": {"$gt": after}, "revision": {"$lte": since}}
+    return await database.memories.find(where, _RECORD).sort("row", 1).limit(BATCH).to_list()
+
+
+async def _found(
+    database: MongoDatabase,
+    name: str,
+    where: Document,
+    session: AsyncClientSession | None = None,
+    *,
+    fields: Document | None = None,
+) -> list[Document]:
+    return await database.database[name].find(where, fields, session=session).to_list()
+
+
+async def _raw(database: MongoDatabase, name: str) -> list[bytes]:
+    """As it came: a tenth of what it takes once it is read."""
+    cursor = database.database[name].find_raw_batches({})
+    if name in _ORDER:
+        cursor = cursor.sort(_ORDER[name])
+    return [bytes(batch) async for batch in cursor]  # type: ignore[arg-type]
+
+
+async def _batches(
+    cursor: Any, made: Callable[[Document], SnapshotItem]
+) -> AsyncIterator[list[SnapshotItem]]:
+    while documents := await cursor.to_list(BATCH):
+        yield [made(one) for one in documents]
+
+
+def _cut(documents: list[Document]) -> Iterable[list[Document]]:
+    return (documents[start : start + BATCH] for start in range(0, len(documents), BATCH))
+
+
+def _record(document: Document) -> Record:
+    embedding = document.get("embedding")
+    vector = None if embedding is None else decode(exact_of(embedding))
+    return Record(memory_of(document), vector)
 
 
 class MongoStore(
-    RecordsPart,
-    ErasePart,
-    IndexPart,
-    LinksPart,
-    ScopesPart,
-    JobsPart,
-    CursorsPart,
-    EntriesPart,
-    UpkeepPart,
-    SnapshotPart,
+    MongoRecords,
+    MongoErasure,
+    MongoIndex,
+    MongoLinks,
+    MongoScopes,
+    MongoJobs,
+    MongoCursors,
+    MongoEntries,
+    MongoUpkeep,
+    MongoSnapshots,
 ):
     """One database of a server that others may use as well. It is never shut down from here.
 
@@ -62,7 +250,7 @@ class MongoStore(
         self._clock = clock
         self._embedded = embedded
         self._driving = driving
-        self._database = Database(
+        self._database = MongoDatabase(
             uri,
             name=database,
             timeout_ms=timeout_ms,
@@ -71,8 +259,8 @@ class MongoStore(
             refused_seconds=timeout_ms / 1000 if embedded else refused_seconds,
             prefix=prefix,
         )
-        self._together = Together(self._database)
-        self._live = LiveIndex(self._database, driving=driving, held=held_vectors)
+        self._together = ChangeQueue(self._database)
+        self._live = MongoLiveIndex(self._database, driving=driving, held=held_vectors)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -86,3 +274,163 @@ class MongoStore(
     async def close(self) -> None:
         self._live.close()
         await self._database.close()
+
+
+T = TypeVar("T")
+Address = Callable[[], AbstractAsyncContextManager[str]]  # of the server, which may be started for it
+
+_RESTORED, _BEFORE = "restoring_", "before_"
+_LEAVING_SECONDS = 3.0  # for so long a server may know of connections that are closed
+_PAUSE_SECONDS = 0.1
+
+
+class MongoSite:
+    """The Site protocol, for one database of a server."""
+
+    def __init__(self, address: Address, *, database: str, clock: Clock, timeout_ms: int = 10_000) -> None:
+        self._address = address
+        self._name = database
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+
+    @property
+    def raw_form(self) -> str:
+        return ""
+
+    async def prepare(self, stamp: str, raw: Path | None = None) -> None:
+        if raw is not None:
+            raise Refused("A MongoDB takes no such copy.")
+
+        async def work(database: AsyncDatabase[Document]) -> None:
+            await finish_swap(database)
+            names = await database.list_collection_names()
+            for begun in {name.partition(".")[0] for name in names if name.startswith(_RESTORED)}:
+                if is_stale(begun.removeprefix(_RESTORED), self._clock()):  # of one that died
+                    await _drop(database, f"{begun}.")
+            if _prefix(_RESTORED, stamp) + METADATA in names:
+                raise StoreError("There is such a place already.", advice="Try again in a second.")
+
+        await self._work(work)
+
+    @asynccontextmanager
+    async def beside(self, stamp: str) -> AsyncIterator[MongoStore]:
+        async with self._address() as uri:
+            store = MongoStore(
+                uri,
+                clock=self._clock,
+                database=self._name,
+                timeout_ms=self._timeout_ms,
+                prefix=_prefix(_RESTORED, stamp),
+            )
+            try:
+                await store.open()
+                yield store
+            finally:
+                await store.close()
+
+    async def swap(self, stamp: str, *, now: datetime) -> ReplacedStore | None:
+        new, aside = _prefix(_RESTORED, stamp), _prefix(_BEFORE, stamp)
+
+        async def work(database: AsyncDatabase[Document]) -> bool:
+            before = METADATA in await database.list_collection_names()
+            await _refuse_others(database)
+            await begin_swap(database, new=new, aside=aside)
+            await finish_swap(database)
+            return before
+
+        before = await self._work(work)
+        await self._with_views()
+        if not before:
+            return None
+        return next((old for old in await self.olds() if old.name == aside.rstrip(".")), None)
+
+    async def discard(self, stamp: str) -> None:
+        await self._work(lambda database: _drop(database, _prefix(_RESTORED, stamp)))
+
+    async def olds(self) -> list[ReplacedStore]:
+        async def work(database: AsyncDatabase[Document]) -> list[ReplacedStore]:
+            names = await database.list_collection_names()
+            begun = {name.partition(".")[0] for name in names if name.startswith(_BEFORE)}
+            return [
+                ReplacedStore(
+                    one,
+                    f"collections {one}.* of {database.name}",
+                    await _size(database, one),
+                    moment_of(one.removeprefix(_BEFORE)),
+                )
+                for one in sorted(begun, reverse=True)
+            ]
+
+        return await self._work(work)
+
+    async def drop_old(self, name: str) -> None:
+        if name not in [old.name for old in await self.olds()]:
+            raise NotFound(
+                f"There is nothing old of the name {name!r}.",
+                advice="`mindhold status` names what there is.",
+            )
+        await self._work(lambda database: _drop(database, f"{name}."))
+
+    async def _with_views(self) -> None:
+        """Where there was no store before, there are none yet."""
+        async with self._address() as uri:
+            database = MongoDatabase(uri, name=self._name, timeout_ms=self._timeout_ms, max_connections=2)
+
+            async def prepare(opened: MongoDatabase) -> None:
+                await make_views(opened, await opened.database.list_collection_names())
+
+            try:
+                await database.open(prepare)
+            finally:
+                await database.close()
+
+    async def _work(self, work: Callable[[AsyncDatabase[Document]], Awaitable[T]]) -> T:
+        async with self._address() as uri:
+            known = MongoDatabase(uri, name=self._name, timeout_ms=self._timeout_ms, max_connections=2)
+            with translated(known.place), readable():
+                async with AsyncMongoClient[Document](
+                    uri, appname="mindhold restore", serverSelectionTimeoutMS=self._timeout_ms
+                ) as client:
+                    return await work(client[known.name])
+
+
+async def _refuse_others(database: AsyncDatabase[Document]) -> None:
+    """Raises StoreBusy while another process of ours is connected, as far as the server tells."""
+    deadline = asyncio.get_running_loop().time() + _LEAVING_SECONDS
+    while await _connected(database):
+        if asyncio.get_running_loop().time() > deadline:
+            raise StoreBusy(
+                f"Other processes use the MongoDB database {database.name}; nothing was changed.",
+                advice="End the servers and sessions that use it, then run it again.",
+            )
+        await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _connected(database: AsyncDatabase[Document]) -> bool:
+    for everybody in (True, False):
+        pipeline: list[Document] = [
+            {"$currentOp": {"allUsers": everybody, "idleConnections": True}},
+            {"$match": {"appName": app_name(database.name)}},
+            {"$limit": 1},
+        ]
+        try:
+            cursor = await database.client.admin.aggregate(pipeline)
+            return bool(await cursor.to_list())
+        except OperationFailure:
+            continue  # it isn't told: nobody is refused for that
+    return False
+
+
+async def _drop(database: AsyncDatabase[Document], prefix: str) -> None:
+    for name in await database.list_collection_names():
+        if name.startswith(prefix):
+            await database[name].drop()
+
+
+async def _size(database: AsyncDatabase[Document], name: str) -> int:
+    told = await database.command("collStats", f"{name}.{MEMORIES}")
+    return int(told.get("totalSize") or told.get("size") or 0)
+
+
+def _prefix(begin: str, stamp: str) -> str:
+    return f"{begin}{stamp}."

@@ -1,4 +1,4 @@
-"""Health: what the database is, whether it is whole, and mending what is derived."""
+"""Health of the database: facts, integrity checks, and repair of derived data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from mindhold.ports.clock import Clock
-from mindhold.ports.findings import REPAIR, Finding
-from mindhold.ports.store import Receipt, StoreFacts
-from mindhold.stores.codes import decode, encode
-from mindhold.stores.mongo import keywords
-from mindhold.stores.mongo.connection import PATIENT, Database, Part
-from mindhold.stores.mongo.migrate import INDEXES, SCHEMA, VIEWS, begin_lives, tell_turns
+from mindhold.ports.store import REPAIR, Clock, Receipt, StoreFacts, StoreFinding
+from mindhold.stores.mongo import schema
+from mindhold.stores.mongo.connection import PATIENT, MongoDatabase, MongoPart
 from mindhold.stores.mongo.rows import Document, exact_of
-from mindhold.stores.mongo.steps import LINKS, MEMORIES, STATE, VERSIONS, Step
-from mindhold.stores.mongo.vectors import INDEX, VectorIndexes
+from mindhold.stores.mongo.schema import INDEXES, SCHEMA, VIEWS, mark_messages, start_upkeep_fields
+from mindhold.stores.mongo.search import INDEX, MongoVectorIndexes
+from mindhold.stores.mongo.transactions import LINKS, MEMORIES, STATE, VERSIONS, MongoStep
+from mindhold.stores.vectors import decode, encode
 
 _TOGETHER = 1_000
 _ENDS = {VERSIONS: ["memory"], LINKS: ["origin", "target"]}  # fields that name a record
@@ -35,7 +33,7 @@ _TEXTS = {
 }
 
 
-class UpkeepPart(Part):
+class MongoUpkeep(MongoPart):
     """The Upkeep protocol."""
 
     _embedded: bool
@@ -48,7 +46,7 @@ class UpkeepPart(Part):
             sizes = await database.database.command("dbStats")
             state = await database.metadata.find_one(STATE) or {}
             build = await database.database.command("buildInfo")
-            indexes = VectorIndexes(database)
+            indexes = MongoVectorIndexes(database)
             await indexes.look()
             return StoreFacts(
                 kind="mongodb",
@@ -71,22 +69,22 @@ class UpkeepPart(Part):
 
         return await database.ask(work)
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[StoreFinding]:
         return await self._database.unchanged(lambda: _findings(self._database), patience=PATIENT)
 
     async def repair(self) -> list[str]:
         database = self._database
         # Before the step: whoever makes an index of a collection would wait for a transaction that has written to it.
         made = await database.ask(lambda: _make_missing(database), patience=PATIENT)
-        noted = await database.ask(lambda: keywords.renew(database), patience=PATIENT)
+        noted = await database.ask(lambda: schema.renew(database), patience=PATIENT)
         made.append(f"Noted the keywords of {noted} memories anew.")
         lost = await database.read(lambda: _lost(database), patience=PATIENT)
         return made + await database.write(lambda step: _mend(database, step, lost), patience=PATIENT)
 
     async def optimise(self) -> int:
         async def work() -> int:
-            await begin_lives(self._database, self._clock())
-            await tell_turns(self._database)
+            await start_upkeep_fields(self._database, self._clock())
+            await mark_messages(self._database)
             before = await self._database.database.command("dbStats")
             await self._compact([MEMORIES])
             after = await self._database.database.command("dbStats")
@@ -113,7 +111,7 @@ class UpkeepPart(Part):
             await self._database.database.command("compact", name)
 
 
-async def _findings(database: Database) -> list[Finding]:
+async def _findings(database: MongoDatabase) -> list[StoreFinding]:
     state = await database.metadata.find_one(STATE) or {}
     memories = await database.memories.count_documents({})
     embedded = await database.memories.count_documents({"embedded_by": {"$type": "string"}})
@@ -122,43 +120,43 @@ async def _findings(database: Database) -> list[Finding]:
     views = set(wanted) - set(await database.database.list_collection_names())
     orphans = {name: await _orphans(database, name) for name in _ENDS}
     stale = sum([len(_stale(batch)) async for batch in _vectors(database)])
-    words = await keywords.count_wrong(database)
+    words = await schema.count_wrong(database)
     return [
-        Finding("schema", state.get("schema") == SCHEMA, f"version {state.get('schema')}"),
-        Finding(
+        StoreFinding("schema", state.get("schema") == SCHEMA, f"version {state.get('schema')}"),
+        StoreFinding(
             "journal",
             not state.get("pending"),
             "no change is half made" if not state.get("pending") else "a change waits",
         ),
-        Finding(
+        StoreFinding(
             "indexes",
             not missing,
             f"missing in {', '.join(missing)}" if missing else "all there",
             REPAIR if missing else "",
         ),
-        Finding(
+        StoreFinding(
             "views",
             not views,
             f"missing: {', '.join(sorted(views))}" if views else "all there",
             REPAIR if views else "",
         ),
-        Finding(
+        StoreFinding(
             "counts",
             state.get("total_memories") == memories,
             f"{memories} memories, {state.get('total_memories')} counted",
             "" if state.get("total_memories") == memories else REPAIR,
         ),
         *(
-            Finding(f"{name} rows", not lost, f"{len(lost)} belong to no memory", REPAIR if lost else "")
+            StoreFinding(f"{name} rows", not lost, f"{len(lost)} belong to no memory", REPAIR if lost else "")
             for name, lost in orphans.items()
         ),
-        Finding(
+        StoreFinding(
             "vectors",
             not stale,
             f"{embedded} of {memories} memories have one" + (f"; {stale} codes don't fit" if stale else ""),
             REPAIR if stale else "",
         ),
-        Finding(
+        StoreFinding(
             "keywords",
             not words,
             f"{words} memories are found by others than theirs" if words else "they agree with the memories",
@@ -175,12 +173,12 @@ class _Lost:
     stale: list[str]
 
 
-async def _lost(database: Database) -> _Lost:
+async def _lost(database: MongoDatabase) -> _Lost:
     orphans = {name: await _orphans(database, name) for name in _ENDS}
     return _Lost(orphans, [memory_id async for batch in _vectors(database) for memory_id in _stale(batch)])
 
 
-async def _make_missing(database: Database) -> list[str]:
+async def _make_missing(database: MongoDatabase) -> list[str]:
     done = []
     for name, indexes in INDEXES.items():
         if indexes and await _lacks_an_index(database, name):
@@ -194,7 +192,7 @@ async def _make_missing(database: Database) -> list[str]:
     return done
 
 
-async def _mend(database: Database, step: Step, lost: _Lost) -> list[str]:
+async def _mend(database: MongoDatabase, step: MongoStep, lost: _Lost) -> list[str]:
     """What was found is looked at again: it may have been changed since."""
     done = []
     for name, ids in lost.orphans.items():
@@ -215,19 +213,19 @@ async def _mend(database: Database, step: Step, lost: _Lost) -> list[str]:
     return done
 
 
-async def _lacks_an_index(database: Database, name: str) -> bool:
+async def _lacks_an_index(database: MongoDatabase, name: str) -> bool:
     there = await database.database[name].index_information() if INDEXES[name] else {}
     return not {index.document["name"] for index in INDEXES[name]} <= set(there)
 
 
-async def _still_lost(step: Step, name: str, ids: list[Any]) -> list[Any]:
+async def _still_lost(step: MongoStep, name: str, ids: list[Any]) -> list[Any]:
     found = await step.find(name, {"_id": {"$in": ids}}, dict.fromkeys(_ENDS[name], 1))
     named = {one[end] for one in found for end in _ENDS[name]}
     there = {one["_id"] for one in await step.find(MEMORIES, {"_id": {"$in": list(named)}}, {"_id": 1})}
     return [one["_id"] for one in found if any(one[end] not in there for end in _ENDS[name])]
 
 
-async def _orphans(database: Database, name: str) -> list[Any]:
+async def _orphans(database: MongoDatabase, name: str) -> list[Any]:
     """What names a record that isn't there."""
     ends = _ENDS[name]
     joined: list[Document] = [
@@ -245,7 +243,7 @@ async def _orphans(database: Database, name: str) -> list[Any]:
     return [document["_id"] async for document in await database.database[name].aggregate(pipeline)]
 
 
-async def _vectors(database: Database) -> AsyncIterator[list[Document]]:
+async def _vectors(database: MongoDatabase) -> AsyncIterator[list[Document]]:
     last: Any = -1
     while True:
         where = {
@@ -281,7 +279,7 @@ def _agree(code: bytes, fresh: bytes) -> bool:
     return bool(np.abs(kept - made).max(initial=0) <= 1)
 
 
-async def _saying(database: Database, place: str, phrases: Sequence[str]) -> int:
+async def _saying(database: MongoDatabase, place: str, phrases: Sequence[str]) -> int:
     """How many documents there have one of the phrases, as it was given or composed."""
     forms = {form for phrase in phrases for form in (phrase, unicodedata.normalize("NFC", phrase)) if form}
     said = [

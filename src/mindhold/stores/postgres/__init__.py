@@ -1,1 +1,1 @@
-"""PostgreSQL, with pgvector where the server has it."""
+"""The PostgreSQL store, with pgvector where the server has it."""

@@ -1,17 +1,17 @@
-"""The write path: changes in their order, runs of one kind together."""
+"""The write path: applies changes in order, runs of one kind together; upkeep values and ratings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 
 from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
-from mindhold.model.link import Link
-from mindhold.model.memory import Memory, Version
+from mindhold.model.memory import Link, Memory, Version
 from mindhold.ports.store import (
     Change,
     Connect,
@@ -25,11 +25,110 @@ from mindhold.ports.store import (
     Revise,
     Tend,
 )
-from mindhold.stores.postgres import keywords, tending
+from mindhold.stores.postgres import rows as the_rows
 from mindhold.stores.postgres.connection import Connection
 from mindhold.stores.postgres.jobs import enqueue
 from mindhold.stores.postgres.rows import REVISE, distinct_tags, revised, upsert, whole
 from mindhold.stores.values import mapping_json
+
+T = TypeVar("T", Tend, Rate)
+
+# Change what upkeep may, unless something happened to the record since upkeep had read it.
+TEND = """
+    UPDATE fragments SET ttl_tier = coalesce(given.tier, ttl_tier),
+        importance = coalesce(given.importance, fragments.importance),
+        utility_score = coalesce(given.utility, utility_score),
+        usefulness = coalesce(given.usefulness, fragments.usefulness), is_anchor = coalesce(given.anchor, is_anchor),
+        verified_at = coalesce(given.verified, verified_at), examined_at = coalesce(given.examined, examined_at),
+        decayed_at = coalesce(given.decayed, decayed_at), review_at = coalesce(given.review, review_at)
+    FROM unnest(
+        %s::text[], %s::text[], %s::float8[], %s::float8[], %s::float8[], %s::boolean[], %s::timestamptz[],
+        %s::timestamptz[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[]
+    ) AS given (id, tier, importance, utility, usefulness, anchor, verified, examined, decayed, review, since)
+    WHERE fragments.id = given.id
+        AND (given.since IS NULL OR greatest(updated_at, accessed_at, stirred_at) <= given.since)
+"""
+
+# Say how useful records were, once more.
+RATE = """
+    UPDATE fragments SET usefulness = greatest(-1, least(1, usefulness + given.by)),
+        stirred_at = greatest(stirred_at, given.moment), review_at = least(review_at, given.moment)
+    FROM unnest(%s::text[], %s::float8[], %s::timestamptz[]) AS given (id, by, moment)
+    WHERE fragments.id = given.id
+"""
+
+_COUNTED = """
+    FROM (
+        SELECT fragments.row, wanted.times FROM unnest(%(ids)s::text[], %(times)s::bigint[]) AS wanted (id, times)
+        JOIN fragments ON fragments.id = wanted.id ORDER BY fragments.id FOR NO KEY UPDATE OF fragments
+    ) AS counted WHERE fragments.row = counted.row
+"""
+
+# Count uses; a late report doesn't turn the clock back.
+TOUCH = f"""
+    UPDATE fragments SET access_count = access_count + counted.times, accessed_at = greatest(accessed_at, %(when)s),
+        ttl_tier = CASE ttl_tier WHEN 'permanent' THEN ttl_tier ELSE 'hot' END, review_at = least(review_at, %(when)s)
+    {_COUNTED}
+"""
+
+# Count showings.
+SHOW = f"""
+    UPDATE fragments SET shown = shown + counted.times, stirred_at = greatest(stirred_at, %(when)s),
+        review_at = least(review_at, %(when)s)
+    {_COUNTED}
+"""
+
+
+def tend(connection: Connection, tends: Sequence[Tend]) -> None:
+    """Within the caller's transaction, in their order."""
+    numbers = [number for one in tends for number in (one.importance, one.utility, one.usefulness) if number]
+    _check(numbers)
+    for batch in _apart(tends):
+        values = [
+            (
+                one.memory_id,
+                None if one.tier is None else one.tier.value,
+                one.importance,
+                one.utility,
+                one.usefulness,
+                one.anchor,
+                one.verified,
+                one.examined,
+                one.decayed,
+                one.review,
+                one.unless_since,
+            )
+            for one in batch
+        ]
+        connection.execute(TEND, _columns(values))
+
+
+def rate(connection: Connection, rates: Sequence[Rate]) -> None:
+    """The same."""
+    _check([one.by for one in rates])
+    for batch in _apart(rates):
+        connection.execute(RATE, _columns([(one.memory_id, one.by, one.when) for one in batch]))
+
+
+def _apart(changes: Sequence[T]) -> Iterator[list[T]]:
+    """In batches that name no record twice: a statement changes a row once."""
+    batch: dict[str, T] = {}
+    for change in changes:
+        if change.memory_id in batch:
+            yield list(batch.values())
+            batch = {}
+        batch[change.memory_id] = change
+    yield list(batch.values())
+
+
+def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _check(numbers: Sequence[float]) -> None:
+    if any(map(math.isnan, numbers)):
+        raise InvalidInput("The database takes no such value: what is no number can't be stored.")
+
 
 # The rows of scopes by their names. Nobody drops them meanwhile.
 SCOPE_ROWS = "SELECT name, row FROM scope WHERE name = ANY(%s::text[]) FOR KEY SHARE"
@@ -133,9 +232,9 @@ class _Writing:
         elif kind is Inherit:
             self._inherit(run)
         elif kind is Tend:
-            tending.tend(self._connection, run)
+            tend(self._connection, run)
         elif kind is Rate:
-            tending.rate(self._connection, run)
+            rate(self._connection, run)
         elif kind is Connect:
             self._connect([connect.link for connect in run])
         elif kind is Disconnect:
@@ -245,7 +344,7 @@ class _Writing:
         ]
         if tags:
             self._connection.execute(TAG, [list(column) for column in zip(*tags, strict=True)])
-        keywords.note(self._connection, {rows[memory.id]: memory.keywords for memory in memories})
+        the_rows.note(self._connection, {rows[memory.id]: memory.keywords for memory in memories})
 
     def _connect(self, links: list[Link]) -> None:
         self._existing([end for link in links for end in (link.origin, link.target)])

@@ -1,34 +1,311 @@
-"""Threads, connections and transactions.
-
-The driver's calls are made in a bounded number of threads, each with a connection of its own for as long as its work
-takes. A connection is opened when it is needed and none is idle, by the one who needs it: so who can't have one learns
-at once why, and a server that comes back is used at once.
-"""
+"""Threads, connections, session settings, transactions, and LISTEN/NOTIFY of the PostgreSQL store."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
 import math
 import random
+import secrets
+import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
-from mindhold.model.errors import StoreAway, StoreBusy, StoreError
-from mindhold.stores.postgres.adapting import adapters
-from mindhold.stores.postgres.failures import translated
-from mindhold.stores.postgres.session import Limits, Session
+from mindhold.model.errors import SettingsError, StoreAway, StoreBusy, StoreError
+from mindhold.stores.postgres.driver import adapters, translated
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+SCHEMA = "agent_memory"
+ROLE = "mindhold_app"  # a role without privileges: row security binds no superuser
+
+BREADTH_OF_SESSION = 128  # candidates that the approximate index keeps in view
+
+_GRACE_SECONDS = 5.0
+_UPKEEP = 10  # times as long as others a statement of upkeep may take: it looks at all records
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """How many connections, and how long anything may take."""
+
+    max_connections: int
+    idle_timeout_ms: int
+    connection_timeout_ms: int
+    query_timeout_ms: int
+
+    @property
+    def working(self) -> int:
+        """One more listens."""
+        return max(1, self.max_connections - 1)
+
+    @property
+    def idle_seconds(self) -> float:
+        return self.idle_timeout_ms / 1000
+
+    @property
+    def connection_seconds(self) -> float:
+        return self.connection_timeout_ms / 1000
+
+    @property
+    def total_seconds(self) -> float:
+        """For all statements of a call; the server ends each of them earlier, unless it hangs itself."""
+        return self.connection_seconds + 2 * self.query_timeout_ms / 1000 + _GRACE_SECONDS
+
+    @property
+    def upkeep_timeout_ms(self) -> int:
+        return _UPKEEP * self.query_timeout_ms
+
+    @property
+    def upkeep_seconds(self) -> float:
+        """The same, of upkeep."""
+        return self.connection_seconds + 2 * self.upkeep_timeout_ms / 1000 + _GRACE_SECONDS
+
+
+class SessionFactory:
+    """Makes connections."""
+
+    def __init__(self, conninfo: str, limits: ConnectionLimits, *, schema: str = SCHEMA) -> None:
+        known = _understood(conninfo)
+        if known is None:
+            raise SettingsError(
+                "postgres.url is no address of a PostgreSQL database.",
+                advice="Write postgresql://user:password@host:port/database, and in the password %40 for @, %2F for / "
+                "and %25 for %.",
+            )
+        logging.getLogger("psycopg").addFilter(_is_news)
+        self._conninfo = conninfo
+        self._limits = limits
+        self.schema = schema
+        self.place = _place(known)
+        # Found out when the store is opened.
+        self.role: str | None = None
+        self.bound = False  # whether row security holds for this login, or for the role that it takes
+        self.vectors_in: str | None = None  # the schema of the extension
+        self.vectors_version: tuple[int, ...] = ()
+        self.without_vectors: tuple[str, str] = ("", "")  # why there are none, and what to do about it
+
+    def within(self, statement: str) -> str:
+        """A statement that names the usual schema, for this one."""
+        return statement.replace(SCHEMA, self.schema)
+
+    @property
+    def iterating(self) -> bool:
+        """Whether the approximate index can look on until a filter is satisfied."""
+        return self.vectors_version >= (0, 8)
+
+    def connect(
+        self, *, as_login: bool = False, made: Callable[[Connection], None] | None = None
+    ) -> Connection:
+        """A connection that commits by itself; `as_login` without role and with more time, for upkeep.
+
+        `made` has it before anything is asked of the server.
+        """
+        connection = psycopg.connect(
+            self._conninfo,
+            autocommit=True,
+            context=adapters(),
+            connect_timeout=max(2, math.ceil(self._limits.connection_seconds)),
+            application_name="mindhold",
+            keepalives_idle=30,
+            keepalives_interval=5,
+            keepalives_count=3,
+        )
+        try:
+            if made is not None:
+                made(connection)
+            self._prepare(connection, as_login=as_login)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: Connection, *, as_login: bool) -> None:
+        timeout = self._limits.upkeep_timeout_ms if as_login else self._limits.query_timeout_ms
+        path = [self.schema, *([self.vectors_in] if self.vectors_in else [])]
+        settings = [
+            sql.SQL("SET search_path TO {}").format(sql.SQL(", ").join(map(sql.Identifier, path))),
+            sql.SQL("SET statement_timeout = {}").format(sql.Literal(timeout)),
+            sql.SQL("SET lock_timeout = {}").format(sql.Literal(self._limits.query_timeout_ms)),
+            sql.SQL("SET idle_in_transaction_session_timeout = {}").format(
+                sql.Literal(2 * self._limits.query_timeout_ms)
+            ),
+            # Statements are short: compiling or sharing them costs more than they do.
+            sql.SQL("SET jit = off; SET max_parallel_workers_per_gather = 0; SET TimeZone = 'UTC'"),
+            # What is searched is in memory or on a disk without arms; the default is for one with them.
+            sql.SQL("SET random_page_cost = 1.1"),
+        ]
+        if as_login:
+            settings.append(sql.SQL("SET app.current_agent_id = 'system'"))
+        else:  # who writes says so
+            settings.append(sql.SQL("SET default_transaction_isolation = 'repeatable read'"))
+            settings.append(sql.SQL("SET default_transaction_read_only = on"))
+        if self.vectors_in is not None:
+            settings.append(sql.SQL("SET hnsw.ef_search = {}").format(sql.Literal(BREADTH_OF_SESSION)))
+        if self.iterating:  # it looks on until a filter is satisfied
+            settings.append(sql.SQL("SET hnsw.iterative_scan = strict_order"))
+        if not as_login and self.role is not None:
+            settings.append(sql.SQL("SET ROLE {}").format(sql.Identifier(self.role)))
+        connection.execute(sql.SQL("; ").join(settings))
+
+
+@contextmanager
+def unlimited(connection: Connection) -> Iterator[None]:
+    """Statements take as long as they take."""
+    (before,) = connection.execute("SELECT current_setting('statement_timeout')").fetchall()[0]
+    connection.execute("SET statement_timeout = 0")
+    try:
+        yield
+    finally:
+        with suppress(psycopg.Error):
+            connection.execute("SELECT set_config('statement_timeout', %s, false)", (before,))
+
+
+def _understood(conninfo: str) -> dict[str, Any] | None:
+    """None also where a part of a password that is not escaped stands for a host, a port or a database."""
+    try:
+        known: dict[str, Any] = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:  # whose words may hold the password
+        return None
+    host, port, database = (str(known.get(name) or "") for name in ("host", "port", "dbname"))
+    astray = any("@" in one[1:] for one in host.split(","))  # what begins with it is a socket's name
+    astray |= any(one and not one.isdigit() for one in port.split(","))
+    astray |= conninfo.startswith("postgres") and "@" in database
+    return None if astray else known
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not what the driver says of a connection that has died: that is raised as an error, too."""
+    return not str(record.msg).startswith("error ignored")
+
+
+def _place(known: dict[str, Any]) -> str:
+    """The address without name and password."""
+    host, port = known.get("host") or "localhost", known.get("port") or 5432
+    return f"{known.get('dbname') or known.get('user') or ''} at {host}:{port}"
+
+
+CHANNEL = "mindhold_changes"
+
+_TOGETHER_SECONDS = 0.05
+_AGAIN_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0)
+
+# Say that records were changed.
+TELL = f"SELECT pg_notify('{CHANNEL}', %s)"
+
+
+class ChangeListener:
+    """Calls `heard` with how many records others have changed, from its own thread."""
+
+    def __init__(self, session: SessionFactory, *, heard: Callable[[int], None]) -> None:
+        self._session = session
+        self._heard = heard
+        self._name = secrets.token_hex(8)
+        self._lock = threading.Lock()
+        self._untold = 0
+        self._thread: threading.Thread | None = None
+        self._stopping = threading.Event()
+        self._bell: tuple[socket.socket, socket.socket] | None = None
+        self.listening = threading.Event()  # whether nothing is missed now
+
+    def start(self) -> None:
+        if self._thread is None:
+            self._stopping.clear()
+            self._bell = socket.socketpair()
+            self._bell[1].setblocking(False)
+            self._thread = threading.Thread(target=self._run, name="mindhold-notices", daemon=True)
+            self._thread.start()
+
+    async def stop(self) -> None:
+        """What was not told yet is told, if the server is there."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stopping.set()
+            self._ring()
+            await asyncio.to_thread(thread.join)
+            for end in self._bell or ():
+                end.close()
+            self._bell = None
+
+    def tell(self, records: int) -> None:
+        """Soon, with what else there is to tell."""
+        with self._lock:
+            first, self._untold = not self._untold, self._untold + records
+        if first:
+            self._ring()
+
+    def _ring(self) -> None:
+        if self._bell is not None:
+            with suppress(OSError):
+                self._bell[1].send(b"!")
+
+    def _run(self) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                with self._session.connect() as connection:
+                    connection.execute(f"LISTEN {CHANNEL}")
+                    failures = 0
+                    self.listening.set()
+                    self._heard(0)
+                    self._attend(connection)
+            except (psycopg.Error, OSError):
+                self.listening.clear()
+                self._stopping.wait(_AGAIN_SECONDS[min(failures, len(_AGAIN_SECONDS) - 1)])
+                failures += 1
+            finally:
+                self.listening.clear()
+
+    def _attend(self, connection: psycopg.Connection[Any]) -> None:
+        assert self._bell is not None
+        bell = self._bell[0]
+        with selectors.DefaultSelector() as waiting:  # select() itself knows the first 1,024 files only
+            waiting.register(connection.fileno(), selectors.EVENT_READ)
+            waiting.register(bell, selectors.EVENT_READ)
+            while not self._stopping.is_set():
+                ready = [key.fileobj for key, _ in waiting.select()]
+                for notice in connection.notifies(timeout=0):
+                    self._hear(notice.payload)
+                if bell in ready:
+                    bell.recv(1024)
+                    self._stopping.wait(_TOGETHER_SECONDS)
+                    self._tell(connection)
+        self._tell(connection)
+
+    def _tell(self, connection: psycopg.Connection[Any]) -> None:
+        with self._lock:
+            records = self._untold
+        if records:
+            connection.execute(TELL, (json.dumps({"who": self._name, "records": records}),))
+        with self._lock:
+            self._untold -= records
+            more = self._untold > 0
+        if more:
+            self._ring()
+
+    def _hear(self, payload: str) -> None:
+        try:
+            told = json.loads(payload)
+            who, records = str(told["who"]), int(told["records"])
+        except (ValueError, KeyError, TypeError):
+            return  # somebody else's use of the channel
+        if who != self._name:
+            self._heard(records)
+
 
 T = TypeVar("T")
-Connection = psycopg.Connection[tuple[Any, ...]]
 
 SYSTEM = "system"  # sees all: for what the engine has decided already
 
@@ -37,12 +314,6 @@ _PAUSE_SECONDS = 0.05  # before the next try, longer each time and by chance, or
 _SEE_AS = "SELECT set_config('app.current_agent_id', %s, true)"
 _BEGIN_WRITE = f"BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL app.current_agent_id = '{SYSTEM}'"
 _HASTILY = "; SET LOCAL synchronous_commit = off"
-
-
-class Part:
-    """What the parts of the store share: their database."""
-
-    _database: Database
 
 
 @dataclass(slots=True)
@@ -70,20 +341,10 @@ class _Errand:
             line.shutdown(socket.SHUT_RDWR)
 
 
-class _Silent(StoreBusy):
-    """The server takes what is sent, and says nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Idle:
-    connection: Connection
-    since: float
-
-
-class Database:
+class PostgresDatabase:
     """The server's database, as far as one process uses it."""
 
-    def __init__(self, session: Session, limits: Limits) -> None:
+    def __init__(self, session: SessionFactory, limits: ConnectionLimits) -> None:
         self.session = session
         self.limits = limits
         self._lock = threading.Lock()
@@ -320,6 +581,22 @@ class Database:
             one.connection.close()
 
 
+class PostgresPart:
+    """What the parts of the store share: their database."""
+
+    _database: PostgresDatabase
+
+
+class _Silent(StoreBusy):
+    """The server takes what is sent, and says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Idle:
+    connection: Connection
+    since: float
+
+
 async def _done(waiting: asyncio.Future[Any], seconds: float) -> bool:
     done, _ = await asyncio.wait({waiting}, timeout=seconds)
     return bool(done)
@@ -329,6 +606,3 @@ def _seen(ended: asyncio.Future[Any]) -> None:
     """Perhaps nobody waits for its outcome any more, which is no reason for a warning."""
     if not ended.cancelled():
         ended.exception()
-
-
-__all__ = ["SYSTEM", "Connection", "Database", "Limits", "Part", "Session", "adapters"]

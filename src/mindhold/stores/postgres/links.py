@@ -1,4 +1,4 @@
-"""Edges between memories, and their earlier versions."""
+"""Links between memories, their earlier versions, and scopes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from mindhold.model.link import Link, Relation
-from mindhold.model.memory import Kind, Tier, Version
+import psycopg
+
+from mindhold.model.errors import Conflict, ScopeNotFound
+from mindhold.model.memory import Kind, Link, Relation, Tier, Version
 from mindhold.model.query import Filter
-from mindhold.stores.postgres.connection import Part
-from mindhold.stores.postgres.filters import matching, visible
+from mindhold.model.scope import GLOBAL, Scope
+from mindhold.stores.postgres.connection import Connection, PostgresPart
+from mindhold.stores.postgres.rows import matching, visible
 
 # The earlier versions of some records, oldest first.
 ALL_VERSIONS = """
@@ -22,7 +25,7 @@ VERSIONS = f"{ALL_VERSIONS} WHERE fragment_id = ANY(%s::text[]) ORDER BY fragmen
 LATEST_VERSIONS = f"{ALL_VERSIONS} WHERE fragment_id = %s ORDER BY number DESC LIMIT %s"  # NULL: all of them
 
 
-class LinksPart(Part):
+class PostgresLinks(PostgresPart):
     """The Links protocol."""
 
     async def links_of(
@@ -109,4 +112,123 @@ def version_of(row: tuple[Any, ...]) -> Version:
         metadata=row[11],
         amended=row[12],
         amended_by=row[13],
+    )
+
+
+# All scopes with their parents' names.
+SCOPES = """
+    SELECT scope.name, scope.created_at, scope.description, scope.kind, parent.name, scope.keywords, scope.active
+    FROM scope LEFT JOIN scope AS parent ON parent.row = scope.parent ORDER BY scope.name
+"""
+
+# One change of scopes at a time, or two of them could make a circle; who puts records doesn't wait.
+LOCK = "LOCK TABLE scope IN SHARE ROW EXCLUSIVE MODE"
+
+# Insert a scope, or replace the one of the same name in its row.
+PUT_SCOPE = """
+    INSERT INTO scope (name, description, kind, parent, keywords, active, created_at)
+    VALUES (%s, %s, %s, %s, %s::text[], %s, %s)
+    ON CONFLICT (name) DO UPDATE SET description = excluded.description, kind = excluded.kind,
+        parent = excluded.parent, keywords = excluded.keywords, active = excluded.active,
+        created_at = excluded.created_at
+"""
+
+# The names from a scope up to its last ancestor.
+ANCESTRY = """
+    WITH RECURSIVE up (row, name, parent) AS (
+        SELECT row, name, parent FROM scope WHERE name = %s
+        UNION SELECT scope.row, scope.name, scope.parent FROM scope JOIN up ON scope.row = up.parent
+    )
+    SELECT name FROM up
+"""
+
+# What still depends on a scope.
+IN_SCOPE = """
+    SELECT (SELECT count(*) FROM fragments WHERE scope = %(row)s), (SELECT count(*) FROM scope WHERE parent = %(row)s)
+"""
+
+
+class PostgresScopes(PostgresPart):
+    """The Scopes protocol."""
+
+    async def scopes(self) -> list[Scope]:
+        return [scope_of(row) for row in await self._database.rows(SCOPES)]
+
+    async def put_scope(self, scope: Scope) -> None:
+        await self._database.write(lambda connection: _put(connection, scope))
+
+    async def rename_scope(self, old: str, new: str) -> None:
+        await self._database.write(lambda connection: _rename(connection, old, new))
+
+    async def drop_scope(self, name: str) -> None:
+        await self._database.write(lambda connection: _drop(connection, name))
+
+
+def _put(connection: Connection, scope: Scope) -> None:
+    connection.execute(LOCK)
+    parent = None
+    if scope.parent is not None:
+        parent = _row(connection, scope.parent)
+        if scope.name in {row[0] for row in connection.execute(ANCESTRY, (scope.parent,)).fetchall()}:
+            raise Conflict(
+                f"Scope {scope.name!r} can't be inside {scope.parent!r}: that is inside it already.",
+                advice="Choose another parent.",
+            )
+    values = (
+        scope.name,
+        scope.description,
+        scope.kind,
+        parent,
+        list(scope.keywords),
+        scope.active,
+        scope.created,
+    )
+    connection.execute(PUT_SCOPE, values)
+
+
+def _rename(connection: Connection, old: str, new: str) -> None:
+    connection.execute(LOCK)
+    row = _row(connection, old)
+    if old == new:
+        return
+    if old == GLOBAL:
+        raise Conflict("Global always exists under that name.")
+    if connection.execute("SELECT 1 FROM scope WHERE name = %s", (new,)).fetchone():
+        raise Conflict(f"There is a scope {new!r} already.", advice="Choose another name.")
+    connection.execute("UPDATE scope SET name = %s WHERE row = %s", (new, row))
+
+
+def _drop(connection: Connection, name: str) -> None:
+    connection.execute(LOCK)
+    row = _row(connection, name)
+    if name == GLOBAL:
+        raise Conflict("Global always exists.")
+    records, children = connection.execute(IN_SCOPE, {"row": row}).fetchone() or (0, 0)
+    advice = "Export and forget them first."
+    if records or children:
+        raise Conflict(
+            f"Scope {name!r} still has {records} memories and {children} scopes in it.", advice=advice
+        )
+    try:
+        connection.execute("DELETE FROM scope WHERE row = %s", (row,))
+    except psycopg.errors.ForeignKeyViolation as error:  # put into it at this moment
+        raise Conflict(f"Scope {name!r} still has memories in it.", advice=advice) from error
+
+
+def _row(connection: Connection, name: str) -> int:
+    found = connection.execute("SELECT row FROM scope WHERE name = %s", (name,)).fetchone()
+    if found is None:
+        raise ScopeNotFound(name)
+    return int(found[0])
+
+
+def scope_of(row: tuple[Any, ...]) -> Scope:
+    return Scope(
+        name=row[0],
+        created=row[1],
+        description=row[2],
+        kind=row[3],
+        parent=row[4],
+        keywords=tuple(row[5]),
+        active=row[6],
     )

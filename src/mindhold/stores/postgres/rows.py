@@ -1,16 +1,185 @@
-"""Memories as rows, and back."""
+"""Memories as rows, a Filter as a WHERE clause (the one place that decides who sees what), and the keyword table."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import psycopg
+
 from mindhold.model.errors import InvalidInput
+from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.model.query import Filter
+from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Put
-from mindhold.stores.postgres.adapting import array_text, vector_text
+from mindhold.stores.postgres.driver import array_text, vector_text
 from mindhold.stores.values import mapping_json
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+
+_LONGEST = 500  # characters of a form: what an index takes
+_TOGETHER = 2_000
+
+# What some records are found by, and nothing else; those without keywords have no row.
+NOTE = """
+    WITH unnamed AS (DELETE FROM fragment_keywords WHERE row = ANY(%s::bigint[]))
+    INSERT INTO fragment_keywords (row, forms)
+    SELECT row, forms::text[] FROM unnest(%s::bigint[], %s::text[]) AS given (row, forms)
+    ON CONFLICT (row) DO UPDATE SET forms = excluded.forms
+"""
+
+# The next records that have keywords, or are found by some, and by which.
+NOTED = """
+    SELECT fragments.row, fragments.keywords, found.forms
+    FROM fragments LEFT JOIN fragment_keywords AS found ON found.row = fragments.row
+    WHERE fragments.row > %s AND (fragments.keywords <> '{}' OR found.row IS NOT NULL)
+    ORDER BY fragments.row LIMIT %s
+"""
+
+
+def forms_of(keywords: Iterable[str]) -> list[str]:
+    return cut(keyword_forms(keywords))
+
+
+def cut(forms: Iterable[str]) -> list[str]:
+    """As the table has them."""
+    return list(dict.fromkeys(form[:_LONGEST] for form in forms))
+
+
+def note(connection: Connection, keywords: Mapping[int, Sequence[str]]) -> None:
+    """Let records, by their rows, be found by their keywords and no others."""
+    forms = {row: forms_of(words) for row, words in keywords.items() if words}
+    named = {row: some for row, some in forms.items() if some}
+    without = [row for row in keywords if row not in named]
+    if keywords:
+        connection.execute(NOTE, (without, list(named), [array_text(some) for some in named.values()]))
+
+
+def count_wrong(connection: Connection) -> int:
+    """How many records aren't found by their keywords, or by others."""
+    return sum(len(wrong) for wrong in _wrong(connection))
+
+
+def renew(connection: Connection) -> int:
+    """Make the table what the records say, within the caller's transaction; returns how many it had wrong."""
+    done = 0
+    for wrong in _wrong(connection):
+        note(connection, wrong)
+        done += len(wrong)
+    return done
+
+
+def _wrong(connection: Connection) -> Iterator[dict[int, list[str]]]:
+    last = 0
+    while rows := connection.execute(NOTED, (last, _TOGETHER)).fetchall():
+        last = rows[-1][0]
+        yield {row: keywords for row, keywords, forms in rows if set(forms or ()) != set(forms_of(keywords))}
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresCondition:
+    """SQL that is true of the rows that match, over a table called `alias`, and its parameters in order."""
+
+    sql: str
+    parameters: tuple[Any, ...]
+
+
+def visible(viewer: str, alias: str = "fragments") -> PostgresCondition:
+    """True of the records that `viewer` may see."""
+    agents = visible_agents(viewer)
+    if agents is None:
+        return PostgresCondition("true", ())
+    return PostgresCondition(f"{alias}.agent_id = ANY(%s::text[])", (sorted(agents),))
+
+
+def matching(where: Filter, alias: str = "fragments") -> PostgresCondition:
+    """True of the records that the filter admits, its viewer's access included."""
+    seen = visible(where.viewer, alias)
+    clauses, parameters = [seen.sql], list(seen.parameters)
+
+    def add(clause: str, *values: Any) -> None:
+        clauses.append(clause)
+        parameters.extend(values)
+
+    if where.ids:
+        add(f"{alias}.id = ANY(%s::text[])", list(where.ids))
+    if where.turns and len(where.scopes) == 1:  # as one value: their index has them in order then
+        add(f"{alias}.scope = (SELECT row FROM scope WHERE name = %s)", where.scopes[0])
+    elif where.scopes:
+        add(
+            f"{alias}.scope = ANY(ARRAY(SELECT row FROM scope WHERE name = ANY(%s::text[])))",
+            list(where.scopes),
+        )
+    if where.agents:
+        add(f"{alias}.agent_id = ANY(%s::text[])", list(where.agents))
+    if where.kinds:
+        add(f"{alias}.type = ANY(%s::text[])", [kind.value for kind in where.kinds])
+    if where.statuses:
+        add(*_one_or_any(f"{alias}.status", [status.value for status in where.statuses]))
+    if where.tags_any and where.tags:
+        add(_tagged(alias, "= ANY(%s::text[])"), [tag.casefold() for tag in where.tags])
+    for tag in () if where.tags_any else where.tags:
+        add(_tagged(alias, "= %s"), tag.casefold())
+    if where.keywords:
+        comparison = "&&" if where.keywords_any else "@>"
+        add(_named(alias, f"{comparison} %s::text[]"), cut(where.keywords))
+    if where.topic is not None:
+        stated = f"{alias}.topic_folded <> '' AND " if where.topic else ""  # lets the partial index be used
+        add(f"{stated}{alias}.topic_folded = %s", where.topic.casefold())
+    if where.since is not None:
+        add(f"{alias}.occurred_at >= %s", where.since)
+    if where.until is not None:
+        add(f"{alias}.occurred_at < %s", where.until)
+    if where.changed is not None:
+        add(f"{alias}.updated_at >= %s", where.changed)
+    if where.conversation is not None:
+        add(f"{alias}.conversation = %s", where.conversation)
+    if where.positions is not None:
+        add(f"{alias}.position BETWEEN %s::bigint AND %s::bigint", *where.positions)
+    if where.minimum_trust > 0:
+        add(f"{alias}.trust >= %s", where.minimum_trust)
+    if where.tiers:
+        add(_standing(alias, "ttl_tier = ANY(%s::text[])"), [tier.value for tier in where.tiers])
+    if where.anchored:
+        add(f"{alias}.is_anchor")
+    if where.due is not None:
+        add(_standing(alias, "review_at <= %s"), where.due)
+    waiting = [f"{alias}.verified_at IS NULL"] if where.unverified else []
+    waiting += [f"{alias}.examined_at IS NULL"] if where.unexamined else []
+    if waiting and where.statuses == (Status.ACTIVE,):
+        waiting.append(f"{alias}.status = 'active'")  # said so plainly, it lets the partial index be used
+    clauses += waiting
+    if where.turns:
+        clauses.append(_turn(alias))
+    return PostgresCondition(" AND ".join(clauses), tuple(parameters))
+
+
+def _one_or_any(column: str, values: list[str]) -> tuple[str, Any]:
+    """One value is compared as such: then an index that begins with it has its rows in order."""
+    if len(values) == 1:
+        return f"{column} = %s", values[0]
+    return f"{column} = ANY(%s::text[])", values
+
+
+def _tagged(alias: str, comparison: str) -> str:
+    return f"{alias}.row IN (SELECT row FROM fragment_tags WHERE folded {comparison})"
+
+
+def _named(alias: str, comparison: str) -> str:
+    return f"{alias}.row IN (SELECT row FROM fragment_keywords WHERE forms {comparison})"
+
+
+def _turn(alias: str) -> str:
+    """In the very words of the partial index."""
+    return f"{alias}.dialect = 'project' AND {alias}.type = 'episode' AND NOT is_later_part({alias}.metadata)"
+
+
+def _standing(alias: str, condition: str) -> str:
+    return f"{alias}.row IN (SELECT row FROM fragment_standing WHERE {condition})"
+
 
 # What Revise replaces, and what is sent for it; the rest belongs to the content. Lists go as literals of arrays.
 REVISED = {

@@ -1,22 +1,376 @@
-"""The Index protocol: search, and the vectors behind it."""
+"""Search: full text by a GIN index, vectors by pgvector, both within the filter; and the vectors behind it."""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, combinations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mindhold.model.memory import Memory
-from mindhold.model.query import Candidates, Filter, Neighbour, Search, Vector
-from mindhold.stores.postgres import looking
-from mindhold.stores.postgres.adapting import vector_of, vector_text
-from mindhold.stores.postgres.choosing import Searching
-from mindhold.stores.postgres.connection import Connection, Part
-from mindhold.stores.postgres.estimates import Estimates
-from mindhold.stores.postgres.filters import Condition, matching
-from mindhold.stores.postgres.looking import Question
-from mindhold.stores.postgres.rows import SELECTED, memory_of
+from mindhold.model.query import Candidates, Filter, Neighbour, Numbers, Search, Vector
+from mindhold.stores.postgres import search_queries
+from mindhold.stores.postgres.connection import Connection, PostgresPart
+from mindhold.stores.postgres.driver import quoted, unescaped, vector_of, vector_text
+from mindhold.stores.postgres.rows import SELECTED, PostgresCondition, matching, memory_of
+from mindhold.stores.postgres.search_queries import (
+    AdmittedRows,
+    Details,
+    Estimate,
+    Estimates,
+    Posting,
+    Rows,
+    VectorQuery,
+)
+from mindhold.stores.resident_search import best_by_text
+from mindhold.stores.vectors import distinct
+
+_LOOKED_UP = 800  # places of words that choose candidates, the rarest words first; all would be too many
+_MOST_OF_ONE = 8_000  # where a question has one word alone
+_MARGIN, _SPARE = 1.5, 100  # for words that are more common than they seemed
+_PAIRED, _IN_THREES = 4, 5  # the rarest words choose candidates where some of them stand together as well
+_MOST_TOGETHER = 150
+_MOST_LEXEMES = 64  # the rarest of a long question
+_CHECKED = 1.5  # so many times the pool are measured by all words
+_TELLING = 20  # records of a sample that must have a word for the sample to tell how common it is
+_NEARLY_ALL = 0.8
+_SATURATION, _LENGTH_SHARE = 1.2, 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class TextCandidates:
+    """Rows that may be the best by text, what each word is worth, and how many records have it, about."""
+
+    rows: Rows
+    worth: dict[str, float]
+    frequencies: dict[str, int]
+    found: Sequence[tuple[tuple[str, ...], Posting]]
+    unsure: Sequence[tuple[str, ...]]  # words whose places were not looked up, or not all of them
+    whole: bool  # whether all rows that were found are among these
+
+
+class TextSearch:
+    """One question's words: rare ones choose records, common ones help to order them."""
+
+    def __init__(self, connection: Connection, *, within: Estimate, everywhere: Estimate) -> None:
+        self._connection = connection
+        self._within = within
+        self._everywhere = everywhere
+        self._share = min(1.0, within.total / max(everywhere.total, 1))
+
+    def promising(self, lexemes: Sequence[str], *, limit: int) -> TextCandidates:
+        """What rare words choose, and where some words are too common, pairs of words.
+
+        A record that has several words of a question is among those of its rarest pair; of those that have one alone
+        and are many, some are as good as others.
+        """
+        ordered = sorted(lexemes, key=self._everywhere.frequency)[:_MOST_LEXEMES]
+        single = self._shared_out(ordered)
+        together: list[tuple[str, ...]] = []
+        if len(single) < len(ordered) or sum(single.values()) > _LOOKED_UP:
+            together = [*combinations(ordered[:_PAIRED], 2), *combinations(ordered[:_IN_THREES], 3)]
+        queries = {quoted(lexeme): most for lexeme, most in single.items()}
+        queries |= {" & ".join(map(quoted, words)): _MOST_TOGETHER for words in together}
+        found = search_queries.postings(self._connection, queries)
+        known = {
+            lexeme: len(posting.rows)
+            for (lexeme, most), posting in zip(single.items(), found, strict=False)
+            if len(posting.rows) < most
+        }
+        frequencies = {lexeme: self._frequency(lexeme, known.get(lexeme)) for lexeme in lexemes}
+        worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
+        asked = [*((lexeme,) for lexeme in single), *together]
+        rows, promise = self._gathered(list(zip(asked, found, strict=True)), worth)
+        wanted = math.ceil(_CHECKED * limit / max(self._share, 0.05))
+        best = rows[np.argsort(-promise, kind="stable")[:wanted]]
+        cut = [
+            words
+            for words, most, posting in zip(asked, queries.values(), found, strict=True)
+            if len(posting.rows) >= most
+        ]
+        left_out = [(lexeme,) for lexeme in lexemes if lexeme not in single]
+        return TextCandidates(
+            best,
+            worth,
+            self._told(frequencies),
+            found=list(zip(asked, found, strict=True)),
+            unsure=[*cut, *left_out],
+            whole=len(best) == len(rows),
+        )
+
+    def again(
+        self, wording: TextCandidates, where: PostgresCondition, *, admitted: Rows, limit: int
+    ) -> TextCandidates:
+        """Where too few of those are within the filter: what the filter leaves of the words that were cut short.
+
+        They may stand behind very many that it does not admit, which takes as long as it takes. `admitted` are those
+        of the rows that were known to be within it.
+        """
+        most = _MOST_OF_ONE if len(wording.worth) == 1 else max(_MOST_TOGETHER, 2 * limit)
+        unsure = [words for words in wording.unsure if len(words) < 3]  # where three are, two of them are
+        queries = [" & ".join(map(quoted, words)) for words in unsure]
+        more = search_queries.postings_within(self._connection, queries, where, most=most)
+        found = [*wording.found, *zip(unsure, more, strict=True)]
+        frequencies: dict[str, float] = dict(wording.frequencies)
+        for words, posting in zip(unsure, more, strict=True):
+            if len(words) == 1 and len(posting.rows) < most:
+                frequencies[words[0]] = len(posting.rows)
+        worth = {lexeme: self._rarity(frequency) for lexeme, frequency in frequencies.items()}
+        rows, promise = self._gathered(found, worth)
+        best = rows[np.argsort(-promise, kind="stable")]
+        if wording.whole:
+            within = distinct(np.concatenate([admitted, *(posting.rows for posting in more)]))
+            best = best[search_queries.within(best, within)][: math.ceil(_CHECKED * limit)]
+        return TextCandidates(best, worth, self._told(frequencies), found=found, unsure=(), whole=True)
+
+    def scores(
+        self, wording: TextCandidates, sought: Sequence[str], counts: npt.NDArray[np.int32], lengths: Numbers
+    ) -> Numbers:
+        """Of records, by which of the words they have: the columns of `counts` are those sought, each counted once."""
+        unseen = dict(wording.worth)
+        worth = np.array([unseen.pop(lexeme, 0.0) for lexeme in sought])
+        said: Numbers = (counts > 0) @ worth
+        return said * self._by_length(lengths)
+
+    def _shared_out(self, ordered: Sequence[str]) -> dict[str, int]:
+        """How many places of which words are looked up: a common word alone chooses nothing."""
+        if len(ordered) == 1:
+            return {ordered[0]: _MOST_OF_ONE}
+        shares: dict[str, int] = {}
+        left = _LOOKED_UP
+        for lexeme in ordered:
+            about = math.ceil(_MARGIN * self._everywhere.frequency(lexeme))
+            if shares and about > left:
+                break
+            shares[lexeme] = min(about, left) + _SPARE
+            left -= about
+        return shares
+
+    def _gathered(
+        self, found: Sequence[tuple[tuple[str, ...], Posting]], worth: dict[str, float]
+    ) -> tuple[Rows, Numbers]:
+        """Every row that was found, and what the words that it was found by promise."""
+        rows = distinct(np.concatenate([np.empty(0, np.int64), *(posting.rows for _, posting in found)]))
+        lengths = np.zeros(len(rows))
+        has = {lexeme: np.zeros(len(rows), dtype=np.bool_) for words, _ in found for lexeme in words}
+        for words, posting in found:
+            place = np.searchsorted(rows, posting.rows)
+            lengths[place] = posting.lengths
+            for lexeme in words:
+                has[lexeme][place] = True
+        promise = np.zeros(len(rows))
+        for lexeme, here in has.items():
+            promise += worth[lexeme] * here
+        return rows, promise * self._by_length(lengths)
+
+    def _by_length(self, lengths: Numbers) -> Numbers:
+        relative = lengths / max(self._within.average_length, 1.0)
+        return 1 / (1 + _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * relative))
+
+    def _rarity(self, frequency: float) -> float:
+        return math.log1p((max(self._within.total - frequency, 0.0) + 0.5) / (frequency + 0.5))
+
+    def _frequency(self, lexeme: str, known: int | None) -> float:
+        """Within the filter, about. `known` is how many have it anywhere."""
+        within = self._within
+        told = within.saying.get(lexeme, 0) >= _TELLING and self._share < _NEARLY_ALL
+        return within.frequency(lexeme) if known is None or told else known * self._share
+
+    def _told(self, frequencies: Mapping[str, float]) -> dict[str, int]:
+        return {
+            lexeme: min(self._within.total, math.ceil(frequency)) for lexeme, frequency in frequencies.items()
+        }
+
+
+Counts = npt.NDArray[np.int32]
+
+_LEADING = 4  # one in so many of the pool, the best ones, bring their neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Candidates without what stands beside them, and what a ranking is told of all records."""
+
+    found: Details
+    counts: Counts
+    leading: Rows
+    total: int
+    average_length: float
+    frequencies: Mapping[str, int]
+    mean: float = 0.0
+    deviation: float = 0.0
+    embedded: int = 0
+    exact: bool = True
+
+
+class PostgresSearch:
+    """One search, in one transaction."""
+
+    def __init__(
+        self, connection: Connection, search: Search, estimates: Estimates, *, vectors: bool
+    ) -> None:
+        self._connection = connection
+        self._search = search
+        self._estimates = estimates
+        self._where = matching(search.filter)
+        asked = vectors and search.vector is not None and search.model is not None
+        self._question = VectorQuery.of(search.vector, search.model) if asked else None  # type: ignore[arg-type]
+        self._lexemes = [lexeme for lexeme in dict.fromkeys(search.lexemes) if lexeme]
+
+    def candidates(self) -> Candidates:
+        chosen = self._chosen()
+        found = chosen.found
+        if self._search.neighbours and any(name is not None for name in found.conversations):
+            spoken = np.array([name is not None for name in found.conversations], dtype=np.bool_)
+            best = found.rows[spoken & search_queries.within(found.rows, chosen.leading)]
+            found = found.joined(
+                search_queries.neighbour_details(self._connection, best, self._where, self._question)
+            )
+        sought = self._search.lexemes
+        return Candidates(
+            ids=found.ids,
+            counts=np.concatenate([chosen.counts, self._counts(found.lexemes[len(chosen.found) :])]),
+            lengths=found.lengths,
+            cosines=found.cosines,
+            importance=found.importance,
+            trust=found.trust,
+            uses=found.uses,
+            usefulness=found.usefulness,
+            occurred=found.occurred,
+            conversations=[None if name is None else unescaped(name) for name in found.conversations],
+            positions=found.positions,
+            total=chosen.total,
+            average_length=chosen.average_length,
+            frequencies={lexeme: chosen.frequencies.get(lexeme, 0) for lexeme in sought},
+            cosine_mean=chosen.mean,
+            cosine_deviation=chosen.deviation,
+            embedded=chosen.embedded,
+            exact=chosen.exact,
+        )
+
+    def _chosen(self) -> _Chosen:
+        question = self._question
+        model, dimensions = (None, 0) if question is None else (question.model, question.dimensions)
+        where = self._search.filter
+        estimate = self._estimates.known(self._connection, where, model=model, dimensions=dimensions)
+        if estimate is None:
+            most = self._estimates.exact_up_to
+            few = search_queries.admitted(self._connection, self._where, question, most=most)
+            if few is not None:
+                return self._among(few)
+            estimate = self._drawn()
+            if estimate is None:  # cannot be in one view of the records
+                raise AssertionError("a filter admits more records than it admits")
+        return self._estimated(estimate)
+
+    def _drawn(self) -> Estimate | None:
+        question, where = self._question, self._search.filter
+        model, dimensions = (None, 0) if question is None else (question.model, question.dimensions)
+        return self._estimates.draw(self._connection, where, model=model, dimensions=dimensions)
+
+    def _among(self, few: AdmittedRows) -> _Chosen:
+        """All of them are known one by one."""
+        slots = [np.searchsorted(few.rows, posting.rows) for posting in self._postings(few)]
+        frequencies = [len(some) for some in slots]
+        average = float(few.lengths.mean()) if len(few.rows) else 0.0
+        best = best_by_text(
+            slots,
+            frequencies=frequencies,
+            lengths=few.lengths.astype(np.int32),
+            average_length=average,
+            total=len(few.rows),
+            limit=self._search.pool,
+        )
+        known = np.flatnonzero(~np.isnan(few.cosines))
+        cosines = few.cosines[known]
+        dense = known[np.argsort(-cosines, kind="stable")[: self._search.pool]]
+        leading = -(-self._search.pool // _LEADING)
+        rows = few.rows[distinct(np.concatenate([best, dense]))]
+        found = search_queries.details(self._connection, rows, self._where, self._question)
+        return _Chosen(
+            found=found,
+            counts=self._counts(found.lexemes),
+            leading=few.rows[distinct(np.concatenate([best[:leading], dense[:leading]]))],
+            total=len(few.rows),
+            average_length=average,
+            frequencies=dict(zip(self._lexemes, frequencies, strict=True)),
+            mean=float(cosines.mean()) if len(known) else 0.0,
+            deviation=float(cosines.std()) if len(known) else 0.0,
+            embedded=len(known),
+        )
+
+    def _postings(self, few: AdmittedRows) -> list[Posting]:
+        """Within reach: from the index where that is most of it, else from the records themselves."""
+        if not len(few.rows):
+            return [Posting(few.rows, few.rows)] * len(self._lexemes)
+        if few.rows[-1] > 2 * self._estimates.exact_up_to:
+            return search_queries.postings_among(self._connection, self._lexemes, few.rows)
+        most = 4 * self._estimates.exact_up_to  # more than there are rows
+        found = search_queries.postings(self._connection, {quoted(lexeme): most for lexeme in self._lexemes})
+        inside = [np.isin(one.rows, few.rows) for one in found]
+        return [
+            Posting(one.rows[within], one.lengths[within]) for one, within in zip(found, inside, strict=True)
+        ]
+
+    def _estimated(self, estimate: Estimate) -> _Chosen:
+        connection, pool = self._connection, self._search.pool
+        question = self._question
+        everywhere = self._estimates.everybody(connection)
+        by_text = TextSearch(connection, within=estimate, everywhere=everywhere)
+        wording = by_text.promising(self._lexemes, limit=pool)
+        worded = search_queries.ask_details(connection, wording.rows, self._where, question)
+        asked = None
+        if question is not None and estimate.indexed:
+            share = estimate.total / max(everywhere.total, 1)
+            asked = search_queries.ask_nearest(connection, self._where, question, limit=pool, share=share)
+        said = search_queries.fetch_details(worded)
+        near = search_queries.NOTHING if asked is None else search_queries.fetch_details(asked)
+        if len(said) < pool and (wording.unsure or not wording.whole):
+            wording = by_text.again(wording, self._where, admitted=said.rows, limit=pool)
+            said = search_queries.details(connection, wording.rows, self._where, question)
+        if question is not None and len(near) < pool:
+            rows = search_queries.surely_nearest(connection, self._where, question, limit=pool)
+            near = search_queries.details(connection, rows, self._where, question)
+            near = near.only(np.argsort(-near.cosines, kind="stable"))
+            if len(near) > estimate.embedded:  # they have come since it was drawn
+                estimate = self._drawn() or estimate
+        mean, deviation = (0.0, 0.0) if question is None else estimate.spread(question.vector)
+        counts = self._counts(said.lexemes)
+        scores = by_text.scores(wording, self._search.lexemes, counts, said.lengths)
+        best = np.argsort(-scores, kind="stable")[:pool]
+        leading = -(-pool // _LEADING)
+        more = best[~search_queries.within(said.rows[best], near.rows)]
+        return _Chosen(
+            found=near.joined(said.only(more)),
+            counts=np.concatenate([self._counts(near.lexemes), counts[more]]),
+            leading=distinct(np.concatenate([said.rows[best[:leading]], near.rows[:leading]])),
+            total=estimate.total,
+            average_length=estimate.average_length,
+            frequencies=wording.frequencies,
+            mean=mean,
+            deviation=deviation,
+            embedded=0 if question is None else estimate.embedded,
+            exact=question is None,
+        )
+
+    def _counts(self, texts: list[str]) -> Counts:
+        """How often each text has each lexeme sought; looked for in all texts at once, for most have few of them."""
+        counts = np.zeros((len(texts), len(self._search.lexemes)), dtype=np.int32)
+        whole = " " + " \n ".join(texts) + " "
+        ends = list(accumulate(len(text) + 3 for text in texts))
+        for column, lexeme in enumerate(self._search.lexemes):
+            sought = f" {lexeme} "
+            place = whole.find(sought) if lexeme else -1
+            while place >= 0:
+                counts[bisect_right(ends, place), column] += 1
+                place = whole.find(sought, place + len(sought) - 1)
+        return counts
+
 
 _COMPARED_HERE = 4  # vectors: more are compared in one matrix rather than each by the server
 
@@ -72,7 +426,7 @@ ALL_VECTORS = """
 """
 
 
-class IndexPart(Part):
+class PostgresIndex(PostgresPart):
     """The index of the store."""
 
     _has_vectors: bool
@@ -80,7 +434,7 @@ class IndexPart(Part):
 
     async def search(self, search: Search) -> Candidates:
         return await self._database.read(
-            lambda connection: Searching(
+            lambda connection: PostgresSearch(
                 connection, search, self._estimates, vectors=self._has_vectors
             ).candidates(),
             viewer=search.filter.viewer,
@@ -91,7 +445,7 @@ class IndexPart(Part):
     ) -> list[list[Neighbour]]:
         if not vectors or not self._has_vectors:
             return [[] for _ in vectors]
-        questions = [Question.of(vector, model) for vector in vectors]
+        questions = [VectorQuery.of(vector, model) for vector in vectors]
         return await self._database.read(
             lambda connection: self._nearest(connection, questions, where, limit), viewer=where.viewer
         )
@@ -131,7 +485,7 @@ class IndexPart(Part):
         return await self._database.read(work)
 
     def _nearest(
-        self, connection: Connection, questions: Sequence[Question], where: Filter, limit: int
+        self, connection: Connection, questions: Sequence[VectorQuery], where: Filter, limit: int
     ) -> list[list[Neighbour]]:
         condition, first = matching(where), questions[0]
         known = self._estimates.known(connection, where, model=first.model, dimensions=first.dimensions)
@@ -145,7 +499,7 @@ class IndexPart(Part):
         if known is None or not known.indexed:
             return _each(connection, questions, condition, limit=limit, surely=True)
         everywhere = self._estimates.everybody(connection)
-        looking.widen(connection, limit, share=known.total / max(everywhere.total, 1))
+        search_queries.widen(connection, limit, share=known.total / max(everywhere.total, 1))
         answers = _each(connection, questions, condition, limit=limit)
         if any(len(answer) < limit for answer in answers):
             answers = _each(connection, questions, condition, limit=limit, surely=True)
@@ -153,14 +507,19 @@ class IndexPart(Part):
 
 
 def _among_few(
-    connection: Connection, questions: Sequence[Question], where: Condition, *, limit: int, most: int
+    connection: Connection,
+    questions: Sequence[VectorQuery],
+    where: PostgresCondition,
+    *,
+    limit: int,
+    most: int,
 ) -> list[list[Neighbour]] | None:
     """By comparing all of them; None if there are too many for that."""
     if len(questions) > _COMPARED_HERE:
         return _compared_here(connection, questions, where, limit=limit, most=most)
     answers = []
     for question in questions:
-        few = looking.admitted(connection, where, question, most=most)
+        few = search_queries.admitted(connection, where, question, most=most)
         if few is None:
             return None
         known = np.flatnonzero(~np.isnan(few.cosines))
@@ -173,7 +532,12 @@ def _among_few(
 
 
 def _compared_here(
-    connection: Connection, questions: Sequence[Question], where: Condition, *, limit: int, most: int
+    connection: Connection,
+    questions: Sequence[VectorQuery],
+    where: PostgresCondition,
+    *,
+    limit: int,
+    most: int,
 ) -> list[list[Neighbour]] | None:
     first = questions[0]
     statement = ALL_VECTORS.format(where=where.sql)
@@ -197,8 +561,8 @@ def _compared_here(
 
 def _each(
     connection: Connection,
-    questions: Sequence[Question],
-    where: Condition,
+    questions: Sequence[VectorQuery],
+    where: PostgresCondition,
     *,
     limit: int,
     surely: bool = False,

@@ -1,40 +1,165 @@
-"""The PostgreSQL store, put together. Contract: mindhold.testing.store_contract."""
+"""The PostgreSQL store: its parts put together, its snapshots, and its replacement by a restore. Contract: mindhold.testing.store_contract."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
 
-from mindhold.ports.clock import Clock
-from mindhold.ports.store import Capability, Change, Put, Rate, Tend
-from mindhold.stores.postgres.connection import Connection, Database
-from mindhold.stores.postgres.cursors import CursorsPart
-from mindhold.stores.postgres.entries import EntriesPart
-from mindhold.stores.postgres.erase import ErasePart
-from mindhold.stores.postgres.estimates import EXACT_UP_TO, Estimates
-from mindhold.stores.postgres.jobs import JobsPart
-from mindhold.stores.postgres.links import LinksPart
-from mindhold.stores.postgres.migrate import prepare
-from mindhold.stores.postgres.notices import Notices
-from mindhold.stores.postgres.records import RecordsPart
-from mindhold.stores.postgres.scopes import ScopesPart
-from mindhold.stores.postgres.search import IndexPart
-from mindhold.stores.postgres.session import SCHEMA, Limits, Session
-from mindhold.stores.postgres.snapshot import SnapshotPart
-from mindhold.stores.postgres.upkeep import UpkeepPart
-from mindhold.stores.postgres.vector_indexes import VectorIndexes
+import psycopg
+from psycopg import sql
+
+from mindhold.model.errors import NotFound, Refused, StoreBusy, StoreError
+from mindhold.model.memory import content_sum
+from mindhold.ports.backend import CopyProgress, Cursor, Record, ReplacedStore, SnapshotItem, Totals
+from mindhold.ports.store import Capability, Change, Clock, Put, Rate, Tend
+from mindhold.stores.postgres.connection import (
+    SCHEMA,
+    ChangeListener,
+    Connection,
+    ConnectionLimits,
+    PostgresDatabase,
+    PostgresPart,
+    SessionFactory,
+    unlimited,
+)
+from mindhold.stores.postgres.driver import translated, vector_of
+from mindhold.stores.postgres.jobs import (
+    ENTRY_COLUMNS,
+    JOB_COLUMNS,
+    PostgresCursors,
+    PostgresEntries,
+    PostgresJobs,
+    entry_of,
+    job_of,
+)
+from mindhold.stores.postgres.links import (
+    ALL_VERSIONS,
+    SCOPES,
+    PostgresLinks,
+    PostgresScopes,
+    link_of,
+    scope_of,
+    version_of,
+)
+from mindhold.stores.postgres.records import PostgresErasure, PostgresRecords
+from mindhold.stores.postgres.rows import SELECTED, memory_of
+from mindhold.stores.postgres.schema import LOCK, prepare
+from mindhold.stores.postgres.search import PostgresIndex
+from mindhold.stores.postgres.search_queries import EXACT_UP_TO, Estimates
+from mindhold.stores.postgres.upkeep import PostgresUpkeep
+from mindhold.stores.postgres.vector_indexes import PostgresVectorIndexes
+from mindhold.stores.values import is_stale, moment_of
+
+BATCH = 500
+
+# One state for all that follows, which takes as long as it takes.
+BEGIN = """
+    BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+    SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0
+"""
+
+# All links, by the ids of their ends.
+LINKS = """
+    SELECT from_id, to_id, relation_type, created_at, weight, automatic FROM fragment_links
+    ORDER BY from_id, to_id, relation_type
+"""
+
+# How much there is of everything besides the records.
+COUNTS = """
+    SELECT (SELECT count(*) FROM fragment_versions), (SELECT count(*) FROM fragment_links),
+        (SELECT count(*) FROM scope), (SELECT count(*) FROM job), (SELECT count(*) FROM entry),
+        (SELECT count(*) FROM cursor), (SELECT count(*) FROM fragments WHERE embedded_by IS NOT NULL)
+"""
+
+
+class PostgresSnapshots(PostgresPart):
+    """The Snapshots protocol."""
+
+    _session: SessionFactory
+    _has_vectors: bool
+
+    @property
+    def raw_form(self) -> str:
+        return ""
+
+    async def copy_raw(self, path: Path, *, told: CopyProgress) -> None:
+        raise Refused("This store makes no copies as they are.", advice="Use its snapshot.")
+
+    async def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
+        with translated(self._session.place):
+            connection = await asyncio.to_thread(self._begun)
+            try:
+                for query, made in self._read():
+                    cursor = connection.cursor("mindhold_snapshot")
+                    await asyncio.to_thread(cursor.execute, query)
+                    while batch := await asyncio.to_thread(_some, cursor, made):
+                        yield batch
+                    await asyncio.to_thread(cursor.close)
+            finally:
+                with suppress(psycopg.Error):
+                    await asyncio.to_thread(connection.close)
+
+    async def totals(self) -> Totals:
+        def work(connection: Connection) -> Totals:
+            versions, links, scopes, jobs, entries, cursors, vectors = connection.execute(COUNTS).fetchall()[
+                0
+            ]
+            pairs = connection.execute("SELECT id, content_hash FROM fragments").fetchall()
+            memories, content = content_sum(pairs)
+            return Totals(memories, vectors, versions, links, scopes, jobs, entries, cursors, content)
+
+        return await self._database.alone(work, long=True)
+
+    def _begun(self) -> Connection:
+        connection = self._session.connect(as_login=True)
+        try:
+            connection.execute(BEGIN)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _read(self) -> list[tuple[str, Callable[[Any], SnapshotItem]]]:
+        vector = "CASE WHEN embedded_by IS NULL THEN NULL ELSE halfvec_send(embedding) END"
+        kept = vector if self._has_vectors else "NULL::bytea"
+        return [
+            (SCOPES, scope_of),
+            (f"SELECT {SELECTED}, {kept} FROM fragments ORDER BY fragments.row", _record),
+            (f"{ALL_VERSIONS} ORDER BY fragment_id, number", version_of),
+            (LINKS, link_of),
+            (f"SELECT {JOB_COLUMNS} FROM job ORDER BY created_at, id", job_of),
+            (f"SELECT {ENTRY_COLUMNS} FROM entry ORDER BY row", entry_of),
+            ("SELECT name, value FROM cursor ORDER BY name", lambda row: Cursor(*row)),
+        ]
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    return Record(memory_of(row[:-1]), None if row[-1] is None else vector_of(bytes(row[-1])))
+
+
+def _some(
+    cursor: psycopg.ServerCursor[tuple[Any, ...]], made: Callable[[Any], SnapshotItem]
+) -> list[SnapshotItem]:
+    return [made(row) for row in cursor.fetchmany(BATCH)]
 
 
 class PostgresStore(
-    RecordsPart,
-    ErasePart,
-    IndexPart,
-    LinksPart,
-    ScopesPart,
-    JobsPart,
-    CursorsPart,
-    EntriesPart,
-    UpkeepPart,
-    SnapshotPart,
+    PostgresRecords,
+    PostgresErasure,
+    PostgresIndex,
+    PostgresLinks,
+    PostgresScopes,
+    PostgresJobs,
+    PostgresCursors,
+    PostgresEntries,
+    PostgresUpkeep,
+    PostgresSnapshots,
 ):
     """One database of a server, in its schema `agent_memory` unless another is named. Any number of processes may use it at once.
 
@@ -54,13 +179,13 @@ class PostgresStore(
         exact_up_to: int = EXACT_UP_TO,
         schema: str = SCHEMA,
     ) -> None:
-        limits = Limits(max_connections, idle_timeout_ms, connection_timeout_ms, query_timeout_ms)
+        limits = ConnectionLimits(max_connections, idle_timeout_ms, connection_timeout_ms, query_timeout_ms)
         self._clock = clock
-        self._session = Session(conninfo, limits, schema=schema)
-        self._database = Database(self._session, limits)
+        self._session = SessionFactory(conninfo, limits, schema=schema)
+        self._database = PostgresDatabase(self._session, limits)
         self._estimates = Estimates(exact_up_to=exact_up_to)
-        self._notices = Notices(self._session, heard=self._estimates.changed)
-        self._vector_indexes = VectorIndexes(self._session, worth_it=exact_up_to)
+        self._notices = ChangeListener(self._session, heard=self._estimates.changed)
+        self._vector_indexes = PostgresVectorIndexes(self._session, worth_it=exact_up_to)
 
     @property
     def capabilities(self) -> frozenset[Capability]:
@@ -112,3 +237,155 @@ class PostgresStore(
         if records:
             self._estimates.changed(records)
             self._notices.tell(records)
+
+
+T = TypeVar("T")
+SiteConnection = psycopg.Connection[tuple[Any, ...]]
+
+_RESTORED, _BEFORE = f"{SCHEMA}_restoring_", f"{SCHEMA}_before_"
+_LEAVING_SECONDS, _PAUSE_SECONDS = 3.0, 0.1
+_LIMITS = ConnectionLimits(2, 30_000, 10_000, 30_000)
+
+# Who else is connected, of ours.
+OTHERS = """
+    SELECT count(*) FROM pg_stat_activity
+    WHERE datname = current_database() AND application_name = 'mindhold' AND pid <> pg_backend_pid()
+"""
+
+EXISTS = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+
+# What was put aside, and how large it is.
+OLDS = """
+    SELECT nspname, coalesce(sum(pg_total_relation_size(pg_class.oid)) FILTER (WHERE relkind = 'r'), 0)
+    FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid
+    WHERE starts_with(nspname, %s) GROUP BY nspname ORDER BY nspname DESC
+"""
+
+# Functions whose text names a schema, which no renaming changes.
+NAMING = """
+    SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = %s::regnamespace AND strpos(prosrc, %s) > 0
+"""
+
+# Whether pgvector is in the schema itself: it must not go aside with it.
+INSIDE = """
+    SELECT 1 FROM pg_extension JOIN pg_namespace ON pg_namespace.oid = extnamespace
+    WHERE extname = 'vector' AND nspname = %s
+"""
+
+
+class PostgresSite:
+    """The Site protocol, for one database."""
+
+    def __init__(self, conninfo: str, *, clock: Clock) -> None:
+        self._conninfo = conninfo
+        self._clock = clock
+        self._session = SessionFactory(conninfo, _LIMITS)
+
+    @property
+    def raw_form(self) -> str:
+        return ""
+
+    async def prepare(self, stamp: str, raw: Path | None = None) -> None:
+        if raw is not None:
+            raise Refused("A PostgreSQL database takes no such copy.")
+
+        def work(connection: SiteConnection) -> None:
+            for name, _ in connection.execute(OLDS, (_RESTORED,)).fetchall():
+                if is_stale(name.removeprefix(_RESTORED), self._clock()):  # of one that died
+                    _drop(connection, name)
+            if connection.execute(EXISTS, (_named(_RESTORED, stamp),)).fetchone():
+                raise StoreError(
+                    f"The schema {_named(_RESTORED, stamp)} exists already.", advice="Try again in a second."
+                )
+
+        await self._work(work)
+
+    @asynccontextmanager
+    async def beside(self, stamp: str) -> AsyncIterator[PostgresStore]:
+        store = PostgresStore(self._conninfo, clock=self._clock, schema=_named(_RESTORED, stamp))
+        try:
+            await store.open()
+            yield store
+        finally:
+            await store.close()
+
+    async def swap(self, stamp: str, *, now: datetime) -> ReplacedStore | None:
+        new, aside = _named(_RESTORED, stamp), _named(_BEFORE, stamp)
+
+        def work(connection: SiteConnection) -> bool:
+            self._refuse_others(connection)
+            with connection.transaction():
+                connection.execute(LOCK)
+                return _swapped(connection, new, aside)
+
+        if not await self._work(work):
+            return None
+        return next((old for old in await self.olds() if old.name == aside), None)
+
+    async def discard(self, stamp: str) -> None:
+        await self._work(lambda connection: _drop(connection, _named(_RESTORED, stamp)))
+
+    async def olds(self) -> list[ReplacedStore]:
+        found = await self._work(lambda connection: connection.execute(OLDS, (_BEFORE,)).fetchall())
+        return [
+            ReplacedStore(
+                name,
+                f"schema {name} of {self._session.place}",
+                int(size),
+                moment_of(name.removeprefix(_BEFORE)),
+            )
+            for name, size in found
+        ]
+
+    async def drop_old(self, name: str) -> None:
+        if name not in [old.name for old in await self.olds()]:
+            raise NotFound(
+                f"There is no old schema {name!r}.", advice="`mindhold status` names those there are."
+            )
+        await self._work(lambda connection: _drop(connection, name))
+
+    def _refuse_others(self, connection: SiteConnection) -> None:
+        """Raises StoreBusy. One that has just gone may be known for a moment still."""
+        deadline = time.monotonic() + _LEAVING_SECONDS
+        while connection.execute(OTHERS).fetchone() != (0,):
+            if time.monotonic() > deadline:
+                raise StoreBusy(
+                    f"Other processes use the database {self._session.place}; nothing was changed.",
+                    advice="End the servers and sessions that use it, then run it again.",
+                )
+            time.sleep(_PAUSE_SECONDS)
+
+    async def _work(self, work: Callable[[SiteConnection], T]) -> T:
+        def run() -> T:
+            with translated(self._session.place), self._session.connect(as_login=True) as connection:
+                return work(connection)
+
+        return await asyncio.to_thread(run)
+
+
+def _swapped(connection: SiteConnection, new: str, aside: str) -> bool:
+    """Whether there was one before. All or nothing, within the caller's transaction."""
+    connection.execute("SET LOCAL search_path TO pg_catalog")  # so that definitions name their schema
+    if connection.execute(INSIDE, (SCHEMA,)).fetchone():
+        connection.execute("ALTER EXTENSION vector SET SCHEMA public")
+    before = connection.execute(EXISTS, (SCHEMA,)).fetchone() is not None
+    if before:
+        _rename(connection, SCHEMA, aside)
+    _rename(connection, new, SCHEMA)
+    return before
+
+
+def _rename(connection: SiteConnection, old: str, new: str) -> None:
+    statement = sql.SQL("ALTER SCHEMA {} RENAME TO {}")
+    connection.execute(statement.format(sql.Identifier(old), sql.Identifier(new)))
+    for (definition,) in connection.execute(NAMING, (new, f"{old}.")).fetchall():
+        connection.execute(re.sub(rf"\b{old}\.", f"{new}.", definition))
+
+
+def _drop(connection: SiteConnection, schema: str) -> None:
+    with unlimited(connection):
+        connection.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(schema)))
+
+
+def _named(begin: str, stamp: str) -> str:
+    return f"{begin}{stamp.lower()}"

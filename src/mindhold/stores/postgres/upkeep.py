@@ -1,4 +1,4 @@
-"""Health: what the database is, whether it is whole, mending what is derived, and making sure that text is gone."""
+"""Health of the database: facts, integrity checks, repair of derived data, and secure deletion."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from mindhold.ports.findings import REPAIR, Finding
-from mindhold.ports.store import Receipt, StoreFacts
-from mindhold.stores.postgres import keywords
-from mindhold.stores.postgres.adapting import escaped
-from mindhold.stores.postgres.connection import Connection, Part
-from mindhold.stores.postgres.erase import TEXTS
-from mindhold.stores.postgres.migrate import latest, version_of
-from mindhold.stores.postgres.session import ROLE, SCHEMA, Session, unlimited
-from mindhold.stores.postgres.vector_indexes import VectorIndexes
+from mindhold.ports.store import REPAIR, Receipt, StoreFacts, StoreFinding
+from mindhold.stores.postgres import rows
+from mindhold.stores.postgres.connection import (
+    ROLE,
+    SCHEMA,
+    Connection,
+    PostgresPart,
+    SessionFactory,
+    unlimited,
+)
+from mindhold.stores.postgres.driver import escaped
+from mindhold.stores.postgres.records import TEXTS
+from mindhold.stores.postgres.schema import latest, version_of
+from mindhold.stores.postgres.vector_indexes import PostgresVectorIndexes
 
 SECURITY = "row security"
 SECURED = ("fragments", "fragment_tags", "fragment_links", "fragment_versions")
@@ -100,12 +105,12 @@ VACUUMED = (
 )
 
 
-class UpkeepPart(Part):
+class PostgresUpkeep(PostgresPart):
     """The Upkeep protocol."""
 
-    _session: Session
+    _session: SessionFactory
     _has_vectors: bool
-    _vector_indexes: VectorIndexes
+    _vector_indexes: PostgresVectorIndexes
 
     async def facts(self) -> StoreFacts:
         def work(connection: Connection) -> StoreFacts:
@@ -129,16 +134,16 @@ class UpkeepPart(Part):
 
         return await self._database.read(work)
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[StoreFinding]:
         found = await self._database.alone(
             lambda connection: _findings(connection, vectors=self._has_vectors, enforced=self._row_security())
         )
         advice = "Connect as a role that is no superuser, or let the login make the role mindhold_app."
         if not self._session.bound:
             found = [one for one in found if one.name != SECURITY or not one.healthy]
-            found.append(Finding(SECURITY, False, self._row_security(), advice))
+            found.append(StoreFinding(SECURITY, False, self._row_security(), advice))
         if self._has_vectors:  # without it the store is healthy, and facts() says what it lacks
-            found.append(Finding("pgvector", True, ".".join(map(str, self._session.vectors_version))))
+            found.append(StoreFinding("pgvector", True, ".".join(map(str, self._session.vectors_version))))
         return found
 
     async def repair(self) -> list[str]:
@@ -182,24 +187,24 @@ class UpkeepPart(Part):
         return f"enforced, as the role {ROLE}" if self._session.role else "enforced for the login itself"
 
 
-def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[Finding]:
+def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[StoreFinding]:
     (schema,) = connection.execute("SELECT current_schema()").fetchall()[0]
     version = version_of(connection, schema)
     unsecured = [row[0] for row in connection.execute(UNSECURED, (list(SECURED),)).fetchall()]
     broken = [row[0] for row in connection.execute(BROKEN_INDEXES).fetchall()]
     differing, tags = _number(connection, TEXT_DIFFERS), _number(connection, TAGS_DIFFER)
-    words, misplaced = keywords.count_wrong(connection), _number(connection, STANDING_DIFFERS)
+    words, misplaced = rows.count_wrong(connection), _number(connection, STANDING_DIFFERS)
     count = _number(connection, "SELECT count(*) FROM fragments")
     findings = [
-        Finding("schema", version == latest(), f"version {version}"),
-        Finding(
+        StoreFinding("schema", version == latest(), f"version {version}"),
+        StoreFinding(
             SECURITY,
             not unsecured,
             f"off for {', '.join(unsecured)}" if unsecured else enforced,
             f"ALTER TABLE {SCHEMA}.{unsecured[0]} FORCE ROW LEVEL SECURITY" if unsecured else "",
         ),
-        Finding("indexes", not broken, ", ".join(broken) or "all are whole", REPAIR if broken else ""),
-        Finding(
+        StoreFinding("indexes", not broken, ", ".join(broken) or "all are whole", REPAIR if broken else ""),
+        StoreFinding(
             "full text",
             not differing,
             f"{differing} of {count} records differ from the index"
@@ -207,13 +212,13 @@ def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[F
             else "the index agrees with the records",
             REPAIR if differing else "",
         ),
-        Finding(
+        StoreFinding(
             "tags",
             not tags,
             f"those of {tags} of {count} records don't fit" if tags else "they agree with the records",
             REPAIR if tags else "",
         ),
-        Finding(
+        StoreFinding(
             "keywords",
             not words,
             f"{words} of {count} records are found by others than theirs"
@@ -221,7 +226,7 @@ def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[F
             else "they agree with the records",
             REPAIR if words else "",
         ),
-        Finding(
+        StoreFinding(
             "standing",
             not misplaced,
             f"{misplaced} of {count} records have another importance, tier or date of review than theirs"
@@ -233,7 +238,7 @@ def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[F
     if vectors:
         unpaired = _number(connection, f"SELECT count(*) FROM fragments WHERE {UNPAIRED}")
         findings.append(
-            Finding(
+            StoreFinding(
                 "stored vectors",
                 not unpaired,
                 f"those of {unpaired} of {count} records don't fit" if unpaired else "each has its model",
@@ -255,7 +260,7 @@ def _mend(connection: Connection, *, vectors: bool) -> list[str]:
         renewed = connection.execute(REINDEX_TEXT).rowcount
         done.append(f"Made the full text of {renewed} records anew.")
         done.append(f"Made the tags of {_retag(connection)} records anew.")
-        done.append(f"Made the keywords of {keywords.renew(connection)} records anew.")
+        done.append(f"Made the keywords of {rows.renew(connection)} records anew.")
         done.append(f"Made the standing of {connection.execute(PLACE).rowcount} records anew.")
         if vectors:
             query = f"UPDATE fragments SET embedded_by = NULL, embedding = NULL WHERE {UNPAIRED}"

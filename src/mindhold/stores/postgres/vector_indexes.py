@@ -1,7 +1,4 @@
-"""One approximate index for each model's vectors, built when there are enough of them to need it.
-
-Below that all vectors are compared, which is as quick and exact, and a write has no graph to keep.
-"""
+"""One approximate vector index for each embedding model, built when there are enough vectors."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from mindhold.stores.postgres.session import Session, unlimited
+from mindhold.stores.postgres.connection import SessionFactory, unlimited
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Key = tuple[str, int]
@@ -54,14 +51,14 @@ BUILD = """
 """
 
 
-class VectorIndexes:
+class PostgresVectorIndexes:
     """The thread that builds what is missing, once nothing more comes in for a while.
 
     While very many records come in, a graph that grows with each of them would cost more than all else together. A
     process that ends soon builds nothing; optimise() does.
     """
 
-    def __init__(self, session: Session, *, worth_it: int) -> None:
+    def __init__(self, session: SessionFactory, *, worth_it: int) -> None:
         self._session = session
         self._worth_it = worth_it
         self._lock = threading.Lock()

@@ -1,11 +1,4 @@
-"""Sets of ids, one for each keyword of each scope and agent, that follow the store's writes.
-
-When are they trusted? The store keeps which build of them is whole (a cursor), and Redis keeps the same beside the run of
-the server that it was built in (the mark). Both must agree, so a flushed, restarted or replaced server is noticed. A
-writer who can't bring a write into the marked sets takes the store's word back before the write is acknowledged, so
-every server notices that. A write under way has a ticket with its ids: whoever looks counts these in, and if its writer
-dies they are put in order later. Ids too many in a set do no harm, for what is found is checked against the store.
-"""
+"""Sets of ids, one for each keyword of each scope and agent, that follow the store's writes."""
 
 from __future__ import annotations
 
@@ -20,16 +13,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from mindhold.model.access import visible_agents
 from mindhold.model.errors import StoreError
-from mindhold.model.keywords import keyword_forms
+from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter
+from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Store
-from mindhold.stores.houses import REGISTRY
-from mindhold.stores.redis.line import Client, Line
-from mindhold.stores.redis.names import Names
-from mindhold.stores.unfollowed import WHOLE
+from mindhold.stores.redis.connection import Client, KeyNames, RedisConnection
+from mindhold.stores.registry import REGISTRY, WHOLE
 
 BUILDING = "building:"
 MOST_FOUND = 400  # more are ranked by the store itself as quickly
@@ -84,7 +75,7 @@ class _Look:
 class RedisKeywordSets:
     """The KeywordSets protocol, and what the store that they follow tells them."""
 
-    def __init__(self, line: Line, store: Store, names: Names) -> None:
+    def __init__(self, line: RedisConnection, store: Store, names: KeyNames) -> None:
         self._line = line
         self._store = store
         self._names = names
@@ -354,7 +345,7 @@ class RedisKeywordSets:
         return task
 
 
-def _change(pipe: Any, added: dict[str, set[str]], *, places: Iterable[str], names: Names) -> None:
+def _change(pipe: Any, added: dict[str, set[str]], *, places: Iterable[str], names: KeyNames) -> None:
     for key, ids in added.items():
         pipe.sadd(key, *ids)
     if places := list(places):

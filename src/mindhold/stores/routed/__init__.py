@@ -1,0 +1,1 @@
+"""One store over several: each project in the store of its storage mode."""

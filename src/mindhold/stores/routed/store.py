@@ -1,17 +1,441 @@
-"""One store to the engine, over as many as projects live in."""
+"""The routed store: records, search, links, scopes, jobs and health over several stores."""
 
 from __future__ import annotations
 
-from mindhold.ports.store import Capability
-from mindhold.stores.routed.index import IndexPart
-from mindhold.stores.routed.records import ReadingPart
-from mindhold.stores.routed.routing import Routing
-from mindhold.stores.routed.scopes import ScopesPart
-from mindhold.stores.routed.upkeep import HomePart, UpkeepPart
-from mindhold.stores.routed.writing import WritingPart
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from mindhold.model.errors import Conflict, MemoryNotFound, ScopeNotFound, SettingsError, StoreError
+from mindhold.model.job import Entry, Job, JobState
+from mindhold.model.memory import Link, Memory, Relation, Version
+from mindhold.model.query import Candidates, Filter, Neighbour, Order, PagePosition, Search, Vector
+from mindhold.model.scope import EVERYONE, Scope
+from mindhold.ports.backend import Placement, Placements
+from mindhold.ports.store import Capability, Receipt, Store, StoreFacts, StoreFinding
+from mindhold.stores.routed.changes import RoutedChanges
+from mindhold.stores.routed.routing import (
+    RoutedPart,
+    merged_candidates,
+    merged_neighbours,
+    merged_pages,
+    merged_scans,
+    merged_tallies,
+)
+
+MOST_RESOLVED = 10
 
 
-class Routed(ReadingPart, WritingPart, IndexPart, ScopesPart, HomePart, UpkeepPart, Routing):
+class RoutedRecords(RoutedPart):
+    """The Records protocol, but for what writes."""
+
+    async def get(self, memory_id: str, *, viewer: str) -> Memory:
+        found = await self.get_many([memory_id], viewer=viewer)
+        if memory_id not in found:
+            raise MemoryNotFound(memory_id)
+        return found[memory_id]
+
+    async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
+        routes = await self._routes()
+        found = await self._found(ids, routes, viewer=viewer)
+        if all(memory_id in found for memory_id in ids):
+            return found
+        now = await self._routes(fresh=True)  # it may be in a project that was made a moment ago
+        return found if now is routes else await self._found(ids, now, viewer=viewer)
+
+    async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
+        routes, home = await self._routes(), await self._home()
+        ids = await home.resolve(prefix, viewer=viewer)
+        if not routes.away:
+            return ids
+        if prefix in await self._found([prefix] if prefix in ids else [], routes, viewer=viewer):
+            return [prefix]
+        for mode in routes.modes[1:]:
+            ids += await (await self._houses.house(mode)).resolve(prefix, viewer=viewer)
+        known = await self._found(list(dict.fromkeys(ids)), routes, viewer=viewer)
+        return sorted(known)[:MOST_RESOLVED]
+
+    async def find(
+        self,
+        where: Filter,
+        *,
+        order: Order = Order.NEWEST,
+        limit: int = 50,
+        after: str | PagePosition | None = None,
+    ) -> list[Memory]:
+        asked = await self._asked(where)
+        if len(asked) == 1 and not (await self._routes()).away:
+            return await asked[0][0].find(where, order=order, limit=limit, after=after)
+        if isinstance(after, str):  # the record needn't be in every store
+            after = PagePosition.of(await self.get(after, viewer=where.viewer), order)
+        pages = [
+            await store.find(narrowed, order=order, limit=limit, after=after) for store, narrowed in asked
+        ]
+        return merged_pages(pages, order=order, limit=limit)
+
+    async def count(self, where: Filter, *, most: int | None = None) -> int:
+        found = sum(await self._of_each(where, lambda store, own: store.count(own, most=most)))
+        return found if most is None else min(found, most)
+
+    async def tally(self, where: Filter, by: str) -> dict[str, int]:
+        tallies = await self._of_each(where, lambda store, own: store.tally(own, by))
+        return tallies[0] if len(tallies) == 1 else merged_tallies(tallies, by)
+
+    async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
+        store = await self._houses.house((await self._routes()).mode(scope))
+        return await store.by_hash(hashes, scope=scope, agent=agent)
+
+    async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
+        store = await self._houses.house((await self._routes()).mode(scope))
+        return await store.by_gist(gists, scope=scope, agent=agent)
+
+    async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
+        routes = await self._routes()
+        found: list[Memory] = []
+        for mode in routes.modes:
+            there = await (await self._houses.house(mode)).derived_from(ids)
+            found += [memory for memory in there if routes.mode(memory.scope) == mode]
+        return sorted(found, key=lambda memory: memory.id) if routes.away else found
+
+    async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
+        scans = [store.scan(narrowed, batch=batch) for store, narrowed in await self._asked(where)]
+        async for memories in scans[0] if len(scans) == 1 else merged_scans(scans, batch=batch):
+            yield memories
+
+
+class RoutedIndex(RoutedPart):
+    """The Index and Links protocols, but for what writes."""
+
+    async def search(self, search: Search) -> Candidates:
+        found = await self._of_each(
+            search.filter, lambda store, where: store.search(replace(search, filter=where))
+        )
+        return found[0] if len(found) == 1 else merged_candidates(found, search)
+
+    async def nearest(
+        self, vectors: Sequence[Vector], *, model: str, where: Filter, limit: int
+    ) -> list[list[Neighbour]]:
+        answers = await self._of_each(
+            where, lambda store, own: store.nearest(vectors, model=model, where=own, limit=limit)
+        )
+        return answers[0] if len(answers) == 1 else merged_neighbours(answers, limit=limit)
+
+    async def unembedded(self, model: str, *, limit: int, scopes: Sequence[str] = ()) -> list[Memory]:
+        routes, home = await self._routes(), await self._home()
+        if not routes.away:
+            return await home.unembedded(model, limit=limit, scopes=scopes)
+        names: dict[str, list[str]] = {mode: [] for mode in routes.modes}
+        for name in scopes or dict.fromkeys([*(scope.name for scope in await home.scopes()), *routes.away]):
+            names[routes.mode(name)].append(name)
+        found: list[Memory] = []
+        for mode, own in names.items():
+            if own and len(found) < limit:
+                with suppress(*(() if mode == routes.home else (StoreError, SettingsError))):  # another time
+                    store = await self._houses.house(mode)
+                    found += await store.unembedded(model, limit=limit - len(found), scopes=own)
+        return found
+
+    async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
+        routes = await self._routes()
+        if not routes.away:
+            return await (await self._home()).vector_of(ids, model=model)
+        found: dict[str, Vector] = {}
+        for mode, own in (await self._by_mode(ids, routes)).items():
+            found |= await (await self._houses.house(mode)).vector_of(own, model=model)
+        return found
+
+    async def links_of(
+        self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
+    ) -> list[Link]:
+        routes = await self._routes()
+        if not routes.away:
+            return await (await self._home()).links_of(ids, relations=relations, viewer=viewer)
+        links: list[Link] = []
+        for mode, own in (await self._by_mode(dict.fromkeys(ids), routes)).items():
+            store = await self._houses.house(mode)
+            there = await store.links_of(own, relations=relations, viewer=viewer)
+            ends = await store.get_many(
+                list({end for link in there for end in (link.origin, link.target)}), viewer=viewer
+            )
+            here = {one for one, memory in ends.items() if routes.mode(memory.scope) == mode}
+            links += [link for link in there if link.origin in here and link.target in here]
+        return sorted(links, key=lambda link: (link.origin, link.target, link.relation))
+
+    async def count_links(self, where: Filter) -> int:
+        return sum(await self._of_each(where, lambda store, own: store.count_links(own)))
+
+    async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
+        routes = await self._routes()
+        if not routes.away:
+            return await (await self._home()).versions_of(memory_id, latest=latest)
+        for mode in await self._by_mode([memory_id], routes):
+            return await (await self._houses.house(mode)).versions_of(memory_id, latest=latest)
+        return []
+
+    async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
+        routes = await self._routes()
+        if not routes.away:
+            return await (await self._home()).versions_among(ids)
+        found: dict[str, list[Version]] = {}
+        for mode, own in (await self._by_mode(ids, routes)).items():
+            found |= await (await self._houses.house(mode)).versions_among(own)
+        return found
+
+
+log = logging.getLogger("mindhold.routed")
+_AGAIN_SECONDS = 30.0  # so long a renaming that couldn't be finished isn't tried again
+
+
+class RoutedScopes(RoutedPart):
+    """The Scopes protocol."""
+
+    async def scopes(self) -> list[Scope]:
+        home = await self._home()
+        # Most calls begin here, so that they know of what other processes have moved.
+        found, routes = await asyncio.gather(home.scopes(), self._routes(fresh=True))
+        begun = [name for name, place in routes.places.items() if place.renaming is not None]
+        tried = [name for name in begun if await self._try_renaming(name)]
+        return await home.scopes() if tried else found
+
+    async def put_scope(self, scope: Scope) -> None:
+        routes, home = await self._routes(fresh=True), await self._home()
+        if scope.name not in routes.places:
+            _refuse_taken(scope.name, routes.places)
+        store = await self._houses.house(routes.mode(scope.name))
+        if store is not home:  # first: one that the home store has is taken for made
+            await store.put_scope(replace(scope, parent=None))
+        await home.put_scope(scope)
+
+    async def rename_scope(self, old: str, new: str) -> None:
+        routes, home = await self._routes(fresh=True), await self._home()
+        place = routes.places.get(old)
+        if place is None or old == new:
+            _refuse_taken(new, routes.places, besides=old)
+            await home.rename_scope(old, new)
+            return
+        if place.renaming != new:
+            for store in (home, *[await self._houses.house(mode) for mode in place.modes()]):
+                if new in await _names(store):
+                    raise _taken(new)
+
+        def begun(places: Placements) -> Placements:
+            if old not in places:
+                raise ScopeNotFound(old)
+            self._refuse_moving(old, places[old])
+            if places[old].renaming not in (None, new):
+                raise Conflict(f"{old!r} is being renamed to {places[old].renaming!r}.")
+            _refuse_taken(new, places, besides=old)
+            return {**places, old: replace(places[old], renaming=new)}
+
+        await self._houses.settle(begun)
+        await self._finish_renaming(old)
+
+    async def _try_renaming(self, name: str) -> bool:
+        """Finish what another has begun; what can't be finished now makes nobody's call fail, nor each of them wait."""
+        now = asyncio.get_running_loop().time()
+        if now < self._put_off.get(name, now):
+            return False
+        try:
+            await self._finish_renaming(name)
+        except (StoreError, SettingsError, Conflict, ScopeNotFound) as error:
+            log.warning("a renaming is put off: %s", error.code)
+            self._put_off[name] = asyncio.get_running_loop().time() + _AGAIN_SECONDS
+        return True
+
+    async def _finish_renaming(self, old: str) -> None:
+        """Every step may have been done before. Raises Conflict when the name is taken: then it is as it was."""
+        place = (await self._routes(fresh=True)).places.get(old)
+        if place is None or place.renaming is None:
+            return
+        new = place.renaming
+        try:
+            for mode in self._in_order(place):
+                await _rename(await self._houses.house(mode), old, new)
+        except Conflict:
+            for mode in self._in_order(place):
+                store = await self._houses.house(mode)
+                if old not in await _names(store):
+                    await _rename(store, new, old)
+            await self._houses.settle(lambda places: _replaced(places, old, place, name=old))
+            raise
+        await self._houses.settle(lambda places: _replaced(places, old, place, name=new))
+
+    def _in_order(self, place: Placement) -> tuple[str, ...]:
+        """Copies first, so that one out of reach leaves the project usable; home last."""
+        return tuple(dict.fromkeys((*reversed(place.modes()), self._houses.home)))
+
+    async def drop_scope(self, name: str) -> None:
+        routes, home = await self._routes(fresh=True), await self._home()
+        place = routes.places.get(name)
+        if place is None:
+            await home.drop_scope(name)
+            return
+        self._refuse_moving(name, place)
+        everything = Filter(viewer=EVERYONE, scopes=(name,), statuses=())
+        records = await (await self._houses.house(place.mode)).count(everything)
+        scopes = await home.scopes()
+        children = sum(scope.parent == name for scope in scopes)
+        if name not in {scope.name for scope in scopes}:
+            raise ScopeNotFound(name)
+        if records or children:
+            raise Conflict(
+                f"Scope {name!r} still has {records} memories and {children} scopes in it.",
+                advice="Export and forget them first.",
+            )
+        for mode in dict.fromkeys((*place.modes(), self._houses.home)):
+            store = await self._houses.house(mode)
+            async for batch in store.scan(everything):
+                await store.erase([memory.id for memory in batch], references=False)
+            if store is not home:
+                with suppress(ScopeNotFound):  # an earlier try got so far
+                    await store.drop_scope(name)
+        await home.drop_scope(name)
+        await self._houses.settle(
+            lambda places: {other: one for other, one in places.items() if other != name}
+        )
+
+    def _refuse_moving(self, name: str, place: Placement) -> None:
+        if place.move is not None and not self._given_up(place):
+            raise Conflict(
+                f"The project {name!r} is being moved to another store.", advice="Wait until that is done."
+            )
+
+
+async def _names(store: Store) -> Collection[str]:
+    return {scope.name for scope in await store.scopes()}
+
+
+async def _rename(store: Store, old: str, new: str) -> None:
+    """Unless that has been done."""
+    if old in await _names(store):
+        with suppress(ScopeNotFound):  # somebody else was faster
+            await store.rename_scope(old, new)
+
+
+def _replaced(places: Placements, old: str, place: Placement, *, name: str) -> Placements:
+    """The place that was being renamed, under that name; nothing when it has changed meanwhile."""
+    if places.get(old) != place:
+        return places
+    rest = {other: one for other, one in places.items() if other != old}
+    return {**rest, name: replace(place, renaming=None)}
+
+
+def _refuse_taken(name: str, places: Placements, *, besides: str | None = None) -> None:
+    """What another project is called, or is about to be."""
+    for other, place in places.items():
+        if other != besides and name.casefold() in (other.casefold(), (place.renaming or "").casefold()):
+            raise _taken(name)
+
+
+def _taken(name: str) -> Conflict:
+    return Conflict(f"There is a scope {name!r} already.", advice="Choose another name.")
+
+
+class RoutedJobs(RoutedPart):
+    """The Jobs, Cursors and Entries protocols."""
+
+    async def lease(
+        self, owner: str, *, now: datetime, duration: timedelta, names: Sequence[str] = ()
+    ) -> Job | None:
+        return await (await self._home()).lease(owner, now=now, duration=duration, names=names)
+
+    async def renew(self, job_id: str, owner: str, *, until: datetime) -> bool:
+        return await (await self._home()).renew(job_id, owner, until=until)
+
+    async def finish(self, job: Job, owner: str) -> bool:
+        return await (await self._home()).finish(job, owner)
+
+    async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
+        return await (await self._home()).jobs(states=states, limit=limit)
+
+    async def job(self, job_id: str) -> Job:
+        return await (await self._home()).job(job_id)
+
+    async def replace_job(self, job: Job, *, expected: JobState) -> bool:
+        return await (await self._home()).replace_job(job, expected=expected)
+
+    async def drop_jobs(self, *, before: datetime) -> int:
+        return await (await self._home()).drop_jobs(before=before)
+
+    async def tally_jobs(self) -> dict[str, int]:
+        return await (await self._home()).tally_jobs()
+
+    async def cursor(self, name: str) -> str | None:
+        return await (await self._home()).cursor(name)
+
+    async def set_cursor(self, name: str, value: str | None) -> None:
+        await (await self._home()).set_cursor(name, value)
+
+    async def swap_cursor(self, name: str, *, old: str | None, new: str | None) -> bool:
+        return await (await self._home()).swap_cursor(name, old=old, new=new)
+
+    async def put_entry(self, entry: Entry) -> None:
+        await (await self._home()).put_entry(entry)
+
+    async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+        return await (await self._home()).entry(drawer, key, now=now)
+
+    async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+        return await (await self._home()).take_entry(drawer, key, now=now)
+
+    async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
+        return await (await self._home()).entries(drawer, now=now, limit=limit)
+
+    async def drop_entry(self, drawer: str, key: str) -> bool:
+        return await (await self._home()).drop_entry(drawer, key)
+
+    async def drop_expired(self, now: datetime) -> int:
+        return await (await self._home()).drop_expired(now)
+
+
+class RoutedUpkeep(RoutedPart):
+    """The Upkeep protocol. What is told of another store than the home store bears its mode."""
+
+    async def facts(self) -> StoreFacts:
+        return await (await self._home()).facts()
+
+    async def check(self) -> list[StoreFinding]:
+        findings = await (await self._home()).check()
+        for mode in (await self._routes()).used[1:]:
+            try:
+                found = await (await self._houses.house(mode)).check()
+            except (StoreError, SettingsError) as error:
+                findings.append(StoreFinding(mode, False, error.message, error.advice))
+                continue
+            findings += [replace(finding, name=f"{mode}: {finding.name}") for finding in found]
+        return findings
+
+    async def repair(self) -> list[str]:
+        done = await (await self._home()).repair()
+        for mode in (await self._routes()).used[1:]:
+            try:
+                mended = await (await self._houses.house(mode)).repair()
+            except (StoreError, SettingsError) as error:
+                mended = [f"left as it is: {error.message}"]
+            done += [f"{mode}: {step}" for step in mended]
+        return done
+
+    async def optimise(self) -> int:
+        return sum(
+            [await (await self._houses.house(mode)).optimise() for mode in (await self._routes()).used]
+        )
+
+    async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
+        receipt = await (await self._home()).scrub(phrases)
+        removed, remaining = dict(receipt.removed), dict(receipt.remaining)
+        for mode in (await self._routes()).used[1:]:
+            also = await (await self._houses.house(mode)).scrub(phrases)
+            removed |= {f"{mode}: {place}": count for place, count in also.removed.items()}
+            remaining |= {f"{mode}: {place}": count for place, count in also.remaining.items()}
+        return Receipt(receipt.ids, removed, remaining)
+
+
+class RoutedStore(
+    RoutedRecords, RoutedChanges, RoutedIndex, RoutedScopes, RoutedJobs, RoutedUpkeep, RoutedPart
+):
     """The home store has everything but the records of projects that live elsewhere.
 
     While no project does, every call is handed on as it is.

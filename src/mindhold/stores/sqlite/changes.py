@@ -1,4 +1,4 @@
-"""The write path: changes in their order, runs of one kind together."""
+"""The write path: applies changes in order, runs of one kind together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Any
 
 from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, ScopeNotFound
-from mindhold.model.keywords import keyword_forms
+from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Memory, Version
 from mindhold.ports.store import (
     Change,
@@ -23,12 +23,10 @@ from mindhold.ports.store import (
     Revise,
     Tend,
 )
-from mindhold.stores.codes import encode
-from mindhold.stores.sqlite.filters import as_list
 from mindhold.stores.sqlite.jobs import enqueue
-from mindhold.stores.sqlite.keywords import DROP_KEYWORDS, KEYWORD
-from mindhold.stores.sqlite.rows import REVISE, UPSERT, revised, whole
+from mindhold.stores.sqlite.rows import DROP_KEYWORDS, KEYWORD, REVISE, UPSERT, as_list, revised, whole
 from mindhold.stores.values import list_json, mapping_json, to_micros, to_optional_micros
+from mindhold.stores.vectors import encode
 
 # Take the next number, by which indexes in memory find what is new to them.
 NEXT_REVISION = "UPDATE counter SET value = value + 1 WHERE name = 'revision' RETURNING value"

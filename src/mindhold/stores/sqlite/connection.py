@@ -1,8 +1,4 @@
-"""Threads, connections and transactions.
-
-One thread writes, with one connection; a few threads read. In WAL mode they don't wait for each other. Writes that
-wait together are committed together, each in a savepoint of its own, so that they share the cost of being durable.
-"""
+"""Threads, connections and transactions of the SQLite store."""
 
 from __future__ import annotations
 
@@ -10,34 +6,138 @@ import asyncio
 import sqlite3
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from mindhold.model.errors import StoreError
+from mindhold.model.errors import SchemaTooNew, StoreError
+from mindhold.stores.sqlite.rows import note_keywords
 from mindhold.stores.sqlite_file import (
-    as_ours,
     make_private,
     primary_code,
+    store_error,
     transaction,
     translated,
     until_free,
 )
+from mindhold.stores.values import to_micros
 
-__all__ = ["Database", "Durability", "Part", "make_private", "transaction", "translated"]
+Steps = tuple[tuple[int, str], ...]
+
+LIFE = 4  # from this step on records have a date of review, and keywords a table
+
+APPLICATION_ID = 0x5265636F  # "Reco"
+
+
+@cache
+def migrations() -> Steps:
+    """Number and SQL of each, in order."""
+    folder = files("mindhold.stores.sqlite").joinpath("migrations")
+    found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
+    return tuple(sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in found))
+
+
+def latest() -> int:
+    return migrations()[-1][0]
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(connection: sqlite3.Connection, path: Path, *, now: datetime, steps: Steps | None = None) -> None:
+    """Apply what is missing, all of it or nothing. Raises SchemaTooNew, StoreError for another program's file."""
+    steps = migrations() if steps is None else steps
+    newest = steps[-1][0]
+    if _is_current(connection, path, newest):
+        return
+    with transaction(connection):
+        if _is_current(connection, path, newest):  # another process was quicker
+            return
+        version = version_of(connection)
+        if version == 0 and connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
+            raise StoreError(
+                f"{path} is a database of another program.", advice="Choose another file or another home."
+            )
+        for number, script in steps:
+            if number > version:
+                for statement in statements(script):
+                    connection.execute(statement)
+        if version == 0:
+            connection.execute("UPDATE scope SET created = ?", (to_micros(now),))
+        elif version < LIFE <= newest:
+            # Upkeep sees each once. What was before doesn't count as fading, and nothing of it waits to be judged.
+            connection.execute(
+                "UPDATE memory SET review = ?1, decayed = ?1, verified = ?1, examined = ?1", (to_micros(now),)
+            )
+            note_keywords(connection)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {newest}")
+
+
+def statements(script: str) -> Iterator[str]:
+    """One by one, since executescript() would commit before the first."""
+    pending = ""
+    for line in script.splitlines(keepends=True):
+        pending += line
+        if sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+    if pending.strip():
+        raise ValueError(f"unfinished statement: {pending!r}")
+
+
+def _is_current(connection: sqlite3.Connection, path: Path, newest: int) -> bool:
+    version = version_of(connection)
+    if version > newest:
+        raise SchemaTooNew(
+            f"The database {path} has schema {version}; this Mindhold knows up to {newest}.",
+            advice="Upgrade Mindhold, as whoever wrote the file did.",
+        )
+    return version == newest
+
+
+_SAMPLE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FileContents:
+    """How many memories an agent has there, and the ids of its oldest and newest."""
+
+    memories: int = 0
+    ids: tuple[str, ...] = ()
+
+
+def contents_of_file(path: Path, *, agent: str) -> FileContents:
+    """Nothing for a file that isn't there, or that can't be read: whoever opens it is told why."""
+    if not path.exists():
+        return FileContents()
+    kept = "FROM memory WHERE agent = ? AND status <> 'forgotten'"
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            (memories,) = connection.execute(f"SELECT count(*) {kept}", (agent,)).fetchone()
+            ids = {
+                found
+                for order in ("", "DESC")
+                for (found,) in connection.execute(
+                    f"SELECT id {kept} ORDER BY row {order} LIMIT {_SAMPLE}", (agent,)
+                )
+            }
+            return FileContents(memories, tuple(sorted(ids)))
+    except sqlite3.Error:
+        return FileContents()
+
 
 T = TypeVar("T")
 Durability = Literal["full", "normal"]
 
 _MOST_TOGETHER = 64
-
-
-class Part:
-    """What the parts of the store share: their database."""
-
-    _database: Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +147,7 @@ class _Waiting:
     answer: Future[Any] = field(default_factory=Future)
 
 
-class Database:
+class SqliteDatabase:
     """One file, its writer and its readers."""
 
     def __init__(
@@ -227,7 +327,7 @@ class Database:
             if primary_code(failure) != sqlite3.SQLITE_BUSY:
                 return False
             outcomes = [
-                (waiting, None, as_ours(failure, self.path)) for waiting in batch
+                (waiting, None, store_error(failure, self.path)) for waiting in batch
             ]  # all waited in vain
         for waiting, result, error in outcomes:
             if error is None:
@@ -251,6 +351,12 @@ class Database:
             return None, error
         connection.execute("RELEASE one")
         return result, None
+
+
+class SqlitePart:
+    """What the parts of the store share: their database."""
+
+    _database: SqliteDatabase
 
 
 def _not_open(path: Path) -> StoreError:

@@ -1,4 +1,4 @@
-"""The durable queue."""
+"""The durable job queue, entries that may expire, and named cursors."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from mindhold.model.errors import Conflict, JobNotFound
-from mindhold.model.job import Job, JobState
-from mindhold.stores.sqlite.connection import Part
-from mindhold.stores.sqlite.filters import as_list
+from mindhold.model.job import Entry, Job, JobState
+from mindhold.stores.sqlite.connection import SqlitePart
+from mindhold.stores.sqlite.rows import as_list
 from mindhold.stores.values import (
     from_mapping_json,
     from_micros,
@@ -21,14 +21,14 @@ from mindhold.stores.values import (
     to_optional_micros,
 )
 
-COLUMNS = (
+JOB_COLUMNS = (
     "id, name, created, due, payload, state, attempts, most_attempts, lease_owner, lease_until, finished, error, "
     "result, key"
 )
 
 # Add a job, unless one of the same key is waiting.
 ENQUEUE = f"""
-    INSERT INTO job ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO job ({JOB_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (key) WHERE state = 'waiting' AND key IS NOT NULL DO NOTHING
 """
 
@@ -56,7 +56,7 @@ GIVE_UP = """
 # Hold a job, and count the attempt.
 HOLD = f"""
     UPDATE job SET state = 'running', lease_owner = ?, lease_until = ?, attempts = attempts + 1 WHERE id = ?
-    RETURNING {COLUMNS}
+    RETURNING {JOB_COLUMNS}
 """
 
 # Hold it longer.
@@ -73,13 +73,13 @@ REPLACE = """
 """
 
 # Forget what was done long ago; dead ones wait for a person.
-DROP = "DELETE FROM job WHERE state = 'done' AND finished < ?"
+DROP_JOB = "DELETE FROM job WHERE state = 'done' AND finished < ?"
 
 # How many in each state.
 TALLY = "SELECT state, count(*) FROM job GROUP BY state"
 
 
-class JobsPart(Part):
+class SqliteJobs(SqlitePart):
     """The Jobs protocol."""
 
     async def lease(
@@ -116,7 +116,7 @@ class JobsPart(Part):
     async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
         # The newest first, of some states or all.
         query = f"""
-            SELECT {COLUMNS} FROM job WHERE ?1 = '[]' OR state IN (SELECT value FROM json_each(?1))
+            SELECT {JOB_COLUMNS} FROM job WHERE ?1 = '[]' OR state IN (SELECT value FROM json_each(?1))
             ORDER BY created DESC, id DESC LIMIT ?2
         """
         values = (as_list(states), limit)
@@ -125,7 +125,7 @@ class JobsPart(Part):
         )
 
     async def job(self, job_id: str) -> Job:
-        query = f"SELECT {COLUMNS} FROM job WHERE id = ?"
+        query = f"SELECT {JOB_COLUMNS} FROM job WHERE id = ?"
         row = await self._database.read(lambda connection: connection.execute(query, (job_id,)).fetchone())
         if row is None:
             raise _missing(job_id)
@@ -142,7 +142,7 @@ class JobsPart(Part):
 
     async def drop_jobs(self, *, before: datetime) -> int:
         values = (to_micros(before),)
-        return await self._database.write(lambda connection: connection.execute(DROP, values).rowcount)
+        return await self._database.write(lambda connection: connection.execute(DROP_JOB, values).rowcount)
 
     async def tally_jobs(self) -> dict[str, int]:
         return await self._database.read(lambda connection: dict(connection.execute(TALLY).fetchall()))
@@ -207,3 +207,141 @@ def _missing(job_id: str) -> JobNotFound:
     return JobNotFound(
         f"There is no job {job_id!r}.", advice="`mindhold jobs` shows the ones that there are."
     )
+
+
+ENTRY_COLUMNS = "drawer, key, value, created, expires"
+_ALIVE = "(expires IS NULL OR expires > ?)"
+
+# Insert an entry, or replace the one of the same drawer and key.
+PUT_ENTRY = f"""
+    INSERT INTO entry ({ENTRY_COLUMNS}) VALUES (?, ?, ?, ?, ?)
+    ON CONFLICT (drawer, key) DO UPDATE SET value = excluded.value, created = excluded.created,
+        expires = excluded.expires
+"""
+
+# One that has not expired.
+FIND_ENTRY = f"SELECT {ENTRY_COLUMNS} FROM entry WHERE drawer = ? AND key = ? AND {_ALIVE}"
+
+# Remove it and say what it was.
+TAKE_ENTRY = f"DELETE FROM entry WHERE drawer = ? AND key = ? AND {_ALIVE} RETURNING {ENTRY_COLUMNS}"
+
+# Those of a drawer that have not expired, the newest first.
+LIST_ENTRIES = f"""
+    SELECT {ENTRY_COLUMNS} FROM entry WHERE drawer = ? AND {_ALIVE} ORDER BY created DESC, rowid DESC LIMIT ?
+"""
+
+# Remove one, expired or not.
+DROP_ENTRY = "DELETE FROM entry WHERE drawer = ? AND key = ?"
+
+# Remove all that have expired.
+DROP_EXPIRED_ENTRIES = "DELETE FROM entry WHERE expires <= ?"
+
+# Whether there is one that has expired.
+EXPIRED_ENTRIES = "SELECT 1 FROM entry WHERE expires <= ? LIMIT 1"
+
+
+class SqliteEntries(SqlitePart):
+    """The Entries protocol."""
+
+    async def put_entry(self, entry: Entry) -> None:
+        values = (
+            entry.drawer,
+            entry.key,
+            mapping_json(entry.value),
+            to_micros(entry.created),
+            to_optional_micros(entry.expires),
+        )
+        await self._database.write(lambda connection: connection.execute(PUT_ENTRY, values))
+
+    async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+        values = (drawer, key, to_micros(now))
+        row = await self._database.read(lambda connection: connection.execute(FIND_ENTRY, values).fetchone())
+        return None if row is None else entry_of(row)
+
+    async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
+        values = (drawer, key, to_micros(now))
+
+        def work(connection: sqlite3.Connection) -> Entry | None:
+            taken = connection.execute(TAKE_ENTRY, values).fetchall()
+            return entry_of(taken[0]) if taken else None
+
+        return await self._database.write(work)
+
+    async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
+        values = (drawer, to_micros(now), limit)
+        return await self._database.read(
+            lambda connection: [entry_of(row) for row in connection.execute(LIST_ENTRIES, values)]
+        )
+
+    async def drop_entry(self, drawer: str, key: str) -> bool:
+        values = (drawer, key)
+        return await self._database.write(
+            lambda connection: connection.execute(DROP_ENTRY, values).rowcount > 0
+        )
+
+    async def drop_expired(self, now: datetime) -> int:
+        values = (to_micros(now),)
+        # Asked often and mostly in vain: the writer's lock is taken only when there is something.
+        if (
+            await self._database.read(
+                lambda connection: connection.execute(EXPIRED_ENTRIES, values).fetchone()
+            )
+            is None
+        ):
+            return 0
+        return await self._database.write(
+            lambda connection: connection.execute(DROP_EXPIRED_ENTRIES, values).rowcount
+        )
+
+
+def entry_of(row: tuple[Any, ...]) -> Entry:
+    return Entry(
+        drawer=row[0],
+        key=row[1],
+        value=from_mapping_json(row[2]),
+        created=from_micros(row[3]),
+        expires=from_optional_micros(row[4]),
+    )
+
+
+# The value of a cursor.
+CURSOR = "SELECT value FROM cursor WHERE name = ?"
+
+# Set a cursor.
+SET_CURSOR = (
+    "INSERT INTO cursor (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
+# Remove a cursor.
+DROP_CURSOR = "DELETE FROM cursor WHERE name = ?"
+
+
+class SqliteCursors(SqlitePart):
+    """The Cursors protocol."""
+
+    async def cursor(self, name: str) -> str | None:
+        return await self._database.read(lambda connection: _value(connection, name))
+
+    async def set_cursor(self, name: str, value: str | None) -> None:
+        await self._database.write(lambda connection: _set(connection, name, value))
+
+    async def swap_cursor(self, name: str, *, old: str | None, new: str | None) -> bool:
+        def work(connection: sqlite3.Connection) -> bool:
+            if _value(connection, name) != old:
+                return False
+            _set(connection, name, new)
+            return True
+
+        return await self._database.write(work)
+
+
+def _set(connection: sqlite3.Connection, name: str, value: str | None) -> None:
+    if value is None:
+        connection.execute(DROP_CURSOR, (name,))
+    else:
+        connection.execute(SET_CURSOR, (name, value))
+
+
+def _value(connection: sqlite3.Connection, name: str) -> str | None:
+    found = connection.execute(CURSOR, (name,)).fetchone()
+    return None if found is None else str(found[0])

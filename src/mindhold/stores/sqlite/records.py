@@ -1,30 +1,36 @@
-"""Memories: reading them, counting them, and handing changes to the writer."""
+"""Reads, counts, changes and erases memories."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 from mindhold.model.memory import Memory
-from mindhold.model.query import Filter, Order, Spot
-from mindhold.ports.store import Change
+from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.ports.store import Change, Receipt
 from mindhold.stores.sqlite import changes as writing
-from mindhold.stores.sqlite.connection import Part
-from mindhold.stores.sqlite.filters import (
-    Condition,
+from mindhold.stores.sqlite.changes import ROWS_OF, next_revision
+from mindhold.stores.sqlite.connection import SqlitePart
+from mindhold.stores.sqlite.rows import (
+    SELECTED,
     Parameter,
+    SqliteCondition,
     as_list,
     having_keywords,
     matching,
+    memory_of,
     rows_with_keywords,
     visible,
 )
-from mindhold.stores.sqlite.rows import SELECTED, memory_of
-from mindhold.stores.values import to_micros
+from mindhold.stores.sqlite.search import REVISION
+from mindhold.stores.values import beginning, entry_without, job_without, mentions, to_micros, without
 
 _LAST_CHARACTER = "\U0010ffff"
 _MOST_RESOLVED = 10
@@ -104,7 +110,7 @@ SHOW = f"""
 """
 
 
-class RecordsPart(Part):
+class SqliteRecords(SqlitePart):
     """The Records protocol, but for erase()."""
 
     async def apply(self, changes: Sequence[Change]) -> None:
@@ -141,7 +147,7 @@ class RecordsPart(Part):
         *,
         order: Order = Order.NEWEST,
         limit: int = 50,
-        after: str | Spot | None = None,
+        after: str | PagePosition | None = None,
     ) -> list[Memory]:
         return await self._database.read(
             lambda connection: _page(connection, where, order=order, limit=limit, after=after)
@@ -214,7 +220,7 @@ class RecordsPart(Part):
         condition = matching(where, walked="id")
         last = ""
         while True:
-            following = Condition(
+            following = SqliteCondition(
                 f"{condition.sql} AND memory.id > ? ORDER BY memory.id LIMIT ?",
                 (*condition.parameters, last, batch),
             )
@@ -226,19 +232,26 @@ class RecordsPart(Part):
                 return
 
 
-def _select(connection: sqlite3.Connection, condition: Condition) -> list[Memory]:
+def _select(connection: sqlite3.Connection, condition: SqliteCondition) -> list[Memory]:
     query = f"SELECT {SELECTED} FROM memory WHERE {condition.sql}"
     return [memory_of(row) for row in connection.execute(query, condition.parameters)]
 
 
 def _page(
-    connection: sqlite3.Connection, where: Filter, *, order: Order, limit: int, after: str | Spot | None
+    connection: sqlite3.Connection,
+    where: Filter,
+    *,
+    order: Order,
+    limit: int,
+    after: str | PagePosition | None,
 ) -> list[Memory]:
     column, direction, comparison = _ORDERS[order]
     sorting = f"memory.{column} {direction}, memory.id {direction}"
-    begin = Condition("1", ())
+    begin = SqliteCondition("1", ())
     if order is Order.DUE:
-        begin = Condition("memory.review IS NOT NULL", ())  # what is never reviewed has no place among them
+        begin = SqliteCondition(
+            "memory.review IS NOT NULL", ()
+        )  # what is never reviewed has no place among them
     if after is not None:
         begin = _both(begin, _beyond(_place(connection, where, column, after), column, comparison))
     if column in _INDEXED and where.keywords and not where.ids:
@@ -252,10 +265,10 @@ def _page(
 
 
 def _place(
-    connection: sqlite3.Connection, where: Filter, column: str, after: str | Spot
+    connection: sqlite3.Connection, where: Filter, column: str, after: str | PagePosition
 ) -> tuple[Parameter, ...]:
     """Where a page ended."""
-    if isinstance(after, Spot):
+    if isinstance(after, PagePosition):
         value = to_micros(after.value) if isinstance(after.value, datetime) else after.value
         return value, after.id
     seen = visible(where.viewer)
@@ -289,7 +302,13 @@ def _frequent(connection: sqlite3.Connection, where: Filter) -> bool:
 
 
 def _met(
-    connection: sqlite3.Connection, where: Filter, begin: Condition, *, column: str, sorting: str, limit: int
+    connection: sqlite3.Connection,
+    where: Filter,
+    begin: SqliteCondition,
+    *,
+    column: str,
+    sorting: str,
+    limit: int,
 ) -> list[Memory] | None:
     """The page as it is met on the way along an index; None where it isn't filled soon."""
     # The last index entry that is looked at.
@@ -305,16 +324,16 @@ def _met(
     return found if mark is None or len(found) == limit else None
 
 
-def _beyond(mark: tuple[Parameter, ...], column: str, comparison: str) -> Condition:
-    return Condition(f"(memory.{column}, memory.id) {comparison} (?, ?)", mark)
+def _beyond(mark: tuple[Parameter, ...], column: str, comparison: str) -> SqliteCondition:
+    return SqliteCondition(f"(memory.{column}, memory.id) {comparison} (?, ?)", mark)
 
 
-def _both(one: Condition, other: Condition) -> Condition:
-    return Condition(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
+def _both(one: SqliteCondition, other: SqliteCondition) -> SqliteCondition:
+    return SqliteCondition(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
 
 
 def _in_order(
-    connection: sqlite3.Connection, condition: Condition, *, sorting: str, limit: int
+    connection: sqlite3.Connection, condition: SqliteCondition, *, sorting: str, limit: int
 ) -> list[Memory]:
     # The rows are chosen inside an index where one has the columns; only the page's records are read whole.
     query = f"""
@@ -323,3 +342,225 @@ def _in_order(
         ORDER BY {sorting}
     """
     return [memory_of(row) for row in connection.execute(query, (*condition.parameters, limit))]
+
+
+_ROWS = "(SELECT value FROM json_each(?))"
+
+# Where something about a record is kept by its row; the records themselves last. A trigger drops their index rows.
+PLACES = {
+    "tags": ("tag", "memory"),
+    "keywords": ("keyword", "memory"),
+    "versions": ("version", "memory"),
+    "vectors": ("vector", "row"),
+    "codes": ("vector_code", "row"),
+    "memories": ("memory", "row"),
+}
+
+# Say to other processes' indexes in memory that rows are gone.
+BURY = "INSERT OR REPLACE INTO tombstone (row, revision) SELECT value, ? FROM json_each(?)"
+
+# Records whose JSON may name others; a partial index holds them. All are looked at, so before the store is held.
+REFERRING = """
+    SELECT row FROM memory
+    WHERE (merged_from <> '[]' OR metadata <> '{}') AND (instr(merged_from, ?1) OR instr(metadata, ?1))
+"""
+
+# Of those, and of what was written since.
+REFERRED = f"""
+    SELECT row, merged_from, metadata FROM memory
+    WHERE row IN {_ROWS} OR revision > ?
+"""
+
+# Jobs whose JSON may name a record.
+ABOUT = "SELECT id, payload, result FROM job WHERE instr(payload, ?1) OR instr(result, ?1)"
+
+# Entries that may name a record.
+NAMING = "SELECT rowid, key, value FROM entry WHERE instr(value, ?1) OR instr(key, ?1)"
+
+# Every text in which a second look searches for an id.
+_TEXTS = {
+    "memory": "merged_from metadata content topic source conversation file keywords".split(),
+    "version": "content topic tags keywords".split(),
+    "job": "payload result error key".split(),
+    "cursor": "name value".split(),
+    "scope": "name description keywords".split(),
+    "entry": "key value".split(),
+}
+
+_MOST_TERMS = 3  # of a record; a word that many have is a long way through the index
+_FEW = 20  # rows that the full-text index is asked for one by one
+
+
+class SqliteErasure(SqlitePart):
+    """Records.erase()."""
+
+    async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
+        wanted = tuple(dict.fromkeys(ids))
+        known = await self._database.read(
+            lambda connection: _known(connection, wanted, references=references)
+        )
+        erased = await self._database.write(
+            lambda connection: _erase(connection, wanted, known, references=references)
+        )
+        remaining = await self._database.read(lambda connection: _remaining(connection, erased))
+        found = tuple(memory_id for memory_id in wanted if memory_id in erased.rows)
+        return Receipt(ids=found, removed=erased.removed, remaining=remaining)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What takes long to find out, and so is before the one writer is held: others write meanwhile."""
+
+    revision: int  # what was written later has a higher one
+    indexed: frozenset[int]  # rows that the full-text index finds
+    referring: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Erased:
+    ids: tuple[str, ...]
+    rows: dict[str, int]
+    terms: dict[int, list[str]]  # of each row, what the full-text index knew it by
+    removed: dict[str, int]
+    references: bool  # whether what names them was changed too
+
+    @property
+    def numbers(self) -> str:
+        return json.dumps(list(self.rows.values()))
+
+
+def _known(connection: sqlite3.Connection, ids: tuple[str, ...], *, references: bool) -> _Known:
+    revision = int(connection.execute(REVISION).fetchone()[0])
+    rows = dict(connection.execute(ROWS_OF, (as_list(ids),)).fetchall())
+    terms = _indexed_terms(connection, json.dumps(list(rows.values())))
+    found = connection.execute(REFERRING, (beginning(ids),)) if references else ()
+    return _Known(revision, frozenset(_indexed(connection, terms)), [row for (row,) in found])
+
+
+def _erase(
+    connection: sqlite3.Connection, ids: tuple[str, ...], known: _Known, *, references: bool
+) -> _Erased:
+    rows: dict[str, int] = dict(connection.execute(ROWS_OF, (as_list(ids),)).fetchall())
+    numbers = json.dumps(list(rows.values()))
+    terms = _indexed_terms(connection, numbers)
+    removed = {"text": len(known.indexed.intersection(rows.values()))}
+    removed["links"] = connection.execute(
+        f"DELETE FROM link WHERE origin IN {_ROWS} OR target IN {_ROWS}", (numbers, numbers)
+    ).rowcount
+    for place, (table, column) in PLACES.items():
+        removed[place] = connection.execute(
+            f"DELETE FROM {table} WHERE {column} IN {_ROWS}", (numbers,)
+        ).rowcount
+    if references:
+        removed["jobs"], removed["references"] = _drop_references(connection, ids, known)
+    if rows:
+        connection.execute(BURY, (next_revision(connection), numbers))
+    return _Erased(ids, rows, terms, removed, references)
+
+
+def _remaining(connection: sqlite3.Connection, erased: _Erased) -> dict[str, int]:
+    """What a second look finds in each place; `mentions` counts texts elsewhere in which an id stands."""
+    numbers, names = erased.numbers, as_list(erased.ids)
+
+    def count(query: str, *values: str) -> int:
+        return int(connection.execute(query, values).fetchone()[0])
+
+    found = {"text": len(_indexed(connection, erased.terms))}
+    found["links"] = count(
+        f"SELECT count(*) FROM link WHERE origin IN {_ROWS} OR target IN {_ROWS}", numbers, numbers
+    )
+    for place, (table, column) in PLACES.items():
+        found[place] = count(f"SELECT count(*) FROM {table} WHERE {column} IN {_ROWS}", numbers)
+    found["memories"] += count(f"SELECT count(*) FROM memory WHERE id IN {_ROWS}", names)
+    if not erased.references:
+        return found
+    found["jobs"] = _mentions(connection, "job", erased.ids)
+    found["references"] = count(f"SELECT count(*) FROM memory WHERE supersedes IN {_ROWS}", names)
+    found["mentions"] = sum(_mentions(connection, table, erased.ids) for table in _TEXTS if table != "job")
+    return found
+
+
+def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) -> int:
+    """In how many rows an id stands; what the ids begin with alike tells most rows apart at once."""
+    columns = _TEXTS[table]
+    likely = " OR ".join(f"instr({column}, ?1)" for column in columns)
+    texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
+    rows = connection.execute(f"SELECT {texts} FROM {table} WHERE {likely}", (beginning(ids),))
+    return mentions((text for (text,) in rows), frozenset(ids))
+
+
+def _indexed_terms(connection: sqlite3.Connection, numbers: str) -> dict[int, list[str]]:
+    """Some words of each record that the full-text index knows it by: those that few of them have, the longest first."""
+    found = connection.execute(f"SELECT row, lexemes FROM memory WHERE row IN {_ROWS}", (numbers,))
+    terms = {row: {word for word in lexemes.split() if word.isalnum()} for row, lexemes in found}
+    shared = Counter(word for words in terms.values() for word in words)
+    return {
+        row: sorted(words, key=lambda word: (shared[word], -len(word), word))[:_MOST_TERMS]
+        for row, words in terms.items()
+    }
+
+
+def _indexed(connection: sqlite3.Connection, terms: dict[int, list[str]]) -> set[int]:
+    """Which of the rows the full-text index itself still finds."""
+    if len(terms) > _FEW:
+        return _indexed_among(connection, terms)
+    query = "SELECT count(*) FROM lexeme WHERE lexeme MATCH ? AND rowid = ?"
+    return {
+        row
+        for row, words in terms.items()
+        if words
+        and connection.execute(query, (" OR ".join(f'"{word}"' for word in words), row)).fetchone()[0]
+    }
+
+
+def _indexed_among(connection: sqlite3.Connection, indexed: dict[int, list[str]]) -> set[int]:
+    """Those of many rows: word by word, for row by row each would go through what the index has of its words."""
+    query = "SELECT rowid FROM lexeme WHERE lexeme MATCH ? AND rowid BETWEEN ? AND ?"
+    first, last = min(indexed), max(indexed)
+    found: set[int] = set()
+    for word in {word for words in indexed.values() for word in words}:
+        rows = connection.execute(query, (f'"{word}"', first, last))
+        found.update(row for (row,) in rows if row in indexed)
+    return found
+
+
+def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...], known: _Known) -> tuple[int, int]:
+    """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
+    gone, start = frozenset(ids), beginning(ids)
+    jobs = 0
+    references = connection.execute(
+        f"UPDATE memory SET supersedes = NULL WHERE supersedes IN {_ROWS}", (as_list(ids),)
+    ).rowcount
+    for row, *texts in connection.execute(REFERRED, (json.dumps(known.referring), known.revision)).fetchall():
+        (merged_from, one), (metadata, other) = (without(json.loads(text), gone) for text in texts)
+        if one or other:
+            values = (_text(merged_from or []), _text(metadata or {}), row)
+            connection.execute("UPDATE memory SET merged_from = ?, metadata = ? WHERE row = ?", values)
+            references += 1
+    for job_id, payload, result in connection.execute(ABOUT, (start,)).fetchall():
+        left = job_without(json.loads(payload), json.loads(result or "null"), gone)
+        if left is not None and left.dropped:
+            jobs += connection.execute("DELETE FROM job WHERE id = ?", (job_id,)).rowcount
+        elif left is not None:
+            kept = (_text(left.payload), None if left.result is None else _text(left.result), job_id)
+            connection.execute("UPDATE job SET payload = ?, result = ? WHERE id = ?", kept)
+            references += 1
+    return jobs, references + _leave_out_of_entries(connection, gone, start)
+
+
+def _leave_out_of_entries(connection: sqlite3.Connection, gone: frozenset[str], start: str) -> int:
+    """An entry about an id goes; one that names it among others keeps its fields."""
+    changes = 0
+    for row, key, text in connection.execute(NAMING, (start,)).fetchall():
+        if key in gone:
+            changes += connection.execute("DELETE FROM entry WHERE rowid = ?", (row,)).rowcount
+            continue
+        left = entry_without(json.loads(text), gone)
+        if left is not None:
+            connection.execute("UPDATE entry SET value = ? WHERE rowid = ?", (_text(left), row))
+            changes += 1
+    return changes
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,23 +1,157 @@
-"""For a file that can't be opened, or whose pages are damaged: say what is wrong, save what can be read."""
+"""For a damaged file: says what is wrong and saves the rows that can be read, page by page where needed."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import struct
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from mindhold.model.errors import SchemaTooNew, StoreBusy, StoreDamaged, StoreError, StoreReadOnly
-from mindhold.ports.store import Finding
-from mindhold.stores.sqlite.connection import make_private, transaction, translated
-from mindhold.stores.sqlite.migrate import APPLICATION_ID, LIFE, latest, migrate, version_of
-from mindhold.stores.sqlite.pages import rows
+from mindhold.ports.store import StoreFinding
+from mindhold.stores.sqlite.connection import APPLICATION_ID, LIFE, latest, migrate, version_of
 from mindhold.stores.sqlite.upkeep import DAMAGED, file_findings, mend
+from mindhold.stores.sqlite_file import make_private, transaction, translated
 from mindhold.stores.values import to_micros
+
+MAGIC = b"SQLite format 3\x00"
+_LEAF = 13
+_FILE_HEADER = 100
+_USUAL_PAGE_SIZE = 4096
+_LONGEST = 1 << 28
+
+_INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8}  # serial type: bytes
+
+Row = tuple[int, list[Any]]
+
+
+class UnreadableCell(ValueError):
+    """The bytes are no cell of a table."""
+
+
+def rows(path: Path, *, columns: range) -> Iterator[Row]:
+    """Number and values of each row that has so many columns and can be read whole."""
+    with path.open("rb") as stream:
+        size = page_size(stream)
+        number = 0
+        while page := _page(stream, number, size):
+            start = _FILE_HEADER if number == 0 else 0
+            if page[start] == _LEAF:
+                for cell in _cells(page, start):
+                    try:
+                        row, record = _record(stream, page, cell)
+                        values = _values(record, columns)
+                    except (UnreadableCell, IndexError, struct.error, UnicodeDecodeError):
+                        continue
+                    yield row, values
+            number += 1
+
+
+def page_size(stream: BinaryIO) -> int:
+    """As the file's header says, or the usual one where there is no header any more."""
+    stream.seek(0)
+    header = stream.read(18)
+    if header[:16] != MAGIC:
+        return _USUAL_PAGE_SIZE
+    size = int.from_bytes(header[16:18], "big")
+    return 65536 if size == 1 else size if size >= 512 and not size & (size - 1) else _USUAL_PAGE_SIZE
+
+
+def _page(stream: BinaryIO, number: int, size: int) -> bytes:
+    stream.seek(number * size)
+    page = stream.read(size)
+    return page if len(page) == size else b""
+
+
+def _cells(page: bytes, start: int) -> list[int]:
+    count = int.from_bytes(page[start + 3 : start + 5], "big")
+    places = page[start + 8 : start + 8 + 2 * count]
+    return [int.from_bytes(places[at : at + 2], "big") for at in range(0, len(places) - 1, 2)]
+
+
+def _record(stream: BinaryIO, page: bytes, place: int) -> tuple[int, bytes]:
+    """The row's number and its record, collected from the overflow pages where it is long."""
+    length, place = _varint(page, place)
+    row, place = _varint(page, place)
+    if not 0 < length < _LONGEST:
+        raise UnreadableCell
+    usable = len(page)
+    local = length
+    if length > usable - 35:
+        least = (usable - 12) * 32 // 255 - 23
+        spread = least + (length - least) % (usable - 4)
+        local = spread if spread <= usable - 35 else least
+    record = page[place : place + local]
+    if len(record) < local:
+        raise UnreadableCell
+    if local < length:
+        (following,) = struct.unpack_from(">I", page, place + local)
+        record += _overflow(stream, following, missing=length - local, size=usable)
+    return row, record
+
+
+def _overflow(stream: BinaryIO, number: int, *, missing: int, size: int) -> bytes:
+    parts = []
+    while missing > 0:
+        page = _page(stream, number - 1, size) if number else b""
+        if not page:
+            raise UnreadableCell
+        parts.append(page[4 : 4 + missing])
+        missing -= len(parts[-1])
+        number = int.from_bytes(page[:4], "big")
+    return b"".join(parts)
+
+
+def _values(record: bytes, columns: range) -> list[Any]:
+    end, place = _varint(record, 0)
+    types = []
+    while place < end:
+        kind, place = _varint(record, place)
+        types.append(kind)
+    if place != end or len(types) not in columns:
+        raise UnreadableCell
+    values: list[Any] = []
+    for kind in types:
+        value, place = _value(record, place, kind)
+        values.append(value)
+    if place != len(record):
+        raise UnreadableCell
+    return values
+
+
+def _value(record: bytes, place: int, kind: int) -> tuple[Any, int]:
+    if kind == 0:
+        return None, place
+    if kind in _INTEGERS:
+        end = place + _INTEGERS[kind]
+        return int.from_bytes(record[place:end], "big", signed=True), end
+    if kind == 7:
+        return struct.unpack_from(">d", record, place)[0], place + 8
+    if kind in (8, 9):
+        return kind - 8, place
+    if kind < 12:
+        raise UnreadableCell
+    end = place + (kind - 12) // 2
+    if end > len(record):
+        raise UnreadableCell
+    return (record[place:end].decode() if kind % 2 else record[place:end]), end
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Seven bits a byte, the highest first; a ninth byte counts whole."""
+    value = 0
+    for count in range(8):
+        byte = data[place + count]
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, place + count + 1
+    return value << 8 | data[place + 8], place + 9
+
 
 _STEP = 512
 _BOUND = 1 << 22  # how far to look where even the last row's number can't be read
@@ -51,17 +185,22 @@ class Rescue:
     aside: Path
 
 
-def diagnose(path: Path) -> list[Finding]:
+def diagnose(path: Path) -> list[StoreFinding]:
     """What can be said of the file without opening it as a store."""
     if not path.exists():
-        return [Finding("file", False, f"There is no file {path}.", "The first thing you remember makes it.")]
+        return [
+            StoreFinding("file", False, f"There is no file {path}.", "The first thing you remember makes it.")
+        ]
     if path.stat().st_size == 0:
-        return [Finding("file", True, "The file is empty: a store not yet used.")]
+        return [StoreFinding("file", True, "The file is empty: a store not yet used.")]
     try:
         with closing(_open_damaged(path)) as connection:
             return [*_identity(connection), *_pages(connection, path), *file_findings(path)]
     except sqlite3.DatabaseError as error:
-        return [Finding("file", False, f"{path} can't be read ({error}).", DAMAGED), _readable_finding(path)]
+        return [
+            StoreFinding("file", False, f"{path} can't be read ({error}).", DAMAGED),
+            _readable_finding(path),
+        ]
 
 
 def rescue(path: Path, *, now: datetime) -> Rescue:
@@ -83,7 +222,7 @@ def rescue(path: Path, *, now: datetime) -> Rescue:
         if trace(path) != before:
             raise busy(path)
         # The database before its log: where it can't be moved, it must not be left without.
-        moves = [(beside(path, suffix), beside(aside, suffix)) for suffix in ("", *JOURNALS)]
+        moves = [(sibling_path(path, suffix), sibling_path(aside, suffix)) for suffix in ("", *JOURNALS)]
         move_all([*((old, new) for old, new in moves if old.exists()), (target, path)])
     except BaseException:
         discard(target)
@@ -193,17 +332,17 @@ def busy(path: Path) -> StoreBusy:
 
 def trace(path: Path) -> tuple[int, int, int]:
     """Differs when somebody wrote."""
-    log, status = beside(path, "-wal"), path.stat()
+    log, status = sibling_path(path, "-wal"), path.stat()
     return status.st_size, status.st_mtime_ns, log.stat().st_size if log.exists() else 0
 
 
-def beside(path: Path, suffix: str) -> Path:
+def sibling_path(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
 def discard(target: Path) -> None:
     for suffix in ("", *JOURNALS):
-        beside(target, suffix).unlink(missing_ok=True)
+        sibling_path(target, suffix).unlink(missing_ok=True)
 
 
 def _open_damaged(path: Path, *, timeout: float = 5) -> sqlite3.Connection:
@@ -216,10 +355,10 @@ def _open_damaged(path: Path, *, timeout: float = 5) -> sqlite3.Connection:
     return connection
 
 
-def _identity(connection: sqlite3.Connection) -> Iterator[Finding]:
+def _identity(connection: sqlite3.Connection) -> Iterator[StoreFinding]:
     version = version_of(connection)
     ours = connection.execute("PRAGMA application_id").fetchone()[0] == APPLICATION_ID
-    yield Finding(
+    yield StoreFinding(
         "schema",
         ours and version <= latest(),
         f"version {version}" if ours else "the file is another program's",
@@ -227,24 +366,26 @@ def _identity(connection: sqlite3.Connection) -> Iterator[Finding]:
     )
 
 
-def _pages(connection: sqlite3.Connection, path: Path) -> Iterator[Finding]:
+def _pages(connection: sqlite3.Connection, path: Path) -> Iterator[StoreFinding]:
     try:
         problems = [row[0] for row in connection.execute("PRAGMA quick_check(20)") if row[0] != "ok"]
     except sqlite3.DatabaseError as error:
         problems = [str(error)]
-    yield Finding(
+    yield StoreFinding(
         "file", not problems, "; ".join(problems) or "every page is sound", DAMAGED if problems else ""
     )
     if problems:
         yield _readable_finding(path)
 
 
-def _readable_finding(path: Path) -> Finding:
+def _readable_finding(path: Path) -> StoreFinding:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as empty:
         migrate(empty, path, now=datetime.fromtimestamp(0, UTC))
         columns = _columns(empty, "memory")
     number = len({row for row, _ in rows(path, columns=_lengths("memory", columns))})
-    return Finding("readable", number > 0, f"{number} memories can be read", DAMAGED if number else _RESTORE)
+    return StoreFinding(
+        "readable", number > 0, f"{number} memories can be read", DAMAGED if number else _RESTORE
+    )
 
 
 def _copy(damaged: sqlite3.Connection, saved: sqlite3.Connection, *, table: str, key: str) -> None:

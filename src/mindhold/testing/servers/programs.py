@@ -1,4 +1,4 @@
-"""What starting a server program takes, whichever it is: where it is, a free port, and waiting with an end."""
+"""Starts and stops server programs: their path, a free port, and a bounded wait."""
 
 from __future__ import annotations
 

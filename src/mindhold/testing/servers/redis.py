@@ -1,4 +1,4 @@
-"""A real Redis (or Valkey, which speaks the same) for tests and benchmarks, from a wheel or from the PATH."""
+"""A real Redis or Valkey for tests and benchmarks, from a wheel or from the PATH."""
 
 from __future__ import annotations
 

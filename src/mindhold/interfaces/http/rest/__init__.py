@@ -1,1 +1,1 @@
-"""The resources over HTTP."""
+"""The REST resources over HTTP."""

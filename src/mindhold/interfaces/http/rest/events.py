@@ -1,27 +1,172 @@
-"""Server-sent events: what happens, told as it happens, until the client leaves or the server stops."""
+"""Server-sent events: the stream of changes and jobs, until the client leaves or the server stops."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from mindhold.dialects.rest.shape import Resource
-from mindhold.interfaces.http.answers import refusal
-from mindhold.interfaces.http.door import VISITOR_KEY, Door
-from mindhold.interfaces.http.identity import Keys, bearer
+from mindhold.contracts.rest.resource import Resource
+from mindhold.interfaces.http.auth import CredentialLookup, bearer
+from mindhold.interfaces.http.context import CREDENTIAL_KEY, HttpContext, error_response
 from mindhold.interfaces.http.limits import address_of
-from mindhold.interfaces.http.rest.listening import Event, Listener
-from mindhold.interfaces.http.rest.reading import AGENT, header, query_of
-from mindhold.interfaces.running import CALLER_KEY, Running
+from mindhold.interfaces.http.rest.requests import AGENT, header, query_of
+from mindhold.interfaces.runtime import CALLER_KEY, OpenMindhold
+from mindhold.memories.changes import ChangeView, JobChangeView, RecentChangesInput, RecentChangesResult
 from mindhold.model.errors import MindholdError, NotFound, Refused
-from mindhold.operations.following import RecentChangesInput, RecentChangesResult
+
+LATE = timedelta(seconds=30)  # between the time that a write bears and the moment that it is seen, at most
+BRIEF = timedelta(seconds=2)  # and nearly always
+FAR_EVERY = timedelta(seconds=10)  # looks that go back as far
+MOST_KNOWN_JOBS = 200
+MOST_PAGES = 250  # that one is told from where they were; what is before them is passed over
+FEW_PAGES = 25  # that are looked at before one is heard
+MOST_TOLD = 10_000  # that are kept in mind
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TICK = timedelta(microseconds=1)
+ENDED = frozenset({"done", "failed", "cancelled"})
+_Place = tuple[datetime, str]  # among changes: when, and the id
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One, as it is sent."""
+
+    name: str
+    data: str  # JSON
+    id: str = ""
+
+    def encoded(self) -> bytes:
+        number = f"id: {self.id}\n" if self.id else ""
+        return f"{number}event: {self.name}\ndata: {self.data}\n\n".encode("utf-8", "surrogatepass")
+
+
+class Listener:
+    """Of one stream.
+
+    It looks in rounds. The store tells the latest changes first, so a round goes back page by page to where the last one
+    ended, keeping in mind only where each page begins, and then forward again, telling each.
+    """
+
+    def __init__(self, given: RecentChangesInput, *, last: str | None = None) -> None:
+        self._given = given
+        self._upto = _moment(last)  # where the last round ended
+        self._last = "" if self._upto is None else str(last)
+        self._ready = False
+        self._since: datetime | None = None  # how far the round goes back; None between two
+        self._low: _Place = _EPOCH, ""  # what is before has been told in this one
+        self._pages: list[
+            tuple[str, _Place]
+        ] = []  # still to be told, the oldest last: a cursor, and its place
+        self._told: dict[str, datetime] = {}  # id -> updated
+        self._floor = _EPOCH  # no look goes further back
+        self._jobs: dict[str, tuple[JobChangeView, datetime]] = {}  # and when it was seen last
+        self._far: datetime | None = None  # when a round went back furthest
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this one was told that they are heard."""
+        return self._ready
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is more to look at already."""
+        return self._since is not None
+
+    def next_look(self, now: datetime) -> RecentChangesInput:
+        """What to ask for."""
+        if self._since is None:
+            back = BRIEF
+            if self._far is None or now - self._far >= FAR_EVERY:
+                self._far, back = now, LATE
+            self._since = max((self._upto or now) - back, self._floor)
+            self._low = self._since, ""
+        before = self._pages[-1][0] if self._pages else None
+        known = [job_id for job_id, (job, _) in self._jobs.items() if job.state not in ENDED]
+        asked = {"since": self._since, "before": before, "known": known[:MOST_KNOWN_JOBS]}
+        return self._given.model_copy(update=asked)
+
+    def news(self, found: RecentChangesResult) -> Iterator[StreamEvent]:
+        """What of that is new to this one. Who doesn't go on from somewhere isn't told what there is already."""
+        first = not self._ready
+        quiet = first and not self._last
+        memories = list(self._memories(found, quiet=quiet))
+        if first and not (quiet and self.under_way):
+            self._ready = True
+            # Who goes on from somewhere is there until they were told of something.
+            yield StreamEvent(
+                "ready", _json({"now": found.now.isoformat()}), self._last or _number(found.now)
+            )
+        if not quiet:
+            yield from memories
+        if self._ready:
+            yield from self._job_news(found, quiet=quiet)
+        self._forget(found.now - 2 * LATE)
+
+    def _memories(self, found: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
+        if found.next is not None and (oldest := _place(found.memories[0])) > self._low:
+            if len(self._pages) < (FEW_PAGES if quiet else MOST_PAGES):
+                self._pages.append((found.next, oldest))
+                return
+            if self._told.get(oldest[1]) != oldest[0]:
+                yield StreamEvent("behind", _json({"since": oldest[0].isoformat()}))
+            self._floor = max(self._floor, oldest[0] + _TICK)
+        for memory in found.memories:
+            if _place(memory) >= self._low and self._told.get(memory.id) != memory.updated:
+                self._told[memory.id] = memory.updated
+                yield StreamEvent("memory", memory.model_dump_json(), _number(memory.updated))
+        if self._pages:
+            self._low = self._pages.pop()[1]
+        else:
+            self._since, self._upto = None, found.now
+
+    def _job_news(self, found: RecentChangesResult, *, quiet: bool) -> Iterator[StreamEvent]:
+        for job in found.jobs:
+            before, _ = self._jobs.get(job.id, (None, None))
+            self._jobs[job.id] = job, found.now
+            if before != job and not (quiet and job.state != "running"):
+                yield StreamEvent("job", job.model_dump_json())
+
+    def _forget(self, horizon: datetime) -> None:
+        """What no look will find any more. Of very many the latest half is kept, and no look goes back further."""
+        if len(self._told) > MOST_TOLD:
+            self._floor = max(self._floor, sorted(self._told.values())[-MOST_TOLD // 2] + _TICK)
+        oldest = max(horizon, self._floor)
+        self._told = {one: moment for one, moment in self._told.items() if moment >= oldest}
+        self._jobs = {one: (job, seen) for one, (job, seen) in self._jobs.items() if seen >= horizon}
+
+
+def _place(memory: ChangeView) -> _Place:
+    return memory.updated, memory.id
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value)
+
+
+def _number(moment: datetime) -> str:
+    """An event's id: microseconds, which any other server of this store understands."""
+    return str((moment - _EPOCH) // _TICK)
+
+
+def _moment(last: str | None) -> datetime | None:
+    """None for an id that isn't ours: then it is as if none had been given."""
+    if last is None or not (last.isascii() and last.isdecimal()) or len(last) > 17:
+        return None
+    try:
+        return _EPOCH + int(last) * _TICK
+    except OverflowError:
+        return None
+
 
 MEDIA = "text/event-stream"
 LAST = "last-event-id"
@@ -37,7 +182,7 @@ ALIVE = b": still here\n\n"
 Look = Callable[[RecentChangesInput], Awaitable[RecentChangesResult]]
 
 
-async def serve(door: Door, resource: Resource, request: Request) -> Response:
+async def serve(door: HttpContext, resource: Resource, request: Request) -> Response:
     """The stream. Raises MindholdError for what can't be listened to."""
     given = resource.given(request.path_params, query_of(request))
     assert isinstance(given, RecentChangesInput)
@@ -52,7 +197,7 @@ async def serve(door: Door, resource: Resource, request: Request) -> Response:
         secret = bearer(request.scope)
         if secret is None:  # somebody at this machine
             return True
-        found = await Keys(door).whose(secret, scope=request.scope)
+        found = await CredentialLookup(door).whose(secret, scope=request.scope)
         return found is not None and found.caller == caller
 
     listener = Listener(given, last=request.headers.get(LAST))
@@ -60,9 +205,9 @@ async def serve(door: Door, resource: Resource, request: Request) -> Response:
     if request.method == "HEAD":
         return Response(media_type=MEDIA)
     crowd = _crowd(request)
-    name = request.scope.get(VISITOR_KEY) or address_of(request.scope)
+    name = request.scope.get(CREDENTIAL_KEY) or address_of(request.scope)
     if crowd.total() >= MOST or crowd[name] >= MOST_EACH:
-        return refusal(
+        return error_response(
             429,
             "Too many listen already.",
             "TOO_MANY_REQUESTS",
@@ -88,12 +233,12 @@ class _Telling:
 
     def __init__(
         self,
-        running: Running,
+        running: OpenMindhold,
         listener: Listener,
         *,
         look: Look,
         may_stay: Callable[[], Awaitable[bool]],
-        first: list[Event],
+        first: list[StreamEvent],
         crowd: Counter[str],
     ) -> None:
         self._running = running

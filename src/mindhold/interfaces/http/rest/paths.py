@@ -1,4 +1,4 @@
-"""Which resource a path names. Paths are taken as they were sent: a name may have any character, a slash as %2F too."""
+"""Finds the resource of a path. Paths are read as sent, so a name may contain any character (a slash as %2F)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from starlette.types import Scope
 
-from mindhold.dialects.rest.shape import Resource
+from mindhold.contracts.rest.resource import Resource
 from mindhold.model.errors import InvalidInput
 
 ROOT = "api"
@@ -22,7 +22,7 @@ class _Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PathMatch:
     """What is served at a path, by method, and what stands where its pattern has names, in order."""
 
     rows: Mapping[str, Resource]
@@ -54,7 +54,7 @@ class Paths:
                     node = node.words.setdefault(part, _Node())
             node.rows[row.method] = row
 
-    def find(self, scope: Scope) -> Found | None:
+    def find(self, scope: Scope) -> PathMatch | None:
         """None where nothing is. Raises InvalidInput for what is no text."""
         return _found(self._root, segments(scope), ())
 
@@ -78,9 +78,9 @@ def segments(scope: Scope) -> tuple[str, ...]:
     return named
 
 
-def _found(node: _Node, parts: tuple[str, ...], values: tuple[str, ...]) -> Found | None:
+def _found(node: _Node, parts: tuple[str, ...], values: tuple[str, ...]) -> PathMatch | None:
     if not parts:
-        return Found(node.rows, values) if node.rows else None
+        return PathMatch(node.rows, values) if node.rows else None
     first, rest = parts[0], parts[1:]
     if first in node.words and (found := _found(node.words[first], rest, values)):
         return found

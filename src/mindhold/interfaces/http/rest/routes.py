@@ -1,4 +1,4 @@
-"""The table of resources as one route: read a request, ask the operation, answer."""
+"""The table of resources as one route: reads a request, calls the operation, answers."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match, NoMatchFound
 from starlette.types import Receive, Scope, Send
 
-from mindhold.dialects.rest.shape import Resource, Stream
-from mindhold.dialects.rest.table import resources
-from mindhold.interfaces.http.answers import refusal
-from mindhold.interfaces.http.door import Door
-from mindhold.interfaces.http.rest.answering import answered, failed
-from mindhold.interfaces.http.rest.etags import EXPECTED, conditions
-from mindhold.interfaces.http.rest.paths import ROOT, Found, Paths, is_within
-from mindhold.interfaces.http.rest.reading import AGENT, KEY, body_of, header, query_of
-from mindhold.interfaces.running import CALLER_KEY
+from mindhold.contracts.rest.resource import Resource, Stream, resources
+from mindhold.interfaces.http.context import HttpContext, error_response
+from mindhold.interfaces.http.rest.paths import ROOT, PathMatch, Paths, is_within
+from mindhold.interfaces.http.rest.requests import AGENT, EXPECTED, KEY, body_of, conditions, header, query_of
+from mindhold.interfaces.http.rest.responses import resource_error_response, resource_response
+from mindhold.interfaces.runtime import CALLER_KEY
 from mindhold.model.errors import MindholdError
-from mindhold.operations.catalogue import Output
+from mindhold.operations import Output
 
 T = TypeVar("T")
 PROJECT, ASKED_PROJECT = "project_id", "project"  # in a path, in a query
 SOON = 1.0  # seconds: what takes longer is given up when nobody waits for it
-STREAMS: dict[Stream, str] = {"import": "importing", "export": "exporting", "events": "events"}
+STREAMS: dict[Stream, str] = {
+    "import": "transfer:serve_import",
+    "export": "transfer:serve_export",
+    "events": "events:serve",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class Pattern:
 class Rest:
     """The routes of a server."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: HttpContext) -> None:
         self._door = door
 
     def routes(self) -> list[BaseRoute]:
@@ -54,7 +55,7 @@ class ResourceRoute(BaseRoute):
 
     path = f"/{ROOT}"
 
-    def __init__(self, door: Door, paths: Paths) -> None:
+    def __init__(self, door: HttpContext, paths: Paths) -> None:
         self._door = door
         self._paths = paths
 
@@ -70,19 +71,21 @@ class ResourceRoute(BaseRoute):
         try:
             found = self._paths.find(scope)
         except MindholdError as error:
-            answer = failed(error, project=None, expected=False)
+            answer = resource_error_response(error, project=None, expected=False)
         else:
             answer = _nothing() if found is None else await self._chosen(found, request)
         await answer(scope, receive, send)
 
-    async def _chosen(self, found: Found, request: Request) -> Response:
+    async def _chosen(self, found: PathMatch, request: Request) -> Response:
         allow = {"Allow": found.allowed}
         if request.method == "OPTIONS":
             return Response(status_code=204, headers=allow)
         row = found.rows.get("GET" if request.method == "HEAD" else request.method)
         if row is None:
             told = f"Here are: {found.allowed}."
-            return refusal(405, "This can't be done here.", "METHOD_NOT_ALLOWED", advice=told, headers=allow)
+            return error_response(
+                405, "This can't be done here.", "METHOD_NOT_ALLOWED", advice=told, headers=allow
+            )
         request.scope["route"] = Pattern(row.path)
         request.scope["path_params"] = found.named(row)
         expected = False
@@ -94,7 +97,7 @@ class ResourceRoute(BaseRoute):
             return await self._serve(row, request, fields)
         except MindholdError as error:
             project = request.path_params.get(PROJECT) or request.query_params.get(ASKED_PROJECT)
-            return failed(error, project=project, expected=expected)
+            return resource_error_response(error, project=project, expected=expected)
 
     async def _serve(self, row: Resource, request: Request, fields: dict[str, Any]) -> Response:
         query = query_of(request)
@@ -111,7 +114,7 @@ class ResourceRoute(BaseRoute):
             on_repeat=lambda: repeats.append(True),
         )
         output = await (work if row.writes else while_waited_for(request, work))
-        return answered(row, output, request, query=query, repeated=bool(repeats))
+        return resource_response(row, output, request, query=query, repeated=bool(repeats))
 
 
 async def while_waited_for(request: Request, work: Awaitable[T], *, soon: float = SOON) -> T:
@@ -140,12 +143,13 @@ async def _leaving(request: Request) -> None:
         pass
 
 
-def _streaming(name: Stream) -> Callable[[Door, Resource, Request], Awaitable[Response]]:
-    serve: Callable[[Door, Resource, Request], Awaitable[Response]] = import_module(
-        f"mindhold.interfaces.http.rest.{STREAMS[name]}"
-    ).serve
+def _streaming(name: Stream) -> Callable[[HttpContext, Resource, Request], Awaitable[Response]]:
+    module, function = STREAMS[name].split(":")
+    serve: Callable[[HttpContext, Resource, Request], Awaitable[Response]] = getattr(
+        import_module(f"mindhold.interfaces.http.rest.{module}"), function
+    )
     return serve
 
 
 def _nothing() -> Response:
-    return refusal(404, "There is nothing here.", "NOT_FOUND", advice="/openapi.json has all paths.")
+    return error_response(404, "There is nothing here.", "NOT_FOUND", advice="/openapi.json has all paths.")

@@ -1,0 +1,62 @@
+"""The gate before every operation: whether the caller may call it, and what part of the engine the call gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mindhold.access.scoped_store import ScopedSidecar
+from mindhold.access.secrets import checked_agent
+from mindhold.engine import Engine, NoUseCounter
+from mindhold.model.errors import Refused
+from mindhold.model.scope import ALL_SEEING, Caller
+from mindhold.operations import Effect, Operation
+from mindhold.ports.cache import NO_SIDECAR
+from mindhold.ports.history import NoArchive, NoHistory
+from mindhold.ports.transcripts import NoTranscripts
+
+# They export, erase and then reshape: the fence would refuse only when half is done.
+RESHAPING = frozenset({"rename_scope", "delete_scope"})
+
+
+def as_agent(caller: Caller, agent: str | None) -> Caller:
+    """The caller as the agent that a call names. Raises Refused, InvalidInput for what is no agent's name."""
+    if agent is None or agent == caller.agent:
+        return caller
+    if caller.bound or checked_agent(agent) in ALL_SEEING:
+        raise Refused("This call may not be made for that agent.", advice="Leave the agent's id out.")
+    return replace(caller, agent=agent, bound=True)
+
+
+def admitted_engine(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> Engine:
+    """The engine as this caller may use it. Raises Refused."""
+    if operation.owner_only and not caller.owner:
+        raise Refused(f"{operation.name} is for the owner of this Mindhold.", advice="Use the owner's key.")
+    if operation.effect is not Effect.READS and not caller.writes:
+        raise Refused("This key may only read.", advice="Ask the owner for a key that may write.")
+    if caller.scopes or caller.bound or not caller.owner:
+        # They are of no agent and no scope: the owner's.
+        engine = replace(
+            engine, transcripts=NoTranscripts(), history=NoHistory(), archive=NoArchive(), rlm=None
+        )
+    if not caller.writes:
+        engine = replace(engine, uses=NoUseCounter(engine.store, engine.clock))
+    return _fenced(engine, operation, caller) if caller.scopes else engine
+
+
+def _fenced(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> Engine:
+    if operation.owner_only or operation.name in RESHAPING:
+        raise Refused(
+            f"{operation.name} concerns more than the scopes of this key.", advice="Use the owner's key."
+        )
+    from mindhold.access.scoped_store import ScopedStore, ScopedStoreRegistry
+
+    scope = engine.policy.scope if engine.policy.scope in caller.scopes else caller.scopes[0]
+    return replace(
+        engine,
+        store=ScopedStore(engine.store, caller.scopes),
+        houses=ScopedStoreRegistry(engine.houses, caller.scopes),
+        aside=engine.aside if engine.aside is NO_SIDECAR else ScopedSidecar(engine.aside),
+        policy=replace(engine.policy, scope=scope),
+        fence=caller.scopes,
+    )

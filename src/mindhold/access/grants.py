@@ -1,0 +1,586 @@
+"""OAuth grants: the owner's consent, authorization codes, access tokens and refresh tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import Field
+
+from mindhold.access.clients import FAMILIES, FAMILY_LIFE, checked_params, extend_client, find_client
+from mindhold.access.keys import NoInput, Secret, SecretInput, matching_fields
+from mindhold.access.secrets import fingerprint, new_secret
+from mindhold.engine import Engine
+from mindhold.model.errors import InvalidInput, NotFound, Refused
+from mindhold.model.job import Entry
+from mindhold.operations import Call, Effect, Input, Operation, Output
+
+CONSENTS = "oauth_consent"
+CODES = "oauth_code"
+ACCESS = "oauth_access"
+REFRESH = "oauth_refresh"
+TRACES = "oauth_trace"
+
+CONSENT_LIFE = timedelta(minutes=10)
+CODE_LIFE = timedelta(seconds=60)
+ACCESS_LIFE = timedelta(hours=1)
+REFRESH_LIFE = timedelta(days=30)
+
+TICKET, CODE, ACCESS_TOKEN, REFRESH_TOKEN = "rt_", "rc_", "ra_", "rr_"
+MOST_LISTED = 1000
+MOST_CONSENTS = 500  # open at once
+MOST_OF_CLIENT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """A question to the owner: who asks, and for what."""
+
+    client: Mapping[str, Any]
+    params: Mapping[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentAnswer:
+    """Where the browser goes back to, with what; no code when the owner said no."""
+
+    code: str | None = field(repr=False)
+    redirect_uri: str
+    state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationCode:
+    """What a code stands for."""
+
+    client_id: str
+    scopes: tuple[str, ...]
+    code_challenge: str
+    redirect_uri: str
+    redirect_uri_provided_explicitly: bool
+    resource: str | None
+    expires_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class GrantToken:
+    """What an access or a refresh token stands for."""
+
+    client_id: str
+    scopes: tuple[str, ...]
+    expires_at: int
+    resource: str | None
+    family: str
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedTokens:
+    """Tokens, told once."""
+
+    access_token: str = field(repr=False)
+    refresh_token: str = field(repr=False)
+    expires_in: int
+    scope: str
+    resource: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A client that the owner let in."""
+
+    id: str
+    client_id: str
+    client_name: str
+    scopes: tuple[str, ...]
+    resource: str | None
+    created: datetime
+    expires: datetime | None
+
+
+async def open_consent(engine: Engine, client_id: str, params: Mapping[str, Any]) -> str:
+    """A ticket for the question to the owner. Raises NotFound for the client, InvalidInput, Refused."""
+    client = await find_client(engine, client_id)
+    if client is None:
+        raise NotFound("There is no such client.", advice="Let it register first.")
+    now = engine.clock()
+    value = {"client_id": client_id, "params": checked_params(client, params)}
+    await engine.store.drop_expired(now)  # anyone may ask, so whoever asks sweeps
+    await _make_room(engine, client_id, now=now)
+    ticket = new_secret(TICKET)
+    await engine.store.put_entry(
+        Entry(CONSENTS, fingerprint(ticket), value, created=now, expires=now + CONSENT_LIFE)
+    )
+    return ticket
+
+
+async def find_consent(engine: Engine, ticket: str) -> Consent | None:
+    """The question, while it is open and its client is there."""
+    entry = await _entry(engine, CONSENTS, ticket)
+    client = None if entry is None else await find_client(engine, entry.value["client_id"])
+    return None if entry is None or client is None else Consent(client, entry.value["params"])
+
+
+async def grant_code(
+    engine: Engine, ticket: str, *, allow: bool = True, scopes: Sequence[str] | None = None
+) -> ConsentAnswer:
+    """The owner's answer, who may grant less than was asked for; the ticket is used up.
+
+    Raises Refused for one that is used or too old.
+    """
+    now = engine.clock()
+    entry = await engine.store.take_entry(CONSENTS, fingerprint(ticket), now=now)
+    if entry is None:
+        raise Refused("This question is no longer open.", advice="Let the client ask again.")
+    client_id, params = entry.value["client_id"], entry.value["params"]
+    if not allow:
+        return ConsentAnswer(None, params["redirect_uri"], params["state"])
+    name = await extend_client(engine, client_id)
+    family, code = engine.new_id(), new_secret(CODE)
+    granted = [one for one in params["scopes"] or [] if scopes is None or one in scopes]
+    grant = {"client_id": client_id, "scopes": granted, "resource": params["resource"]}
+    known = {**grant, "client_name": name}
+    await engine.store.put_entry(Entry(FAMILIES, family, known, created=now, expires=now + FAMILY_LIFE))
+    await _trace(engine, code, family=family, now=now, life=FAMILY_LIFE)
+    value = {**grant, "family": family, "params": params}
+    await engine.store.put_entry(Entry(CODES, fingerprint(code), value, created=now, expires=now + CODE_LIFE))
+    return ConsentAnswer(code, params["redirect_uri"], params["state"])
+
+
+async def find_code(engine: Engine, code: str, *, client_id: str | None = None) -> AuthorizationCode | None:
+    """What it stands for, for that client. One that was used before ends its family."""
+    entry = await _unused(engine, CODES, code)
+    if entry is None or entry.expires is None or not _is_for(entry, client_id):
+        return None
+    params = entry.value["params"]
+    return AuthorizationCode(
+        client_id=entry.value["client_id"],
+        scopes=tuple(entry.value["scopes"]),
+        code_challenge=params["code_challenge"],
+        redirect_uri=params["redirect_uri"],
+        redirect_uri_provided_explicitly=params["redirect_uri_provided_explicitly"],
+        resource=entry.value["resource"],
+        expires_at=entry.expires.timestamp(),
+    )
+
+
+async def redeem_code(engine: Engine, code: str, *, client_id: str | None = None) -> IssuedTokens:
+    """Tokens for a code, once. Raises Refused; a second use ends its family."""
+    entry = await _used_up(engine, CODES, code, client_id=client_id)
+    return await _issue(engine, entry, scopes=entry.value["scopes"])
+
+
+async def find_refresh(engine: Engine, token: str, *, client_id: str | None = None) -> GrantToken | None:
+    """What it stands for, for that client. One that was used before ends its family."""
+    entry = await _unused(engine, REFRESH, token)
+    return None if entry is None or not _is_for(entry, client_id) else _token(entry)
+
+
+async def refresh_grant(
+    engine: Engine, token: str, *, client_id: str | None = None, scopes: Sequence[str] | None = None
+) -> IssuedTokens:
+    """New tokens for a refresh token, once. Raises Refused, InvalidInput for scopes that were never granted.
+
+    A second use ends its family.
+    """
+    found = await find_refresh(engine, token, client_id=client_id)
+    if found is not None and not set(scopes or ()) <= set(found.scopes):
+        raise InvalidInput("More is asked for than was granted.", advice="Ask for fewer scopes.")
+    entry = await _used_up(engine, REFRESH, token, client_id=client_id)
+    return await _issue(engine, entry, scopes=entry.value["scopes"] if scopes is None else list(scopes))
+
+
+async def check_token(engine: Engine, token: str) -> GrantToken | None:
+    """What an access token stands for, if it and its grant hold."""
+    entry = await _entry(engine, ACCESS, token)
+    return None if entry is None or not await _holds(engine, entry.value["family"]) else _token(entry)
+
+
+async def list_grants(engine: Engine) -> list[Grant]:
+    """Those that hold now, newest first."""
+    entries = await engine.store.entries(FAMILIES, now=engine.clock(), limit=MOST_LISTED)
+    return [
+        Grant(
+            id=entry.key,
+            client_id=entry.value["client_id"],
+            client_name=entry.value["client_name"],
+            scopes=tuple(entry.value["scopes"]),
+            resource=entry.value["resource"],
+            created=entry.created,
+            expires=entry.expires,
+        )
+        for entry in entries
+    ]
+
+
+async def revoke_grant(engine: Engine, given: str) -> bool:
+    """End the grant of that id, or the one that this token belongs to, with all its tokens. Whether it held."""
+    for drawer in (ACCESS, REFRESH, TRACES):
+        entry = await _entry(engine, drawer, given)
+        if entry is not None:
+            return await engine.store.drop_entry(FAMILIES, entry.value["family"])
+    return await engine.store.drop_entry(FAMILIES, given)
+
+
+async def _make_room(engine: Engine, client_id: str, *, now: datetime) -> None:
+    """Who asks too often takes the place of their own oldest question; beyond that, the oldest of all goes."""
+    there = await engine.store.entries(CONSENTS, now=now, limit=2 * MOST_CONSENTS)
+    own = [entry for entry in there if entry.value["client_id"] == client_id]
+    for entry in own[MOST_OF_CLIENT - 1 :] or there[MOST_CONSENTS - 1 :]:
+        await engine.store.drop_entry(CONSENTS, entry.key)
+
+
+async def _issue(engine: Engine, entry: Entry, *, scopes: Sequence[str]) -> IssuedTokens:
+    """Tokens of the entry's family. The refresh token keeps all that was granted."""
+    family, now = entry.value["family"], engine.clock()
+    if not await _holds(engine, family):
+        raise _gone()
+    access, refresh = new_secret(ACCESS_TOKEN), new_secret(REFRESH_TOKEN)
+    shared = {name: entry.value[name] for name in ("client_id", "resource", "family")}
+    await _trace(engine, refresh, family=family, now=now, life=REFRESH_LIFE)
+    for drawer, secret, life, granted in (
+        (ACCESS, access, ACCESS_LIFE, list(scopes)),
+        (REFRESH, refresh, REFRESH_LIFE, entry.value["scopes"]),
+    ):
+        value = {**shared, "scopes": granted}
+        await engine.store.put_entry(
+            Entry(drawer, fingerprint(secret), value, created=now, expires=now + life)
+        )
+    return IssuedTokens(
+        access_token=access,
+        refresh_token=refresh,
+        expires_in=int(ACCESS_LIFE.total_seconds()),
+        scope=" ".join(scopes),
+        resource=shared["resource"],
+    )
+
+
+async def _unused(engine: Engine, drawer: str, secret: str) -> Entry | None:
+    """What can be used once, unless it was or its family has ended."""
+    entry = await _entry(engine, drawer, secret)
+    if entry is None:
+        await _end_reused(engine, secret)
+        return None
+    return entry if await _holds(engine, entry.value["family"]) else None
+
+
+async def _used_up(engine: Engine, drawer: str, secret: str, *, client_id: str | None) -> Entry:
+    """What can be used once, taken. Raises Refused; another client's try takes nothing."""
+    there = await _entry(engine, drawer, secret)
+    if there is not None and not _is_for(there, client_id):
+        raise _gone()
+    entry = await engine.store.take_entry(drawer, fingerprint(secret), now=engine.clock())
+    if entry is None:
+        await _end_reused(engine, secret)
+        raise _gone()
+    return entry
+
+
+async def _end_reused(engine: Engine, secret: str) -> None:
+    trace = await _entry(engine, TRACES, secret)
+    if trace is not None:
+        await engine.store.drop_entry(FAMILIES, trace.value["family"])
+
+
+async def _trace(engine: Engine, secret: str, *, family: str, now: datetime, life: timedelta) -> None:
+    await engine.store.put_entry(
+        Entry(TRACES, fingerprint(secret), {"family": family}, created=now, expires=now + life)
+    )
+
+
+async def _entry(engine: Engine, drawer: str, secret: str) -> Entry | None:
+    return await engine.store.entry(drawer, fingerprint(secret), now=engine.clock())
+
+
+async def _holds(engine: Engine, family: str) -> bool:
+    return await engine.store.entry(FAMILIES, family, now=engine.clock()) is not None
+
+
+def _is_for(entry: Entry, client_id: str | None) -> bool:
+    return client_id is None or entry.value["client_id"] == client_id
+
+
+def _token(entry: Entry) -> GrantToken:
+    return GrantToken(
+        client_id=entry.value["client_id"],
+        scopes=tuple(entry.value["scopes"]),
+        expires_at=int(entry.expires.timestamp()) if entry.expires else 0,
+        resource=entry.value["resource"],
+        family=entry.value["family"],
+    )
+
+
+def _gone() -> Refused:
+    return Refused("This code or token doesn't hold.", advice="Let the client ask for consent again.")
+
+
+class OpenConsentInput(Input):
+    """What a client asks for: state, scopes, code_challenge, redirect_uri, redirect_uri_provided_explicitly, resource."""
+
+    client_id: str
+    params: dict[str, Any] = Field(repr=False)
+
+
+class OpenedConsent(Output):
+    """Names the question to the owner for ten minutes."""
+
+    ticket: Secret
+
+
+class FindConsentInput(SecretInput):
+    """By its ticket."""
+
+    ticket: Secret
+
+
+class FoundConsent(Output):
+    """Who asks, and for what."""
+
+    found: bool
+    client: dict[str, Any] = {}
+    params: dict[str, Any] = Field(default={}, repr=False)
+
+
+class GrantCodeInput(SecretInput):
+    """The owner's answer; either way the ticket is used up. `scopes` may be fewer than were asked for."""
+
+    ticket: Secret
+    allow: bool = True
+    scopes: list[str] | None = None
+
+
+class GrantedCode(Output):
+    """Where the browser goes back to, with what. No code when the owner said no."""
+
+    code: str | None = Field(repr=False)
+    redirect_uri: str
+    state: str | None
+
+
+class CodeInput(SecretInput):
+    """A code; with a client's id it must be that client's."""
+
+    code: Secret
+    client_id: str | None = None
+
+
+class FoundCode(Output):
+    """What the code stands for, until it is redeemed or a minute has gone."""
+
+    found: bool
+    client_id: str = ""
+    scopes: list[str] = []
+    code_challenge: str = ""
+    redirect_uri: str = ""
+    redirect_uri_provided_explicitly: bool = True
+    resource: str | None = None
+    expires_at: float = 0.0
+
+
+class TokenPair(Output):
+    """Both are shown once. `scope` is space-separated, `expires_in` the seconds of the access token."""
+
+    access_token: Secret
+    refresh_token: Secret
+    expires_in: int
+    scope: str
+    resource: str | None
+
+
+class RefreshInput(SecretInput):
+    """A refresh token; with a client's id it must be that client's."""
+
+    token: Secret
+    client_id: str | None = None
+
+
+class RefreshGrantInput(RefreshInput):
+    """The new access token may have fewer scopes, never more."""
+
+    scopes: list[str] | None = None
+
+
+class TokenInput(SecretInput):
+    """What a caller presented."""
+
+    token: Secret
+
+
+class FoundToken(Output):
+    """What the token stands for. `family` is the grant that it was issued under."""
+
+    found: bool
+    client_id: str = ""
+    scopes: list[str] = []
+    expires_at: int = 0
+    resource: str | None = None
+    family: str = ""
+
+
+class RevokeGrantInput(SecretInput):
+    """Any token of the grant, or the grant's id."""
+
+    token: Secret
+
+
+class RevokedGrant(Output):
+    """Whether there was one."""
+
+    revoked: bool
+
+
+class GrantView(Output):
+    """A client that the owner let in."""
+
+    id: str
+    client_id: str
+    client_name: str
+    scopes: list[str]
+    resource: str | None
+    created: datetime
+    expires: datetime | None
+
+
+class ListGrantsResult(Output):
+    """The grants that hold now, newest first."""
+
+    grants: list[GrantView]
+
+
+async def _open_consent(call: Call, given: OpenConsentInput) -> OpenedConsent:
+    return OpenedConsent(ticket=await open_consent(call.engine, given.client_id, given.params))
+
+
+async def _find_consent(call: Call, given: FindConsentInput) -> FoundConsent:
+    consent = await find_consent(call.engine, given.ticket)
+    return FoundConsent(found=consent is not None, **matching_fields(FoundConsent, consent))
+
+
+async def _grant_code(call: Call, given: GrantCodeInput) -> GrantedCode:
+    answer = await grant_code(call.engine, given.ticket, allow=given.allow, scopes=given.scopes)
+    return GrantedCode(**asdict(answer))
+
+
+async def _find_code(call: Call, given: CodeInput) -> FoundCode:
+    code = await find_code(call.engine, given.code, client_id=given.client_id)
+    return FoundCode(found=code is not None, **matching_fields(FoundCode, code))
+
+
+async def _redeem_code(call: Call, given: CodeInput) -> TokenPair:
+    return TokenPair(**asdict(await redeem_code(call.engine, given.code, client_id=given.client_id)))
+
+
+async def _find_refresh(call: Call, given: RefreshInput) -> FoundToken:
+    token = await find_refresh(call.engine, given.token, client_id=given.client_id)
+    return FoundToken(found=token is not None, **matching_fields(FoundToken, token))
+
+
+async def _refresh_grant(call: Call, given: RefreshGrantInput) -> TokenPair:
+    pair = await refresh_grant(call.engine, given.token, client_id=given.client_id, scopes=given.scopes)
+    return TokenPair(**asdict(pair))
+
+
+async def _check_token(call: Call, given: TokenInput) -> FoundToken:
+    token = await check_token(call.engine, given.token)
+    return FoundToken(found=token is not None, **matching_fields(FoundToken, token))
+
+
+async def _list_grants(call: Call, _given: NoInput) -> ListGrantsResult:
+    return ListGrantsResult(grants=[GrantView(**asdict(one)) for one in await list_grants(call.engine)])
+
+
+async def _revoke_grant(call: Call, given: RevokeGrantInput) -> RevokedGrant:
+    return RevokedGrant(revoked=await revoke_grant(call.engine, given.token))
+
+
+OPEN_CONSENT = Operation(
+    "open_consent",
+    "Put a client's wish before the owner.",
+    OpenConsentInput,
+    OpenedConsent,
+    _open_consent,
+    Effect.WRITES,
+    owner_only=True,
+)
+FIND_CONSENT = Operation(
+    "find_consent",
+    "Who asks the owner, and for what.",
+    FindConsentInput,
+    FoundConsent,
+    _find_consent,
+    Effect.READS,
+    owner_only=True,
+)
+GRANT_CODE = Operation(
+    "grant_code",
+    "The owner's answer to a client's wish.",
+    GrantCodeInput,
+    GrantedCode,
+    _grant_code,
+    Effect.WRITES,
+    owner_only=True,
+)
+FIND_CODE = Operation(
+    "find_code",
+    "What a code stands for; one that was redeemed already ends its grant.",
+    CodeInput,
+    FoundCode,
+    _find_code,
+    Effect.WRITES,
+    owner_only=True,
+)
+REDEEM_CODE = Operation(
+    "redeem_code",
+    "Turn a code into tokens, once; a second time ends its grant.",
+    CodeInput,
+    TokenPair,
+    _redeem_code,
+    Effect.WRITES,
+    owner_only=True,
+)
+FIND_REFRESH = Operation(
+    "find_refresh",
+    "What a refresh token stands for; one that was used already ends its grant.",
+    RefreshInput,
+    FoundToken,
+    _find_refresh,
+    Effect.WRITES,
+    owner_only=True,
+)
+REFRESH_GRANT = Operation(
+    "refresh_grant",
+    "New tokens for a refresh token, once; a second time ends its grant.",
+    RefreshGrantInput,
+    TokenPair,
+    _refresh_grant,
+    Effect.WRITES,
+    owner_only=True,
+)
+CHECK_TOKEN = Operation(
+    "check_token",
+    "What an access token stands for, if it holds.",
+    TokenInput,
+    FoundToken,
+    _check_token,
+    Effect.READS,
+    owner_only=True,
+)
+LIST_GRANTS = Operation(
+    "list_grants",
+    "The clients that the owner let in.",
+    NoInput,
+    ListGrantsResult,
+    _list_grants,
+    Effect.READS,
+    owner_only=True,
+)
+REVOKE_GRANT = Operation(
+    "revoke_grant",
+    "End a grant with all its tokens, at once and everywhere.",
+    RevokeGrantInput,
+    RevokedGrant,
+    _revoke_grant,
+    Effect.DESTROYS,
+    owner_only=True,
+)

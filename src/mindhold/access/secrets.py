@@ -1,0 +1,36 @@
+"""New secrets, the hashes that are stored of them, and the check of agent ids. Imports nothing heavy: operations need it before every call."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+
+from mindhold.model.errors import InvalidInput
+from mindhold.model.scope import ALL_SEEING, LONGEST_NAME
+
+_SECRET_BYTES = 32
+
+
+def new_secret(prefix: str) -> str:
+    """Unguessable, and told by its prefix from other secrets."""
+    return prefix + secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def fingerprint(secret: str) -> str:
+    """What the store has of a secret: 256 random bits need no salt and no slow hash."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def checked_agent(name: str) -> str:
+    """An agent's name as it is. Raises InvalidInput, also for what could be mistaken for system or admin."""
+    if not name.strip() or name != name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        raise InvalidInput(
+            f"{name[:40]!r} can't be an agent's name.",
+            advice=f"Use at most {LONGEST_NAME} printable characters, without blanks around them.",
+        )
+    if name.casefold() in ALL_SEEING and name not in ALL_SEEING:
+        raise InvalidInput(
+            f"{name!r} could be mistaken for {name.casefold()!r}, who sees everything.",
+            advice="Spell it as it is meant.",
+        )
+    return name

@@ -1,0 +1,148 @@
+"""Visits: what a server knows of a client between calls. They are stored, so a restart or a second server can continue them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pydantic import Field
+
+from mindhold.access.keys import Secret, SecretInput, matching_fields
+from mindhold.access.secrets import fingerprint
+from mindhold.engine import Engine
+from mindhold.model.errors import ContentTooLarge, InvalidInput, Refused
+from mindhold.model.job import Entry
+from mindhold.operations import Call, Effect, Operation, Output
+
+VISIT_NAMESPACE = "visit"
+LONGEST_ID = 200
+LONGEST_OWNER = 500
+LONGEST_CLIENT = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Who began it (in words of the door: a key's id, a client's), and how they speak."""
+
+    owner: str
+    protocol_version: str
+    client: Mapping[str, Any]
+
+
+async def keep_visit(engine: Engine, visit_id: str, visit: Visit, *, minutes: int) -> datetime:
+    """Keep it, or keep it longer; returns until when. Raises InvalidInput, Refused when it is another's."""
+    value = _checked(visit_id, visit)
+    there = await find_visit(engine, visit_id)
+    if there is not None and there.owner != visit.owner:
+        raise Refused("This visit was begun by somebody else.", advice="Begin one of your own.")
+    now = engine.clock()
+    expires = now + timedelta(minutes=minutes)
+    await engine.store.put_entry(
+        Entry(VISIT_NAMESPACE, fingerprint(visit_id), value, created=now, expires=expires)
+    )
+    return expires
+
+
+async def find_visit(engine: Engine, visit_id: str) -> Visit | None:
+    """The visit of that id, unless it has ended."""
+    entry = await engine.store.entry(VISIT_NAMESPACE, fingerprint(visit_id), now=engine.clock())
+    if entry is None:
+        return None
+    value = entry.value
+    return Visit(value["owner"], value["protocol_version"], value["client"])
+
+
+async def end_visit(engine: Engine, visit_id: str) -> bool:
+    """Whether there was one."""
+    return await engine.store.drop_entry(VISIT_NAMESPACE, fingerprint(visit_id))
+
+
+def _checked(visit_id: str, visit: Visit) -> dict[str, Any]:
+    if not visit_id or len(visit_id) > LONGEST_ID:
+        raise InvalidInput(f"A visit's id has 1 to {LONGEST_ID} characters.", advice="Make a shorter one.")
+    value = {
+        "owner": visit.owner,
+        "protocol_version": visit.protocol_version,
+        "client": dict(visit.client),
+    }
+    try:
+        size = len(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(
+            "What a client says of itself must be JSON.", advice="Use plain values."
+        ) from error
+    if len(visit.owner) > LONGEST_OWNER or size > LONGEST_CLIENT:
+        raise ContentTooLarge(
+            "A client says too much of itself.", advice=f"Keep it to {LONGEST_CLIENT:,} characters."
+        )
+    return value
+
+
+class VisitInput(SecretInput):
+    """By its id, which is as good as a secret."""
+
+    id: Secret
+
+
+class KeepVisitInput(VisitInput):
+    """A visit as it is now; `owner` is whoever began it, and nobody else goes on with it."""
+
+    owner: str
+    protocol_version: str
+    client: dict[str, Any] = {}
+    ttl_minutes: int = Field(default=1440, ge=1, le=43_200)
+
+
+class KeptVisit(Output):
+    """Until when it is kept, if nothing more is heard of it."""
+
+    expires: datetime
+
+
+class FoundVisit(Output):
+    """A visit; compare `owner` before going on with it."""
+
+    found: bool
+    owner: str = ""
+    protocol_version: str = ""
+    client: dict[str, Any] = {}
+
+
+class EndedVisit(Output):
+    """Whether there was one."""
+
+    ended: bool
+
+
+async def _keep_visit(call: Call, given: KeepVisitInput) -> KeptVisit:
+    visit = Visit(given.owner, given.protocol_version, given.client)
+    return KeptVisit(expires=await keep_visit(call.engine, given.id, visit, minutes=given.ttl_minutes))
+
+
+async def _find_visit(call: Call, given: VisitInput) -> FoundVisit:
+    visit = await find_visit(call.engine, given.id)
+    return FoundVisit(found=visit is not None, **matching_fields(FoundVisit, visit))
+
+
+async def _end_visit(call: Call, given: VisitInput) -> EndedVisit:
+    return EndedVisit(ended=await end_visit(call.engine, given.id))
+
+
+KEEP_VISIT = Operation(
+    "keep_visit",
+    "Keep a visit, so that it outlives a restart.",
+    KeepVisitInput,
+    KeptVisit,
+    _keep_visit,
+    Effect.WRITES,
+    owner_only=True,
+)
+FIND_VISIT = Operation(
+    "find_visit", "A visit that goes on.", VisitInput, FoundVisit, _find_visit, Effect.READS, owner_only=True
+)
+END_VISIT = Operation(
+    "end_visit", "Forget a visit.", VisitInput, EndedVisit, _end_visit, Effect.WRITES, owner_only=True
+)

@@ -1,0 +1,331 @@
+"""The application: settings in, a running engine out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from mindhold.access.admission import admitted_engine, as_agent
+from mindhold.app.policy import capture_of, policy_of
+from mindhold.app.providers import classifier_of, language_model, meaning_of, rlm_server, transcripts_of
+from mindhold.app.stores import SettingsSites, advise_restore, make_home, store_registry, with_sidecar
+from mindhold.capture.project_folder import scope_of_folder
+from mindhold.conversations.activity import call_activity_of, flush_activity, note_call_activity
+from mindhold.engine import Engine, UseCounter
+from mindhold.hooks.files import HOOKS
+from mindhold.memories.embedding import follow_model
+from mindhold.memories.idempotency import run_once
+from mindhold.model.errors import MindholdError, NotFound, Refused, SettingsError, StoreError
+from mindhold.model.memory import IdMaker
+from mindhold.model.scope import EVERYONE, GLOBAL, Caller
+from mindhold.operations import Call, Effect, Input, Operation, Output, do_nothing, no_progress
+from mindhold.ports.backend import StoreRegistry
+from mindhold.ports.cache import Sidecar
+from mindhold.ports.history import NoHistory
+from mindhold.ports.llm import LanguageModel, OwnModel
+from mindhold.ports.store import Store
+from mindhold.providers.model_registry import LocalModelRegistry
+from mindhold.settings.loader import LoadedSettings, load_settings
+from mindhold.stores.history.archive import GzipArchive
+from mindhold.stores.history.index import SqliteHistory
+from mindhold.stores.routed.store import RoutedStore
+from mindhold.stores.sqlite.connection import FileContents, contents_of_file
+
+I = TypeVar("I", bound=Input)  # noqa: E741
+O = TypeVar("O", bound=Output)  # noqa: E741
+QUEUE_WORK = "run_jobs"  # the operation that queues are worked off by, which stirs nobody
+LEAFLET_WORK = "make_leaflet"
+# They read what hooks don't tell of, or nothing that was remembered.
+NO_MEMORIES = frozenset((QUEUE_WORK, "index_history", "embed_history", "archive_history"))
+OF_DOORS = ("scope", "agent", "toolsets")  # settings that are no matter to who works behind
+FEW = 5  # leaflets that a call makes itself before it ends
+LEAFLETS_SECONDS = 20.0
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """A running Mindhold."""
+
+    engine: Engine
+    loaded: LoadedSettings
+    stirred: asyncio.Event = field(default_factory=asyncio.Event)  # by what may have queued a job
+    written: set[str] = field(default_factory=set)  # scopes whose memories may have changed; of Global: all
+
+    def warm(self, *, patient: bool = True) -> None:
+        """Say that meaning will be needed: the model loads while the caller gets ready, or answers by words alone."""
+        self.engine.meaning.warm(patient=patient)
+
+    async def run(
+        self,
+        operation: Operation[I, O],
+        given: I,
+        *,
+        progress: Callable[[str, int, int | None], None] = no_progress,
+        caller: Caller | None = None,
+        model: LanguageModel | None = None,
+        conversation: str | None = None,
+        agent: str | None = None,
+        tool: str | None = None,
+        key: str | None = None,
+        on_repeat: Callable[[], None] = do_nothing,
+    ) -> O:
+        """One operation, as the agent of the settings unless a door says who calls; `agent` is whom the call names.
+
+        `tool` is what the caller knows it by. A writing call that has the `key` of an earlier one is answered as that one
+        was, and `on_repeat` is called. Raises MindholdError.
+        """
+        who = as_agent(caller or Caller(self.loaded.settings.agent), agent)
+        engine = admitted_engine(self.engine, operation, who)
+        if operation.effect is not Effect.READS and operation.name not in NO_MEMORIES:
+            self.written.add(_written_to(operation, given, engine))  # also by one that fails half-way
+        if operation.name == LEAFLET_WORK and getattr(given, "others", False):
+            self.written.clear()
+        call = Call(engine, who.agent, progress, model, conversation, who.owner)
+        with self.engine.quiet.broken(self.engine.clock) if _is_call(caller) else nullcontext():
+            answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
+        if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
+            self.stirred.set()
+        if operation.effect is not Effect.READS and getattr(
+            answer, "ran", True
+        ):  # the queue, or something else
+            self.engine.pulse.beat()
+        if operation.name == QUEUE_WORK and getattr(answer, "ran", False):
+            self.written.add(GLOBAL)
+        if conversation is not None:
+            done = call_activity_of(operation, answer, tool=tool)
+            note_call_activity(engine, operation, done, conversation=conversation, caller=who)
+        return answer
+
+    async def keep_leaflets(self, *, closing: bool = False) -> None:
+        """Make anew what hooks hand out, if something was written since, and hooks are used at all. Never raises.
+
+        Who is `closing` leaves it to the worker where it is much.
+        """
+        touched = frozenset(self.written)
+        self.written.clear()
+        home = self.engine.policy.home
+        if not touched or not (home / "hooks" / "leaflets").is_dir():
+            return
+        from mindhold.capture.hook_cache import (
+            affected_caches,  # for those who have hooks
+            make_hook_caches,
+        )
+
+        agent = self.loaded.settings.agent
+        try:
+            async with asyncio.timeout(LEAFLETS_SECONDS):
+                many = closing and len(await affected_caches(self.engine, touched, agent=agent)) > FEW
+                if many and self._is_as_at_home():
+                    await asyncio.to_thread(_leave_to_worker, home, agent)
+                    return
+                engine = self.engine if closing else await asyncio.to_thread(self._as_told_now)
+                await make_hook_caches(engine, agent=agent, scopes=touched)
+        except (MindholdError, OSError, TimeoutError) as error:
+            self.written.update(touched)  # for another time; till then what is there is old, or blank
+            log.warning("leaflets are not fresh: %s", getattr(error, "code", type(error).__name__))
+
+    def _is_as_at_home(self) -> bool:
+        """Whether a worker of this home would go by the same settings; in which scope and for whom is no matter."""
+        given = {key for key, source in self.loaded.sources.items() if source == "argument"}
+        return all(key in OF_DOORS or key.startswith("serve.") for key in given)
+
+    def _as_told_now(self) -> Engine:
+        """With what the settings say by now about telling: a server may have begun long ago."""
+        if any(
+            key.startswith("capture.") and source == "argument" for key, source in self.loaded.sources.items()
+        ):
+            return self.engine
+        with suppress(SettingsError):  # a file half written, or wrong
+            now = load_settings({"home": str(self.loaded.settings.home)}).settings.capture
+            return replace(self.engine, policy=replace(self.engine.policy, capture=capture_of(now)))
+        return self.engine
+
+    def conversation_roots(self) -> list[Path]:
+        """The folders under which past conversations lie, of those that are there. Blocks."""
+        return self.engine.transcripts.roots()
+
+    @property
+    def behind(self) -> bool:
+        """Whether more conversations wait to be indexed than a question may read."""
+        return self.engine.behind.is_set()
+
+    async def await_behind(self) -> None:
+        """Until that is so."""
+        await self.engine.behind.wait()
+        self.engine.behind.clear()
+
+    async def index_in_background(self) -> bool:
+        """Whether a process of its own, at low priority, is at it now: one that was started, or was there already."""
+        if not self._is_as_at_home():
+            return False
+        from mindhold.hooks.worker_start import start_indexer  # for those who are behind
+
+        try:
+            await asyncio.to_thread(start_indexer, str(self.engine.policy.home))
+        except OSError as error:
+            log.warning("conversations are not indexed in the background: %s", error.strerror)
+            return False
+        return True
+
+    async def await_change(self, seen: int, seconds: float) -> int:
+        """Until this process did more than was `seen`, at most so long. Begins at -1; give back what it answers."""
+        return await self.engine.pulse.wait(seen, seconds=seconds)
+
+    async def await_pressing(self, seconds: float) -> None:
+        """Until somebody waits for a job, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.engine.pressing.wait()
+        self.engine.pressing.clear()
+
+    async def await_job(self, seconds: float) -> bool:
+        """Until a job is queued, here or by another server, at most so long. Whether one was."""
+        waits = (self.engine.aside.bell.wait(seconds), self.stirred.wait())
+        tasks = [asyncio.create_task(one) for one in waits]
+        try:
+            await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            return any(task.done() and task.result() for task in tasks)
+        finally:
+            self.stirred.clear()
+            for task in tasks:
+                task.cancel()
+
+
+@asynccontextmanager
+async def open_app(
+    loaded: LoadedSettings | None = None, *, houses: StoreRegistry | None = None
+) -> AsyncIterator[App]:
+    """Open the store and put the engine together; close it at the end. Raises the store's errors, SettingsError.
+
+    `houses` are those of the settings unless given.
+    """
+    loaded = loaded or load_settings()
+    settings = loaded.settings
+    make_home(settings.home, database=settings.database)
+    houses = houses or store_registry(settings, clock=utc_now)
+    store = RoutedStore(houses, clock=utc_now)
+    with advise_restore(settings.home):
+        await store.open()
+    try:
+        async with with_sidecar(settings, store) as (followed, aside):
+            model = language_model(settings)
+            engine = await _engine(loaded, followed, aside, houses, model)
+            loaded, engine = await _in_its_project(loaded, engine)
+            app = App(engine, loaded)
+            async with (
+                AsyncExitStack() as closing
+            ):  # from the last to the first, whatever one of them fails at
+                if engine.rlm is not None:
+                    closing.push_async_callback(engine.rlm.close)
+                if model is not None:
+                    closing.push_async_callback(model.close)
+                closing.callback(engine.history.close)
+                closing.push_async_callback(engine.meaning.close)
+                closing.push_async_callback(engine.uses.flush)
+                closing.push_async_callback(flush_activity, engine)
+                closing.push_async_callback(app.keep_leaflets, closing=True)
+                yield app
+    finally:
+        await store.close()
+
+
+def _is_call(caller: Caller | None) -> bool:
+    """Whether somebody outside asks: a door's own questions, such as those of a health check, are nobody's."""
+    return caller is not None and caller.agent != EVERYONE
+
+
+def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) -> str:
+    """The scope that an operation writes to, or Global, which is in reach of all, where that isn't known."""
+    if operation.name != "remember":
+        return GLOBAL
+    return getattr(given, "scope", None) or engine.policy.scope
+
+
+def _leave_to_worker(home: Path, agent: str) -> None:
+    """Raises OSError."""
+    from mindhold.hooks.worker_start import start_cache_worker
+
+    start_cache_worker(str(home), agent)
+
+
+def file_contents(loaded: LoadedSettings) -> FileContents:
+    """What the local file holds of the agent's, whatever the store is now."""
+    return contents_of_file(loaded.settings.database, agent=loaded.settings.agent)
+
+
+def utc_now() -> datetime:
+    """The present instant."""
+    return datetime.now(UTC)
+
+
+async def _engine(
+    loaded: LoadedSettings, store: Store, aside: Sidecar, houses: StoreRegistry, model: OwnModel | None
+) -> Engine:
+    settings = loaded.settings
+    shelf = LocalModelRegistry(settings.models_dir)
+    new_id = IdMaker(utc_now, secrets.randbits)
+    engine = Engine(
+        store=store,
+        meaning=await meaning_of(settings, store, shelf, clock=utc_now, new_id=new_id, cache=aside.cache),
+        models=shelf,
+        clock=utc_now,
+        new_id=new_id,
+        zone=lambda: person_zone(settings.time_zone),
+        uses=UseCounter(store, utc_now),
+        policy=policy_of(loaded),
+        transcripts=transcripts_of(settings),
+        history=SqliteHistory(settings.history_index)
+        if settings.history.enabled
+        else NoHistory(withheld=False),
+        archive=GzipArchive(settings.archive_dir),
+        ledger=store,
+        houses=houses,
+        grounds=SettingsSites(settings, clock=utc_now),
+        aside=aside,
+        llm=model,
+        rlm=rlm_server(settings),
+        classifier=classifier_of(settings, shelf),
+    )
+    with suppress(StoreError):  # a busy or full store is no reason not to answer; the next start tries again
+        await follow_model(engine)
+    return engine
+
+
+async def _in_its_project(loaded: LoadedSettings, engine: Engine) -> tuple[LoadedSettings, Engine]:
+    """In the scope of the project that the call's folder is, unless somebody named one.
+
+    Where hooks are at work and a client works in the folder, it becomes a project now: what is said before the first
+    capture belongs to it too.
+    """
+    if loaded.folder is None or not loaded.scope_is_usual:
+        return loaded, engine
+    create = loaded.hosted and (loaded.settings.home / HOOKS).is_dir()
+    try:
+        scope = await scope_of_folder(engine, loaded.folder, create=create)
+    except (NotFound, Refused):  # a folder that is gone, a project that is put away
+        scope = None
+    if scope is None or scope == GLOBAL:
+        return loaded, engine
+    return loaded.within(scope), replace(engine, policy=replace(engine.policy, scope=scope))
+
+
+@cache
+def person_zone(name: str) -> ZoneInfo:
+    """The person's time zone; without a name the machine's."""
+    if name:
+        return ZoneInfo(name)
+    from tzlocal import get_localzone_name
+
+    with suppress(ZoneInfoNotFoundError, ValueError, OSError):
+        return ZoneInfo(get_localzone_name() or "UTC")
+    return ZoneInfo("UTC")

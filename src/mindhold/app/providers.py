@@ -1,0 +1,339 @@
+"""Builds the providers that the settings name: language models, embedder, classifier, RLM server, transcripts. Calls none of them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tomllib
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mindhold.lifecycle.classifiers import LayeredClassifier, RuleClassifier
+from mindhold.memories.embedding import EMBEDDER_CURSOR, VectorSource
+from mindhold.model.errors import ModelDenied, ModelError, ModelMissing, SettingsError
+from mindhold.ports.cache import NO_SIDECAR, Cache
+from mindhold.ports.llm import FREE, Classifier, FallbackModel, ModelLevel, ModelPrice, OwnModel, RlmServer
+from mindhold.ports.store import Clock, NewId, Store
+from mindhold.providers.embedding.base import HashingEmbedder, cached
+from mindhold.providers.embedding.onnx import OnnxEmbedder
+from mindhold.providers.model_registry import LocalModelRegistry
+from mindhold.providers.transcripts.claude import ClaudeTranscripts, CombinedTranscripts, TranscriptSource
+from mindhold.providers.transcripts.codex import CodexTranscripts
+from mindhold.providers.transcripts.cursor import CursorTranscripts
+from mindhold.providers.transcripts.gemini import GeminiTranscripts
+from mindhold.settings.loader import child_environment
+from mindhold.settings.schema import Settings
+from mindhold.settings.sections import LlmSettings, ModelChoice, RlmSettings, comma_list, fallbacks, origin_of
+
+if TYPE_CHECKING:
+    from mindhold.providers.llm.retry import ModelTransport
+
+
+def classifier_of(settings: Settings, shelf: LocalModelRegistry) -> Classifier:
+    """Nothing is loaded from here; a model that was named and isn't here says so when it is first asked."""
+    rules, chosen = RuleClassifier(), settings.nli
+    if chosen.model == "none":
+        return rules
+    name = chosen.model if chosen.model != "auto" else _usual(shelf)
+    if name is None:
+        return rules
+    from mindhold.providers.nli import OnnxClassifier  # for those who have one
+
+    return LayeredClassifier(rules, OnnxClassifier(settings.models_dir, name, threads=chosen.threads))
+
+
+def _usual(shelf: LocalModelRegistry) -> str | None:
+    return next((card.name for card in shelf.classifiers() if card.installed), None)
+
+
+FOLDER = "programs"  # in the home folder: where the programs that are asked run
+BY_PROGRAM = ("claude_cli", "gemini_cli")
+
+
+def language_model(settings: Settings) -> FallbackModel | None:
+    """None unless the person chose one; those that something is missing of say what when they are asked."""
+    if settings.llm.provider == "none":
+        return None
+    own: dict[str, OwnModel] = {}
+    rungs: list[ModelLevel] = []
+    for chosen, first in _choices(settings.llm):
+        model, tariff, missing = _model(chosen, settings.home, first=first)
+        if model.name not in own:  # named twice, it is asked once
+            own[model.name] = model
+            rungs.append(ModelLevel(model, tariff, missing))
+    return FallbackModel(rungs, own=tuple(own.values()))
+
+
+def _choices(chosen: LlmSettings) -> Iterator[tuple[LlmSettings, bool]]:
+    """The settings as each rung has them: model, address and price are the first's; the program goes to the first that is one."""
+    yield chosen, True
+    command = "" if chosen.provider in BY_PROGRAM else chosen.command
+    for choice in fallbacks(chosen.fallback):
+        rung = replace(
+            chosen,
+            provider=choice.provider,
+            model=choice.model or "auto",
+            base_url=choice.address,
+            command=command if choice.provider in BY_PROGRAM else "",
+        )
+        if not _is_keys_own(chosen, choice):
+            rung = replace(rung, anthropic_key="", openai_key="", compatible_key="")
+        yield rung, False
+        if choice.provider in BY_PROGRAM:
+            command = ""
+
+
+def _is_keys_own(chosen: LlmSettings, choice: ModelChoice) -> bool:
+    """Whether the fallback is where the key of its provider belongs: its usual place, that of llm.base_url where that is the
+    provider's, or, of a provider that has none, the first that the fallbacks name."""
+    if not choice.address or choice.provider in BY_PROGRAM:
+        return True
+    from mindhold.providers.llm.services import PROVIDERS
+
+    usual = PROVIDERS[choice.provider].address
+    places = [usual, chosen.base_url if chosen.provider == choice.provider else ""]
+    if not any(places):
+        named = (one.address for one in fallbacks(chosen.fallback) if one.provider == choice.provider)
+        places = [next(filter(None, named), "")]
+    return origin_of(choice.address) in [origin_of(place) for place in places if place]
+
+
+def _model(chosen: LlmSettings, home: Path, *, first: bool) -> tuple[OwnModel, ModelPrice | None, str]:
+    from mindhold.providers.llm.retry import (
+        RetryModel,  # for those who use one
+        UnavailableModel,
+    )
+
+    try:
+        name, way = _way(chosen, home)
+    except (SettingsError, ModelError) as error:
+        told = error if isinstance(error, ModelError) else ModelError(error.message, advice=error.advice)
+        if not first:
+            told = type(told)(f"llm.fallback, {chosen.provider}: {told.message}", advice=told.advice)
+        return UnavailableModel(chosen.provider, told), FREE, told.message
+    model = RetryModel(
+        f"{chosen.provider}:{name}", way, wait_seconds=chosen.wait_seconds, most_output=chosen.most_output
+    )
+    return model, _tariff(chosen, name, first=first), ""
+
+
+def _tariff(chosen: LlmSettings, model: str, *, first: bool) -> ModelPrice | None:
+    """What the person says it costs, else what is known. That holds for the first, and where nothing is known."""
+    known = _known_price(chosen, model)
+    if known is not None and not first:
+        return known
+    if known is None and min(chosen.price_in, chosen.price_out) < 0:
+        return None  # half of a price is none
+    usual = known or FREE
+    return ModelPrice(
+        chosen.price_in if chosen.price_in >= 0 else usual.sent,
+        chosen.price_out if chosen.price_out >= 0 else usual.answered,
+    )
+
+
+def _known_price(chosen: LlmSettings, model: str) -> ModelPrice | None:
+    """A program has a subscription of its own, and what runs on this machine costs nothing."""
+    if chosen.provider in BY_PROGRAM:
+        return FREE
+    from mindhold.providers.llm.services import list_price
+    from mindhold.providers.remote_service import host_of, is_loopback
+
+    if chosen.base_url and is_loopback(host_of(chosen.base_url.strip())):
+        return FREE
+    return list_price(chosen.provider, model)
+
+
+def _way(chosen: LlmSettings, home: Path) -> tuple[str, ModelTransport]:
+    """The model's name, and the way to it. Raises SettingsError, ModelError for what is missing."""
+    if chosen.provider in BY_PROGRAM:
+        return _by_program(chosen, home)
+    return _by_service(chosen)
+
+
+def _by_program(chosen: LlmSettings, home: Path) -> tuple[str, ModelTransport]:
+    from mindhold.providers.llm.programs import PROGRAMS, ProgramTransport, environment
+
+    program = PROGRAMS[chosen.provider]
+    model = program.usual if chosen.model == "auto" else chosen.model
+    if model.startswith("-"):
+        raise SettingsError("llm.model is no model's name.", advice="Correct it.")
+    key = chosen.gemini_key.strip() if chosen.provider == "gemini_cli" else ""
+    return model, ProgramTransport(
+        program,
+        model=model,
+        command=chosen.command,
+        folder=home / FOLDER,
+        environ=environment(program, child_environment(), key=key),
+    )
+
+
+def _by_service(chosen: LlmSettings) -> tuple[str, ModelTransport]:
+    from mindhold.providers.llm.services import PROVIDERS, ServiceTransport
+    from mindhold.providers.remote_service import endpoint, host_of, is_loopback
+
+    provider = PROVIDERS[chosen.provider]
+    base_url = chosen.base_url or provider.address
+    if not base_url:
+        raise SettingsError(
+            "llm.base_url is empty: it says where the service is.",
+            advice="Such as http://localhost:11434/v1; in llm.fallback compatible:MODEL@ADDRESS.",
+        )
+    model = provider.usual if chosen.model == "auto" else chosen.model
+    if not model:
+        raise ModelMissing("llm.model is auto: name the model of the service.", advice="Set llm.model.")
+    path = provider.protocol.path
+    if path.startswith("/v1/"):  # its usual base has no version; one that has is meant the same
+        base_url = base_url.strip().rstrip("/").removesuffix(path).removesuffix("/v1")
+    address = endpoint(base_url, plain_http=chosen.plain_http, path=path, section="llm")
+    key = _key(chosen)
+    if provider.address and not key and not is_loopback(host_of(address)):
+        setting = f"llm.{chosen.provider}_key"
+        if origin_of(address) != origin_of(provider.address):
+            raise ModelDenied(
+                f"There is no key for {host_of(address)}: {setting} is empty, or that of another address.",
+                advice="Make it llm.base_url, or ask it as compatible, with llm.compatible_key.",
+            )
+        raise ModelDenied(f"{setting} is empty: {provider.title} wants a key.", advice="Set it.")
+    return model, ServiceTransport(provider, model=model, address=address, key=key)
+
+
+def _key(chosen: LlmSettings) -> str:
+    keys = {
+        "anthropic": chosen.anthropic_key,
+        "openai": chosen.openai_key,
+        "compatible": chosen.compatible_key,
+    }
+    key = keys[chosen.provider].strip()
+    if not key.isascii() or not key.isprintable():
+        raise SettingsError(
+            f"llm.{chosen.provider}_key holds characters that no key has.", advice="Copy it anew."
+        )
+    return key
+
+
+RLM_FOLDER = "rlm"  # in the home folder: what the server writes down of what it is given, until it ends
+SCRIPTS = ("rlm-mcp-server", "rlm-server")  # what its project calls it
+
+
+def rlm_server(settings: Settings) -> RlmServer | None:
+    """None unless the person chose one."""
+    chosen = settings.rlm
+    if not chosen.command.strip() and not chosen.server_path.strip():
+        return None
+    from mindhold.providers.rlm import McpRlm  # for those who use one
+
+    command, folder, advice = start_command(chosen)
+    return McpRlm(
+        command,
+        cwd=folder,
+        start_seconds=chosen.start_seconds,
+        call_seconds=chosen.timeout_seconds,
+        tries=chosen.tries,
+        environ=child_environment(),
+        desk=settings.home / RLM_FOLDER,
+        advice=advice,
+    )
+
+
+def start_command(chosen: RlmSettings) -> tuple[list[str], Path | None, str]:
+    """The command, where it runs, and what to do when that fails."""
+    folder = Path(chosen.server_path.strip()).expanduser() if chosen.server_path.strip() else None
+    if chosen.command.strip():
+        command = _parts(chosen.command)
+        where = f" in {folder}" if folder else ""
+        # What stands behind the program may be a key.
+        return command, folder, f"Ensure that rlm.command starts it{where}; its program is {command[0]}."
+    assert folder is not None
+    command = ["uv", "run", _script(folder)]
+    started = " ".join(command)
+    return (
+        command,
+        folder,
+        f"Ensure RLM is installed: uv pip install -e {folder} (rlm.server_path). It is started there by: {started}",
+    )
+
+
+def _parts(command: str) -> list[str]:
+    """As a shell would split it. On Windows a backslash is part of a path."""
+    try:
+        if sys.platform != "win32":
+            return [
+                str(Path(part).expanduser()) if part.startswith("~") else part
+                for part in shlex.split(command)
+            ]
+        return [part.strip('"') for part in shlex.split(command, posix=False)]
+    except ValueError:  # a quotation that doesn't end
+        return command.split()
+
+
+def _script(folder: Path) -> str:
+    """Of those that the project in the folder has, else the usual one."""
+    scripts: object = {}
+    with suppress(OSError, ValueError):
+        project = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8")).get("project", {})
+        scripts = project.get("scripts", {}) if isinstance(project, dict) else {}
+    known = [name for name in SCRIPTS if isinstance(scripts, dict) and name in scripts]
+    return (known or SCRIPTS)[0]
+
+
+def transcripts_of(settings: Settings) -> CombinedTranscripts:
+    """Of the programs that are named. Claude Code's form is known in any case: hooks tell of its files."""
+    claude = ClaudeTranscripts(settings.claude_dir)
+    sources: dict[str, TranscriptSource] = {
+        "claude": claude,
+        "codex": CodexTranscripts(settings.codex_dir),
+        "gemini": GeminiTranscripts(settings.gemini_dir),
+    }
+    if settings.cursor_dir is not None:
+        sources["cursor"] = CursorTranscripts(settings.cursor_dir)
+    named = set(comma_list(settings.history.agents))
+    return CombinedTranscripts([source for name, source in sources.items() if name in named], claude)
+
+
+async def meaning_of(
+    settings: Settings,
+    store: Store,
+    shelf: LocalModelRegistry,
+    *,
+    clock: Clock,
+    new_id: NewId,
+    cache: Cache = NO_SIDECAR,
+) -> VectorSource:
+    """What recall stands on; a service's vectors of questions are shared by the cache. Raises SettingsError, and the store's errors."""
+    chosen = settings.embedding
+    if chosen.provider == "none":
+        return VectorSource(None, reason="embedding.provider is none.")
+    if chosen.provider == "hashing":
+        return VectorSource(HashingEmbedder())
+    if chosen.provider != "local":
+        from mindhold.app.embedding_service import service_embedder  # for those who use one
+
+        return await service_embedder(settings, store, clock=clock, new_id=new_id, cache=cache)
+    before = await store.cursor(EMBEDDER_CURSOR) or ""
+    name = chosen.model if chosen.model != "auto" else _usual_model(shelf, before)
+    if name is None:
+        return VectorSource(None, reason="No model is here yet: `mindhold models pull` fetches one.")
+    precision = chosen.precision if chosen.precision != "auto" else _usual_precision(shelf, name, before)
+    embedder = OnnxEmbedder(
+        settings.models_dir, name, threads=chosen.threads, device=chosen.device, precision=precision
+    )
+    return VectorSource(cached(embedder, chosen.cache_size))
+
+
+def _usual_model(shelf: LocalModelRegistry, before: str) -> str | None:
+    """The one that made the stored vectors if it is here, else the best one that is."""
+    installed = [card.name for card in shelf.installed()]
+    name = before.rpartition("/")[0]
+    if name in installed:
+        return name
+    return installed[0] if installed else None
+
+
+def _usual_precision(shelf: LocalModelRegistry, name: str, before: str) -> str:
+    """The one of the stored vectors if it is here, else int8 if that is, else what is."""
+    here = next((card.precision.split(", ") for card in shelf.installed() if card.name == name), ["int8"])
+    used = before.rpartition("/")[2] if before.startswith(f"{name}/") else "int8"
+    return next(precision for precision in (used, "int8", here[0]) if precision in here)

@@ -1,0 +1,288 @@
+"""Starts the long-running servers: MCP over stdio, and everything over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib import import_module
+from typing import Any
+
+from mindhold.hooks.server import unregister_server
+from mindhold.interfaces.cli.session import StartObserver
+from mindhold.interfaces.hooks.server import serve_hooks
+from mindhold.interfaces.logs import logging_to
+from mindhold.interfaces.mcp.requests import LazyEngine
+from mindhold.interfaces.mcp.server import McpServer
+from mindhold.interfaces.runtime import OpenMindhold, call_operation, local_caller
+from mindhold.model.errors import InvalidInput, MindholdError, SettingsError, StoreAway, StoreBusy, StoreFull
+from mindhold.settings.loader import LoadedSettings, home_agent, is_hosted, load_settings
+
+log = logging.getLogger("mindhold.doors")
+FIRST_LOOK_SECONDS = 20.0
+FIRST_UPKEEP_SECONDS = 5.0
+UPKEEP_SECONDS = 30.0
+SOON_SECONDS = 5.0  # between two looks while something waits, and never less
+WATCH_SECONDS = 2.0
+CATCH_UP_SECONDS = 60.0  # between two starts of what indexes in the background
+JOBS_AT_ONCE = 50
+JOBS_SECONDS = 10.0  # of them, until everything else of upkeep has its turn
+PRESENCES = 4  # in the time that a silent conversation is taken for a living one
+
+
+async def run_stdio(loaded: LoadedSettings) -> None:
+    """Serve MCP to the client that started this process, until it goes."""
+    from mindhold.interfaces.mcp.stdio import serve_stdio
+
+    loaded = replace(loaded, hosted=is_hosted())
+    opening = LazyEngine(lambda: _engine(loaded))
+    server = McpServer(opening, settings=loaded.settings, local=local_caller(loaded))
+    with logging_to(loaded.settings):
+        await _serve_stdio(serve_stdio(server), server, opening, loaded)
+
+
+async def _serve_stdio(
+    work: Coroutine[Any, Any, None], server: McpServer, opening: LazyEngine, loaded: LoadedSettings
+) -> None:
+    async with _background(
+        _upkeep(opening, server),
+        _follow_settings(server, loaded),
+        _attend_hooks(opening, loaded),
+        _catch_up(opening),
+    ):
+        serving = asyncio.create_task(work)
+        stopped = asyncio.create_task(_told_to_stop())
+        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        await server.end_conversations()
+        if not serving.done():
+            await opening.close()
+            unregister_server(str(loaded.settings.home))
+            os._exit(0)  # the thread that reads stdin can't be woken
+        stopped.cancel()
+    await opening.close()
+    await serving
+
+
+async def run_http(loaded: LoadedSettings, *, start: StartObserver) -> None:
+    """Serve everything on one port until told to stop. Raises SettingsError, and StoreError for what waiting won't mend."""
+    from mindhold.interfaces.http.app import http_app
+    from mindhold.interfaces.http.metrics import Metrics
+    from mindhold.interfaces.http.server import bind, http_server, shown_address
+    from mindhold.interfaces.http.shutdown import Shutdown
+    from mindhold.interfaces.mcp.http import McpHttp
+
+    settings, metrics = loaded.settings, Metrics()
+    opening = LazyEngine(lambda: _engine(loaded))
+    server = McpServer(
+        opening,
+        settings=settings,
+        local=local_caller(loaded),
+        observe=metrics.observe_tool,
+        spent=metrics.observe_model,
+    )
+    metrics.count_sessions(lambda: len(server.conversations))
+    mcp = McpHttp(server, opening, settings=settings.serve)
+    stopping = Shutdown(also=server.listening.close)
+    app = http_app(
+        opening,
+        loaded=loaded,
+        mcp_routes=mcp.routes(),
+        mcp_lifespan=mcp.run,
+        metrics=metrics,
+        stopping=stopping,
+    )
+    sockets = bind(settings.serve)
+    door = http_server(
+        app, settings=settings.serve, stopping=stopping, ready=lambda: start.ready(shown_address(sockets))
+    )
+    try:
+        with logging_to(settings):
+            await _first_look(opening, start)
+            async with _background(
+                _upkeep(opening, server),
+                _follow_settings(server, loaded),
+                _attend_hooks(opening, loaded),
+                _catch_up(opening),
+                _keep_history(opening, loaded),
+            ):
+                await door.serve(sockets)
+    finally:
+        for one in sockets:
+            one.close()
+        await opening.close()
+
+
+async def _first_look(opening: LazyEngine, start: StartObserver) -> None:
+    """A server that is away may come back, and each request tries again; what waiting won't mend ends the start."""
+    try:
+        async with asyncio.timeout(FIRST_LOOK_SECONDS):
+            running = await opening.running()
+    except (StoreAway, StoreBusy, StoreFull) as error:
+        start.away(error)
+    except TimeoutError:
+        start.away(StoreBusy("The store takes long to open."))
+    else:
+        await start.opened(running)
+
+
+@asynccontextmanager
+async def _engine(loaded: LoadedSettings) -> AsyncIterator[OpenMindhold]:
+    """The engine. Its modules are imported in a thread, so that the door answers meanwhile."""
+    app = await asyncio.to_thread(import_module, "mindhold.app.application")
+    async with app.open_app(loaded) as running:
+        known = [scope.name for scope in await running.engine.store.scopes()]  # home has them all
+        await _make_scope(running, known)
+        yield running
+
+
+async def _make_scope(running: OpenMindhold, known: Sequence[str]) -> None:
+    """A server for a project that nothing is known of yet begins it."""
+    name = running.loaded.settings.scope
+    if name in known:
+        return
+    alike = [one for one in known if one.casefold() == name.casefold()]
+    if alike:
+        raise SettingsError(
+            f"There is no scope {name!r}, but {alike[0]!r}.", advice=f"Say --scope {alike[0]!r}."
+        )
+    await call_operation(running, "create_scope", name=name, kind="project")
+
+
+async def _upkeep(opening: LazyEngine, server: McpServer) -> None:
+    """Run the jobs that are due, now and then; and say which conversations are still there, less often."""
+    if opening.opened is None:
+        await asyncio.sleep(FIRST_UPKEEP_SECONDS)
+    else:
+        await opening.opened.await_pressing(FIRST_UPKEEP_SECONDS)
+    kept = time.monotonic()
+    while True:
+        running = opening.opened
+        if running is not None:
+            try:
+                if (
+                    time.monotonic() - kept
+                    > running.loaded.settings.serve.session_ttl_minutes * 60 / PRESENCES
+                ):
+                    kept = time.monotonic()
+                    await server.keep_conversations()
+                done = await call_operation(running, "run_jobs", most=JOBS_AT_ONCE, seconds=JOBS_SECONDS)
+                await running.keep_leaflets()
+                if done.more:
+                    continue
+            except MindholdError as error:  # a busy store: there will be another time
+                log.warning("upkeep: %s", error.code)
+            except Exception:  # the outermost handler of this task, which must outlive any fault
+                log.exception("upkeep failed")
+        looked = time.monotonic()
+        if running is None:
+            await asyncio.sleep(SOON_SECONDS)
+            continue
+        await running.await_job(await _until_due(running))
+        # However often something is queued: a look costs a few reads. Only for one who waits it is made at once.
+        await running.await_pressing(looked + SOON_SECONDS - time.monotonic())
+
+
+async def _attend_hooks(opening: LazyEngine, loaded: LoadedSettings) -> None:
+    """Answer the hooks of this home, from when there are some: those of the agent that this process is."""
+    home, agent = loaded.settings.home, loaded.settings.agent
+    agents = (agent, "") if agent == home_agent(loaded) else (agent,)
+    while True:
+        if (home / "hooks").is_dir():
+            async with serve_hooks(lambda: opening.opened, home, agents=agents):
+                await asyncio.Event().wait()
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _catch_up(opening: LazyEngine) -> None:
+    """Have conversations indexed in the background when more of them wait than a question may read."""
+    while True:
+        running = opening.opened
+        if running is not None:
+            await running.await_behind()
+            await running.index_in_background()
+            await asyncio.sleep(CATCH_UP_SECONDS)
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _keep_history(opening: LazyEngine, loaded: LoadedSettings) -> None:
+    """Index conversations while they are held."""
+    chosen = loaded.settings.history
+    while chosen.enabled and chosen.watch:
+        running = opening.opened
+        if running is not None:
+            watching = await asyncio.to_thread(import_module, "mindhold.app.history_index")
+            try:
+                await watching.keep_current(running)
+            except Exception:  # the outermost handler of this task, which must outlive any fault
+                log.exception("conversations are not watched")
+                await asyncio.sleep(CATCH_UP_SECONDS)
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _until_due(running: OpenMindhold) -> float:
+    """Seconds until the next job that waits is due, as far as anybody here knows."""
+    try:
+        waiting = await call_operation(running, "list_jobs", states=["waiting"], limit=JOBS_AT_ONCE)
+    except MindholdError:  # it was logged, or will be
+        return UPKEEP_SECONDS
+    now = datetime.now(UTC)
+    soonest = min(((job.due - now).total_seconds() for job in waiting.jobs), default=UPKEEP_SECONDS)
+    return min(UPKEEP_SECONDS, max(SOON_SECONDS, soonest))
+
+
+async def _follow_settings(server: McpServer, loaded: LoadedSettings) -> None:
+    """Serve other toolsets as soon as the settings file says so."""
+    path = loaded.settings.config_file
+    if loaded.sources.get("toolsets", str(path)) != str(path):
+        return  # an argument or the environment decides
+    seen = _changed(path)
+    while True:
+        await asyncio.sleep(WATCH_SECONDS)
+        now = _changed(path)
+        if now == seen:
+            continue
+        seen = now
+        try:
+            await server.serve_toolsets(load_settings({"home": str(loaded.settings.home)}).settings.toolsets)
+        except (SettingsError, InvalidInput) as error:  # a file half written, or wrong: what is served stays
+            log.warning("the settings can't be followed: %s", error.code)
+        except Exception:  # the outermost handler of this task
+            log.exception("the settings can't be followed")
+
+
+def _changed(path: Any) -> int:
+    try:
+        found: int = path.stat().st_mtime_ns
+    except OSError:
+        return 0
+    return found
+
+
+async def _told_to_stop() -> None:
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):  # some clients send one right behind the other
+        number = getattr(signal, name, None)
+        if number is None:
+            continue
+        try:
+            loop.add_signal_handler(number, told.set)
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda _number, _frame: loop.call_soon_threadsafe(told.set))
+    await told.wait()
+
+
+@asynccontextmanager
+async def _background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(one) for one in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

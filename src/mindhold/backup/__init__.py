@@ -1,0 +1,1 @@
+"""Backups: create, verify, restore and schedule them."""

@@ -1,0 +1,169 @@
+"""What captures note besides memories: items that are not stored yet, items that were erased, and the claim of one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from mindhold.access.secrets import fingerprint
+from mindhold.capture.items import CAPTURED, CapturedItem
+from mindhold.engine import Engine
+from mindhold.locks import claim
+from mindhold.memories.draft import content_hash
+from mindhold.model.job import Entry
+from mindhold.model.memory import Kind, Memory
+
+HELD, RENEWED = timedelta(seconds=5), 1.0  # by one that died; seconds between signs of life
+PATIENCE, PAUSE = 80, 0.1  # looks whether another is done, seconds between them
+
+
+async def _pause() -> None:
+    await asyncio.sleep(RENEWED)
+
+
+@asynccontextmanager
+async def exclusive_claim(engine: Engine, work: str) -> AsyncIterator[bool]:
+    """Whether the work is this caller's, after a while at the latest. Raises the store's errors."""
+    for _ in range(PATIENCE):
+        async with claim(engine, work, pause=_pause, held=HELD) as mine:
+            if mine:
+                yield True
+                return
+        await asyncio.sleep(PAUSE)
+    yield False
+
+
+PENDING = "capture:pending"  # the drawer
+PENDING_KEPT = timedelta(days=7)  # after that the file is read again
+MOST_PENDING_ITEMS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """`old` is the cursor that the items were found behind, `next_` the one that follows them."""
+
+    old: str | None
+    next_: str
+    scope: str | None
+    items: tuple[CapturedItem, ...]
+
+
+async def put_pending(engine: Engine, key: str, pending: Pending) -> None:
+    """Raises the store's errors."""
+    now = engine.clock()
+    value = {
+        "old": pending.old,
+        "next": pending.next_,
+        "scope": pending.scope,
+        "items": [
+            {**asdict(item), "kind": item.kind.value, "said": item.said and item.said.isoformat()}
+            for item in pending.items
+        ],
+    }
+    await engine.store.put_entry(Entry(PENDING, key, value, now, now + PENDING_KEPT))
+
+
+def pending_of(value: Mapping[str, Any]) -> Pending:
+    """Raises ValueError for one that another version wrote, if it can't be understood."""
+    try:
+        old, next_, scope = value["old"], value["next"], value["scope"]
+        items = tuple(_item(one) for one in value["items"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError("no pending note") from error
+    if not isinstance(next_, str) or not isinstance(old, str | None) or not isinstance(scope, str | None):
+        raise ValueError("no pending note")
+    return Pending(old, next_, scope, items)
+
+
+async def drop_pending_of(engine: Engine, scope: str, hashes: Collection[str] = ()) -> None:
+    """Notes for a scope; with `hashes` only those with one of these contents. What they had is found again in the file."""
+    for entry in await engine.store.entries(PENDING, now=engine.clock(), limit=MOST_PENDING_ITEMS):
+        said = {content_hash(str(one.get("content"))) for one in _dicts(entry.value.get("items"))}
+        if entry.value.get("scope") == scope and (not hashes or said.intersection(hashes)):
+            await engine.store.drop_entry(PENDING, entry.key)
+
+
+def _item(value: Mapping[str, Any]) -> CapturedItem:
+    known = {name: value[name] for name in CapturedItem.__dataclass_fields__ if name in value}
+    said = known.get("said")
+    item = CapturedItem(
+        **{
+            **known,
+            "kind": Kind(value["kind"]),
+            "tags": tuple(value.get("tags", ())),
+            "said": datetime.fromisoformat(said) if said else None,
+        }
+    )
+    if (
+        not isinstance(item.content, str)
+        or not isinstance(item.supersedes, str)
+        or type(item.line) is not int
+    ):
+        raise ValueError("no item")
+    return item
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list | tuple) else []
+
+
+ERASED_NAMESPACE = "capture:erased"
+ERASED_KEPT = timedelta(days=365)
+MOST_ERASED = 100_000
+
+
+async def note_erased(engine: Engine, memories: Sequence[Memory]) -> None:
+    """Before they are erased: that they were, and nothing of them stays among what is still to be stored."""
+    captured = [memory for memory in memories if memory.provenance.source == CAPTURED]
+    if not captured:
+        return
+    now = engine.clock()
+    versions = await engine.store.versions_among([memory.id for memory in captured])
+    gone: dict[str, set[str]] = defaultdict(set)
+    for memory in captured:
+        once = (content_hash(one.content) for one in versions.get(memory.id, ()))
+        hashes = {memory.content_hash, *once}
+        gone[memory.scope] |= hashes
+        for digest in hashes:
+            key = _key(digest, scope=memory.scope, agent=memory.agent)
+            value = {"scope": memory.scope, "agent": memory.agent, "hash": digest}
+            if memory.provenance.conversation:
+                value["conversation"] = memory.provenance.conversation
+            await engine.store.put_entry(Entry(ERASED_NAMESPACE, key, value, now, now + ERASED_KEPT))
+    for scope, hashes in gone.items():
+        await drop_pending_of(engine, scope, hashes)
+
+
+async def follow_erased(engine: Engine, old: str, new: str) -> None:
+    """What was erased of a scope that is called otherwise now."""
+    for entry in await engine.store.entries(ERASED_NAMESPACE, now=engine.clock(), limit=MOST_ERASED):
+        value = {**entry.value, "scope": new}
+        if entry.value.get("scope") == old:
+            key = _key(value["hash"], scope=new, agent=value["agent"])
+            await engine.store.put_entry(replace(entry, key=key, value=value))
+            await engine.store.drop_entry(ERASED_NAMESPACE, entry.key)
+
+
+async def drop_erased_of(engine: Engine, conversations: Collection[str], *, since: datetime) -> int:
+    """Let what was erased of these conversations since then be captured again; how many marks went."""
+    dropped = 0
+    for entry in await engine.store.entries(ERASED_NAMESPACE, now=engine.clock(), limit=MOST_ERASED):
+        if entry.value.get("conversation") in conversations and entry.created >= since:
+            dropped += await engine.store.drop_entry(ERASED_NAMESPACE, entry.key)
+    return dropped
+
+
+async def erased_at(engine: Engine, digest: str, *, scope: str, agent: str) -> datetime | None:
+    """When what has that content hash was erased there; None if it wasn't."""
+    key = _key(digest, scope=scope, agent=agent)
+    entry = await engine.store.entry(ERASED_NAMESPACE, key, now=engine.clock())
+    return entry.created if entry else None
+
+
+def _key(digest: str, *, scope: str, agent: str) -> str:
+    return fingerprint(f"{scope}\n{agent}\n{digest}")

@@ -1,0 +1,1 @@
+"""Extraction by rules, for users who have no language model."""

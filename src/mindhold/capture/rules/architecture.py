@@ -1,0 +1,336 @@
+"""How the project is built: architecture, environment, dependencies, and tables of parts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from mindhold.capture.items import LONGEST, RuleCandidate
+from mindhold.capture.rules.sentences import (
+    Sentence,
+    announces,
+    hedged,
+    names,
+    owned,
+    passing,
+    plain,
+    spoken,
+    stands_alone,
+    telling,
+    tidy,
+)
+from mindhold.capture.rules.tool_calls import ToolCall, base_name
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Role, TranscriptStep
+from mindhold.text.pattern import LazyPattern
+
+_STRUCTURE = LazyPattern(
+    r"\b(?:lives? (?:in|at|under)|(?:is|are) (?:defined|located|stored|kept|implemented|declared|registered|configured|written|persisted|handled|loaded|set|managed) (?:in|at|under|by|via|inside|with)|resides? in"
+    r"|consists? of|(?:is|are) (?:made up|composed) of|(?:is|are) split into|(?:is|are) responsible for|(?:is|are) the (?:entry ?point|main|single|central|core|only)|is an? (?:[\w-]+ ){0,4}(?:service|module|package|library|wrapper|interface|component|plugin|hook|class|function|helper|endpoint|table|queue|worker|command|script|monorepo|app|application|cli|api|store|cache|struct|type|strategy)"
+    r"|stores|persists|reads|writes|loads|merges|delegates to|wraps|implements|extends|inherits from|depends? on|talks? to|connects to|listens on|exposes|handles|dispatches|emits|publishes|subscribes|builds|maps|contains|holds|tracks|uses|use|calls|creates"
+    r"|returns|sends|validates|parses|converts|serializes|caches|checks|falls? back to|applies|takes|generates|manages|controls|provides|supports|triggers|receives|fetches|runs (?:on|in|as|before|after|once|every|when|at)|share)\b"
+    r"|(?:에 (?:있습니다|있다|저장|정의)|로 구성|담당(?:합니다|한다)|사용합니다)",
+    re.IGNORECASE,
+)
+_STRONG = LazyPattern(
+    r"\b(?:lives? (?:in|at|under)|(?:is|are) (?:defined|located|stored|kept|implemented|declared|registered|configured|persisted|managed) (?:in|at|under|by|via|inside|with)|consists? of|responsible for|entry ?point|delegates? to|falls? back to|depends? on)\b",
+    re.IGNORECASE,
+)
+_SUBJECT = LazyPattern(
+    r"^(?:the |an? |each |every |all |our |in )?(?:`[^`]+`|[\w.-]*[/._][\w./-]*\w|[A-Z][a-z]+[A-Z]\w*|[A-Z][\w-]+|[a-z][\w-]*)(?:\(\))?(?:\s+\([^)]{1,60}\))?(?:[ -][\w`./()'’-]+){0,5}?\s+(?:now |also |only |always |then |already |directly |first |currently )?$",
+)
+_NO_SUBJECT = frozenset(
+    ("the", "a", "an", "each", "every", "all", "our", "in", "to", "or", "and", "for", "on", "by")
+)
+_FILE = LazyPattern(r"\w/\w|\w\.(?!\()[a-z]{1,5}\b")
+_NOW = LazyPattern(r"\b(?:now|will now|will)\b", re.IGNORECASE)
+_PAST = LazyPattern(
+    r"\b(?:was|were|used to|previously|before|had|no longer|removed|deleted|would)\b", re.IGNORECASE
+)
+_LISTED = LazyPattern(
+    r"^(?:(?:the )?`[^`]+`(?:\s*\([^)]*\))?:\s+(?:An? |The |(?!(?:Pass|Process|Access|Address)\b)[A-Z][a-z]+s\b)|The [\w`./ -]{4,60}:\s+[A-Z][a-z]+s\b.*; )",
+    re.IGNORECASE,
+)
+_HANGUL = LazyPattern("[가-힣]")
+_NOT_BUILT = LazyPattern(
+    r"\b(?:test(?:s|ed|ing)? (?:pass|fail|check|verif|cover|don't|never|use)\w*|pr #?\d+|#\d{1,5}\b|commit [0-9a-f]{6,}|reviewer|copilot|linter|lsp|gopls|diagnostics?|you(?:r|'re)?\b|conflict markers?|merge conflict|line \d+|\d+ (?:files?|tests?|lines?) )",
+    re.IGNORECASE,
+)
+
+
+def architecture(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Statements of structure."""
+    for sentence in said:
+        if sentence.role == Role.CLAUDE and not sentence.speculative and (found := _structure(sentence)):
+            yield found
+
+
+def _structure(sentence: Sentence) -> RuleCandidate | None:
+    text = tidy(sentence.text)
+    if _FRAGMENT.match(text) or len(text.split()) < 6:
+        return None
+    if announces(text) or hedged(text) or not stands_alone(text) or _NOT_BUILT.search(text):
+        return None
+    if not (sentence.closing or (_STRONG.search(text) and _FILE.search(text))) or (
+        _PAST.search(text) and not _NOW.search(text)
+    ):
+        return None
+    if _LISTED.match(text) and "_test." not in text and ".test." not in text:
+        return RuleCandidate(Kind.ARCHITECTURE, text, sentence.line, 0.75)
+    verb = _STRUCTURE.search(text)
+    if not verb or ("`" not in text and "/" not in text and names(text) < 2):
+        return None
+    subject = text[: verb.start()]
+    if (not _SUBJECT.match(subject) or subject.strip().lower() in _NO_SUBJECT) and not _HANGUL.search(text):
+        return None
+    return RuleCandidate(Kind.ARCHITECTURE, text, sentence.line, 0.75 if _STRONG.search(text) else 0.6)
+
+
+_FRAGMENT = LazyPattern(
+    r"^(?:`test|the tests?\b|(?:the )?users?\b|session [A-Z0-9]\b|someone|developer|reviewer|then|first|next|finally|second|third|lastly|no|same|used|only|just|updates?|adds?|removes?|renames?|fixes|missing|unnecessary|duplicate[ds]?|unused|exported but|add|remove|update|move|rename|refactor|extract|use|make|check|ensure|fix|added|updated|changed|removed|created|fixed|moved|renamed|replaced|with|which|and|or)\b|^`[^`]+`\s+(?:with|which|[-–—])\s",
+    re.IGNORECASE,
+)
+
+FEWEST_WORDS = 3
+
+# Of whom or what: a thing that stays, of which the sentence says how it is.
+_VERBS = (
+    r"(?:lives?|runs?|uses?|has|have|talks?|sits?|belongs?|goes|go|comes?|happens?|handles?|reads?|writes?|sends?|supports?|loads?|owns?|needs?|requires?|deploys?|contains?|consists?"
+    r"|works? (?:with|on|in|like)|stores?|depends?|listens?|logs? (?:in|to)|points?|targets?|builds?|serves?|covers?|expects?|follows?|provides?|pulls?|publishes|connects?|imports?|exports?|starts?|speaks?|syncs?|ships?|holds?|wraps?|exposes?|receives?|polls?|streams?|renders?|compiles?|responds?|resets?|expires?|accepts?|updates?|flashes|boots?)"
+)
+_PARTICIPLES = r"(?:\w+(?:ed|en)|built|kept|sent|run|made|done|split|set|held|sold|read)"
+_STATES = rf"(?:is|are|'s|'re)(?: (?:all|both|always|only|mostly|currently|also|usually|automatically))? (?:{_PARTICIPLES} (?:at|in|on|under|behind|by|with|from|to|via|through|as|per|every|into|inside|for|over|using|automatically|manually|hourly|daily|nightly|weekly|once|when|after|before)\b|(?:called|named|licen[sc]ed|written|shared)\b|(?:at|in|on|under|behind|inside|from|for|of|via|by) |(?:an?|the|our|my|called|named) |(?-i:[A-Z`]\S*|\S*\d\S*|`)|\S*[/.]\w)|(?:default|main|primary|production|release|target|current|minimum) [\w ]{{2,20}} (?:is|are) \S+|(?:branch|name|port|region|language|os|framework|database|shell|editor|time ?zone|licen[sc]e|default|budget|domain) is \S+"
+_STATED_SUBJECT = r"(?:(?:the|our|my|your|all|every|each|both|this|a|an) )?(?:[\w`'./+#&-]+ ){1,6}?(?:(?:also|only|always|currently|usually|mostly|automatically|all|both|still) )?"
+_FACT = LazyPattern(
+    rf"^(?:for [\w /-]{{3,30}},? |in (?:production|prod|staging|dev|ci|this \w+),? |on \w+,? )?{_STATED_SUBJECT}(?:{_VERBS} |{_STATES})"
+)
+_LASTING_SUBJECT = LazyPattern(
+    r"^(?:(?:the|our|my|this|all|every|each|a|an) )?(?:[\w`'./+#-]+ ){0,3}?(?:servers?|databases?|db|apis?|apps?|applications?|backend|frontend|services?|repo(?:sitory)?|monorepo|project|product|codebase|team|company|customers?|users?|clients?|cluster|queue|cache|branch(?:es)?|ci|pipelines?|deploys?|deployments?|production|prod|staging"
+    r"|environments?|releases?|backups?|logs?|metrics|secrets?|tickets?|docs|documentation|designs?|assets?|levels?|shaders?|firmware|board|devices?|sensors?|hardware|registry|payments?|auth\w*|login|flags?|models?|tables?|schemas?|warehouse|etl|jobs?|workers?|gateway|proxy|domain|website|site|sdk|library|package|plugin|game|engine|licen[sc]e|style|network|vpn|storage|bucket|data|migrations?|translations?|hotfix(?:es)?|frontends?|backends?|machine|laptop|editor)\b"
+)
+_LASTING_VERB = LazyPattern(
+    r"^(?:each|every|all) |\b(?:owns?|lives? in|talks? to|depends? on|consists? of|(?:is|are) responsible for|maintains?)\b"
+)
+_FLEETING = LazyPattern(
+    r"^(?:(?:the|our|my|your|a|an) )?(?:\w+ )?(?:bug|errors?|problem|issue|typo|button|text|output|file|function|line|change|changes|fix|pr|diff|meeting|call|demo|deadline|question|idea|answer|reason|point|thing|plan|rest|test|tests|build|page|result|results|first|second|code looks|screenshot|message|ticket|review|log says|task|goal)\s(?!server|machine|pipeline|agent|tool|system|runner|suite|data|environment|database)"
+    r"|^my (?:branch|tests?|code|changes?|build|pr|script|screen|terminal|browser tab|question|guess|idea|bad|fault)\b|^(?:it|its|they|he|she|you|your|that|these|those|there|here|what|which|who|if|when|once|so|and|but|please|let|make|can|could|add|fix|use|do|don't|try|run|write|create|remove|delete|move|check|look|show|give|open|read|change|rename|put|set|update|keep|see|go|stop|then|first|also|now|no|yes|not|never|always|to|with|by|as|because|since|after|before|i|we)\b"
+    r"|\b(?:broken|blank|wrong|weird|slow|empty|fine|ok|okay|failing|missing|stuck|red|green|gone|great|good|bad|nice|cool|ugly|confusing|done for|running fine|down|back up)\b"
+)
+_UNWELL = LazyPattern(
+    r"\b(?:errors?|bugs?|typos?|problems?|issues?|warnings?|mistakes?|leaks?|way|need|reason|difference|files?|lines?|tests?)\b"
+)
+_BAD_NEWS = LazyPattern(
+    r"\b(?:doesn't|don't|didn't|isn't|aren't|wasn't|was|were|did|had|has been|fails?|failed|crash(?:es|ed|ing)|an? (?:error|bug|problem|issue|typo|mess)|should|must|needs? (?:a|an|to|some|more)|has (?:an? )?(?:error|bug|problem|issue|typo)s?)\b"
+)
+# Of the speaker and those they work with.
+_OURS = LazyPattern(
+    r"^(?:(?:in|for|on) (?:this|our|the) \w+,? |at work,? )?(?:we(?:'re| are) (?:all |mostly |currently |only |both )*(?:using|an?|the|on|hosted|based|in|deploying|running|building|targeting)\b"
+    r"|we (?:all |mostly |usually |generally |currently |also |only |both |still )*(?!(?:need|should|could|can|can't|would|will|won't|want|are|aren't|were|was|did|didn't|don't|do|does|may|might|must|got|get|see|saw|know|think|thought|went|go|just|almost|already|had|hope|guess|tried|try|forgot|agree|found|made|lost|met|ran|talked|did|left|began|chose|took|gave|said|told|came|like|wait|start|stop|look|discuss)\b)(?!\w+ed\b)[a-z]+\b)"
+)
+_MINE = LazyPattern(
+    r"^(?:i'?m|i am) (?:on (?:an? )?\S|using |the |an? |based in|in charge|responsible|new to|not (?:a|an|the) |working (?:with|from)|color ?blind|colou?r ?blind|left-handed|from )"
+    r"|^i (?:work (?:on|with|in|at|for|as|from)|use|maintain|own|run|manage|develop on|live in|speak|know|don't know|have (?:an? |no |only )|only have|usually work|mostly (?:use|work))\s|^my (?:name|role|job|editor|shell|time ?zone|os|laptop|machine|team|company|setup|github|handle|email|background|native language)\b.*\b(?:is|are|has|runs)\b"
+)
+_NOT_MINE = LazyPattern(
+    r"^(?:i'?m|i am) (?:the one who|a bit|a little|an idiot|on (?:it|a call|my way|the (?:phone|train|wrong|right|same))|in a|using (?:it|this|that)|not a fan)|^i have (?:an? |no )?(?:question|problem|issue|idea|error|bug|feeling|look|to|time|clue|few|meeting|doubt)"
+    r"|^i (?:run|use|know) (?:it|this|that|what|how|why|the (?:command|tests?|app|script))|^we(?:'re| are)? (?:in|on|the|an?) (?:the (?:same|right|wrong|middle)|(?:good|bad|same|it|track|time|hurry|little|bit))|^we have (?:to|an? (?:problem|bug|issue|error|meeting|deadline))|^we (?:put|call|use|keep|store|run) (?:it|this|that|them)\b"
+)
+_OF_PEOPLE = LazyPattern(
+    r"\b(?:team|tickets?|customers?|users?|clients?|company|product|designers?|developers?|release (?:every|on)|we are|we're|every (?:second|other)|licen[sc]ed|deadline|legal|hospital|linear|jira|slack|figma|notion|name)\b"
+)
+_PLACED = LazyPattern(
+    r"\b(?:lives?|(?:is|are) (?:in|at|on|under|checked|done|kept|stored|run|hosted|managed)|runs?|goes|go)\b"
+)
+_THERE = LazyPattern(
+    r"^there(?:'s| is| are) (?:an? |one |two |three |four |five |\d+ |also |no ).* (?:in|on|for|under|behind) (?:this|our|the|every|each|`?\w+/)"
+)
+_STYLE = LazyPattern(
+    r"\b(?:indent\w*|tabs|spaces|commit messages?|commits|branch(?:es)? (?:names?|feature)|name branches|naming|snake_case|camelcase|kebab-case|pascalcase|quotes|semicolons|comments|docstrings|squash\w*|rebase|indent|pull requests|prs|tests? with|write tests|code style|convention\w*|result types|error handling|exceptions)\b"
+)
+
+
+def surroundings(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """What is so, and will be so tomorrow. Nobody else's words count."""
+    for sentence in said:
+        if sentence.role == Role.USER and (text := owned(sentence)) and (kind := _kind(text)):
+            yield RuleCandidate(kind, text, sentence.line, 0.8)
+
+
+def _kind(text: str) -> Kind | None:
+    low = text.lower()
+    if len(text.split()) < FEWEST_WORDS or passing(_without_habit(text)):
+        return None
+    ours, mine = _OURS.match(low), _MINE.match(low)
+    if ours or mine:
+        if _NOT_MINE.match(low) or not (telling(text) or len(text.split()) > FEWEST_WORDS + 1):
+            return None
+        if ours and _STYLE.search(low):
+            return Kind.PREFERENCE
+        return Kind.CONTEXT if mine or _OF_PEOPLE.search(low) else Kind.ARCHITECTURE
+    if _THERE.match(low) and not _BAD_NEWS.search(low) and not _UNWELL.search(low):
+        return Kind.ARCHITECTURE
+    if _FLEETING.search(low) or _BAD_NEWS.search(low) or not _FACT.match(_lower_first(text)):
+        return None
+    if not (telling(text) or _LASTING_SUBJECT.match(low) or _LASTING_VERB.search(low)):
+        return None
+    if _STYLE.search(low) and not telling_place(low):
+        return Kind.PREFERENCE
+    return Kind.CONTEXT if _OF_PEOPLE.search(low) else Kind.ARCHITECTURE
+
+
+def telling_place(low: str) -> bool:
+    """Whether it says where something is or by what it is done, which is no matter of style."""
+    return _PLACED.search(low) is not None
+
+
+def _without_habit(text: str) -> str:
+    """What is done "every night" or "currently" is no matter of this moment."""
+    return text.replace("tonight", "").replace("currently", "")
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[1:2].islower() or text[1:2] == " " else text
+
+
+MOST_NAMED = 8  # of what a manifest depends on
+
+_LINE_NUMBER = LazyPattern(r"^\s*\d+[→\t|]", re.MULTILINE)
+_GO_DEPENDENCY = LazyPattern(r"^\s+(?:[\w.-]+/)+?([\w.-]+?)(?:/v\d+)? v\d\S*$", re.MULTILINE)
+_TOML_NAME = LazyPattern(r"^name\s*=\s*\"([^\"]+)\"", re.MULTILINE)
+_CARGO_DEPENDENCY = LazyPattern(r"^([\w-]+)\s*=\s*(?:\"|\{)", re.MULTILINE)
+_PY_DEPENDENCY = LazyPattern(
+    r"^\s*\"([A-Za-z][\w.-]*)(?:\[[^\]]*\])?\s*(?:[<>=~!;][^\"]*)?\",?\s*$", re.MULTILINE
+)
+
+
+def stack(done: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
+    """One statement a manifest."""
+    for deed in done:
+        if deed.tool != "Read" or deed.failed or any(one.writes and one.asked == deed.asked for one in done):
+            continue  # of one that was changed afterwards nothing is known
+        if told := manifest(deed.asked, deed.answer):
+            yield RuleCandidate(Kind.ARCHITECTURE, told, deed.line, 0.8)
+
+
+def manifest(path: str, text: str) -> str:
+    """What a manifest says the project is made with; empty when it is none, or says little."""
+    text = _LINE_NUMBER.sub("", text)
+    name = base_name(path)
+    found: tuple[str, list[str]] | None = None
+    if name == "go.mod" and (module := re.search(r"^module (\S+)", text, re.MULTILINE)):
+        version = re.search(r"^go (\S+)", text, re.MULTILINE)
+        direct = "\n".join(line for line in text.splitlines() if "// indirect" not in line)
+        found = (
+            f"{module[1]} is a Go {version[1] if version else ''} module",
+            _GO_DEPENDENCY.findall(direct),
+        )
+    elif name == "Cargo.toml" and "[dependencies]" in text and (called := _TOML_NAME.search(text)):
+        section = text.split("[dependencies]", 1)[1].split("\n[", 1)[0]
+        found = (f"{called[1]} is a Rust crate", _CARGO_DEPENDENCY.findall(section))
+    elif name == "pyproject.toml" and (called := _TOML_NAME.search(text)):
+        listed = re.search(r"^dependencies\s*=\s*\[(.*?)^\]", text, re.DOTALL | re.MULTILINE)
+        found = (f"{called[1]} is a Python project", _PY_DEPENDENCY.findall(listed[1]) if listed else [])
+    elif name == "package.json":
+        found = _node(text)
+    if found is None or len(found[1]) < 2:
+        return ""
+    named = list(dict.fromkeys(found[1]))[:MOST_NAMED]
+    return f"{' '.join(found[0].split())} that depends on {', '.join(named)} (`{name}`)."[:LONGEST]
+
+
+def _node(text: str) -> tuple[str, list[str]] | None:
+    try:
+        told = json.loads(text[: text.rindex("}") + 1])
+    except ValueError:
+        return None
+    needs = told.get("dependencies") if isinstance(told, dict) else None
+    if not isinstance(needs, dict):
+        return None
+    return (f"{told.get('name') or 'The project'} is a Node package", [str(one) for one in needs])
+
+
+MOST_ROWS = 8
+MOST_CELLS = 4
+
+_ROW = LazyPattern(r"^\s*\|(.+)\|\s*$")
+_RULE = LazyPattern(r"^[\s|:-]+$")
+_OF_PARTS = LazyPattern(
+    r"mechanism|purpose|location|\bfiles?\b|responsib|used by|description|\brole\b|\breturns?\b|\buses\b|what it does|\bwhere\b|component|module|meaning|stores?\b|\bpath\b|behaviou?r|default|contains|handles|\bowner\b|endpoint|command|runs? on",
+    re.IGNORECASE,
+)
+_OF_THE_MOMENT = LazyPattern(
+    r"status|result|before|after|pass|fail|priority|severity|effort|risk|option|pros|cons|count|time\b|fix|issue|finding|line|change|diff|test|step|phase|task|\bpr\b|score|verdict|impact|old|new|current|proposed|approach|example|scenario|cost|coverage",
+    re.IGNORECASE,
+)
+
+_COMPARED = LazyPattern(r"(?:missing|yes|no|n/a|none|\W{0,2})", re.IGNORECASE)
+# A row is a statement by its verb: "Serves HTTP", "is read by"; a row of names alone is none.
+_SAYS = LazyPattern(
+    r"^(?:(?:only|also|always|never|first|then) )?(?!(?:files|tests|names|lines|types|commands|bytes|settings|users|options|flags|docs|headers|tokens|events|errors|results|fields|keys|values|less|process|access|class|address|status|https|css|js|os|yes|this|its|as|is|has|was|alias|bus)\b)[a-z]+s\b"
+    r"|\b(?:is|are|has|have|can|must|will|does|uses?|calls?|reads?|writes?|stores?|returns?|sends?|runs?|loads?|holds?|handles?|contains?|needs?|keeps?|used (?:by|for|to|in)|called (?:by|from|in)|stored (?:in|as|at)|read (?:by|from))\b",
+    re.IGNORECASE,
+)
+_TEST = LazyPattern(r"_test\.|\.test\.|\.spec\.|\btest_|\btests?\b")
+_EXAMPLE = LazyPattern(r"\b(?:example|e\.g\.|for instance)\b", re.IGNORECASE)
+
+
+def table_statements(steps: Sequence[TranscriptStep]) -> Iterator[RuleCandidate]:
+    """Rows of tables whose heads speak of parts, not of how things stand."""
+    for step in steps:
+        if step.role != Role.CLAUDE or step.aside or "|" not in step.text:
+            continue
+        for head, rows in _tables(spoken(step)):
+            if any(_COMPARED.fullmatch(cell) for row in rows for cell in row):
+                continue
+            if len(rows) <= MOST_ROWS and 2 <= len(head) <= MOST_CELLS and _OF_PARTS.search(" ".join(head)):
+                yield from (
+                    RuleCandidate(Kind.ARCHITECTURE, text, step.line, 0.62)
+                    for row in rows
+                    if (text := _told(head, row))
+                )
+
+
+def _tables(text: str) -> Iterator[tuple[list[str], list[list[str]]]]:
+    lines = text.splitlines()
+    number = 0
+    while number + 2 < len(lines):
+        head = _ROW.match(lines[number])
+        if head is None or "-" not in lines[number + 1] or not _RULE.match(lines[number + 1]):
+            number += 1
+            continue
+        rows: list[list[str]] = []
+        example = any(_EXAMPLE.search(line) for line in lines[max(0, number - 12) : number])
+        number += 2
+        while number < len(lines) and (row := _ROW.match(lines[number])):
+            rows.append(_cells(row[1]))
+            number += 1
+        if not example:
+            yield _cells(head[1]), rows
+
+
+def _cells(row: str) -> list[str]:
+    return [plain(cell).replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", row)]
+
+
+def _told(head: Sequence[str], row: Sequence[str]) -> str:
+    """ "Component `api`: Purpose serves HTTP." Columns that say how things stand just now are left out."""
+    if len(row) != len(head) or not row[0] or _TEST.search(row[0]) or "`" not in " ".join(row):
+        return ""
+    told = [
+        f"{name.lower()}: {cell.rstrip('.')}"
+        for name, cell in zip(head[1:], row[1:], strict=True)
+        if cell and not _OF_THE_MOMENT.search(name)
+    ]
+    text = (
+        f"{row[0]} ({head[0].lower()}) - {'; '.join(told)}." if head[0] else f"{row[0]} - {'; '.join(told)}."
+    )
+    if (
+        not told
+        or not any(_SAYS.search(cell) for cell in row[1:])
+        or hedged(text)
+        or not 24 <= len(text) <= LONGEST
+        or _OF_THE_MOMENT.search(head[0])
+    ):
+        return ""
+    return tidy(text)

@@ -1,0 +1,454 @@
+"""How things are done here: preferences, corrections, procedures, gotchas and patterns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from mindhold.capture.items import LONGEST, RuleCandidate
+from mindhold.capture.rules.sentences import (
+    Sentence,
+    announces,
+    asks,
+    hedged,
+    korean,
+    names,
+    owned,
+    passing,
+    plain,
+    reports,
+    stands_alone,
+    stands_as_told,
+    telling,
+    tidy,
+)
+from mindhold.capture.rules.tool_calls import (
+    ToolCall,
+    by_runner,
+    commands,
+    is_whole,
+    purpose_of,
+    without_variables,
+)
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Role, TranscriptStep
+from mindhold.text.noise import worth
+from mindhold.text.pattern import LazyPattern
+
+SHORTEST = 12  # characters
+FEWEST_WORDS = 3
+
+_GENERAL = LazyPattern(
+    r"(?:^|\b(?:please|you|you should|you must|you can|we|we should|i|and|but|so|ok|then|should|must)[, ]+)(?:always|never)(?! (?:mind|worked?|actually|happened|seen|saw|been|had|heard|used to|did|shows|showed|gets?|got|fails|failed|returns|runs|ran|ends|had|was|were|\w+ed\b))\b"
+    r"|\b(?:from now on|going forward|in (?:the )?future,|every time you|whenever you|each time you|as a rule|by default i|in general,? (?:i|we|please|don't|use)"
+    r"|i (?:really |strongly |generally |usually |much |would |'d )?(?:prefer|hate|dislike|like it when|don't like|do not like|(?<!would )like to (?!add|see|have|build|change|try|know|understand|make|get|find|use|do|create|implement|write|start|ask|go|move|fix|remove|update)|want you to always|expect you)"
+    r"|we use [^.,]{2,60},? (?:not|never|instead of|rather than|everywhere)\b|i(?:'d| would) rather|make sure (?:to|you|that)\b[^.]*\b(?:every|each|always|all)\b|^(?:please )?(?:prefer|avoid|favou?r) \w+|^(?:please )?keep \w+(?: \w+)? (?:under|below|short|small|simple|within)\b|we (?:prefer|never|always|don't (?:use|do|want|like|allow|write|need)|do not (?:use|do|want|allow)|only use|use \S+ (?:not|instead of|rather than|for all))"
+    r"|keep (?:it|things|everything) (?:simple|minimal|short|small|clean|concise)|our (?:convention|style|policy|standard|rule)|make sure (?:to always|you always|you never|to never)|remember (?:to|that we|that i)|don't ever|do not ever|no need to ever|stop (?:adding|using|writing|creating|doing|asking|saying|putting|committing))",
+    re.IGNORECASE,
+)
+_CORRECTION = LazyPattern(
+    r"^(?:no|nope|nah|wrong|not like that|not that)[,.!]*\s+(?:please\s+)?(?:use|do|don't|write|put|call|keep|make|always|never|i want|we use)\b"
+    r"|^(?:please\s+)?(?:don't|do not|never|avoid) (?:use|add|write|create|put|mock|commit|push|include|mention|touch|change|modify|generate|hard-?code|import|skip|make|run|install|call|rely|repeat|introduce|wrap|log|print|leave)\b"
+    r"|^(?:please\s+)?use [^.,;]{2,60}(?:, not |,? instead of | rather than | and not | over )"
+    r"|\b(?:don't|do not) (?:add|use|write|mention|include) [^.]{3,60} (?:in|to|for) (?:commits?|commit messages|prs?|tests?|code|comments|docs|the docs)\b",
+    re.IGNORECASE,
+)
+# Orders that are meant for more than once, by what they are about and when they hold.
+_THINGS = (
+    r"(?:commits?|commit messages?|tests?|unit tests|test files?|functions?|methods|class(?:es)?|components?|hooks|variables?|variable names|names|comments?|docs|docstrings?|branch(?:es)?|branch names|prs?|pull requests?|quer(?:y|ies)|endpoints?|migrations?|types|imports|exports|errors?|error messages|exceptions"
+    r"|logs?|dates?|timestamps?|answers|replies|responses|explanations|code|indentation|styles?|dependencies|packages|strings|constants|apis?|api responses|models|modules|scripts?|releases?|versions|reviews|code reviews|config\w*|secrets|text|messages|keywords|sql|money|prices|amounts|units|emojis|files|css|html|js|ts|typescript|javascript|python|rust|go|java|kotlin|swift|markdown|json|yaml|c\+\+"
+    r"|translations|ids|urls|routes|tables|columns|fixtures|mocks|assertions|shaders|scenes|assets|dags?|notebooks|dashboards|images|interrupts|handlers|services|settings|changelogs?|entries|prod(?:uction)?(?: code)?)"
+)
+_WHEN = r"\b(?:every|each|any|everywhere|whenever|when (?:you|in doubt|we|writing|adding|changing|creating|naming)|before (?:you |we |every |each |any |i )?(?:commit|push|merg|finish|install|delet|chang|writ|start|deploy|releas|cod|implement|touch|mak|edit)\w*|after (?:you|every|each|any)|without (?:asking|my|tests|a )|unless i|by default|at all times|in all|for all|all (?:new|public|our|the) \w+|new \w+s\b)"
+_STYLE_ORDER = LazyPattern(
+    rf"^(?:just |only )?(?:use|using|keep|prefer|avoid|format|name|prefix|put|place|answer|reply|respond|speak|talk|explain|write|document|indent|sort|group|spell|wrap|order|pin|handle|log|return|limit|stick (?:to|with)|follow)\b[^.]*(?:{_WHEN}|\b(?:in|for|with|inside|on|to|of) (?:the |our |your |all |new |any |every )?(?:\w+ )?{_THINGS}\b(?! (?:below|above|i )))",
+    re.IGNORECASE,
+)
+_HABIT_ORDER = LazyPattern(
+    rf"^(?:(?:ask|tell|show|warn|check with|consult) me\b[^.]*\b(?:before|first|when|if|whenever|every)|(?:please )?(?:answer|reply|respond|speak|talk|write (?:to me|comments|docs|commit messages|everything)|explain things) in [A-Z]\w+|keep (?:your |the |all )?(?:answers?|replies|responses|explanations|messages|functions|methods|files|classes|commits|prs|diffs|changes|components)\b"
+    rf"|(?:for|in) (?!this\b|that\b|the\b|now\b|it\b|case\b)[^,]{{3,40}}?,? (?:please |always )?(?:use|prefer|avoid|write|never use|don't use|do not use) |use (?!this|that|it\b|an? |the (?:same|first|second|other|new|old|above))[^,.]{{2,40}} for (?!now|this|that|it\b|the |me\b|an? )\w+|write in (?:\w+ )?(?-i:[A-Z])\w+|keep (?:the|our|your) [\w -]{{2,30}} (?:small|simple|stable|minimal|clean|short|consistent|thin|flat|readable|backwards)\b"
+    rf"|(?:only )?(?:use|sort|prefix|name|keep|group|avoid|format|suffix|capitali[sz]e|order|quote|type|annotate) (?:only |all |every |each |any )(?!of\b|the\b|this|that|these|those)[\w`-]+|(?:use|sort|prefix|name|group|keep|order|annotate) (?:[a-z-]+ )?(?!this\b|as\b|css\b|less\b|class\b)[a-z-]{{3,}}(?<!s)s\b(?! (?:from|in|of) (?:this|that|the)\b)|only (?:use|write|import|log|commit|test|mock)\b|(?:nobody|no one) (?:\w+s|may|should|must)\b"
+    rf"|if (?:you are|you're|in doubt|something is) ?(?:unsure|uncertain|in doubt|stuck|unclear)?, (?:please )?(?:ask|stop|tell|use|choose|prefer|don't)\b|(?:don't|do not) (?!worry|bother|forget|wait|mind|panic|go|stop|do|know|think|care|need|have|delete|test)\w+ (?!the\b|this|that|it\b|them|yet|anything|everything|any\b|now|to\b|about|with\b|on\b|my\b|your\b|me\b|so\b|too\b|until|for now)[\w`.-]+ \w+"
+    rf"|(?:be|stay) (?:brief|concise|terse|short|precise|consistent)\b|stop [a-z]+ing\b|(?:don't|do not) \w+[^.]* without (?:asking|my|tests|telling|checking)|(?:put|place|keep) (?:all |the |new |unit )?{_THINGS} (?:in|next to|under|inside|into|close)\b"
+    rf"|(?:when(?:ever)?|each time|every time|before|after) (?:you |we |in doubt|writing |adding |changing |committing|naming )[^,]*, (?:please |also |always )*(?:use|run|write|add|choose|update|keep|ask|put|make|prefer|check|do|don't|never|go|pick|start|follow|include|bump|tell|show|format)"
+    r"|use (?:the |our )?[\w`./-]+(?: [\w`./-]+)? (?:instead|rather than|and not|over|not) |use (?:single|double|british|american|metric|imperative|semantic|conventional|two|four|2|4|tabs|spaces|snake_case|camelcase|kebab-case|pascalcase|strict|type hints|early returns)\b|format \w+ with \w+)",
+    re.IGNORECASE,
+)
+# What is so of all things of a sort is to be so.
+_RULE = LazyPattern(
+    rf"^(?:(?:all|every|each|any|no|new|our|public) )+(?:[\w`-]+ ){{0,3}}?{_THINGS} (?:\w+ )?(?:should|must|need to|needs? |have to|has to|may not|can't|cannot|are (?:always|never)|is (?:always|never)|go(?:es)? (?:in|next|under|into)|follow|start with|end (?:in|with)|never|always)"
+    rf"|^(?!(?:the|this|that|these|those|it|he|she|they|you|we|i|tests|things|changes|results)\b)(?:[\w`-]+ ){{0,2}}?[\w`-]+s (?:(?:should|must|need to|have to|may)(?: not|n't)?(?: always| never| only| all)? (?!be (?:running|started|up)\b)\w+|should(?:n't)? \w+|always \w+|never \w+)"
+    rf"|^(?!(?:the|this|that)\b)(?:[\w`-]+ ){{0,2}}?{_THINGS} (?:go(?:es)? (?:in|next|under|into)|need|must|should) |^(?:one|a single|at most \w+|max(?:imum)?|no more than \w+) [^.]{{3,50}}\bper \w+"
+    r"|^(?:import order|indentation|quotes|naming|line length|commit (?:format|style)|branch names?|code style|formatting|style|file names|test names|log format)\s*:\s",
+    re.IGNORECASE,
+)
+_BAN = LazyPattern(
+    r"^no (?:more )?(?:[\w`.-]+ ){1,4}?(?:in|for|on|inside|outside|without|anywhere|ever|allowed|unless)\b|^no (?:[\w-]+ )?(?:emojis?|comments|classes|globals|magic numbers|abbreviations|default exports|inline styles|semicolons|tabs|todos|console\.log\S*|mocks|snapshots?|any\b)",
+    re.IGNORECASE,
+)
+_LIKING = LazyPattern(
+    r"^(?:(?:personally|generally|honestly),? )?(?:i (?:really |always |generally |usually |just |only )*(?:like|love|hate|dislike|prefer|don't like|do not like|don't want|can't stand|want (?:all|every|each|you to (?:always|never|use|write|keep|ask|explain|show|stop|avoid|be|prefer|stick|follow)|no|to (?:see|review|approve|be asked))|expect|need all)\b|i(?:'d| would) like (?:you to )?(?:always|never|all|every|each|no)\b|we (?:like|love|hate|dislike|value|prefer|avoid|try to)\b|(?:it'?s |it is )?important (?:to me )?that (?:every|all|each|no|we|you)\b|in this (?:project|repo|codebase) (?:all|every|we)\b|in general,? )",
+    re.IGNORECASE,
+)
+_A_TASK = LazyPattern(
+    r"^(?:use|put|keep|write|name|return|handle|log|wrap|add|document|explain|follow)\b.*\b(?:the (?:\w+ )?(?:button|page|form|modal|header|footer|sidebar|dialog|login|screen|following|script|function|class|method|file|endpoint)\b|a (?:test|unit test|comment|function|script|class|method|file|loop|for|while|smaller|bigger|larger|different)\b|an? \w+ (?:test|function|script)\b)"
+    r"|^explain (?:how|why|what|the)\b|^write (?:the|some|me|tests? for (?:the|it))\b|^i (?:like|love) (?:it|this|that|the|your|where|how)\b|^i(?: really)? (?:like|want|need) (?:to (?:know|see (?:the|how|what|if|why|it)|understand|go|add|change|make|try))\b",
+    re.IGNORECASE,
+)
+_UNSURE = LazyPattern(r"\b(?:maybe|perhaps|not sure|might|could|wonder\w*|i guess)\b|\?", re.IGNORECASE)
+_LIKE_THAT = LazyPattern(
+    r"^(?:as (?:lightweight|simple|small|minimal|short|concise|few|little|clean|quick|cheap) as possible|keep (?:it|things|everything) (?:simple|minimal|short|small|clean|concise))\b[^.]{0,20}\.?$",
+    re.IGNORECASE,
+)
+_YOU_SHOULD = LazyPattern(
+    r"^you (?:should|must|need to|have to|can) (?:always )?(?=use|write|keep|run|put|ask|add|prefer|avoid|never|not )"
+)
+_POINTED_AT = LazyPattern(r"\b(?:it|this|that|them|those|these)\b[.!]?$", re.IGNORECASE)
+_THIS_TIME = LazyPattern(
+    r"\b(?:yet|for now|(?<!from )now|this time|(?:at|for) the (?:moment|time being)|today|tonight|tomorrow|this (?:week|morning|afternoon|evening|once)|in a hurry|until (?:i|we|the|it|tomorrow|later|then|next)\b|here|this (?:one|file|pr|commit|branch|time|case|function|test|line|change|step|script|part)|that (?:one|file|function|test|line|part)|the (?:last|first|second|other) (?:one|commit|change|part)"
+    r"|anymore|again|so far|currently|already|wasn't|didn't|doesn't|isn't|happen\w*|why|because it|weird|still|i mean|if it|if the|sure if|it (?:always|never))\b|\?",
+    re.IGNORECASE,
+)
+
+
+def preferences(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Only what is meant for more than the step at hand."""
+    for sentence in said:
+        if sentence.role != Role.USER or sentence.aside or korean(sentence.text):
+            continue
+        text = tidy(sentence.text)
+        text = own = (
+            _YOU_SHOULD.sub("", text[:1].lower() + text[1:]) if _YOU_SHOULD.match(text.lower()) else text
+        )
+        weight = _preference_weight(text, sentence.text.strip())
+        if weight and SHORTEST <= len(text) <= LONGEST and not passing_order(own):
+            found = worth(text)
+            if not (found.chatter or found.dangling or (found.words < 2 and not telling(own))):
+                yield RuleCandidate(Kind.PREFERENCE, text, sentence.line, weight)
+
+
+def _preference_weight(text: str, raw: str) -> float:
+    """How surely it is meant for good; 0 when it isn't."""
+    if _UNSURE.search(text) or asks(raw) or len(text.split()) < FEWEST_WORDS or _LIKE_THAT.match(text):
+        return 0.0
+    if _GENERAL.search(text):
+        return 0.9
+    if _CORRECTION.search(raw) or _CORRECTION.search(text):
+        return 0.85
+    if _HABIT_ORDER.match(text) or _RULE.match(text) or _BAN.match(text) or _LIKING.match(text):
+        return 0.85 if not _A_TASK.match(text) else 0.0
+    return 0.8 if _STYLE_ORDER.match(text) and not _A_TASK.match(text) else 0.0
+
+
+def passing_order(text: str) -> bool:
+    """Whether it only holds for the step at hand."""
+    return _THIS_TIME.search(text) is not None or _POINTED_AT.search(text) is not None
+
+
+FEWEST_CORRECTION_WORDS = 4
+
+_OBJECTS = LazyPattern(
+    r"^(?:(?:no+|nope|nah|wrong|incorrect|wait|stop|hm+|actually|correction|careful|sorry|oh|but|ok|not quite|almost|i said|i meant|i told you|again|as i said"
+    r"|(?:no,? )?(?:that'?s|this is|that is) (?:wrong|not right|incorrect|not correct|not true|not what i (?:want(?:ed)?|meant|asked for)))\b[\s,.:;!—–-]*)+"
+)
+_PUTS = LazyPattern(
+    r"\b(?:should(?:n't| not)?|must(?:n't| not)?|has to|have to|needs? to|(?:don't|do not|never|always) \w+|we (?:use|call|don't|do|only|write|have|changed|agreed|deploy|store|never|always|need|want)"
+    r"|let's (?:use|keep|make|call|go|switch|store|put|not)|(?:is|are) (?:called|named|in|spelled|not)|belongs?|use|not \w+|instead of|rather than)\b"
+)
+_FIRM = LazyPattern(
+    r"^(?:no|nope|nah|wrong|incorrect|correction|actually we|(?:no,? )?that'?s (?:wrong|not right|incorrect|not correct|not true))\b"
+)
+_SO = LazyPattern(
+    r"(?!it\b|i\b|that\b|this\b|you\b)(?:[\w`./'-]+ ){1,6}?(?:is|are|was|were|has|have|uses?|comes?|runs?|renamed|moved|lives?|goes|expects?|returns?)\b .{4,}"
+)
+_CONTRAST = LazyPattern(
+    r"(?:,|;| and| -) not (?!sure|yet|now|that|this|the other|so |a |an |be |in the mood)\S+|^not [\w.`-]+(?: [\w.`-]+)?, |\b(?:use|using|with|is|are|in|called|spelled) \S+(?: \S+){0,3} not (?:in |with |by |from )?[\w.`\"'-]+[.!]?$"
+    r"|\b(?:this|our) (?:project|repo|codebase|app|team) (?:uses?|has|needs|wants|is|doesn't)\b"
+)
+_LOOSE = LazyPattern(r" (?:now|again|here)\b")
+_EMPTY = LazyPattern(
+    r"\b(?:leave|that one|this one|the other|the same|not that|not this|undo|revert|go back)\b|\bwe (?:have|need) to (?:go|leave|stop|wait|fix|finish)\b"
+)
+
+
+def corrections(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """Only what says how it is, or is to be; "no, the other file" says nothing."""
+    for sentence in said:
+        if sentence.role != Role.USER:
+            continue
+        low = sentence.text.lower()
+        objected = _OBJECTS.match(low)
+        put = objected and (
+            _PUTS.search(low, objected.end()) or (_FIRM.match(low) and _SO.match(low, objected.end()))
+        )
+        if not put and not _CONTRAST.search(low):
+            continue
+        text = owned(replace(sentence, text=_without_objection(sentence.text)))
+        if len(text.split()) < FEWEST_CORRECTION_WORDS or _EMPTY.search(low) or passing(_LOOSE.sub("", text)):
+            continue
+        yield RuleCandidate(Kind.DECISION, text, sentence.line, 0.85 if objected else 0.8)
+
+
+def _without_objection(text: str) -> str:
+    objected = _OBJECTS.match(text.lower())
+    return text[objected.end() :] if objected else text
+
+
+OFTEN = 2  # successes, unless a task runner is called
+LONGEST_GIVEN = 200
+
+_WORDING = {
+    "tests": "Run the tests with {}.",
+    "integration tests": "Run the integration tests with {}.",
+    "type check": "Check the types with {}.",
+    "linter": "Run the linter with {}.",
+    "formatter": "Format the code with {}.",
+    "build": "Build with {}.",
+    "migrations": "Run the migrations with {}.",
+    "deployment": "Deploy or release with {}.",
+    "generated code": "Generate code with {}.",
+    "development server": "Start the development server with {}.",
+}
+_NAMED_TASK = LazyPattern(
+    r"^(?:mise (?:run|r) |make |just |task |npm (?:run |test)|pnpm |yarn |bun run|deno task|poe |rake |nox|tox|bin/|\./scripts?/|scripts?/|turbo |nx |invoke |inv |\./gradlew |mix )"
+)
+_WHOLE = LazyPattern(
+    r"go (?:build|test|vet)(?: -[vx]| -race)* \./(?:[\w./-]*/)?(?:\.\.\.)?|cargo (?:build|test|check|clippy|fmt|nextest run)(?: --?\S+)*|(?:python3? -m )?pytest(?: -\w+)*|(?:uv run |poetry run )\w+(?: --?\S+| \.)*"
+    r"|ruff (?:check|format)(?: \.)?|mypy \.|(?:npx )?tsc(?: --noEmit| -b)?|(?:npx )?(?:vitest|jest|eslint)(?: run| \.)?|dotnet (?:build|test)|swift (?:build|test)|mvn \w+|gradle \w+|flutter \w+"
+)
+_GIVEN = LazyPattern(
+    r"^(?P<lead>[^\n]{0,300})\n{1,3}[ \t]*```(?:bash|sh|shell|console|zsh|powershell|)[ \t]*\n(?P<code>.*?)\n[ \t]*```",
+    re.DOTALL | re.MULTILINE,
+)
+_HOW_TO = LazyPattern(
+    r"\b(?:re-?build|build|run|test|start|deploy|install|use|profile|verify|launch|debug|release|publish|generate|update|upgrade|enable|disable|configure|set ?up|try|invoke|execute|reproduce|command|with)\b[^\n]{0,90}:\s*$",
+    re.IGNORECASE,
+)
+_ADVICE = LazyPattern(
+    r"\b(?:run|running|use|using|execute|invoke)\b[^.`]{0,24}`([^`]{4,120})`[^.]*?\b(?:to|for|before|after|whenever|if|when) \w+",
+    re.IGNORECASE,
+)
+_TO_DO = LazyPattern(r"^to \w+[^,`]{2,60}, (?:run|use|execute|call) `([^`]{4,120})`", re.IGNORECASE)
+_NOT_ADVICE = LazyPattern(
+    r"\b(?:want me|should i|shall i|i'll|i will|let me|would you|i ran|i used|now uses?|will (?:now )?(?:use|run)|this|that|these|it|we (?:could|might))\b",
+    re.IGNORECASE,
+)
+_ASKED_FOR = LazyPattern(r"\b(?:command|how (?:do|can|to)|what do i run|script)\b", re.IGNORECASE)
+_PROMPT = LazyPattern(r"^\s*(?:\$|>|❯|%|#)\s+")
+_COMMAND = LazyPattern(
+    r"^(?:\./|\.\\|~/|bin/|scripts?/)[\w./-]+(?:\s|$)|^(?:sudo |cd [\w./-]+ && )?(?:git|gh|go|npm|npx|pnpm|yarn|bun|node|deno|python3?|pip3?|uv|uvx|poetry|pytest|ruff|mypy|cargo|rustup|make|just|mise|task|docker|docker-compose|podman"
+    r"|kubectl|helm|terraform|aws|gcloud|az|fly|vercel|netlify|wrangler|heroku|psql|mysql|sqlite3|redis-cli|mongosh|curl|wget|brew|apt|apt-get|gradle|mvn|java|dotnet|swift|xcodebuild|flutter|dart|ruby|rails|rake|bundle|php|composer"
+    r"|artisan|mix|elixir|zig|cmake|ninja|bazel|tox|nox|hatch|pre-commit|claude|codex|gemini|ssh|rsync|tail|export|source|eval|openssl|ollama|systemctl|journalctl|launchctl|ansible|vagrant|nix|conda|jupyter|streamlit|uvicorn|gunicorn|flask|celery|alembic|prisma)\s"
+)
+
+
+def procedures(
+    done: Sequence[ToolCall],
+    said: Sequence[Sentence],
+    steps: Sequence[TranscriptStep],
+    counts: dict[str, int],
+) -> Iterator[RuleCandidate]:
+    """`counts` are the successes of each command so far, in earlier calls as well; they are added to."""
+    told: set[str] = set()
+    for deed in done:
+        if not deed.shell or deed.failed or deed.refused or not deed.answered or deed.aside:
+            continue
+        for command in commands(deed.asked):
+            purpose = purpose_of(command)
+            if purpose not in _WORDING or not is_whole(command) or not by_runner(command):
+                continue
+            counts[command] = counts.get(command, 0) + 1
+            enough = 1 if _NAMED_TASK.match(command) or _WHOLE.fullmatch(command) else OFTEN
+            if counts[command] >= enough and purpose not in told:
+                told.add(purpose)
+                text = _WORDING[purpose].format(f"`{command}`")
+                yield RuleCandidate(Kind.PROCEDURE, text, deed.line, 0.85 if enough == 1 else 0.75)
+    yield from _given(steps)
+    yield from _advised(said)
+
+
+def _advised(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """ "Run `x` to get y": a command with what it is for, in a sentence."""
+    for sentence in said:
+        if sentence.role != Role.CLAUDE or not sentence.closing or sentence.aside or sentence.speculative:
+            continue
+        text = tidy(sentence.text)
+        found = _ADVICE.search(text) or _TO_DO.match(text)
+        if (
+            found
+            and _COMMAND.match(f"{without_variables(found[1])} ")
+            and not text.endswith("?")
+            and not _NOT_ADVICE.search(text)
+            and len(text) <= LONGEST
+        ):
+            yield RuleCandidate(Kind.PROCEDURE, text, sentence.line, 0.7)
+
+
+def _given(steps: Sequence[TranscriptStep]) -> Iterator[RuleCandidate]:
+    """A command that the assistant gave to the person, with what it is for."""
+    asked = ""
+    for step in steps:
+        if step.aside:
+            continue
+        if step.role == Role.USER:
+            asked = " ".join(step.text.split())
+        elif step.role == Role.CLAUDE:
+            yield from _in(step, asked)
+
+
+def _in(step: TranscriptStep, asked: str) -> Iterator[RuleCandidate]:
+    for found in _GIVEN.finditer(f"\n{step.text}"):
+        lines = [_PROMPT.sub("", line).strip() for line in found["code"].splitlines()]
+        lines = [line for line in lines if line and not line.startswith("#")]
+        lead = plain(found["lead"]).strip()
+        if (
+            not 1 <= len(lines) <= 3
+            or not all(_COMMAND.match(without_variables(line)) for line in lines)
+            or sum(map(len, lines)) > LONGEST_GIVEN
+            or any("/Users/" in line or "/home/" in line for line in lines)
+        ):
+            continue
+        if (
+            not lead
+            and step.text.lstrip().startswith("```")
+            and _ASKED_FOR.search(asked)
+            and len(asked) <= 120
+        ):
+            purpose = purpose_of(lines[-1]) if len(lines) == 1 else ""
+            if purpose in _WORDING:
+                yield RuleCandidate(
+                    Kind.PROCEDURE, _WORDING[purpose].format(f"`{lines[0]}`"), step.line, 0.75
+                )
+            continue
+        if not _HOW_TO.search(lead) or re.search(
+            r"\b(?:output|result|error|example|before|after|currently|shows?|simplest|or|way)\b",
+            lead,
+            re.IGNORECASE,
+        ):
+            continue
+        lead = re.sub(
+            r"^(?:done[.!]?|now|then|and|so|you can(?: now)?|to)\s+",
+            "",
+            lead.rstrip(": "),
+            flags=re.IGNORECASE,
+        )
+        lead = re.split(r"(?<=[.!?]) ", lead)[-1]
+        if len(lead.split()) < 2:
+            continue
+        code = ", then ".join(f"`{line}`" for line in lines)
+        text = f"{lead[0].upper()}{lead[1:]}: {code}"
+        if len(text) <= LONGEST:
+            yield RuleCandidate(Kind.PROCEDURE, text, step.line, 0.75)
+
+
+_LABEL = LazyPattern(
+    r"^(?:important|note|caveat|gotcha|warning|caution|heads[- ]up|beware|limitation|known issue|trade-?off|key (?:insight|finding|point)|one (?:caveat|note|thing to (?:note|know|remember|watch))|be careful|careful|watch out|attention|pitfall|good to know|important note|known (?:problem|bug)|keep in mind|remember|beware(?: that)?)\s*(?:\([^)]*\))?\s*[:—–-]\s*",
+    re.IGNORECASE,
+)
+_CUE = LazyPattern(
+    r"\b(?:turns out|it turned out|note that|be careful|watch out|beware|keep in mind|gotcha|caveat|surprisingly|counter-?intuitive\w*|contrary to"
+    r"|(?:must|needs? to|has to|have to|should) [^.;]{3,120}\b(?:otherwise|or else|or the|because|before|since)\b|otherwise\b[^.]{5,}"
+    r"|only works? (?:if|when|with|for|on|in)|does(?:n't| not) work (?:if|when|with|for|on|in|because)|won't work|silently|is case-sensitive|are case-sensitive"
+    r"|can return (?:nil|null|none|undefined|`)|returns? `?(?:nil|null|none|undefined)\b|never touches|defaults? to|by default|known (?:issue|bug|limitation)|not thread-safe|can be (?:slow|flaky|unpredictable|unreliable|null|nil|empty|stale)|asynchronously|dead code|has no callers|deprecated|race condition|limitation"
+    r"|(?:is|are) not (?:supported|available|allowed|enabled|compatible|thread-safe|idempotent)|requires? (?:that|the|a|an|at least|`|[A-Z])|cannot be (?:used|called|set|changed)|can't be (?:used|called|set)|unless\b"
+    r"|which means|meaning that|ignores the|overrides the|takes precedence|breaks? (?:if|when)|fails? (?:if|when|silently)|blocks? (?:until|when|on)|waits? (?:indefinitely|for)|even (?:if|though|when))\b"
+    r"|(?:주의|반드시 .{3,}(?:해야|합니다)|그렇지 않으면|알고 보니)",
+    re.IGNORECASE,
+)
+# Said plainly enough to be minded, whether or not it names anything that can be looked up.
+_MIND = LazyPattern(
+    r"^(?:be (?:careful|aware)|careful|watch out|beware|keep in mind|note that|mind that|heads[- ]up|attention|caution|turns out|it turns out|don't forget|fyi)\b|\b(?:(?:must|needs? to|has to|have to) (?:\w+ ){1,12}?(?:before|after|first|every \d+)\b|(?:must|needs?(?: to)?|has to|have to|make sure|set|installed|running|run)\b[^;]*\b(?:otherwise|or else|or (?:the|it|you|we|everything) \w+)"
+    r"|only (?:works?|runs?|pass(?:es)?|accepts?|supports?|builds?|compiles?|starts?|applies|loads?|fires?|happens?|updates?|shows?|syncs?|boots?|connects?|responds?) (?:if|when|with|for|on|in|after|once|as|while|inside|from|\w+ (?:that|which|on|with))"
+    r"|(?:breaks?|fails?|crash(?:es)?|hangs?|freezes?|times? out|stops? working|loops? forever|deadlocks?|corrupts?|stalls?|misbehaves?|explodes?|(?:is|are) (?:lost|ignored|dropped|overwritten|deleted)|gets? (?:killed|lost|deleted|overwritten|stuck|corrupted|dropped|throttled)|resets?) (?:if|when|whenever|once|as soon as|unless|silently|without|under)\b"
+    r"|silently|(?:is|are) case-(?:in)?sensitive|race condition|at least once|at most once|even (?:if|when|for|though|on)\b|limit (?:of|is) \d|limited to \d|(?:takes?|needs?) (?:about |around |up to |at least |roughly )?\d+ ?(?:minutes?|hours?|seconds?|gb|mb|ms)|a \d+ ?ms delay|expires? (?:every|after)|(?:is|are) shared (?:with|between|by)"
+    r"|, so (?:\w+[ ,]){1,5}?(?:have|has|need|needs|must|can't|cannot|collide|never|always|don't|do not)\b|(?:deletes?|erases?|wipes?|drops?|overwrites?|truncates?|resets?|also deletes) (?:all|the|every|your|everything)\b|locks? the \w+"
+    r"|(?:does|do)(?:n't| not) (?:work|support|handle|run|compile|allow|retry|reload|survive|persist|wait|apply|scale|clear)\b|(?:is|are)(?:n't| not) (?:\w+ly )?(?:supported|unique|deterministic|thread-safe|idempotent|cleared|sent|persisted|validated|escaped|encrypted|cached|atomic|transactional|ordered|guaranteed|in sync|retried|reloaded|reentrant|re-entrant|backwards? compatible|compatible|cleaned up|rolled back|refreshed|invalidated)\b"
+    r"|(?:can't|cannot|can not|must not|mustn't|may not) (?:run|be)\b|loops forever|(?:can't|cannot|won't) \w+ (?:when|if|while|unless|without)\b|always (?:returns?|fails?|runs?|succeeds?|starts?|uses?|overwrites?)\b|gets? (?:wiped|reset|deleted|purged|rotated|cleared|restarted|killed|overwritten)\b|known (?:bug|issue|problem) (?:in|with|of)|(?:is|are) (?:in )?(?:local time|utc)\b|also (?:deletes?|removes?|drops?|resets?|overwrites?|restarts?)|(?:is|are) (?:required|necessary|mandatory|needed) (?:after|before|for|when)|so (?:always|never)\b|(?:is|are) slow\b|(?:is|are)(?:n't| not) (?:\w+ )?(?:safe|used|shown|available|allowed|picked up|synced|shared|included|possible)\b|(?:does|do)(?:n't| not) (?:pick up|see|know about|propagate|include|trigger|restart|follow|respect|honou?r|guarantee|validate|escape|check|close|flush|lock|block)\b|twice\b(?:ignores?|strips?|swallows?|truncates?|caches) (?:the|all|unused|any|empty|every|errors|its?)\b|runs? in utc|is utc\b|returns? \d{3} even|not .{2,30} time ?zone|without a time ?zone|by design|off by one|has to be (?:restarted|invalidated|rebuilt|run|installed|set|started|called|closed|flushed|regenerated)|needs? an? \d)"
+    r"|^(?:if|unless|when|without)\b[^,.]{3,80}(?:,| )(?: ?the| ?it| ?you| ?we| ?\w+)?[^.]*\b(?:silently|fails?|breaks?|can't|cannot|won't|doesn't|don't|starts? in|falls? back|(?:is|are) lost|crash\w*|gets? \w+ed|ignored|default|hangs?|error|nothing happens|empty|stale|wrong)\b",
+    re.IGNORECASE,
+)
+_HANDS_OFF = LazyPattern(
+    r"(?<=\w)(?:,|;| so| and| -) (?:so |please )*(?:don't|do not|never|nobody should) (?:ever )?(?:touch|change|edit|modify|delete|remove|rename|use|call|rely on) (?:it|them)[.!]?$",
+    re.IGNORECASE,
+)
+_ONLY_NOW = LazyPattern(
+    r"^(?:if|when|unless) (?:that|this|it|you (?:run into|want|like|need|prefer|can't find))\b|\b(?:i (?:get|got|see|saw)|when i (?:click|run|try|open|press)|my (?:change|branch|test)s?|this (?:test|line|file|change|pr|function)|this (?:fix|ensures|prevents|means|way))\b",
+    re.IGNORECASE,
+)
+_UNDONE = LazyPattern(r"next steps?|to-?do|remaining|follow-?up|left to do|tasks?\b|plan")
+_PATTERN = LazyPattern(
+    r"\b(?:convention(?:s|ally)?|(?:the|this|same|existing|consistent) pattern|we (?:always|usually) |codebase (?:uses|follows|has)|project (?:uses|follows)|repo(?:sitory)? (?:uses|follows)|all (?:\w+ ){1,3}(?:use|follow|must|are|go|live)|every \w+ (?:uses|follows|must|has)"
+    r"|idiomatic|(?:follow|follows|following) the \w+ (?:pattern|convention|style)|naming (?:convention|scheme)|is the (?:standard|canonical|preferred) way)\b|(?:관례|컨벤션|규칙은)",
+    re.IGNORECASE,
+)
+_OF_THE_MOMENT = LazyPattern(
+    r"\b(?:test(?:s)? (?:pass|fail)|failing|passes|passing|currently (?:fail|on)|just now|right now|so far|commit [0-9a-f]{6,}|pr #?\d+|#\d+|the (?:diff|output|log)s? (?:show|say)|\d+ (?:tests|files|issues|errors|failures|passed))\b",
+    re.IGNORECASE,
+)
+
+_FRAGMENT = LazyPattern(
+    r"^(?:then|first|next|finally|second|third|lastly|same|used|which|and|or|with)\b", re.IGNORECASE
+)
+
+# A list of what a review found: what is wrong, and why.
+_REVIEWED = LazyPattern(r"severity|\bissues?\b|\bfindings?\b|\bbugs?\b|\bproblems?\b")
+_ISSUE = LazyPattern(r"^(?!#)[^-–—]{6,80}\s[-–—]\s\S")
+_FOUND = LazyPattern(
+    r"^(?:found (?:it|the)|root cause|turns out|here's the|got it|aha|there it is|that's the)\b",
+    re.IGNORECASE,
+)
+
+
+def gotchas(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """What the assistant found out, and what the person knows; only what names its subject."""
+    before = ""
+    for sentence in said:
+        found_out, before = _FOUND.match(before) is not None, sentence.text
+        if sentence.aside or sentence.speculative:
+            continue
+        labelled = _LABEL.match(sentence.text) is not None
+        text = tidy(_LABEL.sub("", sentence.text))
+        if announces(text) or hedged(text) or _OF_THE_MOMENT.search(text):
+            continue
+        if _to_mind(text, sentence, labelled=labelled):
+            yield RuleCandidate(Kind.GOTCHA, text, sentence.line, 0.8)
+            continue
+        if reports(text) or not names(text) or not stands_alone(text) or sentence.role == Role.USER:
+            continue
+        if sentence.bullet and sentence.closing and _REVIEWED.search(sentence.section) and _ISSUE.match(text):
+            yield RuleCandidate(Kind.GOTCHA, text, sentence.line, 0.6)
+        elif _PATTERN.search(text):
+            yield RuleCandidate(Kind.PATTERN, text, sentence.line, 0.7 if sentence.closing else 0.55)
+        elif labelled or _CUE.search(sentence.text):
+            yield RuleCandidate(
+                Kind.GOTCHA,
+                text,
+                sentence.line,
+                _gotcha_weight(sentence, labelled=labelled, found_out=found_out),
+            )
+
+
+def _to_mind(text: str, sentence: Sentence, *, labelled: bool) -> bool:
+    """Whether it is a warning that anybody would understand."""
+    if (
+        not (labelled or _MIND.search(sentence.text) or _HANDS_OFF.search(text))
+        or _ONLY_NOW.search(text)
+        or reports(text)
+    ):
+        return False
+    if sentence.role == Role.USER:
+        told = _HANDS_OFF.sub(".", text)  # "..., don't touch it" speaks of what was named
+        return not asks(sentence.text) and not passing(told) and stands_as_told(told)
+    return (
+        sentence.closing
+        and not _UNDONE.search(sentence.section)
+        and not _PATTERN.search(text)
+        and stands_as_told(text)
+    )
+
+
+def _gotcha_weight(sentence: Sentence, *, labelled: bool, found_out: bool) -> float:
+    if labelled:
+        return 0.8
+    return 0.65 if sentence.closing or found_out else 0.55

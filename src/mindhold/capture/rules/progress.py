@@ -1,0 +1,197 @@
+"""Progress and open ends: what was done and committed, and what is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from mindhold.capture.items import LONGEST, RuleCandidate
+from mindhold.capture.rules.sentences import Sentence, names, stands_alone, tidy
+from mindhold.capture.rules.tool_calls import ToolCall
+from mindhold.memories.reflect import OPEN_QUESTION
+from mindhold.model.lexemes import lexemes, stop_lexemes
+from mindhold.model.memory import Kind
+from mindhold.ports.transcripts import Role
+from mindhold.text.noise import worth
+from mindhold.text.pattern import LazyPattern
+
+WORDY = 12  # words, from which a report on tests says what was tested
+FEWEST_LEFT = 5  # words
+FEWEST_LISTED = 3
+MENTIONED = 0.4  # share of its words that come again where it is taken up
+
+_COMMIT = LazyPattern(r"\bgit\b[^\n&|;]*\bcommit\b")
+_HEREDOC = LazyPattern(r"<<-?\s*['\"]?(\w+)['\"]?\n(.*?)\n\s*\1", re.DOTALL)
+_MESSAGE = LazyPattern(r"(?:-m|--message)[ =]?(?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')", re.DOTALL)
+_COMMITTED = LazyPattern(r"^\[[^\]\n]*\b[0-9a-f]{7,40}\]|\d+ files? changed", re.MULTILINE)
+_PULL_REQUEST = LazyPattern(r"\b(?:gh pr create|glab mr create)\b")
+_TITLE = LazyPattern(r"(?:--title|-t)[ =](?:\"((?:[^\"\\]|\\.)*)\"|'([^']*)')")
+_ADDRESS = LazyPattern(r"https?://\S+/(?:pull|merge_requests)/(\d+)")
+_RELEASE = LazyPattern(
+    r"\b(?:gh release create|git tag(?: -a)?|npm publish|cargo publish|twine upload|goreleaser release)\s+(v?\d[\w.-]*)"
+)
+_EMPTY_SUBJECT = LazyPattern(
+    r"^(?:wip|fix(?:es|ed)?|update[sd]?|changes?|temp|tmp|test|commit|save|stuff|misc|cleanup|lint|format(?:ting)?)\W*$",
+    re.IGNORECASE,
+)
+
+_VERBS = (
+    "added|updated|fixed|removed|created|implemented|refactored|replaced|renamed|moved|changed|increased|decreased|reduced|switched|extracted|migrated|converted|introduced|configured|enabled|disabled|wired|rewrote"
+    "|bumped|upgraded|downgraded|deleted|merged|split|hoisted|consolidated|simplified|registered|documented|deprecated|integrated|pinned|set up|improved|restructured|centralized|unified|dropped|swapped|restored|hardened|resolved|made"
+)
+_DONE = LazyPattern(
+    rf"^(?:(?:`[^`]+`|[\w./ -]{{2,40}}?)\s*(?:\([^)]*\))?\s*[-–—:]+\s*)?(?:now )?(?:{_VERBS})\b"
+    rf"|^(?!(?:the|an?|no|only|since|each|every|if|when|exported|this|that)\b)(?:[\w`()./-]+\s+){{1,3}}(?:is |are |was |were |has been |have been )?(?:now )?(?:{_VERBS})(?:\s*$|\s+[-–—]|\s+(?:at|to|in|from|with|instead|once)\b)",
+    re.IGNORECASE,
+)
+_TRIFLE = LazyPattern(
+    r"\b(?:added|removed|updated|fixed|cleaned up)\b(?: \w+){0,2} (?:now-)?(?:unused )?(?:`[^`]+` )?(?:imports?|docstrings?|doc comments?|comments?|typos?|whitespace|formatting)\b",
+    re.IGNORECASE,
+)
+_OF_TESTS = LazyPattern(
+    r"^[^.]{0,60}\b(?:added|updated|created|wrote|fixed|extended)\b(?: \w+){0,3}? ?(?:[\"`][^\"`]*[\"`] )?(?:(?:unit|integration|regression|new|existing|more|the|a|e2e|failing) )*(?:sub)?(?:tests?|test cases?|cases?|coverage|assertions?|fixtures?)\b"
+    r"|`Test\w+`|^`?[\w./-]*(?:_test|\.test|\.spec|test_)[\w.]*`?\s*[-–—:]",
+    re.IGNORECASE,
+)
+_NOT_DONE = LazyPattern(
+    r"\b(?:not (?:yet )?|needs? to be|should be|must be|to be|can be|could be|would be|will be|isn't|wasn't|haven't|hasn't|never|if)\b",
+    re.IGNORECASE,
+)
+_OPEN = LazyPattern(
+    r"\b(?:still (?:need|needs|have|has|to do|open|missing|fail|broken|unresolved)|next steps?\b|todo\b|to-do|remaining (?:work|item|issue|task|step)s?|left to do|follow-?up|not yet (?:implemented|done|supported|wired|tested|covered|handled)|hasn't been|haven't been"
+    r"|needs? to be (?:done|implemented|added|fixed|updated|tested|wired|run|set|configured|merged|rebased|migrated|removed)|you(?:'ll| will)? (?:(?:still )?need to|may want to|might want to|should (?:also )?|want to|must|have to)|(?:one|a) thing (?:left|remaining)|pending\b|remains? (?:to|open|unresolved|undone)|for (?:a )?later|in a future (?:pr|change|release)|future (?:work|improvement)|out of scope)"
+    r"|(?:남은 (?:작업|일)|다음 단계|아직 .{2,}(?:않|못|안)|해야 (?:합니다|한다|할))",
+    re.IGNORECASE,
+)
+# Who says so needs to name nothing besides: it is said what is left.
+_PLAINLY_OPEN = LazyPattern(
+    r"^(?:next(?: steps?| up)?|(?:still )?(?:open|missing|remaining|pending|to ?do|left(?: to do)?|outstanding)|what(?:'s| is) (?:left|missing|next|still open)|not (?:yet )?done(?: yet)?|remaining work|follow-?ups?|open (?:question|issue|point|task|item)s?|not (?:covered|implemented|handled|tested|started|included|migrated|wired)(?: up| in)?(?: yet)?|blocked|blocker)\s*[:—–-]\s*\S"
+    r"|^(?:the )?(?:next|remaining|last|only remaining) (?:steps?|tasks?|pieces?|parts?|things?|work)(?: left)? (?:is|are|would be|will be)\b|^what (?:remains|is left|is missing|is still (?:open|missing))\b.* (?:is|are)\b|^next,? (?!i\b|i'll|let|we'll check)[^.]*\b(?:has to|have to|needs? to|must|should)\b"
+    r"|\b(?:we|you|it|they|\w+s?) (?:should )?still (?:need|needs|have|has|must|lacks?|requires?|add|want)\b|\b(?:is|are) still (?:broken|open|missing|failing|unresolved|disabled|blocked|pending|undocumented|untested|not \w+|to be \w+|hard-?coded|a stub|only \w+)\b|\b(?:has|have) (?:not|yet to)(?: been)? \w+[^.]* yet\b|\b(?:has|have)n't (?:been )?\w+[^.]* yet\b|\b(?:is|are)(?:n't| not)(?: yet)? \w+[^.]* yet\b|\b(?:is|are) not yet \w+"
+    r"|\bhas yet to\b|\bi (?:haven't|have not|did not|didn't) (?:yet )?(?:get to|got to|update|updated|write|written|touch|touched|implement|implemented|add|added|migrate|migrated|test|tested|finish|finished|cover|covered|handle|port|ported|document|documented|do|done|run|deploy|deployed|remove|removed)\b|\btomorrow (?:we|you|i) (?:need|have|must|should)\b|\b(?:is|are|remains?) blocked (?:until|by|on)\b|\b(?:only )?half[- ](?:done|finished)\b|\b(?:things?|parts?|pieces?|steps?) (?:are|is) (?:missing|left|open)\b"
+    r"|^what(?:'s| is) (?:still )?(?:missing|left|open)\b|^before (?:the |a |any |we )?(?:next )?(?:release|launch|merg\w+|deploy\w*|shipping|ship|going live|go-live|production)[^,]*, [^.]*\b(?:has to|have to|needs? to|must|should)\b|\b(?:is|are) (?:skipped|disabled|commented out|mocked|stubbed|hard-?coded|blocked|on hold) until\b"
+    r"|\bbehind a flag until\b|^to finish\b[^,]*, |\b(?:we|you)(?:'ll| will)? still (?:need|have) to\b|\b(?:remains?|left) to be \w+ed\b|\bneeds? to be \w+ed before\b|\bcan't be (?:merged|released|deployed|shipped) (?:until|before)\b|\b(?:once|after|when) [^,]{5,60}, (?:we|you) (?:need|have) to\b",
+    re.IGNORECASE,
+)
+_UP_NEXT = LazyPattern(
+    r"next steps?|to-?dos?\b|remaining|follow-?ups?|left to do|still (?:open|to do|missing)|what(?:'s| is) (?:left|missing|next)|not (?:yet )?done|open (?:items|points|tasks|issues|questions)|outstanding|남은|다음 단계|할 일"
+)
+_MY_NEXT = LazyPattern(
+    r"\bi(?:'ll| will| still need| need| am| can|'m)\b|\blet me\b|^next,? (?:i|let)\b|\bone more (?:file|thing|look|check)\b",
+    re.IGNORECASE,
+)
+_OFFER = LazyPattern(
+    r"^(?:want|would you|should i|shall|do you|let me know|ready|if you|i can|feel free|happy to|just|you can)\b|\b(?:want me to|let me know|would you like|if you(?:'d| would)? (?:like|want|prefer)|i'd suggest|i recommend)\b",
+    re.IGNORECASE,
+)
+_GO_ON = LazyPattern(
+    r"^(?:ok(?:ay)?|yes|yeah|yep|sure|please|pls|do|go|continue|proceed|sounds|great|good|perfect|let's|next|now|and|then|네|응|예|좋|그래|진행|계속)\b",
+    re.IGNORECASE,
+)
+
+
+def committed(done: Sequence[ToolCall]) -> Iterator[RuleCandidate]:
+    """Commits, pull requests and releases that were made."""
+    for deed in done:
+        if not deed.shell or deed.failed or deed.refused or deed.aside:
+            continue
+        if (
+            _COMMIT.search(deed.asked)
+            and _COMMITTED.search(deed.answer)
+            and (subject := _subject(deed.asked))
+        ):
+            yield RuleCandidate(Kind.PROGRESS, f"Committed: {subject}", deed.line, 0.9)
+        if _PULL_REQUEST.search(deed.asked) and (address := _ADDRESS.search(deed.answer)):
+            title = _TITLE.search(deed.asked)
+            named = f": {title[1] or title[2]}" if title else ""
+            yield RuleCandidate(
+                Kind.PROGRESS, f"Opened PR #{address[1]}{named} ({address[0]})"[:LONGEST], deed.line, 0.95
+            )
+        if released := _RELEASE.search(deed.asked):
+            yield RuleCandidate(Kind.PROGRESS, f"Released {released[1]} (`{released[0]}`).", deed.line, 0.9)
+
+
+def _subject(asked: str) -> str:
+    heredoc = _HEREDOC.search(asked)
+    message = _MESSAGE.search(asked)
+    text = heredoc[2] if heredoc else (message[1] or message[2] or "") if message else ""
+    subject = next((line.strip() for line in text.splitlines() if line.strip()), "").replace('\\"', '"')
+    if len(subject.split()) < 2 or _EMPTY_SUBJECT.match(subject):
+        return ""
+    return subject[: LONGEST - 20]
+
+
+def finished(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """What the assistant says it did, as it reports to the person."""
+    for sentence in said:
+        if sentence.role != Role.CLAUDE or not sentence.closing or sentence.aside:
+            continue
+        text = tidy(sentence.text)
+        if (
+            not _DONE.match(text)
+            or _TRIFLE.search(text)
+            or (len(text.split()) < WORDY and _OF_TESTS.search(text))
+            or not names(text)
+            or text.endswith("?")
+            or _OFFER.search(text)
+        ):
+            continue
+        if _NOT_DONE.search(" ".join(text.split()[:8])) or not stands_alone(text) or len(text.split()) < 5:
+            continue
+        yield RuleCandidate(Kind.PROGRESS, text, sentence.line, 0.65)
+
+
+def open_ends(said: Sequence[Sentence]) -> Iterator[RuleCandidate]:
+    """What is left to do, as the last report says; and what earlier ones said plainly that nobody came back to."""
+    last = max((one.line for one in said if one.closing and not one.aside), default=0)
+    answered = any(one.role == Role.USER and one.line > last for one in said)
+    for number, sentence in enumerate(said):
+        if not sentence.closing or sentence.role != Role.CLAUDE or sentence.aside:
+            continue
+        text = _left(sentence, plainly=answered or sentence.line != last)
+        if text and (sentence.line == last or not _taken_up(sentence, said[number + 1 :])):
+            weight = 0.8 if _PLAINLY_OPEN.search(text) else 0.65
+            yield RuleCandidate(Kind.PROGRESS, text, sentence.line, weight, tags=(OPEN_QUESTION,))
+
+
+def _left(sentence: Sentence, *, plainly: bool) -> str:
+    """What it says is left to do; empty where it says no such thing."""
+    text = tidy(sentence.text)
+    listed = sentence.bullet and _UP_NEXT.search(sentence.section) is not None
+    plain_words = _PLAINLY_OPEN.search(text) is not None and not _MY_NEXT.search(text)
+    if (
+        _OFFER.search(text)
+        or len(text) > LONGEST
+        or re.match(r"(?:it|this|that|these|those|they)\b", text, re.IGNORECASE)
+    ):
+        return ""
+    if text.endswith("?") and not text.lower().startswith("open "):
+        return ""
+    if plain_words and len(text.split()) >= FEWEST_LEFT:
+        return text
+    if listed and len(text.split()) >= FEWEST_LISTED and not _MY_NEXT.search(text):
+        return (
+            text
+            if _OPEN.search(text)
+            else f"To do: {text[0].lower()}{text[1:]}"
+            if text[1].islower()
+            else f"To do: {text}"
+        )
+    if plainly or not (
+        _OPEN.search(text) or (sentence.bullet and re.search(r"left|open|still", sentence.section))
+    ):
+        return ""
+    return text if names(text) and len(text.split()) >= FEWEST_LEFT and not worth(text).dangling else ""
+
+
+def _taken_up(sentence: Sentence, later: Sequence[Sentence]) -> bool:
+    """Whether the person said to go on with it, or it was spoken of again."""
+    words = frozenset(lexemes(sentence.text)) - stop_lexemes()
+    answer = next((one for one in later if one.role == Role.USER and not one.aside), None)
+    if answer is not None and (_GO_ON.match(answer.text) or len(answer.text.split()) < FEWEST_LEFT):
+        return True
+    return any(
+        len(words & set(lexemes(one.text))) >= MENTIONED * len(words)
+        for one in later
+        if one.line != sentence.line
+    )

@@ -1,0 +1,1 @@
+"""The five MCP contracts: tool names, arguments, defaults and answer shapes."""

@@ -1,0 +1,577 @@
+"""The assistant contract: memories with scopes, tags and time phrases, and the user's profile."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from mindhold.contracts.mcp.tools import (
+    ALWAYS,
+    Contract,
+    From,
+    MemoryAnswer,
+    To,
+    Tool,
+    ToolAnswer,
+    ToolArguments,
+)
+
+Ok = Annotated[str, ALWAYS]
+Scope = Annotated[str | None, Field(description="Scope; the active one if left out")]
+Tags = Annotated[list[str] | None, Field(description="With or without #")]
+Source = Annotated[
+    str | None,
+    Field(description="conversation (a message), summary, user_profile or note; decides what it becomes"),
+]
+Speaker = Annotated[
+    Literal["user", "assistant", "system"] | None, Field(description="Who said it, of a conversation; user")
+]
+ConversationId = Annotated[
+    str | None, To("conversation"), Field(description="Which conversation; this one if left out")
+]
+Archived = Annotated[
+    bool,
+    To("", instead={True: {"statuses": ["active", "archived"]}, False: {}}),
+    Field(description="Also what was archived"),
+]
+
+
+def _through(value: Any) -> Any:
+    """A day without a time means until its end."""
+    try:
+        day = date.fromisoformat(value.strip()) if isinstance(value, str) else None
+    except ValueError:
+        day = None
+    return datetime.combine(day + timedelta(days=1), time()) if day and day < date.max else value
+
+
+class Metadata(ToolArguments):
+    """How to file it."""
+
+    scope: Scope = None
+    tags: list[str] | None = None
+    source: str | None = None
+
+
+class StoreArguments(ToolArguments):
+    """What to remember."""
+
+    content: Annotated[str, Field(description="The text to remember; #words in it are tags")]
+    scope: Annotated[
+        str | None, Field(description="Scope; if left out the active one, or the one that the text speaks of")
+    ] = None
+    tags: Tags = None
+    source: Source = None
+    speaker: Speaker = None
+    conversation_id: ConversationId = None
+    metadata: Annotated[Metadata | None, To(""), Field(description="The same, nested")] = None
+
+
+class TimeRange(ToolArguments):
+    """From one moment to another."""
+
+    start: Annotated[datetime | None, Field(alias="from"), To("since")] = None
+    end: Annotated[datetime | None, Field(alias="to"), To("until"), BeforeValidator(_through)] = None
+
+
+class RetrieveFilter(ToolArguments):
+    """Among which memories."""
+
+    scope: Annotated[
+        str | None,
+        To("scope", instead={"ALL": {"everywhere": True}}),
+        Field(description="Scope; ALL for every one"),
+    ] = None
+    tags: Annotated[list[str] | None, Field(description="Each of these")] = None
+    time_range: Annotated[TimeRange | None, To("")] = None
+
+
+class RetrieveArguments(ToolArguments):
+    """What to look for."""
+
+    query: Annotated[str, Field(description="A question or a key phrase")]
+    filter: Annotated[RetrieveFilter | None, To("")] = None
+    top_k: Annotated[int, To("limit"), Field(ge=1, le=200)] = 5
+    include_archived: Archived = False
+
+
+class TagArguments(ToolArguments):
+    """Which tag."""
+
+    tag: Annotated[str, To("tags", listed=True)]
+    query: Annotated[str | None, Field(description="Rank them by this")] = None
+    top_k: Annotated[int, To("limit"), Field(ge=1, le=200)] = 20
+
+
+class ScopeArguments(ToolArguments):
+    """Which scope."""
+
+    scope: str
+    query: Annotated[str | None, Field(description="Rank them by this")] = None
+    top_k: Annotated[int, To("limit"), Field(ge=1, le=200)] = 20
+
+
+class TimeArguments(ToolArguments):
+    """Which time."""
+
+    time_query: Annotated[str | None, To("when"), Field(description='A phrase such as "last week"')] = None
+    range: Annotated[
+        TimeRange | None, To(""), Field(description="Exact limits; they go before the phrase")
+    ] = None
+    scope: Scope = None
+    include_archived: Archived = False
+
+
+class Target(ToolArguments):
+    """What to forget: all that is given narrows."""
+
+    memory_id: Annotated[str | None, To("ids", listed=True)] = None
+    scope: str | None = None
+    tag: Annotated[str | None, To("tags", listed=True)] = None
+    query: Annotated[str | None, Field(description="What it is about")] = None
+
+
+class DeleteArguments(ToolArguments):
+    """What to forget, and how thoroughly."""
+
+    target: Annotated[Target, To("")]
+    forget_mode: Annotated[
+        Literal["soft", "hard"],
+        To("hard", values={"soft": False, "hard": True}),
+        Field(description="hard: for good"),
+    ] = "soft"
+    confirm: Annotated[
+        bool,
+        Field(description="Go on although it is many"),
+    ] = False
+    force: Annotated[bool, Field(description="Permanent ones too")] = False
+
+
+class AssistantNoArguments(ToolArguments):
+    """Nothing to say."""
+
+
+class BackupArguments(ToolArguments):
+    """What to call it."""
+
+    name: Annotated[str | None, Field(description="The backup's name; by time if left out")] = None
+
+
+class RestoreArguments(ToolArguments):
+    """Which backup."""
+
+    backup_file: Annotated[
+        str | None, To("file"), Field(description="As backup_memory named it; the newest if left out")
+    ] = None
+
+
+class CreateScopeArguments(ToolArguments):
+    """A new scope."""
+
+    name: str
+    description: str = ""
+    parent: Annotated[str | None, Field(description="The scope that it is within")] = None
+    related_keywords: Annotated[
+        list[str] | None,
+        To("keywords"),
+        Field(description="Words that speak of it: texts with them go there"),
+    ] = None
+
+
+class ExportArguments(ToolArguments):
+    """How much, and as what."""
+
+    scope: Annotated[str | None, Field(description="Only this scope")] = None
+    format: Annotated[
+        Literal["json", "markdown", "csv", "jsonl"], Field(description="jsonl can be imported again")
+    ] = "json"
+
+
+class StoreAnswer(ToolAnswer):
+    """Where it is kept."""
+
+    status: Annotated[
+        str,
+        From("outcome", values={"stored": "OK", "duplicate": "OK", "noise": "IGNORED"}),
+    ]
+    memory_id: Annotated[str | None, From("id")] = None
+    scope: str
+    scope_reason: Annotated[str | None, From("reason", unless_empty=True)] = None
+    stored_as: str
+    tags: list[str]
+    created: bool
+    quarantined: bool
+    note: Annotated[str | None, From("notice", unless_empty=True)] = None
+
+
+class AssistantHit(ToolAnswer):
+    """One memory."""
+
+    text: Annotated[str, From("content")]
+    source: Annotated[str, From("origin")]
+    timestamp: Annotated[datetime, From("occurred")]
+    scope: str
+    tags: list[str]
+    confidence: Annotated[float | None, From("certainty")] = None
+    memory_id: Annotated[str, From("id")]
+    archived: Annotated[bool | None, From("archived", unless_empty=True)] = None
+
+
+class AssistantHitsAnswer(MemoryAnswer):
+    """Best first; newest first without a query."""
+
+    results: Annotated[list[AssistantHit], From("hits")]
+
+
+class ScopeDigest(ToolAnswer):
+    """What many memories are, in few words."""
+
+    about: Annotated[str, From("words")]
+    count: int
+    kinds: dict[str, int]
+    topics: list[str]
+    tags: list[str]
+    summary: Annotated[str | None, From("summary", unless_empty=True)] = None
+
+
+class ScopeHitsAnswer(AssistantHitsAnswer):
+    """Without a query a digest of the whole scope as well."""
+
+    digest: ScopeDigest | None = None
+
+
+class Frame(ToolAnswer):
+    """The time that was meant."""
+
+    start: Annotated[datetime | None, Field(alias="from")] = None
+    end: Annotated[datetime | None, Field(alias="to")] = None
+
+
+class TimeAnswer(MemoryAnswer):
+    """Oldest first."""
+
+    results: Annotated[list[AssistantHit], From("days.memories")]
+    time_frame: Annotated[Frame | None, From("timeframe")] = None
+    total: int
+    digest: ScopeDigest | None = None
+    note: Annotated[str | None, From("note", unless_empty=True)] = None
+
+
+class DeleteCandidate(ToolAnswer):
+    """What would be forgotten."""
+
+    text: Annotated[str, From("content")]
+    confidence: Annotated[float, From("score")]
+    memory_id: Annotated[str, From("id")]
+
+
+class DeleteAnswer(MemoryAnswer):
+    """What is gone."""
+
+    status: Annotated[str, From("candidates", if_any="CONFIRM")] = "OK"
+    deleted_count: Annotated[int, From("count")]
+    scope: str | None = None
+    note: str
+    candidates: list[DeleteCandidate]
+    backup_file: Annotated[str | None, From("backup")] = None
+
+
+class Stats(ToolAnswer):
+    """How much is remembered."""
+
+    total_memories: Annotated[int, From("total")]
+    conversation_count: Annotated[int, From("conversations")]
+    scopes: Annotated[dict[str, int], From("by_scope")]
+    last_backup: datetime | None = None
+    db_size_mb: Annotated[float, From("megabytes")]
+    sources: Annotated[dict[str, int], From("by_source")]
+
+
+class AssistantStatsAnswer(ToolAnswer):
+    """How much is remembered."""
+
+    stats: Annotated[Stats, From("")]
+
+
+class BackupAnswer(ToolAnswer):
+    """The file."""
+
+    status: Ok = "OK"
+    backup_file: Annotated[str, From("file")]
+    memories: int
+    sha256: str
+
+
+class RestoreAnswer(ToolAnswer):
+    """What came back."""
+
+    status: Ok = "OK"
+    backup_file: Annotated[str, From("file")]
+    restored_count: Annotated[int, From("memories")]
+    skipped_count: Annotated[int, From("skipped")]
+    safety_backup: Annotated[str, From("safety")]
+
+
+class OptimizeAnswer(ToolAnswer):
+    """What was done."""
+
+    status: Ok = "OK"
+    operations: list[str]
+
+
+class ScopeAnswer(ToolAnswer):
+    """One scope."""
+
+    status: Ok = "OK"
+    scope: Annotated[str, From("name")]
+    description: str
+    parent: str | None = None
+    related_keywords: Annotated[list[str], From("keywords")]
+
+
+class AssistantScope(ToolAnswer):
+    """One scope."""
+
+    name: str
+    description: str
+    memories: int | None  # none where its store doesn't answer
+    active: bool
+    parent: str | None = None
+    related_keywords: Annotated[list[str], From("keywords")]
+    created_at: Annotated[datetime, From("created")]
+
+
+class ScopesAnswer(MemoryAnswer):
+    """Every scope."""
+
+    scopes: list[AssistantScope]
+
+
+class ExportAnswer(ToolAnswer):
+    """The file."""
+
+    status: Ok = "OK"
+    export_file: Annotated[str, From("path")]
+    memories: int
+    note: Annotated[str | None, From("notice", unless_empty=True)] = None
+
+
+class Contact(ToolArguments):
+    """Somebody, and what they are to the person."""
+
+    name: str
+    relation: str
+
+
+class ContactAnswer(ToolAnswer):
+    name: str
+    relation: str
+
+
+class ProfileUpdateArguments(ToolArguments):
+    """What to set and what to remove, all or nothing."""
+
+    statement: str | None = Field(None, description='What the person said: "My favourite colour is blue."')
+    name: str | None = Field(None, description="The person's name.")
+    preferences: dict[str, str] | None = Field(None, description="Such as tone: casual.")
+    facts: dict[str, str] | None = Field(None, description="Such as favorite_color: blue.")
+    contacts: list[Contact] | None = Field(None, description="People, with what they are to the person.")
+    notes: list[str] | None = Field(None, description="What fits nowhere else.")
+    remove: list[str] | None = Field(
+        None, description="Entries to remove: name, favorite_color, contacts.Alice."
+    )
+
+
+class ProfileAnswer(MemoryAnswer):
+    """What is known of the person."""
+
+    name: str | None = None
+    preferences: dict[str, str]
+    facts: dict[str, str]
+    contacts: list[ContactAnswer]
+    notes: list[str]
+
+
+class ProfileChangeAnswer(ToolAnswer):
+    """What became of an entry."""
+
+    entry: Annotated[str, From("key")]
+    section: str
+    value: str | None = None
+    previous: str | None = None
+    change: str
+
+
+class ProfileUpdateAnswer(MemoryAnswer):
+    """What was done, and the profile as it is now."""
+
+    status: Annotated[str, ALWAYS] = "OK"
+    changes: list[ProfileChangeAnswer]
+    name: Annotated[str | None, From("profile.name")] = None
+    preferences: Annotated[dict[str, str], From("profile.preferences")]
+    facts: Annotated[dict[str, str], From("profile.facts")]
+    contacts: Annotated[list[ContactAnswer], From("profile.contacts")]
+    notes: Annotated[list[str], From("profile.notes")]
+
+
+PROFILE_TOOLS = (
+    Tool(
+        "get_profile",
+        "The person's profile",
+        "Gives what is known of the person you talk with: name, preferences, facts, contacts, notes. Use it to suit them, "
+        "or before you ask what they told you before.",
+        "show_profile",
+        AssistantNoArguments,
+        ProfileAnswer,
+    ),
+    Tool(
+        "update_profile",
+        "Change the profile",
+        "Keeps what the person says of themselves, or removes it. Give their words as a statement, or entries by name. "
+        "What an entry said before is kept.",
+        "change_profile",
+        ProfileUpdateArguments,
+        ProfileUpdateAnswer,
+        idempotent=True,
+    ),
+)
+
+
+def _deleting(name: str, title: str, description: str) -> Tool:
+    return Tool(
+        name,
+        title,
+        description,
+        "forget",
+        DeleteArguments,
+        DeleteAnswer,
+        fixed={"missing_ok": True, "drop_scope": True},
+        idempotent=True,
+    )
+
+
+ASSISTANT = Contract(
+    "assistant",
+    "Scopes, tags and phrases of time, for an assistant that talks with a person.",
+    (
+        Tool(
+            "store_memory",
+            "Store a memory",
+            "Saves one piece of information for later conversations. Use it when the person asks you to remember "
+            "something, or when something worth knowing came up.",
+            "store",
+            StoreArguments,
+            StoreAnswer,
+            fixed={"dialect": "assistant", "create_scope": True},
+        ),
+        Tool(
+            "retrieve_memory",
+            "Retrieve memories",
+            "Finds what is remembered about a question, best first. Use it before you say that you don't know; for a "
+            "time alone use recall_memory_by_time.",
+            "recall",
+            RetrieveArguments,
+            AssistantHitsAnswer,
+        ),
+        Tool(
+            "search_by_tag",
+            "Memories with a tag",
+            "Gives the memories that have a tag, in every scope; ranked when there is a query, else the newest first.",
+            "recall",
+            TagArguments,
+            AssistantHitsAnswer,
+            fixed={"everywhere": True},
+        ),
+        Tool(
+            "search_by_scope",
+            "Memories of a scope",
+            "Gives the memories of one scope and no other; ranked when there is a query, else the newest and a digest "
+            "of all.",
+            "recall",
+            ScopeArguments,
+            ScopeHitsAnswer,
+            fixed={"scope_only": True, "digest": True},
+        ),
+        Tool(
+            "recall_memory_by_time",
+            "Memories of a time",
+            "Gives what is remembered of a time, oldest first; of very much the first, the last and a digest. Takes a "
+            "phrase or exact limits; for a subject within a time use retrieve_memory with a time range.",
+            "timeline",
+            TimeArguments,
+            TimeAnswer,
+            fixed={"everywhere": False, "limit": 50, "overview": True},
+        ),
+        _deleting(
+            "delete_memory",
+            "Delete memories",
+            "Forgets what the target names: one memory, a scope, a tag, or what a query finds; several narrow. Soft can "
+            "be undone, hard can't. A query that finds many, or hard deletion of many, only lists them until you confirm.",
+        ),
+        _deleting("forget_memory", "Forget memories", "The same as delete_memory, by its other name."),
+        Tool(
+            "get_memory_stats",
+            "Memory statistics",
+            "Says how much is remembered, in which scopes, and when it was last backed up.",
+            "stats",
+            AssistantNoArguments,
+            AssistantStatsAnswer,
+        ),
+        Tool(
+            "backup_memory",
+            "Back up",
+            "Writes everything into a verified backup file now. Use it when asked to, or before something risky.",
+            "backup",
+            BackupArguments,
+            BackupAnswer,
+        ),
+        Tool(
+            "restore_memory",
+            "Restore a backup",
+            "Brings back what a backup holds and is missing now; makes a backup of the present state first. Only when "
+            "asked to.",
+            "restore",
+            RestoreArguments,
+            RestoreAnswer,
+            idempotent=True,
+        ),
+        Tool(
+            "optimize_memory",
+            "Tidy up",
+            "Does the upkeep that is due and says what it did. It runs by itself as well; call it only when asked to.",
+            "maintain",
+            AssistantNoArguments,
+            OptimizeAnswer,
+            fixed={"backup": False},
+            idempotent=True,
+        ),
+        Tool(
+            "create_memory_scope",
+            "Create a scope",
+            "Makes a scope with a description and keywords. Storing into a new scope makes it as well.",
+            "create_scope",
+            CreateScopeArguments,
+            ScopeAnswer,
+        ),
+        Tool(
+            "list_memory_scopes",
+            "List scopes",
+            "Lists every scope with its description and how many memories it has.",
+            "list_scopes",
+            AssistantNoArguments,
+            ScopesAnswer,
+        ),
+        Tool(
+            "export_memory",
+            "Export",
+            "Writes all memories, or one scope's, into a file of the export folder and names it. For taking data "
+            "elsewhere: it is personal, tell so. For safety use backup_memory.",
+            "export",
+            ExportArguments,
+            ExportAnswer,
+        ),
+        *PROFILE_TOOLS,
+    ),
+)

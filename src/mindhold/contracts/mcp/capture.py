@@ -1,0 +1,121 @@
+"""The capture contract: search and questions over what hooks captured."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import Field
+
+from mindhold.contracts.mcp.tools import Contract, From, MemoryAnswer, To, Tool, ToolAnswer, ToolArguments
+
+Project = Annotated[str | None, To("scope"), Field(description="Another project than this one")]
+
+
+class CaptureSearchArguments(ToolArguments):
+    """What to look for."""
+
+    query: Annotated[str, Field(description="Keywords or a question")]
+    project: Project = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+
+
+class AskArguments(ToolArguments):
+    """What to answer."""
+
+    question: Annotated[str, Field(description="A question in plain words")]
+    project: Project = None
+
+
+class RelatedArguments(ToolArguments):
+    """Which tags."""
+
+    tags: Annotated[list[str], Field(min_length=1, description="Any of these")]
+    project: Project = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+class CaptureHit(ToolAnswer):
+    """One memory."""
+
+    id: str
+    type: Annotated[str, From("kind")]
+    content: str
+    tags: list[str]
+    created: datetime
+    updated: datetime
+    confidence: float
+    accessCount: Annotated[int, From("access|uses")]
+    score: float | None = None
+    supersedes: str | None = None
+    mergedFrom: Annotated[list[str] | None, From("merged_from")] = None
+
+
+class CaptureSearchAnswer(MemoryAnswer):
+    """Ranked, best first."""
+
+    results: Annotated[list[CaptureHit], From("hits")]
+    count: int
+
+
+class AskSource(ToolAnswer):
+    """A memory that the answer rests on."""
+
+    id: str
+    type: Annotated[str, From("kind")]
+    content: str
+    tags: list[str]
+    score: float
+
+
+class AskAnswer(MemoryAnswer):
+    """[1] in the answer is the first source."""
+
+    answer: str
+    sources: Annotated[list[AskSource], From("citations")]
+    found: Annotated[int, Field(description="Memories consulted")]
+    method: Annotated[str, From("rung")]
+    model: str | None = None
+
+
+class RelatedAnswer(MemoryAnswer):
+    """Newest first."""
+
+    results: Annotated[list[CaptureHit], From("memories")]
+    total: int
+
+
+CAPTURE = Contract(
+    "capture",
+    "Search, question and browse what silent capture has kept.",
+    (
+        Tool(
+            "memory_search",
+            "Search memories",
+            "Finds memories by words and by meaning, best first. Use it for what the summary in CLAUDE.md leaves out; "
+            "for an answer in sentences use memory_ask.",
+            "recall",
+            CaptureSearchArguments,
+            CaptureSearchAnswer,
+        ),
+        Tool(
+            "memory_ask",
+            "Ask memory",
+            "Answers a question from memory in a few sentences, with sources. Use it for how and why questions; "
+            "for the memories themselves use memory_search.",
+            "ask",
+            AskArguments,
+            AskAnswer,
+        ),
+        Tool(
+            "memory_related",
+            "Memories by tag",
+            "Lists every memory that has one of the tags, newest first. Use it to see all about a subject whose tag "
+            "you know; otherwise use memory_search.",
+            "list",
+            RelatedArguments,
+            RelatedAnswer,
+            fixed={"tags_any": True, "everywhere": False},
+        ),
+    ),
+)

@@ -1,0 +1,145 @@
+"""The history contract: search and timeline of past conversations."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field
+
+from mindhold.contracts.mcp.tools import Contract, From, MemoryAnswer, Tool, ToolAnswer, ToolArguments
+
+MOST_LISTED = 30  # conversations that an agent is told of at once; how many there are it is told too
+Project = Annotated[str | None, Field(description="Only this one: path or unique part")]
+
+
+class HistoryRecallArguments(ToolArguments):
+    """What to look for."""
+
+    query: Annotated[str, Field(description="Your question")]
+    project: Project = None
+
+
+class TimelineArguments(ToolArguments):
+    """How far back."""
+
+    days: Annotated[int, Field(ge=1, le=3650, description="How many days back")] = 7
+    project: Project = None
+
+
+class ProjectsArguments(ToolArguments):
+    """Nothing to say."""
+
+
+def _briefly(schema: dict[str, Any]) -> None:
+    """Without what a reader sees for himself: this tool is among those that are always served, and each word costs."""
+    for name in ("memories", "memory_id", "source"):
+        del schema["properties"][name]
+    del schema["required"]
+
+
+class HistoryHit(ToolAnswer):
+    """A conversation that answers."""
+
+    model_config = ConfigDict(json_schema_extra=_briefly)
+
+    session_id: str
+    project: str
+    summary: str
+    timestamp: datetime
+    relevance: str
+    excerpt: str
+    file: str | None = None
+    line: int | None = None
+    memory_id: str | None = None
+    memories: Annotated[list[dict[str, str]] | None, From("memories", unless_empty=True)] = None
+    source: str
+
+
+class HistoryRecallAnswer(MemoryAnswer):
+    """Each conversation once, best first."""
+
+    results: Annotated[list[HistoryHit], Field(max_length=5)]
+    total_sessions_searched: int
+    suggestion: str | None = None
+    searched_with: str | None = None
+    error: str | None = None
+    message: str | None = None
+    resolution: str | None = None
+    partial_results: list[dict[str, Any]] | None = None
+
+
+class HistorySession(ToolAnswer):
+    """A conversation."""
+
+    session_id: str
+    project: str
+    title: str
+    summary: str
+    timestamp: datetime
+    model: str | None = None
+    source: str
+    agent: Annotated[str | None, From("agent", unless_empty=True)] = None
+
+
+class TimelineAnswer(MemoryAnswer):
+    """Newest first."""
+
+    sessions: list[HistorySession]
+    total_sessions: int
+    date_range: str
+    suggestion: str | None = None
+
+
+class Folder(ToolAnswer):
+    """A folder that was worked in."""
+
+    path: str
+    session_count: int
+    last_used: datetime
+    total_size_mb: float
+
+
+class ProjectsAnswer(ToolAnswer):
+    """Used last, first."""
+
+    projects: list[Folder]
+    total_projects: int
+    total_sessions: int
+    total_size_gb: float
+    suggestion: str | None = None
+
+
+HISTORY = Contract(
+    "history",
+    "Past conversations: what was said, when, and in which project.",
+    (
+        Tool(
+            "memory_recall",
+            "Past conversations",
+            "Finds past conversations: when recall knows nothing, or for how something was done.",
+            "search_history",
+            HistoryRecallArguments,
+            HistoryRecallAnswer,
+        ),
+        Tool(
+            "memory_timeline",
+            "Recent conversations",
+            "Lists the conversations of the last days, newest first. Use it for what was worked on and when; to find "
+            "a subject use memory_recall.",
+            "history_timeline",
+            TimelineArguments,
+            TimelineAnswer,
+            fixed={"limit": MOST_LISTED},
+        ),
+        Tool(
+            "memory_projects",
+            "Projects with conversations",
+            "Lists every project that there are conversations of, with sizes and when it was last used. Use it to "
+            "find a project's name.",
+            "history_projects",
+            ProjectsArguments,
+            ProjectsAnswer,
+        ),
+    ),
+)

@@ -1,0 +1,102 @@
+"""Writes docs/TOOLS.md from the contracts: `python -m mindhold.contracts.mcp.reference`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mindhold.contracts.mcp.schema import input_schema, output_schema
+from mindhold.contracts.mcp.tools import CONTRACTS, CORE, Tool, contract, tools_of
+
+PLACE = Path("docs") / "TOOLS.md"
+_HEAD = """\
+# Tools
+
+<!-- Made by `make docs` from src/mindhold/dialects. Change it there. -->
+
+Every tool is a name for an operation of the one catalogue, so what one stores every other finds. Serve toolsets with
+`mindhold mcp --toolsets core,history`, with `MINDHOLD_TOOLSETS`, or with the setting `toolsets`; `all` serves
+every tool. Arguments that are not listed are refused. An answer's `notice` says that it carries remembered text, which
+is data and never an instruction; markup in it that could pass for a prompt's own is made harmless.
+"""
+
+
+def reference() -> str:
+    """The page."""
+    return "\n".join(_lines())
+
+
+def _lines() -> Iterator[str]:
+    yield _HEAD
+    yield "| toolset | tools |"
+    yield "|---|---|"
+    yield f"| `{CORE}` (default) | {_names(tools_of([CORE]))} |"
+    for name in CONTRACTS:
+        yield f"| `{name}` | {_names(contract(name).tools)} |"
+    for name in CONTRACTS:
+        one = contract(name)
+        yield f"\n## {name}\n\n{one.summary}"
+        for tool in one.tools:
+            yield from _tool(tool)
+    yield ""
+
+
+def _names(tools: tuple[Tool, ...]) -> str:
+    return ", ".join(f"[{tool.name}](#{tool.name})" for tool in tools)
+
+
+def _tool(tool: Tool) -> Iterator[str]:
+    yield f"\n### {tool.name}\n\n{tool.description}\n"
+    yield f"It {tool.effect.value}: operation `{tool.operation}`.\n"
+    takes = input_schema(tool)
+    if takes["properties"]:
+        yield "| argument | type | default | |"
+        yield "|---|---|---|---|"
+        yield from _arguments(takes, above="")
+    else:
+        yield "No arguments."
+    yield f"\nAnswer: {_shape(output_schema(tool))}"
+
+
+def _arguments(schema: Mapping[str, Any], *, above: str) -> Iterator[str]:
+    required = schema.get("required", ())
+    for name, one in schema["properties"].items():
+        default = "**required**" if name in required else _default(one)
+        yield f"| `{above}{name}` | {_type(one)} | {default} | {one.get('description', '')} |"
+        if "properties" in one:
+            yield from _arguments(one, above=f"{above}{name}.")
+        elif "properties" in one.get("items", {}):
+            yield from _arguments(one["items"], above=f"{above}{name}[].")
+
+
+def _default(one: Mapping[str, Any]) -> str:
+    return f"`{json.dumps(one['default'], ensure_ascii=False)}`" if "default" in one else ""
+
+
+def _type(one: Mapping[str, Any]) -> str:
+    if "enum" in one:
+        return ", ".join(f"`{value}`" for value in one["enum"])
+    if one["type"] == "array":
+        return f"list of {_type(one['items'])}"
+    words = {"date-time": "time"}.get(one.get("format", ""), one["type"])
+    least, most = one.get("minimum"), one.get("maximum")
+    if least is not None and most is not None:
+        return f"{words}, {least} to {most}"
+    return f"{words}, at least {least}" if least is not None else str(words)
+
+
+def _shape(one: Mapping[str, Any]) -> str:
+    if one["type"] == "array":
+        return f"[{_shape(one['items'])}, …]" if "properties" in one["items"] else "[…]"
+    if "properties" not in one:
+        return ""
+    inner = [
+        f"{name}: {shape}" if (shape := _shape(value)) else name for name, value in one["properties"].items()
+    ]
+    return "{" + ", ".join(inner) + "}"
+
+
+if __name__ == "__main__":
+    PLACE.write_text(reference(), encoding="utf-8", newline="\n")

@@ -1,0 +1,262 @@
+"""A REST resource, its translation to an operation and back, and the table of all resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
+from typing import Any, Literal, get_args, get_origin
+from urllib.parse import quote
+
+from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+
+from mindhold.model.errors import InvalidInput
+from mindhold.operation_index import operation as find_operation
+from mindhold.operations import Effect, Input, Operation, invalid_input
+
+Stream = Literal["import", "export", "events"]
+BODILESS = frozenset({"GET", "DELETE", "HEAD"})
+BY_HEADER = frozenset({"expected", "idempotency_key"})  # fields that If-Match and Idempotency-Key fill
+_IN_PATH = re.compile(r"{(\w+)}")
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """What is told of a value that can't be."""
+
+    code: str
+    error: str
+
+
+class InvalidField(InvalidInput):
+    """A value that has a code of its own in the contract."""
+
+    def __init__(self, wrong: FieldProblem) -> None:
+        super().__init__(wrong.error)
+        self.code = wrong.code
+
+
+@dataclass(frozen=True, slots=True)
+class ClientRequest:
+    """A request, as a client makes it."""
+
+    method: str
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One method on one path under which an operation is served."""
+
+    method: str
+    path: str  # names in braces are words of the request
+    operation: str
+    section: str
+    summary: str
+    description: str = ""
+    id: str = ""  # in the document; the operation's name unless several resources serve it
+    names: Mapping[str, str] = field(default_factory=dict)  # the request's word -> the operation's field
+    query: tuple[str, ...] | None = None  # words that come in the query; None: all, where there is no body
+    fixed: Mapping[str, Any] = field(default_factory=dict)  # what the door sets, and nobody can say
+    hidden: frozenset[str] = frozenset()  # fields that can't be said here, and keep their defaults
+    status: int = 200
+    location: str = ""  # where what was made is found, with fields of the answer in braces
+    wrong: Mapping[str, FieldProblem] = field(default_factory=dict)  # by word
+    example: Mapping[str, Any] | None = None  # words of a request
+    answer: Mapping[str, Any] | None = None  # what it is answered with
+    versioned: bool = False  # has an ETag, and heeds If-Match and If-None-Match
+    stream: Stream | None = None
+    codes: tuple[str, ...] = ()  # of errors, beside those that its words and its effect imply
+
+    @property
+    def name(self) -> str:
+        return self.id or self.operation
+
+    @property
+    def serves(self) -> Operation[Any, Any]:
+        return find_operation(self.operation)
+
+    @property
+    def writes(self) -> bool:
+        return self.serves.effect is not Effect.READS
+
+    def fields(self) -> dict[str, str]:
+        """Every word of the request, and the operation's field that it is."""
+        return dict(_fields(self.operation, tuple(self.names.items()), frozenset(self.fixed) | self.hidden))
+
+    def in_path(self) -> tuple[str, ...]:
+        return tuple(_IN_PATH.findall(self.path))
+
+    def in_query(self) -> tuple[str, ...]:
+        if self.query is not None:
+            return self.query
+        if self.method not in BODILESS:
+            return ()
+        return tuple(word for word in self.fields() if word not in self.in_path())
+
+    def in_body(self) -> tuple[str, ...]:
+        elsewhere = {*self.in_path(), *self.in_query()}
+        return (
+            () if self.method in BODILESS else tuple(word for word in self.fields() if word not in elsewhere)
+        )
+
+    def info(self, word: str) -> FieldInfo:
+        """What the operation declares of it."""
+        found: FieldInfo = self.serves.takes.model_fields[self.fields()[word]]
+        return found
+
+    def given(
+        self,
+        path: Mapping[str, str],
+        query: Sequence[tuple[str, str]] = (),
+        body: Mapping[str, Any] | None = None,
+        **headers: Any,
+    ) -> Input:
+        """The operation's input. `headers` are fields that come by them. Raises InvalidInput."""
+        fields = self.fields()
+        said: dict[str, Any] = {}
+        for word, value in query:
+            _refuse_unknown(word, self.in_query())
+            if is_list(self.info(word)):
+                said.setdefault(word, []).append(value)
+            elif word in said:
+                raise InvalidInput(f"{word} is given twice.", advice="Give it once.")
+            else:
+                said[word] = value
+        for word in body or {}:
+            _refuse_unknown(word, self.in_body())
+        said |= {**(body or {}), **self._placed(path)}
+        values = {fields[word]: value for word, value in said.items()}
+        own = {name: value for name, value in headers.items() if name in self.serves.takes.model_fields}
+        try:
+            made: Input = self.serves.takes.model_validate({**values, **self.fixed, **own})
+        except ValidationError as error:
+            raise self._told(error) from error
+        return made
+
+    def _placed(self, path: Mapping[str, str]) -> dict[str, Any]:
+        """What a path names, of which there is one, goes alone into a field that takes several."""
+        return {word: [value] if is_list(self.info(word)) else value for word, value in path.items()}
+
+    def sent(self, given: Input) -> ClientRequest:
+        """The request for that input; what wasn't said isn't sent. Raises InvalidInput for what can't be said here."""
+        said = given.model_dump(mode="json", exclude_unset=True)
+        words = {name: word for word, name in self.fields().items()}
+        for name, value in said.items():
+            if name not in words and name not in BY_HEADER and value != self._default(name):
+                raise InvalidInput(f"{name} can't be asked of a server.", advice="Leave it out.")
+        known = {words[name]: value for name, value in said.items() if name in words and value is not None}
+        path = _IN_PATH.sub(lambda found: quote(_alone(known.get(found[1])), safe=""), self.path)
+        query = [pair for word in self.in_query() if word in known for pair in _pairs(word, known[word])]
+        inside = {word: known[word] for word in self.in_body() if word in known}
+        body = None if self.method in BODILESS or not (inside or self.in_body()) else inside
+        return ClientRequest(self.method, path, tuple(query), body)
+
+    def _default(self, name: str) -> Any:
+        if name in self.fixed:
+            return self.fixed[name]
+        return self.serves.takes.model_fields[name].get_default(call_default_factory=True)
+
+    def _told(self, error: ValidationError) -> InvalidInput:
+        words = {name: word for word, name in self.fields().items()}
+        place = error.errors(include_url=False)[0]["loc"]
+        first = words.get(str(place[0]), str(place[0])) if place else ""
+        if first in self.wrong:
+            return InvalidField(self.wrong[first])
+        return invalid_input(
+            error,
+            known=list(self.fields()),
+            named=lambda where: ".".join([words.get(where[0], where[0]), *where[1:]] if where else []),
+        )
+
+
+@cache
+def _fields(
+    operation: str, names: tuple[tuple[str, str], ...], hidden: frozenset[str]
+) -> tuple[tuple[str, str], ...]:
+    words = {name: word for word, name in names}
+    shown = [name for name in find_operation(operation).takes.model_fields if name not in hidden | BY_HEADER]
+    return tuple((words.get(name, name), name) for name in shown)
+
+
+@cache
+def _listed(annotation: Any) -> bool:
+    return get_origin(annotation) is list or any(_listed(part) for part in get_args(annotation))
+
+
+def is_list(info: FieldInfo) -> bool:
+    """Whether a field takes several values."""
+    annotation: Any = info.annotation
+    return _listed(annotation)
+
+
+def _alone(value: Any) -> str:
+    """Raises InvalidInput for several, or none."""
+    named = value if isinstance(value, list) else [value]
+    if len(named) != 1 or named[0] in (None, ""):
+        raise InvalidInput(f"{len(named)} can't be named by one path.", advice="Name one.")
+    return str(named[0])
+
+
+def _pairs(word: str, value: Any) -> list[tuple[str, str]]:
+    if isinstance(value, list):
+        return [(word, _text(one)) for one in value]
+    return [(word, _text(value))]
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refuse_unknown(word: str, known: Collection[str]) -> None:
+    if word in known:
+        return
+    close = get_close_matches(word, known, n=1)
+    hint = f"Did you mean {close[0]}?" if close else f"Known are: {', '.join(known) or 'none'}."
+    raise InvalidInput(f"{word} is not known here.", advice=hint)
+
+
+PARTS: tuple[str, ...] = (
+    "project_memory:MESSAGE_RESOURCES",
+    "project_memory:SUMMARY_RESOURCES",
+    "project_memory:BULK_RESOURCES",
+    "projects:RESOURCES",
+    "memories:RESOURCES",
+    "knowledge:KNOWLEDGE_RESOURCES",
+    "knowledge:CONVERSATION_RESOURCES",
+    "knowledge:PROFILE_RESOURCES",
+    "upkeep:UPKEEP_RESOURCES",
+    "upkeep:JOB_RESOURCES",
+)
+
+
+@cache
+def resources() -> tuple[Resource, ...]:
+    """In the order of the document."""
+    parts = (part.split(":") for part in PARTS)
+    return tuple(
+        row
+        for module, table in parts
+        for row in getattr(import_module(f"mindhold.contracts.rest.{module}"), table)
+    )
+
+
+@cache
+def by_name() -> Mapping[str, Resource]:
+    """By the names that they have in the document, which are all different."""
+    return {row.name: row for row in resources()}
+
+
+@cache
+def resource_for(operation: str) -> Resource:
+    """The first that serves the operation. Raises KeyError."""
+    for row in resources():
+        if row.operation == operation:
+            return row
+    raise KeyError(operation)

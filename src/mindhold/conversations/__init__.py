@@ -1,0 +1,1 @@
+"""Messages, sessions, activity and summaries of conversations."""

@@ -1,0 +1,243 @@
+"""Saves many messages at once; a broken import can be repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from mindhold.conversations.message_log import MessageType, plain_model
+from mindhold.conversations.messages import NewMessage, free_position, message_draft
+from mindhold.conversations.recap_queue import recap_jobs
+from mindhold.engine import Engine
+from mindhold.memories.draft import Draft
+from mindhold.memories.idempotency import LONGEST_KEY
+from mindhold.memories.validation import LARGEST_NUMBER
+from mindhold.memories.verbatim import VerbatimResult, keep_many
+from mindhold.model.errors import InvalidInput, MindholdError
+from mindhold.model.memory import ANY_STATUS, Memory
+from mindhold.model.query import Filter
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.projects.placement import mode_of, open_project
+from mindhold.text.redaction import redact
+
+ALL = "system"  # a place may be taken by anybody
+
+
+async def save_messages(
+    engine: Engine,
+    project: str,
+    numbered: Sequence[tuple[int, NewMessage]],
+    *,
+    agent: str,
+    key: str | None = None,
+    embed: bool = True,
+) -> list[VerbatimResult | MindholdError]:
+    """One answer a message, in order. The project is there; messages are of it, whatever they say themselves.
+
+    With a key, a message is stored once under it and its number. Raises InvalidInput for what is no key, ScopeNotFound
+    and the store's errors.
+    """
+    names = [] if key is None else _names(key, [number for number, _ in numbered])
+    drafts: dict[int, Draft] = {}
+    answers: dict[int, VerbatimResult | MindholdError] = {}
+    for place, (_, message) in enumerate(numbered):
+        try:
+            drafts[place] = message_draft(engine, message, project=project, agent=agent)
+        except InvalidInput as error:
+            answers[place] = error
+    kept = await keep_many(
+        engine,
+        list(drafts.values()),
+        names=[names[place] for place in drafts] if names else (),
+        placing=_Places(engine, project),
+        embed=embed,
+        along=recap_jobs(engine),
+    )
+    answers |= dict(zip(drafts, kept, strict=True))
+    return [answers[place] for place in range(len(numbered))]
+
+
+class _Places:
+    """Where messages stand in their conversations: looked up once for each, then counted."""
+
+    def __init__(self, engine: Engine, scope: str) -> None:
+        self._engine = engine
+        self._scope = scope
+        self._next: dict[str, int] = {}
+
+    async def __call__(self, memories: Sequence[Memory]) -> list[int]:
+        named = [memory.provenance.conversation or "" for memory in memories]
+        new = [name for name in dict.fromkeys(named) if name not in self._next]
+        self._next |= dict(zip(new, await asyncio.gather(*map(self._free, new)), strict=True))
+        places: list[int] = []
+        for name in named:
+            places.append(self._next[name])
+            self._next[name] = min(places[-1] + 1, LARGEST_NUMBER)
+        return places
+
+    async def _free(self, conversation: str) -> int:
+        """Most conversations of an import are new."""
+        begun = Filter(
+            viewer=ALL,
+            scopes=(self._scope,),
+            statuses=ANY_STATUS,
+            conversation=conversation,
+            positions=(0, 0),
+        )
+        if not await self._engine.store.count(begun, most=1):
+            return 0
+        return await free_position(self._engine, conversation, scope=self._scope)
+
+
+def _names(key: str, numbers: Sequence[int]) -> list[str]:
+    """What the messages of an import are known by. Nobody reads the key back."""
+    if not key.strip() or len(key) > LONGEST_KEY:
+        raise InvalidInput(
+            f"An idempotency key has 1 to {LONGEST_KEY} characters.", advice="A random id does well."
+        )
+    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+    return [f"import {digest} {number}" for number in numbers]
+
+
+MOST_AT_ONCE = 1_000
+MOST_TOLD = 100
+IMPORTED_ID = "imported_id"  # metadata: the id that a message had elsewhere
+MOST_LINES = 2**53  # what every reader of JSON can count to
+
+
+class MessageLine(Input):
+    """One message of many. It may come as another server listed it: `id` is kept in the metadata, as `imported_id`."""
+
+    message_type: MessageType
+    content: str
+    task_id: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
+    session_id: str | None = None
+    timestamp: datetime | None = None
+    metadata: dict[str, Any] | None = None
+    id: str | None = None
+
+
+class SaveMessagesInput(Input):
+    """Many turns of conversations; no project means the scope that the call is made in. A null keeps a place free.
+
+    `first` is the number of the first of them. With an `idempotency_key` each is stored once under that key and its number.
+    Without `embed` a job makes them findable by meaning later.
+    """
+
+    project: str | None = None
+    messages: list[MessageLine | None] = Field(max_length=MOST_AT_ONCE)
+    first: int = Field(default=1, ge=1, le=MOST_LINES)
+    idempotency_key: str | None = None
+    embed: bool = True
+    create_project: bool = True
+
+
+class LineError(Output):
+    """What was wrong with one of them."""
+
+    line: int
+    error: str
+    code: str
+    advice: str = ""
+
+
+class SaveMessagesResult(Output):
+    """How many were new, were there already under their key, or could not be stored; and the first errors, by number.
+
+    `message_ids` has one a message, null for what wasn't stored; none where too many came to name them.
+    """
+
+    status: str = "saved"
+    imported: int
+    repeated: int
+    failed: int
+    indexed: int  # of those that were imported: found by meaning already
+    quarantined: int  # of those: kept, but never given to anybody
+    redacted: int = 0  # of those: with secrets or personal data that were replaced
+    errors: list[LineError]
+    message_ids: list[str | None] = []
+    embedding_model: str | None = None
+    storage_backend: str
+    project: str
+    seconds: float
+
+
+async def _save(call: Call, given: SaveMessagesInput) -> SaveMessagesResult:
+    began = time.monotonic()
+    project = (await open_project(call.engine, given.project, create=given.create_project, writing=True)).name
+    numbered = [
+        (number, _message(line))
+        for number, line in enumerate(given.messages, given.first)
+        if line is not None
+    ]
+    answers = await save_messages(
+        call.engine,
+        project,
+        numbered,
+        agent=call.agent,
+        key=given.idempotency_key,
+        embed=given.embed,
+    )
+    by_number = dict(zip((number for number, _ in numbered), answers, strict=True))
+    new = [kept for kept in answers if isinstance(kept, VerbatimResult) and not kept.repeated]
+    indexed = sum(kept.embedded for kept in new)
+    return SaveMessagesResult(
+        imported=len(new),
+        repeated=sum(isinstance(kept, VerbatimResult) and kept.repeated for kept in answers),
+        failed=sum(isinstance(kept, MindholdError) for kept in answers),
+        indexed=indexed,
+        quarantined=sum(bool(kept.suspicious) for kept in new),
+        redacted=sum(bool(kept.redacted) for kept in new),
+        errors=_errors(by_number.items()),
+        message_ids=[
+            kept.memory.id if isinstance(kept := by_number.get(number), VerbatimResult) else None
+            for number in range(given.first, given.first + len(given.messages))
+        ],
+        embedding_model=plain_model(call.engine.meaning.model) if indexed else None,
+        storage_backend=await mode_of(call.engine, project),
+        project=project,
+        seconds=round(time.monotonic() - began, 3),
+    )
+
+
+def _message(line: MessageLine) -> NewMessage:
+    metadata = dict(line.metadata or {})
+    if line.id is not None:
+        metadata.setdefault(IMPORTED_ID, line.id)
+    return NewMessage(
+        role=line.message_type,
+        content=line.content,
+        task=line.task_id,
+        conversation=(line.session_id or "").strip() or None,
+        metadata=metadata,
+        occurred=line.timestamp,
+    )
+
+
+def _errors(answers: Iterable[tuple[int, VerbatimResult | MindholdError]]) -> list[LineError]:
+    wrong = [(number, error) for number, error in answers if isinstance(error, MindholdError)]
+    return [
+        line_error(number, error.message, error.code, advice=error.advice)
+        for number, error in wrong[:MOST_TOLD]
+    ]
+
+
+def line_error(number: int, error: str, code: str, *, advice: str = "") -> LineError:
+    """Errors repeat what was sent, and are kept by those who read them: secrets are taken out."""
+    return LineError(line=number, error=redact(error).text, code=code, advice=advice)
+
+
+SAVE_MESSAGES = Operation(
+    "save_messages",
+    "Add many messages to a project's log.",
+    SaveMessagesInput,
+    SaveMessagesResult,
+    _save,
+    Effect.WRITES,
+)

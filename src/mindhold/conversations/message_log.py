@@ -1,0 +1,594 @@
+"""Operations on the message log: save, list, show, search and delete messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from mindhold.capture.documents import update_documents
+from mindhold.conversations.messages import (
+    SESSION,
+    MessageExcerpt,
+    NewMessage,
+    asked_session,
+    extras_of,
+    firsts_of,
+    in_full,
+    is_message,
+    is_part,
+    messages_where,
+    recent_messages,
+    role_of,
+    roomy,
+    save_message,
+    search_project,
+    session_name,
+    session_of,
+    shown,
+    task_of,
+    whole_texts,
+)
+from mindhold.engine import LEAST_TRUST, Engine
+from mindhold.memories.forget import erase
+from mindhold.memories.recall import Hit
+from mindhold.memories.validation import LARGEST_NUMBER, checked_moment
+from mindhold.memories.verbatim import PARTS
+from mindhold.memories.views import next_cursor, page_start
+from mindhold.model.errors import MemoryNotFound, MessageNotFound, NoCriteria, SessionNotFound, TaskNotFound
+from mindhold.model.lifecycle import is_kept_for_good
+from mindhold.model.memory import ANY_STATUS, PART_KEY, Memory, Status
+from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.projects.placement import mode_of, open_project
+
+BATCH = 500  # so that others write in between
+TRIES = 5  # of a batch of which others take something away meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCriteria:
+    """Which messages; all that is given holds of each."""
+
+    message: str | None = None
+    conversation: str | None = None
+    task: int | None = None
+    before: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedMessages:
+    """How many messages went, and how many of those that match stayed, for they are kept for good."""
+
+    project: str
+    count: int
+    kept: int
+    notice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeMessage:
+    """A message with all of its text."""
+
+    memory: Memory
+    content: str
+
+
+async def message_page(
+    engine: Engine, where: Filter, *, order: Order, limit: int, after: PagePosition | str | None
+) -> list[Memory]:
+    """A page of what `messages_where` picks."""
+    return await engine.store.find(where, order=order, limit=limit, after=after)
+
+
+async def show_message(engine: Engine, project: str | None, message_id: str, *, agent: str) -> WholeMessage:
+    """The whole of it, also by the id of one of its parts, and of what is quarantined: nobody comes upon it by its id.
+
+    Raises ScopeNotFound, MessageNotFound.
+    """
+    name = (await open_project(engine, project)).name
+    memory = await _message(engine, message_id, project=name, agent=agent)
+    if memory is None or memory.status is Status.FORGOTTEN:
+        raise MessageNotFound(message_id, project=name)
+    return WholeMessage(memory, (await whole_texts(engine, [memory], agent=agent))[memory.id])
+
+
+async def delete_messages(
+    engine: Engine, project: str | None, criteria: MessageCriteria, *, agent: str, force: bool = False
+) -> DeletedMessages:
+    """Remove them for good, parts, links, vectors and what was made of them too.
+
+    One that is kept for good goes only with `force`: named by its id it is refused, else passed over. Raises NoCriteria,
+    ScopeNotFound, MessageNotFound, SessionNotFound, TaskNotFound, Refused, InvalidInput for what can't be a session's name.
+    """
+    criteria = replace(criteria, conversation=asked_session(engine, criteria.conversation))
+    if criteria == MessageCriteria():
+        raise NoCriteria(
+            "Nothing says which messages are to be deleted.",
+            advice="Give message_id, session_id, task_id or before_date.",
+        )
+    name = (await open_project(engine, project)).name
+    where = _everywhere(
+        messages_where(
+            name,
+            viewer=agent,
+            conversation=criteria.conversation,
+            task=criteria.task,
+            until=criteria.before,
+        )
+    )
+    if criteria.message is not None:
+        named = await _message(engine, criteria.message, project=name, agent=agent)
+        if named is None:
+            raise MessageNotFound(criteria.message, project=name)
+        where = replace(where, ids=(named.id,))
+    count, kept, last = await _erased(engine, where, agent=agent, force=force, named=bool(criteria.message))
+    if not count + kept:
+        await _missing(engine, criteria, project=name, agent=agent)
+    return DeletedMessages(name, count, kept, await update_documents(engine, last))
+
+
+async def _erased(
+    engine: Engine, where: Filter, *, agent: str, force: bool, named: bool
+) -> tuple[int, int, Sequence[Memory]]:
+    count = kept = 0
+    last: list[Memory] = []
+    after: PagePosition | None = None
+    while page := await engine.store.find(where, order=Order.OLDEST, limit=BATCH, after=after):
+        after = PagePosition.of(page[-1], Order.OLDEST)
+        going = [memory for memory in page if force or named or not is_kept_for_good(memory)]
+        kept += len(page) - len(going)
+        count += await _gone(engine, going, agent=agent, force=force or not named)
+        last = going or last
+        if len(page) < BATCH:
+            break
+    return count, kept, last
+
+
+async def _gone(engine: Engine, messages: Sequence[Memory], *, agent: str, force: bool) -> int:
+    """How many of them were there to be erased: others may take some away at the same time."""
+    ids = [message.id for message in messages]
+    for tried in range(TRIES):
+        if not ids:
+            return 0
+        try:
+            await erase(engine, ids, agent=agent, force=force)
+        except MemoryNotFound:
+            if tried == TRIES - 1:
+                raise
+            ids = list(await engine.store.get_many(ids, viewer=agent))
+        else:
+            break
+    return len(ids)
+
+
+async def _missing(engine: Engine, criteria: MessageCriteria, *, project: str, agent: str) -> None:
+    """Raises what says that there is nothing of a name that was given."""
+    everywhere = _everywhere(messages_where(project, viewer=agent))
+    if criteria.conversation is not None:
+        within = replace(everywhere, conversation=criteria.conversation)
+        if not await engine.store.count(within, most=1):
+            raise SessionNotFound(criteria.conversation, project=project)
+    if criteria.task is not None:
+        within = _everywhere(messages_where(project, viewer=agent, task=criteria.task))
+        if not await engine.store.count(within, most=1):
+            raise TaskNotFound(criteria.task, project=project)
+
+
+def _everywhere(where: Filter) -> Filter:
+    """Of whatever status and trust: what was set aside is deleted too."""
+    return replace(where, statuses=ANY_STATUS, minimum_trust=0.0)
+
+
+async def _message(engine: Engine, message_id: str, *, project: str, agent: str) -> Memory | None:
+    found = (await engine.store.get_many([message_id], viewer=agent)).get(message_id)
+    if found is not None and is_part(found):
+        found = (await firsts_of(engine, [found], agent=agent)).get(found.id)
+    return found if found is not None and found.scope == project and is_message(found) else None
+
+
+NOBODY = "system"  # who says what is no message
+_FORMS = frozenset({"int8", "float", "float32", "fp32"})
+
+
+def plain_model(name: str | None) -> str | None:
+    """The model's own name, without who serves it and in which form: as other programs call it."""
+    if name is None:
+        return None
+    model = name.partition(":")[2] or name
+    own, _, form = model.rpartition("/")
+    return own if own and (form in _FORMS or form.isdecimal()) else model
+
+
+class MessageView(Output):
+    """One message. `truncated` says that there is more of it than `content`: one message alone is shown whole."""
+
+    id: str
+    message_type: str
+    content: str
+    timestamp: datetime
+    task_id: int | None = None
+    session_id: str | None = None
+    truncated: bool = False
+
+    @classmethod
+    def of(cls, shown: MessageExcerpt) -> MessageView:
+        """The message as its view."""
+        message = shown.memory
+        return cls(
+            id=message.id,
+            message_type=role_of(message),
+            content=message.content,
+            timestamp=message.occurred,
+            task_id=task_of(message),
+            session_id=session_of(message),
+            truncated=shown.truncated,
+        )
+
+
+class WholeMessageView(MessageView):
+    """One message with all of its text, and what was given along with it."""
+
+    metadata: dict[str, Any] = {}
+    indexed: bool
+    quarantined: bool = False  # it reads like instructions to its reader: shown by its id alone
+
+    @classmethod
+    def of_whole(cls, whole: WholeMessage) -> WholeMessageView:
+        """The message as its view."""
+        message = whole.memory
+        return cls(
+            id=message.id,
+            message_type=role_of(message),
+            content=whole.content,
+            timestamp=message.occurred,
+            task_id=task_of(message),
+            session_id=session_of(message),
+            metadata=extras_of(message),
+            indexed=message.embedded_by is not None,
+            quarantined=message.status is Status.QUARANTINED or message.trust < LEAST_TRUST,
+        )
+
+
+class FoundView(Output):
+    """One thing that a project remembers: a message, or any other memory, told by `kind` (its `message_type` is `system`).
+
+    Of a long message `content` is what answers best; `truncated` says that there is more of it, which its `id` gives whole.
+    Results are in order of `score`, which weighs words and meaning together. `similarity` is the cosine of the question's
+    vector and its own; where no vector was compared, for it has none yet or there is no model, it is the score.
+    """
+
+    id: str
+    content: str
+    message_type: str
+    timestamp: datetime
+    task_id: int | None = None
+    similarity: float
+    score: float
+    metadata: dict[str, Any] = {}
+    kind: str
+    session_id: str | None = None
+    truncated: bool = False
+
+    @classmethod
+    def of(cls, hit: Hit) -> FoundView:
+        """The hit as its view."""
+        memory = hit.memory
+        return cls(
+            id=memory.id,
+            content=hit.content,
+            message_type=role_of(memory) or NOBODY,
+            timestamp=memory.occurred,
+            task_id=task_of(memory),
+            similarity=_share(hit.score if hit.similarity is None else hit.similarity),
+            score=_share(hit.score),
+            metadata=extras_of(memory) if role_of(memory) else {},
+            kind=memory.kind,
+            session_id=session_of(memory),
+            truncated=hit.truncated or PARTS in memory.metadata or PART_KEY in memory.metadata,
+        )
+
+
+def _share(value: float) -> float:
+    return round(min(1.0, max(0.0, value)), 4)
+
+
+MessageType = Literal["user", "assistant", "system"]
+LONGEST_WORD = 1_000  # characters of an id, a session or a cursor
+
+
+class SaveMessageInput(Input):
+    """One turn of a conversation. No project means the scope that the call is made in."""
+
+    project: str | None = None
+    message_type: MessageType = Field(description="Who speaks.")
+    content: str = Field(
+        description="What was said. Its words stay; secrets, invisible characters and blanks at the ends of lines don't."
+    )
+    task_id: int | None = Field(
+        default=None, ge=0, le=LARGEST_NUMBER, description="The task that it is about."
+    )
+    metadata: dict[str, Any] | None = Field(
+        default=None,
+        description="Anything; `session_id` names the conversation, `timestamp` says when it was said.",
+    )
+    conversation: str | None = Field(
+        default=None, description="Names the conversation, before what the metadata says."
+    )
+    timestamp: datetime | None = Field(
+        default=None, description="When it was said, before what the metadata says."
+    )
+    create_project: bool = True
+
+
+class SaveMessageResult(Output):
+    """The message's id, and whether it is found by meaning already; if not, that is caught up with later."""
+
+    message_id: str
+    status: str = "saved"
+    indexed: bool
+    embedding_model: str | None = None
+    storage_backend: str
+    project: str
+    quarantined: bool = False  # it reads like instructions to its reader: kept, and shown by its id alone
+    redacted: list[str] = []  # kinds of secrets and personal data that were replaced
+
+
+class RecentMessagesInput(Input):
+    """Which messages of which project."""
+
+    project: str | None = None
+    limit: int = Field(default=50, ge=1, le=200, description="How many at most.")
+    conversation: str | None = Field(default=None, description="Only of this session.")
+    task_id: int | None = Field(default=None, description="Only about this task.")
+    whole: bool = False  # as they were saved, not what a reader has room for
+
+
+class RecentMessagesResult(Output):
+    """The newest messages, oldest of them first."""
+
+    messages: list[MessageView]
+    count: int
+    storage_backend: str
+
+
+class ListMessagesInput(Input):
+    """Which messages of which project, page by page."""
+
+    project: str | None = None
+    limit: int = Field(default=50, ge=1, le=200, description="How many at most.")
+    cursor: str | None = Field(
+        default=None, max_length=LONGEST_WORD, description="`next` of the page before."
+    )
+    conversation: str | None = Field(default=None, description="Only of this session.")
+    task_id: int | None = Field(default=None, description="Only about this task.")
+    since: datetime | None = Field(default=None, description="Said at or after.")
+    until: datetime | None = Field(default=None, description="Said before.")
+    order: Literal["newest", "oldest"] = Field(default="newest", description="Which come first.")
+    whole: bool = False  # as they were saved; else of long ones the first part
+
+
+class ListMessagesResult(Output):
+    """A page; `next` continues it, whatever is written or deleted meanwhile, and is null on the last one."""
+
+    messages: list[MessageView]
+    next: str | None = None
+    storage_backend: str
+
+
+class ShowMessageInput(Input):
+    """Which message of which project."""
+
+    project: str | None = None
+    message_id: str = Field(max_length=LONGEST_WORD, description="As saving told it.")
+
+
+class SearchMessagesInput(Input):
+    """What to look for in a project."""
+
+    project: str | None = None
+    query: str = Field(description="A question in plain words.")
+    limit: int = Field(default=20, ge=1, le=100, description="How many at most.")
+    conversation: str | None = Field(default=None, description="Only of this session.")
+    whole: bool = False  # as they were saved, not what a reader has room for
+    summary: bool = True  # whether the project's summary is among what may be found
+
+
+class SearchMessagesResult(Output):
+    """The most relevant first."""
+
+    results: list[FoundView]
+    query_embedding_model: str | None = None
+    search_method: str
+    count: int
+    storage_backend: str
+
+
+class DeleteMessagesInput(Input):
+    """Which messages go for good: all that is given holds of each. Something must be given."""
+
+    project: str | None = None
+    message_id: str | None = Field(default=None, max_length=LONGEST_WORD, description="This message.")
+    conversation: str | None = Field(default=None, description="Those of this session.")
+    task_id: int | None = Field(default=None, description="Those about this task.")
+    before: datetime | None = Field(default=None, description="Those that were said before.")
+    force: bool = Field(default=False, description="Also what is kept for good: anchors, and permanent ones.")
+
+
+class DeleteMessagesResult(Output):
+    """How many went. What is kept for good was passed over, unless forced."""
+
+    deleted_count: int
+    storage_backend: str
+    kept_count: int = 0
+    notice: str = ""  # of documents that couldn't be written
+
+
+async def _save(call: Call, given: SaveMessageInput) -> SaveMessageResult:
+    metadata = given.metadata or {}
+    said_in = session_name(call.engine, given.conversation) or session_name(
+        call.engine, metadata.get(SESSION)
+    )
+    message = NewMessage(
+        role=given.message_type,
+        content=given.content,
+        project=given.project,
+        task=given.task_id,
+        conversation=said_in or call.conversation,
+        metadata=metadata,
+        occurred=given.timestamp,
+    )
+    kept = await save_message(call.engine, message, agent=call.agent, create_project=given.create_project)
+    return SaveMessageResult(
+        message_id=kept.memory.id,
+        indexed=kept.embedded,
+        embedding_model=plain_model(call.engine.meaning.model) if kept.embedded else None,
+        storage_backend=await mode_of(call.engine, kept.memory.scope),
+        project=kept.memory.scope,
+        quarantined=bool(kept.suspicious),
+        redacted=list(kept.redacted),
+    )
+
+
+async def _recent(call: Call, given: RecentMessagesInput) -> RecentMessagesResult:
+    messages = await recent_messages(
+        roomy(call.engine, answers=given.limit) if given.whole else call.engine,
+        given.project,
+        agent=call.agent,
+        limit=given.limit,
+        conversation=given.conversation,
+        task=given.task_id,
+    )
+    if given.whole:  # the newest have the room
+        messages = await in_full(call.engine, [one.memory for one in reversed(messages)], agent=call.agent)
+        messages.reverse()
+    return RecentMessagesResult(
+        messages=[MessageView.of(one) for one in messages],
+        count=len(messages),
+        storage_backend=await _backend(call, given.project),
+    )
+
+
+async def _list(call: Call, given: ListMessagesInput) -> ListMessagesResult:
+    name = (await open_project(call.engine, given.project)).name
+    order = Order(given.order)
+    where = messages_where(
+        name,
+        viewer=call.agent,
+        conversation=asked_session(call.engine, given.conversation),
+        task=given.task_id,
+        since=_moment(call, given.since),
+        until=_moment(call, given.until),
+    )
+    after = page_start(order, cursor=given.cursor)
+    page = await message_page(call.engine, where, order=order, limit=given.limit, after=after)
+    messages = [one for one in page if is_message(one)]
+    told = await in_full(call.engine, messages, agent=call.agent) if given.whole else map(shown, messages)
+    return ListMessagesResult(
+        messages=[MessageView.of(one) for one in told],
+        next=next_cursor(page, order, limit=given.limit),
+        storage_backend=await mode_of(call.engine, name),
+    )
+
+
+async def _show(call: Call, given: ShowMessageInput) -> WholeMessageView:
+    found = await show_message(call.engine, given.project, given.message_id, agent=call.agent)
+    return WholeMessageView.of_whole(found)
+
+
+async def _search(call: Call, given: SearchMessagesInput) -> SearchMessagesResult:
+    found = await search_project(
+        roomy(call.engine, answers=given.limit) if given.whole else call.engine,
+        given.project,
+        given.query,
+        agent=call.agent,
+        limit=given.limit,
+        conversation=given.conversation,
+        summary=given.summary,
+    )
+    meaning = call.engine.meaning
+    by_meaning = meaning.model is not None and not meaning.reason
+    return SearchMessagesResult(
+        results=[FoundView.of(hit) for hit in found.hits],
+        query_embedding_model=plain_model(meaning.model) if by_meaning else None,
+        search_method="hybrid" if by_meaning else "full_text",
+        count=len(found.hits),
+        storage_backend=await mode_of(call.engine, found.scopes[0]),
+    )
+
+
+async def _delete(call: Call, given: DeleteMessagesInput) -> DeleteMessagesResult:
+    criteria = MessageCriteria(
+        message=given.message_id,
+        conversation=given.conversation,
+        task=given.task_id,
+        before=_moment(call, given.before),
+    )
+    gone = await delete_messages(call.engine, given.project, criteria, agent=call.agent, force=given.force)
+    return DeleteMessagesResult(
+        deleted_count=gone.count,
+        storage_backend=await mode_of(call.engine, gone.project),
+        kept_count=gone.kept,
+        notice=gone.notice,
+    )
+
+
+async def _backend(call: Call, project: str | None) -> str:
+    return await mode_of(call.engine, (await open_project(call.engine, project)).name)
+
+
+def _moment(call: Call, given: datetime | None) -> datetime | None:
+    return None if given is None else checked_moment(call.engine, given)
+
+
+SAVE_MESSAGE = Operation(
+    "save_message",
+    "Add one message to a project's log.",
+    SaveMessageInput,
+    SaveMessageResult,
+    _save,
+    Effect.WRITES,
+)
+RECENT_MESSAGES = Operation(
+    "recent_messages",
+    "The newest messages of a project.",
+    RecentMessagesInput,
+    RecentMessagesResult,
+    _recent,
+    Effect.READS,
+)
+LIST_MESSAGES = Operation(
+    "list_messages",
+    "The messages of a project, page by page.",
+    ListMessagesInput,
+    ListMessagesResult,
+    _list,
+    Effect.READS,
+)
+SHOW_MESSAGE = Operation(
+    "show_message",
+    "One message of a project, whole.",
+    ShowMessageInput,
+    WholeMessageView,
+    _show,
+    Effect.READS,
+)
+SEARCH_MESSAGES = Operation(
+    "search_messages",
+    "Find what a project remembers.",
+    SearchMessagesInput,
+    SearchMessagesResult,
+    _search,
+    Effect.READS,
+)
+DELETE_MESSAGES = Operation(
+    "delete_messages",
+    "Remove messages of a project for good.",
+    DeleteMessagesInput,
+    DeleteMessagesResult,
+    _delete,
+    Effect.DESTROYS,
+)

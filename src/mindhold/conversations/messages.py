@@ -1,0 +1,467 @@
+"""The message log of a project: save messages, read the latest, search them, and join the parts of long ones."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from mindhold.conversations.recap_queue import recap_jobs
+from mindhold.conversations.sessions import DOCUMENT
+from mindhold.engine import LEAST_TRUST, Engine
+from mindhold.memories.draft import TURN, Draft
+from mindhold.memories.filters import MOST_HITS, Question
+from mindhold.memories.hit_context import HIDDEN, shortened
+from mindhold.memories.recall import Hit, Recalled, recall
+from mindhold.memories.validation import LARGEST_NUMBER, LONGEST_SOURCE, safe_text
+from mindhold.memories.verbatim import GAP, PARAGRAPH, PARTS, VerbatimResult, keep_verbatim
+from mindhold.model.errors import InvalidInput
+from mindhold.model.memory import (
+    ANY_STATUS,
+    LOG_DIALECT,
+    PART_KEY,
+    Kind,
+    Memory,
+    Provenance,
+    Relation,
+    Status,
+)
+from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.projects.placement import open_project
+from mindhold.projects.summary import SUMMARY_OF, TOPIC, Summary, project_summary
+
+WITHOUT_SESSION = "log:"  # before a project's name: the conversation of messages that name none
+OURS = (WITHOUT_SESSION, DOCUMENT)
+
+
+def session_name(engine: Engine, name: Any) -> str | None:
+    """As it is kept: safe, without blanks around it; None for none. Raises InvalidInput for what can't be one."""
+    if name is None:
+        return None
+    if not isinstance(name, str):
+        raise InvalidInput(
+            f"The session_id {str(name)[:40]!r} is no text.", advice="Give a text, or leave it out."
+        )
+    if len(name) > LONGEST_SOURCE:
+        raise InvalidInput(f"The session_id has over {LONGEST_SOURCE:,} characters.", advice="Shorten it.")
+    kept = safe_text(engine, name).strip()
+    if kept.startswith(OURS):
+        raise InvalidInput(
+            f"The session_id {kept[:40]!r} can't be one: names that begin with {' or '.join(OURS)} are Mindhold's own.",
+            advice="Choose another one.",
+        )
+    return kept or None
+
+
+def asked_session(engine: Engine, name: str | None) -> str | None:
+    """The one to look for. Raises InvalidInput for an empty one too, which would otherwise mean all."""
+    kept = session_name(engine, name)
+    if name is not None and kept is None:
+        raise InvalidInput("The session_id is empty.", advice="Name a session, or leave it out.")
+    return kept
+
+
+def session_of(memory: Memory) -> str | None:
+    """The conversation that it was said in, unless the name is only ours."""
+    conversation = memory.provenance.conversation
+    return None if not conversation or conversation.startswith(OURS) else conversation
+
+
+MOST_WHOLE = 4_000_000  # characters of long messages that one answer has room for
+
+
+async def whole_texts(
+    engine: Engine, messages: Sequence[Memory], *, agent: str, most: int | None = None
+) -> dict[str, str]:
+    """By id, all of each one's text; the first have the room where there is a most. Those without are absent."""
+    long = [message for message in messages if PARTS in message.metadata]
+    if most is not None:
+        long = _within(engine, long, most)
+    ids = [message.id for message in long]
+    parts: dict[str, list[Memory]] = defaultdict(list)
+    if ids:
+        links = await engine.store.links_of(ids, relations=(Relation.PART_OF,), viewer=agent)
+        first_of = {link.origin: link.target for link in links if link.automatic and link.target in ids}
+        for part in (await engine.store.get_many(list(first_of), viewer=agent)).values():
+            parts[first_of[part.id]].append(part)
+    joined = {message.id: _joined(message, parts[message.id]) for message in long}
+    return {message.id: message.content for message in messages if PARTS not in message.metadata} | joined
+
+
+async def firsts_of(engine: Engine, parts: Sequence[Memory], *, agent: str) -> dict[str, Memory]:
+    """By a part's id, the first part of its message, by whose id the message is known."""
+    ids = [part.id for part in parts if is_part(part)]
+    if not ids:
+        return {}
+    links = await engine.store.links_of(ids, relations=(Relation.PART_OF,), viewer=agent)
+    first_of = {link.origin: link.target for link in links if link.automatic and link.origin in ids}
+    found = await engine.store.get_many(list(dict.fromkeys(first_of.values())), viewer=agent)
+    return {part: found[first] for part, first in first_of.items() if first in found}
+
+
+async def folded(engine: Engine, hits: Sequence[Hit], *, agent: str) -> list[Hit]:
+    """Each message once, under its own id, with the words of its part that answers best."""
+    firsts = await firsts_of(engine, [hit.memory for hit in hits], agent=agent)
+    kept: dict[str, Hit] = {}
+    for hit in hits:
+        first = firsts.get(hit.memory.id)
+        if first is None or first.status in HIDDEN:
+            kept.setdefault(hit.memory.id, hit)
+        else:
+            kept.setdefault(first.id, replace(hit, memory=first, truncated=True))
+    return list(kept.values())
+
+
+def is_part(memory: Memory) -> bool:
+    """Whether it is a later part of a message."""
+    return memory.provenance.dialect == LOG_DIALECT and PART_KEY in memory.metadata
+
+
+def _within(engine: Engine, long: Sequence[Memory], most: int) -> list[Memory]:
+    """By how long they may be: told before any part is read."""
+    chosen: list[Memory] = []
+    for message in long:
+        length = int(message.metadata[PARTS]) * max(engine.policy.part_length, len(message.content))
+        if length <= most:
+            chosen.append(message)
+            most -= length
+    return chosen
+
+
+def _joined(first: Memory, parts: Sequence[Memory]) -> str:
+    rest = sorted(parts, key=lambda part: int(part.metadata.get(PART_KEY, 0)))
+    return first.content + "".join(f"{part.metadata.get(GAP, PARAGRAPH)}{part.content}" for part in rest)
+
+
+DIALECT = LOG_DIALECT
+TASK = "task_id"
+EXTRAS = "extras"  # all that a caller gave along: no word of theirs can be taken for one of ours
+SESSION = "session_id"
+TIMESTAMP = "timestamp"
+PAGE = 200
+LATELY = timedelta(hours=1)
+LOOKED_AT = 8
+ASKED_BY = 3  # the newest messages of a person that stand in for a question
+LONGEST_QUESTION = 1_000
+KNOWN_KINDS = tuple(kind for kind in Kind if kind is not Kind.EPISODE)
+BESIDES = 2  # hits asked for beyond the limit, for the summary is none
+
+
+@dataclass(frozen=True, slots=True)
+class MessageExcerpt:
+    """A saved message as an answer has room for it."""
+
+    memory: Memory
+    truncated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NewMessage:
+    """One turn, as it is to be saved. No project means the engine's scope."""
+
+    role: str
+    content: str
+    project: str | None = None
+    task: int | None = None
+    conversation: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    occurred: datetime | None = None  # else as the metadata says, else now
+
+
+async def save_message(
+    engine: Engine, message: NewMessage, *, agent: str, create_project: bool = True
+) -> VerbatimResult:
+    """The saved message.
+
+    Raises EmptyContent, InvalidInput, ContentTooLarge, ScopeNotFound, Refused and the store's errors.
+    """
+    project = (await open_project(engine, message.project, create=create_project, writing=True)).name
+    draft = message_draft(engine, message, project=project, agent=agent)
+    position = await free_position(engine, draft.provenance.conversation or "", scope=project)
+    placed = replace(draft, provenance=replace(draft.provenance, position=position))
+    return await keep_verbatim(engine, placed, along=recap_jobs(engine))
+
+
+def message_draft(engine: Engine, message: NewMessage, *, project: str, agent: str) -> Draft:
+    """The message as what is to be kept, at the beginning of its conversation: its position is for who knows it.
+
+    Raises InvalidInput for a session or a moment that can't be one.
+    """
+    named = session_name(engine, message.conversation) or session_name(engine, message.metadata.get(SESSION))
+    metadata: dict[str, Any] = {TURN: message.role}
+    if message.metadata:
+        metadata[EXTRAS] = dict(message.metadata)
+    if message.task is not None:
+        metadata[TASK] = message.task
+    return Draft(
+        content=message.content,
+        kind=Kind.EPISODE,
+        scope=project,
+        agent=agent,
+        topic=_topic(message.task),
+        occurred=message.occurred or _moment(message.metadata.get(TIMESTAMP)),
+        provenance=Provenance(dialect=DIALECT, conversation=named or WITHOUT_SESSION + project, position=0),
+        metadata=metadata,
+        keep_noise=True,
+    )
+
+
+def messages_where(
+    project: str,
+    *,
+    viewer: str,
+    conversation: str | None = None,
+    task: int | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Filter:
+    """What picks messages of a project that may be given to anybody who sees them."""
+    return Filter(
+        viewer=viewer,
+        scopes=(project,),
+        turns=True,
+        topic=_topic(task) or None,
+        conversation=conversation,
+        since=since,
+        until=until,
+        minimum_trust=LEAST_TRUST,
+    )
+
+
+async def recent_messages(
+    engine: Engine,
+    project: str | None,
+    *,
+    agent: str,
+    limit: int = 50,
+    conversation: str | None = None,
+    task: int | None = None,
+) -> list[MessageExcerpt]:
+    """The newest messages, oldest of them first; bounded in size, the newest have the room.
+
+    Raises ScopeNotFound, InvalidInput for what can't be a conversation's name.
+    """
+    name = (await open_project(engine, project)).name
+    said_in = asked_session(engine, conversation)
+    where = messages_where(name, viewer=agent, conversation=said_in, task=task)
+    messages: list[MessageExcerpt] = []
+    room = engine.policy.longest_answer
+    after: PagePosition | None = None
+    while page := await engine.store.find(where, limit=min(limit, PAGE), after=after):
+        for memory in filter(is_message, page):
+            short = shortened(memory, min(engine.policy.longest_hit, max(room, 1)))
+            room -= len(short.content)
+            if room < 0 or len(messages) == limit:
+                return messages[::-1]
+            messages.append(shown(short, of=memory))
+        after = PagePosition.of(page[-1], Order.NEWEST)
+        if len(messages) == limit or len(page) < min(limit, PAGE):
+            break
+    return messages[::-1]
+
+
+def shown(memory: Memory, *, of: Memory | None = None) -> MessageExcerpt:
+    """As an answer gives it, which may be shorter than what it is of."""
+    short = of is not None and memory is not of
+    return MessageExcerpt(memory, truncated=short or PARTS in memory.metadata)
+
+
+async def in_full(engine: Engine, messages: Sequence[Memory], *, agent: str) -> list[MessageExcerpt]:
+    """Each whole, however long it is: all of them together have so much room, and the first of them come first.
+
+    Of a long one that has none left there is the first part.
+    """
+    texts = await whole_texts(engine, messages, agent=agent, most=MOST_WHOLE)
+    return [
+        MessageExcerpt(
+            replace(message, content=texts.get(message.id, message.content)), message.id not in texts
+        )
+        for message in messages
+    ]
+
+
+def roomy(engine: Engine, *, answers: int) -> Engine:
+    """The same for programs, which are given so many records as they were saved, not what a reader has room for."""
+    longest = max(engine.policy.longest_hit, engine.policy.part_length)
+    room = max(engine.policy.longest_answer, longest * answers)
+    return replace(engine, policy=replace(engine.policy, longest_hit=longest, longest_answer=room))
+
+
+async def search_project(
+    engine: Engine,
+    project: str | None,
+    query: str,
+    *,
+    agent: str,
+    limit: int = 20,
+    conversation: str | None = None,
+    kinds: tuple[Kind, ...] = (),
+    summary: bool = False,
+) -> Recalled:
+    """What that project remembers, messages and other memories alike; its summary only if that is wanted too. Without a
+    query, but with kinds, the best of those.
+
+    Of a long message that is found by several of its parts there is one hit, with the words that answer best and the id that
+    it was saved under. Raises InvalidInput, ScopeNotFound.
+    """
+    name = (await open_project(engine, project)).name
+    question = Question(
+        text=query,
+        everywhere=True,
+        among=(name,),
+        conversation=asked_session(engine, conversation),
+        kinds=kinds,
+        count_use=False,  # of more than are shown
+        explained=False,
+    )
+    asked = limit + BESIDES
+    while True:
+        asked = min(asked, MOST_HITS)
+        room = max(engine.policy.longest_answer, engine.policy.longest_hit * asked)
+        wide = replace(engine, policy=replace(engine.policy, longest_answer=room))
+        found = await recall(wide, replace(question, limit=asked), agent=agent)
+        hits = await folded(
+            engine, [hit for hit in found.hits if summary or not _is_summary(hit.memory)], agent=agent
+        )
+        if len(hits) >= limit or len(found.hits) < asked or asked == MOST_HITS:
+            shown = _bounded(engine, hits[:limit])
+            engine.uses.note([hit.memory.id for hit in shown])
+            return replace(found, hits=shown)
+        asked *= 4
+
+
+def _bounded(engine: Engine, hits: Sequence[Hit]) -> tuple[Hit, ...]:
+    """As many as an answer has room for."""
+    room = engine.policy.longest_answer
+    kept: list[Hit] = []
+    for hit in hits:
+        if len(hit.content) > room and kept:
+            break
+        room -= len(hit.content)
+        kept.append(hit)
+    return tuple(kept)
+
+
+def _is_summary(memory: Memory) -> bool:
+    return memory.kind is Kind.CONTEXT and memory.topic == TOPIC and SUMMARY_OF in memory.metadata
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectBriefing:
+    """All that a new conversation in a project should know.
+
+    What is related may be among the newest too: who has room for a part of these alone still knows of it.
+    """
+
+    summary: Summary
+    recent: tuple[MessageExcerpt, ...]
+    related: tuple[Hit, ...]
+
+
+async def brief(
+    engine: Engine,
+    project: str | None,
+    *,
+    agent: str,
+    query: str | None = None,
+    recent: int = 50,
+    related: int = 20,
+) -> ProjectBriefing:
+    """Summary, newest messages, and what else has to do with the question; without one, with what was said last.
+
+    Where that finds nothing, as where hooks alone captured what is known, it is the best of that. Raises InvalidInput, ScopeNotFound.
+    """
+    summary = await project_summary(engine, project, agent=agent)
+    half = replace(engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_answer // 2))
+    messages = await recent_messages(half, summary.project, agent=agent, limit=recent) if recent else []
+    asked = (query or "").strip() or _question(messages, summary)
+    if not related:
+        return ProjectBriefing(summary, tuple(messages), ())
+    wanted = min(related + len(messages), MOST_HITS - BESIDES)
+    wide = replace(
+        engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_hit * (wanted + BESIDES))
+    )
+    hits: tuple[Hit, ...] = ()
+    if asked:
+        hits = (await search_project(wide, summary.project, asked, agent=agent, limit=wanted)).hits
+    if not hits and not query:
+        best = await search_project(wide, summary.project, "", agent=agent, limit=related, kinds=KNOWN_KINDS)
+        hits = best.hits
+    return ProjectBriefing(summary, tuple(messages), hits)
+
+
+def _question(messages: list[MessageExcerpt], summary: Summary) -> str:
+    said = [one.memory.content for one in messages if role_of(one.memory) == "user"][-ASKED_BY:]
+    return "\n".join(said or [summary.knowledge.narrative])[-LONGEST_QUESTION:].strip()
+
+
+def is_message(memory: Memory) -> bool:
+    """Whether it is a message, and not a later part of one."""
+    return bool(role_of(memory)) and PART_KEY not in memory.metadata
+
+
+def role_of(memory: Memory) -> str:
+    """Who said it; empty for what is no message."""
+    return str(memory.metadata.get(TURN, "")) if memory.provenance.dialect == DIALECT else ""
+
+
+def task_of(memory: Memory) -> int | None:
+    """The task that it was said about."""
+    task = memory.metadata.get(TASK) if role_of(memory) else None
+    return task if isinstance(task, int) else None
+
+
+def extras_of(memory: Memory) -> dict[str, Any]:
+    """What the caller gave along."""
+    extras = memory.metadata.get(EXTRAS)
+    return dict(extras) if isinstance(extras, dict) else {}
+
+
+async def free_position(engine: Engine, conversation: str, *, scope: str) -> int:
+    """The place behind the last message, found in a few reads however long the conversation is.
+
+    What was said lately in the project nearly always tells; from there on it gallops to a place that is free.
+    """
+    where = Filter(viewer="system", scopes=(scope,), kinds=(Kind.EPISODE,), statuses=(Status.ACTIVE,))
+    lately = replace(where, since=engine.clock() - LATELY)
+    told = [
+        memory.provenance.position
+        for memory in await engine.store.find(lately, limit=LOOKED_AT)
+        if memory.provenance.conversation == conversation and memory.provenance.position is not None
+    ]
+    start = max(told) + 1 if told else 0
+    occupied = replace(where, kinds=(), statuses=ANY_STATUS, conversation=conversation)
+
+    async def taken(place: int) -> bool:
+        return await engine.store.count(replace(occupied, positions=(place, place))) > 0
+
+    if not await taken(start):
+        return start
+    step = 1
+    while await taken(start + step):
+        start, step = start + step, step * 2
+    free = start + step
+    while free - start > 1:
+        middle = (start + free) // 2
+        start, free = (middle, free) if await taken(middle) else (start, middle)
+    return min(free, LARGEST_NUMBER)
+
+
+def _topic(task: int | None) -> str:
+    """A task's messages are found by it."""
+    return "" if task is None else f"task {task}"
+
+
+def _moment(value: Any) -> datetime | None:
+    """When it was said, if the caller told. Raises InvalidInput for what can't be read."""
+    if value is None:
+        return None
+    try:
+        return datetime.fromisoformat(value)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"The timestamp {str(value)[:40]!r} can't be read.",
+            advice="Give it as 2025-11-27T10:30:00Z, or leave it out: then it is now.",
+        ) from error

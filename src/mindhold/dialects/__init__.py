@@ -1,1 +1,0 @@
-"""The five contracts over one catalogue: names, arguments, defaults and answer shapes, as data."""

@@ -1,1 +1,0 @@
-"""Silent capture: from a conversation's file to memories, to CLAUDE.md, to what hooks hand out."""

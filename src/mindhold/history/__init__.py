@@ -1,0 +1,1 @@
+"""Past conversations: indexed, searched, shown, archived and forgotten."""

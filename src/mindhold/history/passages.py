@@ -1,0 +1,456 @@
+"""The passages, title and summary that the index keeps of a conversation."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from mindhold.model.lexemes import LexemeCache, stop_lexemes
+from mindhold.ports.history import ConversationLabel, HistoryIndex, IndexedConversation, IndexedStep, Passage
+from mindhold.ports.transcripts import Role, Transcripts, TranscriptStep, beginning, shortened
+from mindhold.text.clean import clean, split
+from mindhold.text.noise import is_noise
+from mindhold.text.pattern import LazyPattern
+from mindhold.text.redaction import redact
+
+LONGEST = 300  # characters
+_LONGEST_BEGINNING = 160  # of an output that has a telling line too, or that is a file's
+_LOOKED_AT = 1_500  # of the beginning
+_LONGEST_LINE = 1_000
+_FILES = (
+    "Read",
+    "NotebookRead",
+    "Grep",
+    "Glob",
+    "LS",
+)  # what they give back is no news, only which file it is
+_COMMANDS = ("Bash", "PowerShell")
+_NAMES = ("Error", "Exception", "anic", "atal")  # in a line that names an error
+_NAMED = LazyPattern(r"\s*(?:E\s+)?(?:[\w.$:]*(?:Error|Exception|[Pp]anic)\b[^\n:]{0,80}:|fatal:)")
+_SIGNS = (*_NAMES, "rror:", "FAIL", "enied", "not found", "No such", "ERR!")
+_MOST_TRIED = 20  # lines that may name an error
+_NUMBERED = LazyPattern(r"^[^\S\n]*\d+(?:→|\t|: )", re.MULTILINE)
+
+
+def looked_at(step: TranscriptStep) -> tuple[str, str]:
+    """What the digest of a result is made of, no word of it cut: its beginning, and the line that tells what failed."""
+    begun = beginning(step.text.lstrip(), _LOOKED_AT)
+    if step.tool in _FILES:
+        begun = _NUMBERED.sub("", begun)
+    telling = _telling(step.text, failed=step.failed) if step.failed or step.tool in _COMMANDS else ""
+    return begun, "" if telling in begun[:_LONGEST_BEGINNING] else telling
+
+
+def digest_of(begun: str, telling: str, *, tool: str) -> str:
+    """Of what was looked at, without secrets by now: at most LONGEST characters on one line."""
+    begun = _shown(begun, _LONGEST_BEGINNING if telling or tool in _FILES else LONGEST)
+    return f"{begun} … {_shown(telling, LONGEST - len(begun) - 3)}" if telling else begun
+
+
+def _telling(text: str, *, failed: bool) -> str:
+    """The last line that names an error, as tracebacks have it; of what failed else the first that speaks of one."""
+    end = len(text)
+    for _ in range(_MOST_TRIED):
+        place = max(text.rfind(name, 0, end) for name in _NAMES)
+        if place < 0:
+            break
+        line = _line_at(text, place)
+        if _NAMED.match(line):
+            return beginning(line.strip(), _LONGEST_LINE)
+        end = text.rfind("\n", 0, place)
+        if end < 0:
+            break
+    place = min((place for sign in _SIGNS if (place := text.find(sign)) >= 0), default=-1) if failed else -1
+    return beginning(_line_at(text, place).strip(), _LONGEST_LINE) if place >= 0 else ""
+
+
+def _line_at(text: str, place: int) -> str:
+    end = text.find("\n", place)
+    return text[text.rfind("\n", 0, place) + 1 : end if end >= 0 else len(text)]
+
+
+def _shown(text: str, most: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1].rstrip() + "…"
+
+
+LENGTH = 2_000  # characters of a passage, about
+LONGEST_ASKED = 1_000  # of what a tool was given
+_SEEN = 4_000  # of it, for secrets to be known as such
+_FOREIGN = "mcp__"  # how tools are called whose names tell what they are about
+
+
+def passages_of(steps: Sequence[TranscriptStep], *, words: LexemeCache, redacting: bool) -> list[Passage]:
+    """In order; together they have every step that says something once, without secrets if `redacting`."""
+    return [_passage(held, words) for held in _grouped(_utterances(steps, redacting=redacting))]
+
+
+def joined(last: Passage, passages: Sequence[Passage], words: LexemeCache) -> list[Passage]:
+    """The passages of a conversation that went on behind its `last` one, as they were if it had been read at once: the first
+    has what the last one had, unless nothing is added to that."""
+    said = (*last.utterances, *(one for passage in passages for one in passage.utterances))
+    if next(_grouped(said)) == last.utterances:
+        return list(passages)
+    made = {passage.utterances: passage for passage in passages}
+    return [made.get(held) or _passage(held, words) for held in _grouped(said)]
+
+
+def head_of(title: str, summary: str, note: str, words: LexemeCache) -> Passage:
+    """The passage that tells of the whole conversation."""
+    texts = [title, *([summary] if summary != title else []), *split(note, limit=LENGTH)]
+    utterances = tuple(IndexedStep(Role.CLAUDE, 0, text) for text in texts if text.strip())
+    return Passage(utterances, " ".join(filter(None, (words.of(one.text) for one in utterances))), head=True)
+
+
+def without_secrets(text: str, *, redacting: bool) -> str:
+    """Clean, and without secrets if so wanted."""
+    cleaned = clean(text) if text else ""
+    return redact(cleaned).text if redacting and cleaned else cleaned
+
+
+def _grouped(utterances: Iterable[IndexedStep]) -> Iterator[tuple[IndexedStep, ...]]:
+    held: list[IndexedStep] = []
+    length = 0
+    for utterance in utterances:
+        begins = utterance.role is Role.USER and any(one.role is not Role.USER for one in held)
+        if held and (begins or length + len(utterance.text) > LENGTH):
+            yield tuple(held)
+            held, length = [], 0
+        held.append(utterance)
+        length += len(utterance.text)
+    if held:
+        yield tuple(held)
+
+
+def _passage(held: tuple[IndexedStep, ...], words: LexemeCache) -> Passage:
+    return Passage(held, " ".join(filter(None, (_lexemes(one, words) for one in held))))
+
+
+def _lexemes(one: IndexedStep, words: LexemeCache) -> str:
+    named = one.role is Role.TOOL and one.tool.startswith(_FOREIGN)
+    return words.of(f"{one.tool.replace('__', ' ')} {one.text}" if named else one.text)
+
+
+def _utterances(steps: Sequence[TranscriptStep], *, redacting: bool) -> Iterator[IndexedStep]:
+    for step in steps:
+        text = _kept(step, [without_secrets(seen, redacting=redacting) for seen in _seen(step)])
+        if not text and step.role is not Role.TOOL:
+            continue
+        tool = step.tool if step.tool.isascii() and step.tool.isprintable() else clean(step.tool)
+        for part in split(text, limit=LENGTH) if len(text) > LENGTH else (text,):
+            yield IndexedStep(step.role, step.line, part, step.timestamp, tool, step.failed)
+
+
+def _seen(step: TranscriptStep) -> tuple[str, ...]:
+    """What of its text is looked through for secrets: more than is kept."""
+    if step.role is Role.RESULT:
+        return looked_at(step)
+    if step.role is Role.TOOL and len(step.text) > _SEEN:
+        return (beginning(step.text, _SEEN),)
+    return (step.text,)
+
+
+def _kept(step: TranscriptStep, texts: Sequence[str]) -> str:
+    if step.role is Role.RESULT:
+        return digest_of(*texts, tool=step.tool)
+    return shortened(
+        texts[0], min(step.enough, LONGEST_ASKED if step.role is Role.TOOL else step.enough)
+    ).strip()
+
+
+LONGEST_TITLE = 80
+LONGEST_SUMMARY = 300
+MOST_SENTENCES = 160  # that are weighed: half from the beginning, half from the end
+MOST_LOOKED_AT = (
+    400  # utterances at the beginning, and as many at the end: where none says anything, it ends too
+)
+_LONGEST_SENTENCE = 220
+_LEAST_LETTERS = 8
+_LEAST_ROOM = 20  # for one more sentence of a summary
+_ENDINGS = (".", "!", "?", "…", "。", "！", "？")
+
+_SENTENCE_END = LazyPattern(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？｡])\s*|\n+|\s{2,}(?=[•⨯✗✘]\s)")
+# A line of a log that was pasted: bullets of programs, columns, a key=value at its end.
+_LOGGED = LazyPattern(r"\s*[•⨯✗✘]\s|.*\S[ ]{4,}\S|.*\s[a-z_]+=\S*[/.:]\S*\s*$")
+_FENCE = LazyPattern(r"(?:^|\n)[ \t]*(?:```|~~~).*?(?:\n[ \t]*(?:```|~~~)[^\n]*|\Z)", re.DOTALL)
+_MARKUP = LazyPattern(r"^(?:#{1,6}\s+|[-*+•]\s+|\d{1,2}[.)]\s+|>\s*)+|\*\*|__(?=\w)|(?<=\w)__|`")
+_BLANKS = LazyPattern(r"\s+")
+_OTHERS = LazyPattern(r"[\W\d_]+")  # than letters
+_PATH_LEFT = LazyPattern(r"^@\S+\s+")  # a file that was pointed at before the request
+# A command to the program, or a line of a shell or of a log: nothing that a person would call a conversation.
+_COMMAND = LazyPattern(
+    r"/[a-z][\w:-]*(?:\s|$)|!\s*\S|[$%>#]\s+\S|https?://\S+$|\S*[\\/]\S*$"
+    r"|(?:git|npm|npx|pnpm|yarn|cd|ls|cat|grep|rg|docker|kubectl|make|pip|uv|python3?|cargo|go|curl|sudo|ssh) [\w./~-]+(?: [\w./~=:-]+)*$"
+    r"|(?:clear|exit|quit|help|compact|resume|commit|push|retry|stop|undo|run it|try again)[.! ]*$",
+    re.IGNORECASE,
+)
+_OUTPUT = LazyPattern(
+    r"\[\w|\{|<\w|Traceback|\d{4}-\d\d-\d\d[T ]\d\d:|\s+at \S+\(|\||-{2,}|\S+\.\w+:\d+[: ]|\d+ "
+)
+_GREETING = LazyPattern(
+    r"^(?:(?:hi|hello|hey|hallo|moin|servus|guten (?:tag|morgen|abend)|good (?:morning|afternoon|evening)|bonjour|salut|hola|buenos d[ií]as"
+    r"|안녕하세요|안녕|こんにちは|おはようございます|你好|您好)(?: (?:there|claude|again|zusammen|everyone))?[\s,.!:;~。、！，-]+)+",
+    re.IGNORECASE,
+)
+_TALK = LazyPattern(
+    r"(?:(?:ok(?:ay)?|sure|great|good|perfect|now|alright|excellent)\b[,.! ]*)*(?:let me|i'?ll|i will|now i|i'?m going to|let's|you're (?:absolutely )?right)\b"
+    r"|(?:ich werde|lass mich|jetzt)\b|(?:확인해|살펴|보겠습니다)",
+    re.IGNORECASE,
+)
+_DONE = LazyPattern(
+    r"\b(?:fixed|added|implemented|done|created|removed|replaced|renamed|moved|updated|changed|works|passes|passed|because|cause[ds]?|decided"
+    r"|solved|resolved|turned out|root cause|behoben|hinzugefügt|erledigt|gelöst|geändert|weil|ursache|entschieden)\b"
+    r"|수정했|추가했|완료|해결|구현했|변경했|원인|때문",
+    re.IGNORECASE,
+)
+
+
+# Headings that notes have alike; under the first two the title stands.
+_SECTIONS = (
+    *("session title", "title", "summary", "session summary", "notes", "session notes", "current state"),
+    *("task specification", "workflow", "worklog", "learnings", "key results", "files and functions"),
+    *("errors & corrections", "codebase and system documentation", "overview"),
+)
+
+
+_words = LexemeCache()
+
+
+class _Sentence(NamedTuple):
+    place: int
+    text: str
+    role: Role
+
+
+def made_title(prompts: Sequence[str]) -> str:
+    """The first request in what somebody said, in short; empty where there is none."""
+    for prompt in prompts[:MOST_LOOKED_AT]:
+        for sentence in _sentences(prompt):
+            if _is_request(sentence):
+                return _cut(sentence, LONGEST_TITLE)
+    return ""
+
+
+def made_summary(passages: Sequence[Passage]) -> str:
+    """The few sentences that tell most of it, in order, at most LONGEST_SUMMARY characters."""
+    said = [one for passage in passages if not passage.head for one in passage.utterances]
+    sentences = _weighed_ones(said)
+    if not sentences:
+        return ""
+    weights = _weights(sentences)
+    asked = next((one for one in sentences if one.role is Role.USER), None)
+    kept = [asked._replace(text=_cut(asked.text, LONGEST_SUMMARY // 2))] if asked else []
+    room = LONGEST_SUMMARY - sum(len(one.text) + 2 for one in kept)
+    for sentence in sorted(sentences, key=lambda one: -weights[one.place]):
+        if room < _LEAST_ROOM:
+            break
+        if len(sentence.text) + 2 <= room and not any(_alike(sentence.text, other.text) for other in kept):
+            kept.append(sentence)
+            room -= len(sentence.text) + 2
+    told = [one.text if one.text.endswith(_ENDINGS) else f"{one.text}." for one in sorted(kept)]
+    return " ".join(told) or _cut(sentences[0].text, LONGEST_SUMMARY)
+
+
+def fallback_title(passages: Sequence[Passage]) -> str:
+    """For a conversation in which nobody asked for anything: what was said or done first."""
+    said = [one for passage in passages if not passage.head for one in passage.utterances]
+    for one in said[:MOST_LOOKED_AT]:
+        if one.role in (Role.USER, Role.CLAUDE):
+            for sentence in _sentences(one.text):
+                if not is_noise(sentence) and not _COMMAND.match(sentence):
+                    return _cut(sentence, LONGEST_TITLE)
+    return next((_cut(f"{one.tool} {one.text}".strip(), LONGEST_TITLE) for one in said if one.tool), "")
+
+
+def heading_of(note: str) -> str:
+    """The first heading of notes that says something, or what stands under one that announces the title."""
+    announced = False
+    for line in note.splitlines():
+        told = _plain(line)
+        if not told or _is_hint(line):
+            continue
+        heading = line.lstrip().startswith("#")
+        named = told.casefold().strip(": ")
+        if (heading and named not in _SECTIONS) or (announced and not heading):
+            return _cut(told, LONGEST_TITLE)
+        announced = named in _SECTIONS[:2]
+    return ""
+
+
+def gist_of(note: str, title: str) -> str:
+    """The first lines of notes that are neither headings nor their title, in short."""
+    lines = (
+        _plain(line) for line in note.splitlines() if not _is_hint(line) and not line.lstrip().startswith("#")
+    )
+    return _cut(" ".join(line for line in lines if line and line != title), LONGEST_SUMMARY)
+
+
+def _is_hint(line: str) -> bool:
+    """What a form says of how to fill it in, in italics; a rule."""
+    line = line.strip()
+    return line.startswith("---") or (line.startswith("_") and line.endswith("_"))
+
+
+def _is_request(sentence: str) -> bool:
+    letters = len(_OTHERS.sub("", sentence))
+    wide = not sentence.isascii() and max(sentence) >= "\u3040"  # a Korean word says more in fewer letters
+    if letters < (_LEAST_LETTERS // 2 if wide else _LEAST_LETTERS) or letters * 2 <= len(sentence):
+        return False
+    return not _COMMAND.match(sentence) and not _OUTPUT.match(sentence) and not is_noise(sentence)
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """One after the other, without code, markup and greetings."""
+    start = 0
+    text = _FENCE.sub("\n", text) if "```" in text or "~~~" in text else text
+    for end in [*(found.start() for found in _SENTENCE_END.finditer(text)), len(text)]:
+        raw, start = text[start:end], end
+        if _LOGGED.match(raw.strip("\n")):
+            continue
+        sentence = _PATH_LEFT.sub("", _GREETING.sub("", _plain(raw)))
+        if sentence:
+            first = sentence.partition(" ")[0].replace("'", "")
+            yield sentence[:1].upper() + sentence[1:] if first.isalpha() else sentence
+
+
+def _plain(line: str) -> str:
+    return _BLANKS.sub(" ", _MARKUP.sub("", line.strip())).strip()
+
+
+def _cut(text: str, most: int) -> str:
+    """At a word's end."""
+    text = text.strip()
+    if len(text) <= most:
+        return text.rstrip(" .:;,") if not text.endswith("...") else text
+    short = text[: most - 1]
+    blank = short.rfind(" ", most // 2)
+    return short[: blank if blank > 0 else None].rstrip(" .,:;-") + "…"
+
+
+def _weighed_ones(said: Iterable[IndexedStep]) -> list[_Sentence]:
+    """What people and the assistant said that may tell of it: the beginning and the end of a long conversation."""
+    spoken = [one for one in said if one.role in (Role.USER, Role.CLAUDE)]
+    spoken = spoken[:MOST_LOOKED_AT] + spoken[MOST_LOOKED_AT:][-MOST_LOOKED_AT:]
+    some: list[tuple[str, Role]] = []
+    upto = len(spoken)
+    for number, one in enumerate(spoken):
+        some += _telling_ones(one)
+        if len(some) >= MOST_SENTENCES // 2:
+            upto = number + 1
+            break
+    last: list[tuple[str, Role]] = []
+    for one in reversed(spoken[upto:]):
+        last = _telling_ones(one) + last
+        if len(last) >= MOST_SENTENCES // 2:
+            break
+    return [_Sentence(place, text, role) for place, (text, role) in enumerate(some + last)]
+
+
+def _telling_ones(one: IndexedStep) -> list[tuple[str, Role]]:
+    answers = one.role is Role.CLAUDE
+    return [
+        (sentence, one.role)
+        for sentence in _sentences(one.text)
+        if _LEAST_LETTERS <= len(sentence) <= _LONGEST_SENTENCE
+        and not (answers and (sentence.endswith(("?", "？", ":", "：")) or _TALK.match(sentence)))
+        and _is_request(sentence)
+    ]
+
+
+def _weights(sentences: Sequence[_Sentence]) -> list[float]:
+    """By how many of the conversation's recurring words each has, and by where it stands."""
+    bags = [set(_words.of(one.text).split()) - stop_lexemes() for one in sentences]
+    seen = Counter(lexeme for bag in bags for lexeme in bag)
+    weights: list[float] = []
+    for one, bag in zip(sentences, bags, strict=True):
+        weight = sum(math.log1p(seen[lexeme] - 1) for lexeme in bag) / math.sqrt(len(bag) + 4)
+        weight += 0.5 * math.log1p(len(bag))
+        weight += 0.4 if one.role is Role.USER else 0.0
+        weight += 0.8 if _DONE.search(one.text) else 0.0
+        weight += 0.6 * (one.place / len(sentences)) if one.role is Role.CLAUDE else 0.0
+        weights.append(weight)
+    return weights
+
+
+def _alike(one: str, other: str) -> bool:
+    first, second = set(_words.of(one).split()), set(_words.of(other).split())
+    return len(first & second) > 0.6 * min(len(first), len(second))
+
+
+OWN = ("custom", "ai")  # titles that a transcript has itself
+ASKED_FOR = ("model", "rlm")  # summaries that a person asked for: nothing takes their place
+LONGEST_NOTE = 8_000  # characters of notes that are searched
+
+
+def is_due(
+    conversation: IndexedConversation, leaves: Mapping[int, str], *, note_modified: int | None
+) -> bool:
+    """Whether its title, its summary or its notes aren't what they should be; `note_modified` where the file is there."""
+    if conversation.silent:
+        return False
+    if not conversation.summary.by or not conversation.title.by:
+        return True
+    if note_modified is not None and note_modified != conversation.note_modified:
+        return True
+    leaf = leaves.get(conversation.row, "")
+    titled = conversation.title.by in OWN or conversation.title.text == leaf
+    summed_up = conversation.summary.by in (*ASKED_FOR, "note") or conversation.summary.text == leaf
+    return bool(leaf) and not (titled and summed_up)
+
+
+def made_head(
+    conversation: IndexedConversation, passages: Sequence[Passage], words: LexemeCache
+) -> tuple[IndexedConversation, Passage]:
+    """The conversation with a title and a summary made of all its passages, and the passage that tells of it."""
+    title, summary = conversation.title, conversation.summary
+    title = title if title.by in OWN else ConversationLabel(_titled(passages), "made")
+    summary = summary if summary.by in ASKED_FOR else ConversationLabel(made_summary(passages), "made")
+    conversation = replace(conversation, title=title, summary=summary)
+    return conversation, head_of(title.text, summary.text, "", words)
+
+
+class HeadMaker:
+    """Makes them."""
+
+    def __init__(self, index: HistoryIndex, transcripts: Transcripts, *, redacting: bool) -> None:
+        self._index = index
+        self._transcripts = transcripts
+        self._redacting = redacting
+        self._words = LexemeCache()
+
+    def of(
+        self, conversation: IndexedConversation, *, leaf: str, note_modified: int
+    ) -> tuple[IndexedConversation, Passage]:
+        """The conversation with its title and its summary, and the passage that tells of it. Raises StoreError."""
+        note = self._note(conversation) if note_modified else ""
+        heading = heading_of(note)
+        gist = gist_of(note, heading)
+        title, summary = conversation.title, conversation.summary
+        kept_title = title.by in OWN or (title.by == "made" and bool(title.text))
+        needs_title = not (title.by in OWN or leaf or heading) and not kept_title
+        needs_summary = not (summary.by in ASKED_FOR or gist or leaf)
+        passages = self._passages(conversation) if needs_title or needs_summary else []
+        if title.by not in OWN:
+            own = ConversationLabel(leaf, "summary") if leaf else ConversationLabel(heading, "note")
+            title = own if own.text else title if kept_title else ConversationLabel(_titled(passages), "made")
+        if summary.by not in ASKED_FOR:
+            own = ConversationLabel(gist, "note") if gist else ConversationLabel(leaf, "summary")
+            summary = own if own.text else ConversationLabel(made_summary(passages), "made")
+        conversation = replace(conversation, title=title, summary=summary, note_modified=note_modified)
+        return conversation, head_of(title.text, summary.text, note, self._words)
+
+    def _note(self, conversation: IndexedConversation) -> str:
+        note = self._transcripts.note(conversation.file)
+        return without_secrets(note, redacting=self._redacting)[:LONGEST_NOTE]
+
+    def _passages(self, conversation: IndexedConversation) -> list[Passage]:
+        return [passage for _, passage in self._index.passages_of(conversation.row)]
+
+
+def _titled(passages: Sequence[Passage]) -> str:
+    prompts = [one.text for passage in passages for one in passage.utterances if one.role is Role.USER]
+    return made_title(prompts) or fallback_title(passages)

@@ -1,0 +1,423 @@
+"""Prepares pieces of a conversation's file for the index, in this process or in several."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from datetime import datetime
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import NamedTuple
+
+from mindhold.capture.conversation_text import is_excluded, is_own_call, without_skipped_turns
+from mindhold.history.passages import ASKED_FOR, made_head, passages_of, without_secrets
+from mindhold.model.lexemes import LexemeCache
+from mindhold.ports.history import ConversationLabel, IndexedConversation, Passage
+from mindhold.ports.transcripts import (
+    Check,
+    ConversationFile,
+    Role,
+    TranscriptInfo,
+    TranscriptRead,
+    Transcripts,
+    TranscriptStep,
+)
+from mindhold.text.redaction import REDACTION_VERSION
+
+PIECE = 4 << 20  # bytes that are read at once
+SMALL_PIECE = 256 << 10  # the same where somebody waits: the clock is looked at after each
+LONGEST_TOLD = 500  # characters of a title or a summary that a transcript has itself
+MOST_BAD = 20  # lines of a file that are kept in mind
+FINISHED = 3_600 * 10**9  # nanoseconds without a change after which nobody is writing a line any more
+ALWAYS_SUMMED_UP = 4 << 20  # bytes: a longer conversation is summed up anew when it has grown by a tenth
+NOTHING = ConversationLabel(by="nothing")  # the summary of a file that nobody said anything in, so far
+_TITLES = ("custom", "ai")  # those that a transcript has itself, the best first
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRules:
+    """What is left out, and how the rest is kept."""
+
+    exclude: tuple[str, ...] = ()
+    subagents: bool = True
+    redacting: bool = True
+    agents: tuple[str, ...] | None = None  # whose conversations are wanted; None: anybody's
+
+    @property
+    def mark(self) -> str:
+        """What a conversation is read anew for when it changes."""
+        return f"{REDACTION_VERSION if self.redacting else 'unredacted'}{'' if self.subagents else ' without subagents'}"
+
+    def want(self, source: str) -> bool:
+        """Whether that program's conversations are."""
+        return self.agents is None or source in self.agents
+
+
+class IndexTask(NamedTuple):
+    """A file to be read from where `begun` ends; `anew`: the index has something of it that must go."""
+
+    file: ConversationFile
+    begun: IndexedConversation
+    anew: bool = False
+
+
+class PreparedPiece(NamedTuple):
+    """What a piece of a file gives; without a conversation the file can't be read."""
+
+    file: ConversationFile
+    conversation: IndexedConversation | None
+    passages: Sequence[Passage] = ()
+    uuids: bytes = b""
+    leaves: Sequence[tuple[str, str]] = ()
+    anew: bool = False
+    read: int = 0  # bytes
+    more: bool = False  # the file goes on
+    bad: Sequence[tuple[int, str]] = ()  # lines of the piece that can't be read (0: all of the file), and why
+
+
+def new_conversation(file: ConversationFile, known: IndexedConversation | None = None) -> IndexedConversation:
+    """The conversation of a file that nothing was read of yet; `known` is what the index has of it so far."""
+    row, archived = (known.row, known.archived) if known else (0, 0)
+    return IndexedConversation(
+        session_id="",
+        source=file.source,
+        file=file.path,
+        row=row,
+        folder=file.folder,
+        part_of=file.part_of,
+        archived=min(archived, 0),  # below 0: it made room once
+    )
+
+
+def requested_summary(known: IndexedConversation, rules: IndexRules) -> ConversationLabel:
+    """The summary that a person asked for, which stays when a conversation is read anew; none where nobody did."""
+    by = known.summary.by
+    text = without_secrets(known.summary.text, redacting=rules.redacting) if by in ASKED_FOR else ""
+    return ConversationLabel(text, by) if text else ConversationLabel()
+
+
+def is_left_out(conversation: IndexedConversation, rules: IndexRules) -> bool:
+    """Whether somebody doesn't want it indexed: for its folder, one above that, or what the program calls the project."""
+    return bool(rules.exclude) and _left_out(conversation.project, conversation.folder, rules.exclude)
+
+
+def was_excluded(conversation: IndexedConversation) -> bool:
+    """Whether nothing was read of it for that reason; of our own calls the beginning was."""
+    return conversation.silent and conversation.cursor.offset == 0 and not is_empty(conversation)
+
+
+def is_empty(conversation: IndexedConversation) -> bool:
+    """Whether nothing was said in its file so far: it is no conversation, and read on when it grows."""
+    return conversation.silent and conversation.summary == NOTHING
+
+
+class Preparer:
+    """Reads files by the rules."""
+
+    def __init__(self, transcripts: Transcripts, rules: IndexRules, *, piece: int = PIECE) -> None:
+        self._transcripts = transcripts
+        self._rules = rules
+        self._piece = piece
+        self._words = LexemeCache()
+
+    def pieces(self, task: IndexTask, *, most: int) -> Iterator[PreparedPiece]:
+        """One after the other, until the file ends or about so many bytes were read."""
+        read = 0
+        while True:
+            prepared = self.piece(task)
+            yield prepared
+            read += prepared.read
+            if not prepared.more or prepared.conversation is None or read >= most:
+                return
+            task = IndexTask(task.file, prepared.conversation)
+
+    def piece(self, task: IndexTask) -> PreparedPiece:
+        """The next one."""
+        file, known, anew = task
+        followed = self._transcripts.follow(file.path, known.cursor, most_bytes=self._piece)
+        if followed is None:
+            return PreparedPiece(file, None)
+        if followed.restarted and known.cursor.offset:
+            known, anew = new_conversation(file, known), True
+        nothing_before = known.cursor.offset == 0 or is_empty(known)
+        if is_empty(known):
+            known = replace(known, silent=False, summary=ConversationLabel())
+        conversation = replace(_placed(known, file, followed), rules=self._rules.mark)
+        read = max(0, followed.cursor.offset - known.cursor.offset)
+        if is_left_out(conversation, self._rules):
+            return PreparedPiece(file, only_its_name(conversation), anew=True, read=read)
+        if known.prompts == 0 and is_own_call(followed.steps):
+            silent = replace(only_its_name(conversation), cursor=followed.cursor)
+            return PreparedPiece(file, silent, anew=True, read=read)
+        more = followed.more and read > 0
+        if not more:
+            conversation = replace(conversation, size=file.size, modified=file.modified)
+        prepared = self._prepared(file, conversation, known, followed)
+        if known.cursor.offset == 0 and not more and not file.note_modified:
+            prepared = self._headed(prepared)
+        if nothing_before and prepared.conversation is not None and not prepared.passages:
+            silent = replace(prepared.conversation, silent=True, summary=NOTHING)
+            prepared = prepared._replace(conversation=silent)
+        return prepared._replace(anew=anew, read=read, more=more)
+
+    def _headed(self, prepared: PreparedPiece) -> PreparedPiece:
+        """With its title and its summary already: all of it is at hand."""
+        if prepared.conversation is None or not prepared.passages:
+            return prepared
+        conversation, head = made_head(prepared.conversation, prepared.passages, self._words)
+        return prepared._replace(conversation=conversation, passages=[*prepared.passages, head])
+
+    def _prepared(
+        self,
+        file: ConversationFile,
+        conversation: IndexedConversation,
+        known: IndexedConversation,
+        followed: TranscriptRead,
+    ) -> PreparedPiece:
+        subagents = bool(conversation.part_of)
+        steps, skipping = without_skipped_turns(followed.steps, skipping=known.skipping, subagent=subagents)
+        if not self._rules.subagents:
+            steps = [step for step in steps if not step.aside]
+        passages = passages_of(steps, words=self._words, redacting=self._rules.redacting)
+        about = followed.about
+        conversation = replace(
+            conversation,
+            title=self._title(known.title, about),
+            prompts=known.prompts + _prompts(steps, subagents=subagents),
+            skipping=skipping,
+        )
+        if passages and _must_be_summed_up(conversation, known):
+            conversation = replace(conversation, summary=replace(conversation.summary, by=""))
+        leaves = [(leaf, told) for leaf, text in about.summaries if (told := self._told(text))]
+        return PreparedPiece(file, conversation, passages, about.uuids, leaves, bad=_bad(file, followed))
+
+    def _title(self, known: ConversationLabel, about: TranscriptInfo) -> ConversationLabel:
+        """What the transcript says itself; what a person called it stays."""
+        text = self._told(about.title)
+        if not text or about.title_by not in _TITLES:
+            return known
+        if known.by == "custom" and about.title_by != "custom":
+            return known
+        return ConversationLabel(text, about.title_by)
+
+    def _told(self, text: str) -> str:
+        """On one line, without secrets, and only then cut."""
+        plain = " ".join(without_secrets(text, redacting=self._rules.redacting).split())
+        return plain[:LONGEST_TOLD].strip()
+
+
+def has_changed(one: IndexedConversation, file: ConversationFile) -> bool:
+    """Whether the file isn't what it was when it was read."""
+    return (one.size, one.modified) != (file.size, file.modified)
+
+
+def has_half_line(one: IndexedConversation, file: ConversationFile) -> bool:
+    """Whether its last line was still being written when it was read, nobody goes on with it, and that isn't told yet."""
+    told = one.cursor.line + 1 in one.bad_lines or len(one.bad_lines) >= MOST_BAD
+    return one.cursor.offset < one.size and not told and _is_finished(file)
+
+
+def _is_finished(file: ConversationFile) -> bool:
+    return time.time_ns() - file.modified > FINISHED
+
+
+def _bad(file: ConversationFile, followed: TranscriptRead) -> list[tuple[int, str]]:
+    """Which lines can't be read, and why."""
+    about = followed.about
+    if 0 in about.too_long:
+        return [(0, "The file is too long to be read.")]
+    reason = (
+        f"This and {about.unnamed} more lines that aren't named here are no JSON objects; the rest of the file is kept."
+        if about.unnamed
+        else "The line is no JSON object; the rest of the file is kept."
+    )
+    too_long = "The line is too long to be read; the rest of the file is kept."
+    found = [(line, too_long if line in about.too_long else reason) for line in about.bad_lines]
+    if followed.half and _is_finished(file):
+        found.append(
+            (followed.cursor.line + 1, "The file breaks off in this line; what stands before is kept.")
+        )
+    return found
+
+
+def _placed(
+    known: IndexedConversation, file: ConversationFile, followed: TranscriptRead
+) -> IndexedConversation:
+    """With what the piece says of where and when it was held. As long as the file goes on, it counts as unread."""
+    about = followed.about
+    started, ended = _times(followed)
+    return replace(
+        known,
+        file=file.path,
+        folder=file.folder or known.folder,
+        part_of=file.part_of or known.part_of,
+        session_id=known.session_id or about.session_id or file.path.stem,
+        project=known.project or about.cwd or followed.cwd,
+        model=about.model or known.model,
+        started=_first(known.started, started),
+        ended=_last(known.ended, ended),
+        bad_lines=(
+            *(line for line in known.bad_lines if line <= known.cursor.line),
+            *(line for line, _ in _bad(file, followed)),
+        )[:MOST_BAD],
+        cursor=followed.cursor,
+        size=followed.cursor.offset,
+        modified=0,
+        gone=False,
+    )
+
+
+def only_its_name(conversation: IndexedConversation) -> IndexedConversation:
+    """Which file it is, and nothing of what was said, so that it isn't read again."""
+    return IndexedConversation(
+        session_id=conversation.session_id,
+        source=conversation.source,
+        file=conversation.file,
+        row=conversation.row,
+        folder=conversation.folder,
+        project=conversation.project,
+        part_of=conversation.part_of,
+        size=conversation.size,
+        modified=conversation.modified,
+        silent=True,
+    )
+
+
+def _must_be_summed_up(conversation: IndexedConversation, known: IndexedConversation) -> bool:
+    if conversation.summary.by not in ("", "made"):
+        return False  # by its own notes, or because a person asked for it
+    before, now = known.cursor.offset, conversation.cursor.offset
+    return now < ALWAYS_SUMMED_UP or not conversation.summary.by or now > 1.1 * before
+
+
+def _prompts(steps: Iterable[TranscriptStep], *, subagents: bool) -> int:
+    return sum(step.role is Role.USER and (subagents or not step.aside) for step in steps)
+
+
+def _times(followed: TranscriptRead) -> tuple[datetime | None, datetime | None]:
+    moments = [step.timestamp for step in followed.steps if step.timestamp is not None]
+    return min(moments, default=None), _last(followed.about.ended, max(moments, default=None))
+
+
+def _first(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min(one, other) if one and other else one or other
+
+
+def _last(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max(one, other) if one and other else one or other
+
+
+@lru_cache(4096)
+def _left_out(project: str, folder: str, patterns: tuple[str, ...]) -> bool:
+    named = any(fnmatchcase(folder.casefold(), pattern.strip().casefold()) for pattern in patterns if folder)
+    return named or (bool(project) and is_excluded(project, patterns))
+
+
+LOT = 4 << 20  # bytes that a process reads before it hands over what it has: a bar moves by as much
+AHEAD = 2  # lots for each process that are under way or wait to be written
+
+log = logging.getLogger(__name__)
+_at_work: list[Preparer] = []  # the one of this process, in a pool
+
+
+def prepare_in_process(
+    tasks: Iterable[IndexTask],
+    transcripts: Transcripts,
+    rules: IndexRules,
+    *,
+    check: Check,
+    piece: int = PIECE,
+) -> Iterator[PreparedPiece]:
+    """Piece by piece, of so many bytes. Raises what `check` raises."""
+    preparer = Preparer(transcripts, rules, piece=piece)
+    for task in tasks:
+        for prepared in preparer.pieces(task, most=1 << 62):
+            check()
+            yield prepared
+
+
+def prepare_in_workers(
+    tasks: Iterable[IndexTask], transcripts: Transcripts, rules: IndexRules, *, workers: int, check: Check
+) -> Iterator[PreparedPiece]:
+    """The same from so many processes, those of a file in order. Where they can't be had, or die, it goes on here."""
+    waiting = deque(_lots(tasks))
+    under_way: dict[Future[list[PreparedPiece]], list[IndexTask]] = {}
+    try:
+        with _pool(transcripts, rules, workers) as pool:
+            try:
+                while waiting or under_way:
+                    while waiting and len(under_way) < AHEAD * workers:
+                        lot = waiting.popleft()
+                        under_way[pool.submit(_prepare, lot)] = lot
+                    for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                        check()
+                        results = future.result()
+                        del under_way[future]
+                        yield from results
+                        waiting.extendleft([[task] for task in _unfinished(results)])
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+    except (BrokenProcessPool, OSError, ImportError) as error:
+        log.warning("history: no processes to prepare with (%s); it goes on in one", type(error).__name__)
+        left = [task for lot in (*under_way.values(), *waiting) for task in lot]
+        yield from prepare_in_process(left, transcripts, rules, check=check)
+
+
+def _unfinished(results: Iterable[PreparedPiece]) -> list[IndexTask]:
+    """Files that go on behind what was read of them."""
+    last = {one.file.path: one for one in results}
+    return [IndexTask(one.file, one.conversation) for one in last.values() if one.more and one.conversation]
+
+
+def _lots(tasks: Iterable[IndexTask]) -> Iterator[list[IndexTask]]:
+    """Small files together. A file that is longer than a lot ends one, so that the next process can go on with it."""
+    lot: list[IndexTask] = []
+    size = 0
+    for task in tasks:
+        lot.append(task)
+        size += max(0, task.file.size - task.begun.cursor.offset)
+        if size >= LOT // 2:
+            yield lot
+            lot, size = [], 0
+    if lot:
+        yield lot
+
+
+def _pool(transcripts: Transcripts, rules: IndexRules, workers: int) -> ProcessPoolExecutor:
+    # Spawned: this process has threads, and a fork would have their locks.
+    return ProcessPoolExecutor(
+        workers, multiprocessing.get_context("spawn"), initializer=_begin, initargs=(transcripts, rules)
+    )
+
+
+def _begin(transcripts: Transcripts, rules: IndexRules) -> None:
+    """In a process of the pool: it ends with the one that began it, however that ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _at_work.append(Preparer(transcripts, rules))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(0)
+
+
+def _prepare(lot: list[IndexTask]) -> list[PreparedPiece]:
+    found: list[PreparedPiece] = []
+    left = LOT
+    for task in lot:
+        for prepared in _at_work[0].pieces(task, most=max(left, 1)):
+            found.append(prepared)
+            left -= prepared.read
+    return found

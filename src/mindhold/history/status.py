@@ -1,0 +1,374 @@
+"""The status of history: what is indexed, what is archived, what will be deleted, and what the doctor reports of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from mindhold.engine import Engine
+from mindhold.history.archive import ArchiveTrouble, is_excluded_copy, last_trouble
+from mindhold.history.archive_room import archive_name
+from mindhold.history.index import index_rules
+from mindhold.history.index_guard import FORGOTTEN_NAMESPACE, MOST, PART_OF, run_in_own_thread
+from mindhold.history.preparation import is_empty
+from mindhold.history.vectors import history_model
+from mindhold.model.errors import StoreError
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.ports.history import ArchivedTranscript, HistoryTotals, IndexedConversation
+from mindhold.ports.store import StoreFinding
+from mindhold.ports.transcripts import ConversationFile
+
+KEPT_DAYS = 30  # by Claude Code, unless its settings say otherwise
+SOON = timedelta(days=7)
+COPIED = 0.9  # of a transcript: its last lines follow with the next look
+LONGEST_SETTINGS = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiringConversation:
+    """A conversation that its program will delete, and of which there is no copy."""
+
+    conversation: IndexedConversation
+    when: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryState:
+    """`conversations` are sessions; `gone` are those whose file isn't there any more; `left_out` are never indexed.
+    `excluded` are sessions that are left out by now, and of which there are copies."""
+
+    conversations: int
+    subagents: int
+    gone: int
+    left_out: int
+    forgotten: int
+    stock: HistoryTotals
+    unread_files: int
+    unread_bytes: int
+    copies: int
+    copied_bytes: int
+    archive_bytes: int
+    vanishing: tuple[ExpiringConversation, ...]
+    kept_days: int
+    rung: str
+    latest: datetime | None
+    doubt: str = ""  # why an RLM server that is configured can't be started
+    excluded: tuple[str, ...] = ()
+    trouble: ArchiveTrouble | None = None  # that the archive had
+
+
+async def history_state(engine: Engine) -> HistoryState:
+    """Looks at folders, and reads no transcript."""
+    notes = await engine.store.entries(FORGOTTEN_NAMESPACE, now=engine.clock(), limit=MOST)
+    forgotten = {note.key: PART_OF in note.value for note in notes}
+    files = await run_in_own_thread(lambda _check: engine.transcripts.files())
+    state = await asyncio.to_thread(_state, engine, files, forgotten)
+    return state if state.trouble else replace(state, trouble=await last_trouble(engine))
+
+
+def _state(engine: Engine, files: Sequence[ConversationFile], forgotten: Mapping[str, bool]) -> HistoryState:
+    known = engine.history.conversations()
+    told = [one for one in known if not one.silent]
+    copies, unreadable = _copies(engine)
+    unread = _unread(files, known, forgotten, subagents=engine.policy.history.subagents)
+    days = kept_days(engine.transcripts.roots())
+    doubt = engine.rlm.doubt() if engine.rlm is not None else ""
+    return HistoryState(
+        conversations=sum(not one.part_of for one in told),
+        subagents=sum(bool(one.part_of) for one in told),
+        gone=sum(one.gone for one in told),
+        left_out=sum(one.silent and not is_empty(one) and one.belongs_to not in forgotten for one in known),
+        forgotten=sum(not part for part in forgotten.values()),
+        stock=engine.history.stock(),
+        unread_files=len(unread),
+        unread_bytes=sum(unread),
+        copies=len(copies),
+        copied_bytes=sum(copy.size for copy in copies),
+        archive_bytes=sum(copy.on_disk for copy in copies),
+        vanishing=tuple(_vanishing(told, files, copies, days, now=engine.clock())),
+        kept_days=days,
+        rung=_rung(engine, doubt),
+        latest=max((one.ended for one in told if one.ended), default=None),
+        doubt=doubt,
+        excluded=_excluded(engine, copies),
+        trouble=unreadable,
+    )
+
+
+def _unread(
+    files: Sequence[ConversationFile],
+    known: Sequence[IndexedConversation],
+    forgotten: Collection[str],
+    *,
+    subagents: bool,
+) -> list[int]:
+    """The bytes of each file that the index hasn't."""
+    before = {one.file: one for one in known}
+    left: list[int] = []
+    for file in files:
+        if file.part_of in forgotten or file.path.stem in forgotten or (file.part_of and not subagents):
+            continue
+        one = before.get(file.path)
+        if one is not None and one.silent:
+            continue
+        if one is None or one.size != file.size:
+            left.append(file.size - one.size if one is not None and one.size < file.size else file.size)
+    return left
+
+
+def _vanishing(
+    known: Sequence[IndexedConversation],
+    files: Sequence[ConversationFile],
+    copies: Sequence[ArchivedTranscript],
+    days: int,
+    *,
+    now: datetime,
+) -> list[ExpiringConversation]:
+    """Claude Code's own that the archive hasn't, the one that goes next first: by what the disk says, as Claude Code does, for
+    the index doesn't know yet when a file that it read a part of was written."""
+    written = {file.path: file.modified for file in files}
+    copied = {copy.name: copy.size for copy in copies}
+    found: list[ExpiringConversation] = []
+    for one in known:
+        if one.source != "claude" or one.part_of or one.file not in written:
+            continue
+        if copied.get(archive_name(one), 0) >= COPIED * one.size:
+            continue
+        when = datetime.fromtimestamp(written[one.file] / 1e9, UTC) + timedelta(days=days)
+        if when - now <= SOON:
+            found.append(ExpiringConversation(one, when))
+    return sorted(found, key=lambda one: one.when)
+
+
+def _copies(engine: Engine) -> tuple[list[ArchivedTranscript], ArchiveTrouble | None]:
+    try:
+        return engine.archive.all(), None
+    except StoreError as error:
+        return [], ArchiveTrouble(engine.clock(), (error.message,))
+
+
+def _excluded(engine: Engine, copies: Sequence[ArchivedTranscript]) -> tuple[str, ...]:
+    rules = index_rules(engine)
+    found = [copy.about.belongs_to for copy in copies if copy.about and is_excluded_copy(copy, rules)]
+    return tuple(dict.fromkeys(found))
+
+
+def kept_days(roots: Sequence[Path]) -> int:
+    """For how long Claude Code keeps transcripts, as its settings say."""
+    for root in roots:
+        file = root.parent / "settings.json"
+        try:
+            if file.stat().st_size > LONGEST_SETTINGS:
+                continue
+            value = json.loads(file.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            continue
+        days = value.get("cleanupPeriodDays") if isinstance(value, dict) else None
+        if isinstance(days, int) and not isinstance(days, bool) and 0 <= days <= 100_000:
+            return days
+    return KEPT_DAYS
+
+
+def _rung(engine: Engine, doubt: str) -> str:
+    """Who reads before `memory_recall` answers."""
+    if not engine.policy.history.by_model:
+        return "index"
+    if engine.rlm is not None and not doubt:
+        return "rlm"
+    return engine.llm.name if engine.llm is not None else "index"
+
+
+INDEX, VANISHING, ARCHIVE, READER = "history", "vanishing conversations", "archive", "rlm"
+
+
+async def history_findings(engine: Engine) -> list[StoreFinding]:
+    """Nothing where conversations aren't indexed, or are withheld. That some aren't indexed yet is nothing wrong."""
+    if not engine.policy.history.enabled or engine.history.withheld:
+        return []
+    try:
+        state = await history_state(engine)
+    except StoreError as error:
+        return [StoreFinding(INDEX, False, f"{error.code}: {error.message}", error.advice)]
+    found = [
+        StoreFinding(INDEX, True, _indexed(engine, state), advice=_unread_finding(state)),
+        *_vanishing_finding(engine, state),
+    ]
+    found += _archive(state)
+    if engine.rlm is not None:
+        doubt = await asyncio.to_thread(engine.rlm.doubt)
+        told = doubt or f"{engine.rlm.name} can be started"
+        found.append(
+            StoreFinding(
+                READER, not doubt, told, advice="Look at rlm.server_path, rlm.command." if doubt else ""
+            )
+        )
+    return found
+
+
+def _indexed(engine: Engine, state: HistoryState) -> str:
+    told = f"{state.conversations:,} conversations indexed, {state.stock.passages:,} passages"
+    if history_model(engine) is not None:
+        told += f", {state.stock.embedded:,} of them with a vector"
+    if state.unread_files:
+        told += f"; {state.unread_files:,} files with {state.unread_bytes / 1e6:.1f} MB are not indexed yet"
+    return told
+
+
+def _unread_finding(state: HistoryState) -> str:
+    return "`mindhold history index` indexes them now." if state.unread_files else ""
+
+
+def _archive(state: HistoryState) -> list[StoreFinding]:
+    """What couldn't be copied, and what made room: nobody was there to be told."""
+    trouble = state.trouble
+    if trouble is None:
+        return []
+    told = []
+    if trouble.problems:
+        told.append(f"not everything could be copied: {trouble.problems[0]}")
+    if trouble.too_big:
+        told.append(f"bigger than the archive may be: {trouble.too_big[0]}")
+    if trouble.made_room:
+        told.append(f"{trouble.made_room:,} made room or found none, last {trouble.made_room_at[:10]}")
+    if not told:
+        return []
+    advice = (
+        "`mindhold history archive` tries again."
+        if trouble.problems
+        else "Raise history.archive_max_mb to keep more."
+    )
+    return [StoreFinding(ARCHIVE, not trouble.failed, "; ".join(told), advice=advice)]
+
+
+def _vanishing_finding(engine: Engine, state: HistoryState) -> list[StoreFinding]:
+    """With consent there should be none; without, it is theirs to say."""
+    if not state.vanishing:
+        return []
+    told = f"{len(state.vanishing):,} will be deleted by Claude Code within a week or by now, and there is no copy of them"
+    if engine.policy.history.archive:
+        return [StoreFinding(VANISHING, False, told, advice="`mindhold history archive` keeps them.")]
+    advice = "`mindhold history archive` tells how copies of them are kept, and asks."
+    return [StoreFinding(VANISHING, True, told, advice=advice)]
+
+
+MOST_VANISHING = 20
+
+
+class HistoryStatusInput(Input):
+    """All of it."""
+
+
+class VanishingView(Output):
+    """A conversation that Claude Code will delete, and of which there is no copy."""
+
+    session_id: str
+    title: str
+    project: str
+    file: str
+    when: datetime
+
+
+class HistoryStatusResult(Output):
+    """How history stands. `rung` is who reads before an answer: rlm, a model's name, or index; `doubt` why not the
+    RLM server that is configured. `excluded_copies` are sessions of projects that are left out by now; `archive_problems` and
+    what follows is what the last copying met."""
+
+    enabled: bool
+    conversations: int
+    subagents: int
+    gone: int
+    left_out: int
+    forgotten: int
+    passages: int
+    embedded: int
+    bytes_indexed: int
+    index_bytes: int
+    unread_files: int
+    unread_bytes: int
+    archive: bool
+    copies: int
+    copied_bytes: int
+    archive_bytes: int
+    archive_room: int
+    vanishing: list[VanishingView]
+    vanishing_count: int
+    kept_days: int
+    rung: str
+    doubt: str = ""
+    latest: datetime | None = None
+    excluded_copies: list[str] = []
+    archive_problems: list[str] = []
+    archive_too_big: list[str] = []
+    made_room: list[str] = []
+    made_room_count: int = 0
+    made_room_at: str = ""
+    archive_looked: datetime | None = None
+
+    @classmethod
+    def of(cls, state: HistoryState, *, enabled: bool, archive: bool, room: int) -> HistoryStatusResult:
+        """The state as its view."""
+        trouble = state.trouble
+        return cls(
+            enabled=enabled,
+            conversations=state.conversations,
+            subagents=state.subagents,
+            gone=state.gone,
+            left_out=state.left_out,
+            forgotten=state.forgotten,
+            passages=state.stock.passages,
+            embedded=state.stock.embedded,
+            bytes_indexed=state.stock.bytes_indexed,
+            index_bytes=state.stock.bytes_on_disk,
+            unread_files=state.unread_files,
+            unread_bytes=state.unread_bytes,
+            archive=archive,
+            copies=state.copies,
+            copied_bytes=state.copied_bytes,
+            archive_bytes=state.archive_bytes,
+            archive_room=room,
+            vanishing=[
+                VanishingView(
+                    session_id=one.conversation.session_id,
+                    title=one.conversation.title.text,
+                    project=one.conversation.project or one.conversation.folder,
+                    file=str(one.conversation.file),
+                    when=one.when,
+                )
+                for one in state.vanishing[:MOST_VANISHING]
+            ],
+            vanishing_count=len(state.vanishing),
+            kept_days=state.kept_days,
+            rung=state.rung,
+            doubt=state.doubt,
+            latest=state.latest,
+            excluded_copies=list(state.excluded),
+            archive_problems=list(trouble.problems) if trouble else [],
+            archive_too_big=list(trouble.too_big) if trouble else [],
+            made_room=list(trouble.evicted) if trouble else [],
+            made_room_count=trouble.made_room if trouble else 0,
+            made_room_at=trouble.made_room_at if trouble else "",
+            archive_looked=trouble.when if trouble else None,
+        )
+
+
+async def _status(call: Call, _given: HistoryStatusInput) -> HistoryStatusResult:
+    policy = call.engine.policy.history
+    state = await history_state(call.engine)
+    return HistoryStatusResult.of(
+        state, enabled=policy.enabled, archive=policy.archive, room=policy.archive_room
+    )
+
+
+HISTORY_STATUS = Operation(
+    "history_status",
+    "What of past conversations is indexed, kept and about to vanish.",
+    HistoryStatusInput,
+    HistoryStatusResult,
+    _status,
+    Effect.READS,
+    owner_only=True,
+)

@@ -1,0 +1,1 @@
+"""What a hook process runs on: the standard library only, and little of it."""

@@ -1,0 +1,1 @@
+"""Changes the files of other programs to set Mindhold up in them, and restores them as they were."""

@@ -1,0 +1,204 @@
+"""`mindhold audit` and `mindhold contradictions`: what maintenance removed, and memories that contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from mindhold.interfaces.cli.command import Group, global_options, with_open_session
+from mindhold.interfaces.cli.output import local_time, neutral, one_line, plural
+from mindhold.interfaces.cli.session import OpenSession
+
+if TYPE_CHECKING:
+    from mindhold.lifecycle.archive import UndoAuditResult
+    from mindhold.lifecycle.audit import AuditView, ListAuditResult, ShowAuditResult
+    from mindhold.lifecycle.contradictions import (
+        ContradictionResult,
+        ContradictionView,
+        ListContradictionsResult,
+    )
+
+
+MOST_LISTED = 50
+
+
+@click.group(
+    "audit",
+    cls=Group,
+    params=global_options(shown=False),
+    invoke_without_command=True,
+    examples=["mindhold audit", "mindhold audit show 01jxq3k", "mindhold audit undo 01jxq3k"],
+)
+@click.pass_context
+def audit(ctx: click.Context) -> int | None:
+    """What upkeep archived, merged and removed: why, and how to get it back.
+
+    Without a command the records are listed.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    status: int | None = ctx.invoke(list_audit)
+    return status
+
+
+@audit.command("list", examples=["mindhold audit list -n 5", "mindhold audit list --json"])
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
+@with_open_session
+async def list_audit(desk: OpenSession, /, *, limit: int | None) -> None:
+    """What was done, run by run, the newest first."""
+    result: ListAuditResult = await desk.run("list_audit", limit=limit)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    if not result.records:
+        desk.console.line("Upkeep has changed nothing yet.")
+    for one in result.records:
+        _print_audit(desk, one)
+
+
+@audit.command("show", examples=["mindhold audit show 01jxq3k"])
+@click.argument("id")
+@with_open_session
+async def show_audit(desk: OpenSession, /, *, id: str) -> None:
+    """One run, with the memories that it concerns. The beginning of its id is enough."""
+    result: ShowAuditResult = await desk.run("show_audit", id=id)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    _print_audit(desk, result)
+    for told in result.memories[:MOST_LISTED]:
+        desk.console.line(f"  {told.what} {told.id}  {neutral(told.why)}")
+    more = result.more + len(result.memories) - MOST_LISTED
+    if more > 0:
+        desk.console.note(f"{more:,} more; --json has them.")
+
+
+@audit.command("undo", examples=["mindhold audit undo 01jxq3k"])
+@click.argument("id")
+@with_open_session
+async def undo_audit(desk: OpenSession, /, *, id: str) -> None:
+    """Bring back what a run archived, as far as it is archived still; switch on a scope that it retired."""
+    result: UndoAuditResult = await desk.run("undo_audit", id=id)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    console.line(f"Brought back {plural(result.count, 'memory')}.")
+    if result.passed_over:
+        console.note(
+            f"{plural(result.passed_over, 'other')} {_are(result.passed_over)} not in the archive any more."
+        )
+    for said in (result.note, result.notice):
+        if said:
+            console.note(neutral(said))
+
+
+def _print_audit(desk: OpenSession, one: AuditView) -> None:
+    console, when = desk.console, local_time(one.when, desk.zone)
+    undone = f", undone {local_time(one.undone, desk.zone)}" if one.undone else ""
+    console.line(console.style(f"{one.id}  {when}  {one.what}, by {neutral(one.who)}{undone}", bold=True))
+    _lines(desk, one.operations)
+    if one.back and not one.undone:
+        console.line(console.style(f"  back: {neutral(one.back)}", dim=True))
+
+
+def _lines(desk: OpenSession, said: Sequence[str]) -> None:
+    for line in said:
+        desk.console.line(f"  {neutral(line)}")
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
+
+
+@click.group(
+    "contradictions",
+    cls=Group,
+    params=global_options(shown=False),
+    invoke_without_command=True,
+    examples=["mindhold contradictions", "mindhold contradictions undo 3f2a"],
+)
+@click.pass_context
+def contradictions(ctx: click.Context) -> int | None:
+    """Memories that deny each other: found by `mindhold consolidate`, shown by recall, and yours to judge.
+
+    Without a command they are listed.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    status: int | None = ctx.invoke(list_contradictions)
+    return status
+
+
+@contradictions.command(
+    "list", examples=["mindhold contradictions list", "mindhold contradictions list --json"]
+)
+@click.option("--limit", type=int, help="How many of each (50).")
+@with_open_session
+async def list_contradictions(desk: OpenSession, /, *, limit: int | None) -> None:
+    """What was found, and what waits for you or a model to judge it."""
+    result: ListContradictionsResult = await desk.run("list_contradictions", limit=limit)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    _section(desk, "Found", result.found, "`mindhold contradictions undo ID` takes one back.")
+    _section(
+        desk,
+        "Doubtful",
+        result.pending,
+        "`mindhold contradictions confirm ID` or `dismiss ID` settles one.",
+    )
+    if not result.found and not result.pending:
+        desk.console.line("None is known. `mindhold consolidate` looks for them.")
+
+
+@contradictions.command("undo", examples=["mindhold contradictions undo 3f2a"])
+@click.argument("found_id", metavar="ID")
+@with_open_session
+async def undo(desk: OpenSession, /, *, found_id: str) -> None:
+    """Take a found one back: both memories stand as before, and it isn't found again."""
+    await _settled(desk, "undo_contradiction", found_id, "Taken back. Both stand:")
+
+
+@contradictions.command("confirm", examples=["mindhold contradictions confirm 3f2a"])
+@click.argument("found_id", metavar="ID")
+@with_open_session
+async def confirm(desk: OpenSession, /, *, found_id: str) -> None:
+    """Say that a doubtful one is one: the later memory takes the earlier one's place."""
+    await _settled(desk, "confirm_contradiction", found_id, "Confirmed:")
+
+
+@contradictions.command("dismiss", examples=["mindhold contradictions dismiss 3f2a"])
+@click.argument("found_id", metavar="ID")
+@with_open_session
+async def dismiss(desk: OpenSession, /, *, found_id: str) -> None:
+    """Say that a doubtful one is none; it isn't raised again."""
+    await _settled(desk, "dismiss_contradiction", found_id, "Dismissed. Both stand:")
+
+
+async def _settled(desk: OpenSession, operation: str, found_id: str, said: str) -> None:
+    result: ContradictionResult = await desk.run(operation, id=found_id)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    desk.console.line(said)
+    _print_contradiction(desk, result.contradiction)
+
+
+def _section(desk: OpenSession, title: str, found: Sequence[ContradictionView], advice: str) -> None:
+    if not found:
+        return
+    desk.console.line(desk.console.style(title, bold=True))
+    for one in found:
+        desk.console.line(
+            f"{neutral(one.id)}  by {neutral(one.found_by)}, {one.confidence:.2f}, {local_time(one.found, desk.zone)}"
+        )
+        _print_contradiction(desk, one)
+    desk.console.note(advice)
+
+
+def _print_contradiction(desk: OpenSession, one: ContradictionView) -> None:
+    for name, side in (("earlier", one.older), ("later", one.newer)):
+        desk.console.line(f"  {name:<8}{neutral(side.id)}  {one_line(side.content, most=160)}")

@@ -1,0 +1,169 @@
+"""`mindhold capture` and `mindhold sync`: capture of a conversation, CLAUDE.md, and the state of the hooks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_open_session
+from mindhold.interfaces.cli.installation import whole_path
+from mindhold.interfaces.cli.output import local_time, neutral, one_line, plural
+from mindhold.interfaces.cli.session import OpenSession
+from mindhold.model.errors import InvalidInput, NotFound, Refused
+from mindhold.model.markers import END, START
+
+if TYPE_CHECKING:
+    from mindhold.capture.capture import CaptureResult
+    from mindhold.capture.documents import WriteDocumentsResult
+    from mindhold.capture.status import CaptureStatusResult, ProjectCaptures
+    from mindhold.settings.loader import LoadedSettings
+
+
+MOST_PROJECTS = 5
+SOME_FAILED = 1
+OUTCOMES = {
+    "nothing": "nothing new",
+    "gone": "not captured: the file, or the folder it was held in, is gone (--folder names another)",
+}
+
+
+@command(
+    "capture",
+    examples=[
+        "mindhold capture ~/.claude/projects/-home-me-shop/*.jsonl",
+        "mindhold capture conversation.jsonl --folder ~/shop --json",
+    ],
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    help="The project's folder; by default the one that each conversation was held in.",
+)
+@with_open_session
+async def capture(desk: OpenSession, /, *, files: tuple[Path, ...], folder: Path | None) -> int:
+    """Keep what is worth keeping of Claude Code's conversations, now, as the hooks do by themselves.
+
+    A conversation is read from where it was left the last time. One that can't be read is told, and the exit status is 1.
+    """
+    desk.running.warm()
+    done: list[dict[str, object]] = []
+    failed = 0
+    at = str(whole_path(folder)) if folder else ""
+    for file in files:
+        try:
+            path = file.expanduser().absolute()
+            result: CaptureResult = await desk.run("capture", file=str(path), folder=at)
+        except (
+            InvalidInput,
+            NotFound,
+            Refused,
+            FileNotFoundError,
+        ) as error:  # of this file: the others are none the worse for it
+            failed += 1
+            done.append({"file": str(file), "outcome": "failed", "problem": str(error)})
+            desk.console.warn(f"{one_line(file.name, most=80)}: {error}")
+            continue
+        failed += result.outcome == "gone"
+        done.append({"file": str(file), **result.model_dump(mode="json")})
+        if not desk.console.json:
+            desk.console.line(_told(file, result))
+            if result.outcome != "gone":
+                desk.console.note(result.notice)
+            for written in result.documents:
+                if written.problem:
+                    desk.console.warn(written.problem)
+    if desk.console.json:
+        desk.console.document({"captured": done})
+    return SOME_FAILED if failed else 0
+
+
+def _told(file: Path, result: CaptureResult) -> str:
+    name = one_line(file.name, most=80)
+    if result.outcome == "gone" and result.notice:
+        how = " (--folder)" if "folder" in result.notice else ""
+        return f"{name}: not captured. {one_line(result.notice, most=400)}{how}"
+    if result.outcome != "captured":
+        return f"{name}: {OUTCOMES.get(result.outcome, result.outcome)}"
+    known = f", {result.duplicates} known already" if result.duplicates else ""
+    replaced = f", {plural(len(result.superseded), 'older one')} replaced" if result.superseded else ""
+    stored = plural(len(result.stored), "memory") + (f" for {result.scope}" if result.scope else "")
+    return f"{name}: {stored}, of {plural(result.lines, 'line')}{known}{replaced}, by {result.rung}"
+
+
+def capture_facts(desk: OpenSession, result: CaptureStatusResult) -> list[tuple[str, str]]:
+    """For `status`: nothing where hooks were never used."""
+    if not result.projects and not result.waiting and not result.given_up:
+        return []
+    state = f"by {result.extract_with}" if result.enabled else "switched off (capture.enabled)"
+    left = f"; {plural(result.waiting, 'event')} to be worked off" if result.waiting else ""
+    facts = [("capture", state + left)]
+    facts += [("", _project(desk, one)) for one in result.projects[:MOST_PROJECTS]]
+    if len(result.projects) > MOST_PROJECTS:
+        facts.append(("", f"and {len(result.projects) - MOST_PROJECTS} more projects"))
+    return facts
+
+
+def hook_facts(loaded: LoadedSettings) -> tuple[list[tuple[str, str]], list[str]]:
+    """Whether hooks hold for this folder, and what is wrong with them."""
+    from mindhold.interfaces.cli.installation import hooks_here, is_there
+    from mindhold.settings.loader import client_places
+
+    if loaded.folder is None:
+        return [], []
+    found = hooks_here(Path(loaded.folder), client_places(loaded.settings))
+    if found is None:
+        here = [("hooks", "not set up in this folder; `mindhold init` does")] if loaded.in_project else []
+        return here, []
+    where, command = found
+    wrong = f"The hooks call {command}, and there is no such program: `mindhold init` writes them anew."
+    return [("hooks", f"set up {where}")], [] if is_there(command) else [wrong]
+
+
+def capture_problems(result: CaptureStatusResult) -> list[str]:
+    """What went wrong lately."""
+    told = [f"capture of {one.project}: {one.problem}" for one in result.projects if one.problem]
+    if result.given_up:
+        told.append(
+            f"{plural(result.given_up, 'event')} of hooks failed too often and lie in hooks/waiting/bad of the home folder."
+        )
+    return told
+
+
+def _project(desk: OpenSession, one: ProjectCaptures) -> str:
+    when = f"last {local_time(one.captured_at, desk.zone)}" if one.captured_at else "never"
+    by = f" by {one.rung}" if one.rung else ""
+    return f"{one.project}: {plural(one.stored, 'memory')} captured, {when}{by}"
+
+
+@command(
+    "sync",
+    examples=["mindhold sync", "mindhold sync ~/src/app", "mindhold sync --scope work --json"],
+)
+@click.argument("folder", required=False, type=click.Path(file_okay=False, path_type=Path))
+@click.option("--scope", metavar="NAME", help="Whose memory, instead of the project's own.")
+@with_open_session
+async def sync(desk: OpenSession, /, *, folder: Path | None, scope: str | None) -> int:
+    """Write what is remembered into a project's CLAUDE.md, AGENTS.md and GEMINI.md, where they have the markers.
+
+    Each capture does it by itself. Nothing outside the markers is touched, and no file without them. Exit status 1 when
+    a file could not be written.
+    """
+    result: WriteDocumentsResult = await desk.run(
+        "write_documents", folder=str(whole_path(folder)), scope=scope
+    )
+    console = desk.console
+    if console.json:
+        console.document(result)
+    elif not result.documents:
+        console.line("No document of this project has the markers.")
+        console.note(f"Put {START} and {END} on two lines of CLAUDE.md, or have `mindhold init` do it.")
+    for one in () if console.json else result.documents:
+        if one.problem:
+            console.warn(neutral(one.problem))
+        else:
+            done = "written" if one.changed else "up to date"
+            console.line(f"{neutral(one.path)}: {done}, {plural(one.lines, 'line')} of memory")
+    return int(any(one.problem for one in result.documents))

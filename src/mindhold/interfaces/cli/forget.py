@@ -1,0 +1,166 @@
+"""`mindhold forget` and `mindhold unarchive`: hide, restore or erase memories."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_open_session, words
+from mindhold.interfaces.cli.output import Console, neutral, plural
+from mindhold.interfaces.cli.session import OpenSession
+from mindhold.model.errors import Refused
+from mindhold.model.memory import Status
+
+if TYPE_CHECKING:
+    from mindhold.memories.filters import ListResult
+    from mindhold.memories.forget import ForgetResult, UnforgetResult
+    from mindhold.memories.views import ReceiptView
+
+
+PAGE = 1000
+
+
+@command(
+    "forget",
+    examples=[
+        "mindhold forget 01jxq3k",
+        "mindhold forget 01jxq3k --undo",
+        "mindhold forget --tag scratch --yes",
+        "mindhold forget 01jxq3k --hard    # for good; prints the proof",
+    ],
+)
+@click.argument("ids", nargs=-1, metavar="[ID]...")
+@words("--tag", "-t", "tags", metavar="TAG", help="Everything with each of these tags.")
+@click.option("--topic", metavar="WORDS", help="Everything of this topic.")
+@click.option("--scope", metavar="NAME", help="Everything in this scope.")
+@click.option("--hard", is_flag=True, help="Remove for good, with versions, links, vectors and index rows.")
+@click.option("--force", is_flag=True, help="Also anchors and permanent ones.")
+@click.option("--yes", "-y", is_flag=True, help="Don't ask.")
+@click.option("--undo", is_flag=True, help="Bring back what was forgotten (not --hard) or archived.")
+@with_open_session
+async def forget(
+    desk: OpenSession,
+    /,
+    *,
+    ids: tuple[str, ...],
+    hard: bool,
+    force: bool,
+    yes: bool,
+    undo: bool,
+    **chosen: Any,
+) -> None:
+    """Hide memories at once, everywhere; or remove them for good.
+
+    What was merely hidden, or archived for its age, comes back with --undo.
+    """
+    by_filter = any(chosen.values())
+    if undo and hard:
+        raise click.UsageError("What was removed --hard can't be brought back.")
+    if undo:
+        await restore_memories(desk, list(ids) or await _matching(desk, status="forgotten", chosen=chosen))
+        return
+    if (by_filter or hard) and not yes:
+        count = len(set(ids)) if ids else await count_of(desk, chosen, hidden=hard)
+        if count or hard:
+            confirm(desk.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
+    try:
+        result: ForgetResult = await desk.run(
+            "forget", ids=ids, hard=hard, force=force, confirm=True, **chosen
+        )
+    except Refused as error:
+        raise type(error)(error.message, advice=error.advice.replace("`force`", "--force")) from error
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    _print(desk.console, result)
+
+
+def confirm(console: Console, question: str) -> None:
+    """Ask on a terminal. Raises Refused where nobody can answer, and on a no."""
+    if console.json or sys.stdin is None or not sys.stdin.isatty():
+        raise Refused(f"{question} Nobody is there to ask.", advice="Say --yes.")
+    if not click.confirm(question, err=True):
+        raise Refused("The answer was no: nothing was done.")
+
+
+async def count_of(desk: OpenSession, chosen: dict[str, Any], *, hidden: bool) -> int:
+    """How many memories match; with those that recall doesn't find, if they are meant as well."""
+    if not any(chosen.values()):
+        return 0
+    statuses = list(Status) if hidden else [Status.ACTIVE]
+    found: ListResult = await desk.run("list", everywhere=True, statuses=statuses, limit=1, **chosen)
+    return found.total
+
+
+def print_receipt(console: Console, receipt: ReceiptView) -> None:
+    """Place by place, what was removed and what a second look found left."""
+    places = list(dict.fromkeys([*receipt.removed, *receipt.remaining]))
+    console.table(
+        ["place", "removed", "remaining"],
+        [[place, receipt.removed.get(place, 0), receipt.remaining.get(place, 0)] for place in places],
+    )
+    left = {place for place, count in receipt.remaining.items() if count}
+    if left == {"documents"}:
+        console.line("Something is LEFT in a document of the project: remove the line there.")
+    else:
+        console.line("Something is LEFT: run `mindhold doctor --scrub`." if left else "Nothing is left.")
+
+
+async def restore_memories(desk: OpenSession, ids: list[str]) -> None:
+    """What was forgotten or archived."""
+    if not ids:
+        raise click.UsageError(
+            "Say which to bring back; `mindhold list --status forgotten` or `--archived` shows them."
+        )
+    result: UnforgetResult = await desk.run("unforget", ids=ids)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    desk.console.line(f"Brought back {plural(len(result.memories), 'memory')}.")
+    for memory in result.memories:
+        desk.console.line(f"  {memory.id}")
+    if result.notice:
+        desk.console.line(neutral(result.notice))
+
+
+async def _matching(desk: OpenSession, /, *, status: str, chosen: dict[str, Any]) -> list[str]:
+    if not any(chosen.values()):
+        return []
+    ids: list[str] = []
+    after: str | None = None
+    while True:
+        page: ListResult = await desk.run("list", statuses=[status], limit=PAGE, after=after, **chosen)
+        ids.extend(memory.id for memory in page.memories)
+        after = page.next
+        if after is None:
+            return ids
+
+
+def _print(console: Console, result: ForgetResult) -> None:
+    if result.kept:
+        console.note(f"{plural(len(result.kept), 'memory')} kept for good stayed: --force takes them too.")
+    if not result.count:
+        console.line(f"{'Nothing else' if result.kept else 'Nothing'} matches: nothing was forgotten.")
+        return
+    console.line(f"{'Removed' if result.hard else 'Forgot'} {plural(result.count, 'memory')}.")
+    for memory_id in result.forgotten:
+        console.line(f"  {memory_id}")
+    if result.receipt:
+        print_receipt(console, result.receipt)
+        console.note('`mindhold doctor --scrub --phrase "..."` proves that the file holds no such bytes.')
+    else:
+        console.note("`mindhold forget ID --undo` brings it back.")
+    if result.backup:
+        console.note(f"All that was in the scope is in backups/{result.backup}.")
+    if result.notice:
+        console.note(neutral(result.notice))
+
+
+@command("unarchive", examples=["mindhold unarchive 01jxq3k", "mindhold list --archived"])
+@click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@with_open_session
+async def unarchive(desk: OpenSession, /, *, ids: tuple[str, ...]) -> None:
+    """Bring memories back from the archive; the same as `mindhold forget --undo`."""
+    await restore_memories(desk, list(ids))

@@ -1,0 +1,169 @@
+"""`mindhold show`, `list` and `tags`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_open_session, words
+from mindhold.interfaces.cli.output import local_time, one_line
+from mindhold.interfaces.cli.session import OpenSession
+from mindhold.model.memory import Kind, Status
+
+if TYPE_CHECKING:
+    from mindhold.memories.filters import ListResult, ShowResult, TagsResult
+    from mindhold.memories.views import MemoryView
+
+
+KINDS = [kind.value for kind in Kind]
+STATUSES = [status.value for status in Status]
+ORDERS = ["newest", "oldest", "important", "used", "changed"]
+LONGEST_CELL = 72
+
+
+@command("show", examples=["mindhold show 01jxq3k", "mindhold show 01jxq3k --json"])
+@click.argument("id")
+@with_open_session
+async def show(desk: OpenSession, /, *, id: str) -> None:
+    """One memory with its links and earlier versions. The beginning of its id is enough."""
+    result: ShowResult = await desk.run("show", id=id)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    for line in console.paragraphs(result.memory.content, indent=0):
+        console.line(line)
+    console.line()
+    for name, value in _facts(desk, result.memory):
+        first, *rest = console.paragraphs(one_line(value, most=400), indent=13)
+        console.line(f"{console.style(f'{name:<12}', bold=True)} {first}")
+        for line in rest:
+            console.line(f"{'':<13}{line}")
+    if result.links:
+        console.line(console.style("\nLinks", bold=True))
+        for linked in result.links:
+            outward = linked.link.origin == result.memory.id
+            arrow = f"{linked.link.relation} →" if outward else f"← {linked.link.relation}"
+            console.line(f"  {arrow} {linked.id}  {one_line(linked.content, most=LONGEST_CELL)}")
+    if result.versions:
+        console.line(console.style("\nEarlier versions", bold=True))
+        for version in result.versions:
+            when = local_time(version.amended, desk.zone)
+            console.line(f"  {version.number}. until {when}: {one_line(version.content, most=LONGEST_CELL)}")
+
+
+@command(
+    "list",
+    examples=[
+        "mindhold list --tag staging -n 5",
+        "mindhold list --status forgotten",
+        "mindhold list --archived",
+        "mindhold list --order important --when 'this month'",
+    ],
+)
+@click.option("--scope", metavar="NAME", help="Only in this scope.")
+@click.option("--everywhere", "-e", is_flag=True, help="In every scope, also in a project's folder.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Only with each of these tags.")
+@words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
+@click.option("--topic", metavar="WORDS", help="Only of this topic.")
+@words("--status", "statuses", choices=STATUSES, metavar="STATUS", help="Instead of active ones.")
+@click.option("--archived", is_flag=True, help="In the archive, instead of active ones.")
+@click.option("--when", metavar="TIME", help="Only of this time.")
+@click.option("--order", type=click.Choice(ORDERS), help="How to sort (newest).")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many (20).")
+@click.option("--after", metavar="ID", help="The page after this memory.")
+@with_open_session
+async def list_memories(desk: OpenSession, /, *, everywhere: bool, archived: bool, **given: Any) -> None:
+    """Memories by filter, page by page: of a project and Global in its folder, of all elsewhere."""
+    given["statuses"] = in_the_archive(given["statuses"], archived=archived)
+    here = desk.running.loaded.in_project and not everywhere
+    result: ListResult = await desk.run("list", everywhere=not here, **given)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    console.note(result.notice)
+    if not result.memories:
+        console.line("No memory matches.")
+        return
+    several = len(set(given["statuses"])) > 1
+    console.table(
+        ["id", "date", *(["status"] if several else []), "kind", "scope", "content"],
+        [
+            [
+                memory.id,
+                local_time(memory.occurred, desk.zone)[: len("2024-01-01")],
+                *([memory.status] if several else []),
+                memory.kind,
+                memory.scope,
+                one_line(memory.content, most=LONGEST_CELL),
+            ]
+            for memory in result.memories
+        ],
+    )
+    if result.next and len(result.memories) < result.total:
+        console.note(
+            f"{len(result.memories)} of {result.total:,}; --after {result.memories[-1].id} shows the next."
+        )
+    if Status.ARCHIVED in given["statuses"]:
+        console.note("`mindhold unarchive ID` brings one back.")
+
+
+@command("tags", examples=["mindhold tags", "mindhold tags --scope work --json"])
+@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
+@with_open_session
+async def tags(desk: OpenSession, /, *, scope: str | None) -> None:
+    """Tags, and how many memories have each."""
+    result: TagsResult = await desk.run("tags", scope=scope)
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    desk.console.note(result.notice)
+    if not result.tags:
+        desk.console.line("There are no tags yet: `mindhold remember ... --tag NAME` gives one.")
+    else:
+        desk.console.table(["tag", "memories"], list(result.tags.items()))
+
+
+def in_the_archive(statuses: tuple[str, ...], *, archived: bool) -> tuple[str, ...]:
+    """What --archived means beside --status."""
+    if archived and statuses:
+        raise click.UsageError("--archived is `--status archived`: give one of them.")
+    return (Status.ARCHIVED.value,) if archived else statuses
+
+
+def _worth(memory: MemoryView) -> str:
+    shown = f", shown {memory.shown} times unasked" if memory.shown else ""
+    return f"{memory.utility:g}, usefulness {memory.usefulness:g}{shown}"
+
+
+def _facts(desk: OpenSession, memory: MemoryView) -> list[tuple[str, str]]:
+    zone = desk.zone
+    used = f", last {local_time(memory.last_used, zone)}" if memory.last_used else ""
+    facts = [
+        ("id", memory.id),
+        ("kind", memory.kind),
+        ("scope", memory.scope),
+        ("agent", memory.agent),
+        ("status", memory.status),
+        ("topic", memory.topic),
+        ("tags", ", ".join(memory.tags)),
+        ("keywords", ", ".join(memory.keywords)),
+        ("about", local_time(memory.occurred, zone)),
+        ("created", local_time(memory.created, zone)),
+        ("updated", local_time(memory.updated, zone) if memory.updated != memory.created else ""),
+        ("importance", f"{memory.importance:g}, confidence {memory.confidence:g}, trust {memory.trust:g}"),
+        ("tier", memory.tier + (", anchor" if memory.anchor else "")),
+        ("uses", f"{memory.uses}{used}"),
+        ("utility", _worth(memory)),
+        ("verified", local_time(memory.verified, zone) if memory.verified else "not yet"),
+        ("next upkeep", local_time(memory.review, zone) if memory.review else ""),
+        ("tokens", str(memory.tokens)),
+        ("supersedes", memory.supersedes or ""),
+        ("merged from", ", ".join(memory.merged_from)),
+        ("from", ", ".join(f"{name} {value}" for name, value in memory.provenance.items())),
+        ("metadata", ", ".join(f"{name}={value}" for name, value in memory.metadata.items())),
+        ("vector of", memory.embedded_by or "no model yet"),
+    ]
+    return [(name, value) for name, value in facts if value]

@@ -1,0 +1,196 @@
+"""`mindhold recall` and `mindhold ask`: search, and answers from memory with their sources."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_open_session, words
+from mindhold.interfaces.cli.memories import in_the_archive
+from mindhold.interfaces.cli.output import local_time, one_line, relation_words
+from mindhold.interfaces.cli.remember import text_or_stdin
+from mindhold.interfaces.cli.session import OpenSession
+from mindhold.model.memory import Kind, Relation, Status
+
+if TYPE_CHECKING:
+    from mindhold.memories.ask import AskResult
+    from mindhold.memories.filters import ShowResult
+    from mindhold.memories.recall import RecallResult
+    from mindhold.memories.views import HitView
+
+
+MOST_LINES = 8
+INDENT = 9
+
+
+@command(
+    "recall",
+    examples=[
+        'mindhold recall "which port does staging use?"',
+        "mindhold recall deploy failures --when 'last week' --kind error -n 5",
+        "mindhold recall database port --tag staging --since 2024-03-01",
+        "mindhold recall 'why SQLite' --links --budget 800 --json",
+        "mindhold recall 'the old office' --archived",
+    ],
+)
+@click.argument("query", nargs=-1)
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many (recall.limit, 10).")
+@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
+@click.option("--everywhere", "-e", is_flag=True, help="In every scope.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Only with each of these tags.")
+@words(
+    "--kind", "-k", "kinds", choices=[kind.value for kind in Kind], metavar="KIND", help="Only these kinds."
+)
+@click.option("--topic", metavar="WORDS", help="Only of this topic.")
+@click.option("--when", metavar="TIME", help='Only of this time: "yesterday", "March 2023", "last week".')
+@click.option("--since", metavar="TIME", help="Only of this time or later.")
+@click.option("--until", metavar="TIME", help="Only of this time or earlier.")
+@words("--keyword", "keywords", metavar="WORD", help="Words that weigh in besides the query.")
+@click.option(
+    "--budget", "token_budget", type=int, metavar="TOKENS", help="At most so many tokens of answer."
+)
+@click.option("--min-score", "minimum_score", type=float, metavar="0..1", help="Nothing that scores below.")
+@click.option("--links", "-l", is_flag=True, help="Show what each is linked to.")
+@words(
+    "--relation",
+    "relations",
+    choices=[one.value for one in Relation],
+    metavar="RELATION",
+    help="Links to follow.",
+)
+@click.option(
+    "--context", "-C", "neighbours", type=int, metavar="N", help="So many turns before and after each."
+)
+@words(
+    "--status",
+    "statuses",
+    choices=[one.value for one in Status],
+    metavar="STATUS",
+    help="Instead of active ones.",
+)
+@click.option("--archived", is_flag=True, help="In the archive, instead of active ones.")
+@click.option("--no-count", is_flag=True, help="Don't count this as a use of what is found.")
+@click.option("--full", is_flag=True, help="Print long memories whole.")
+@with_open_session
+async def recall(
+    desk: OpenSession,
+    /,
+    *,
+    query: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    no_count: bool,
+    archived: bool,
+    full: bool,
+    **given: Any,
+) -> None:
+    """Find memories by words and by meaning."""
+    given["statuses"] = in_the_archive(given["statuses"], archived=archived)
+    given["links"] = given["links"] or bool(given["relations"])
+    result: RecallResult = await desk.run(
+        "recall",
+        minimum_trust=0.0,  # a person sees for themselves; agents don't
+        query=" ".join(query),
+        since=await desk.instant(since) if since else None,
+        until=await desk.instant(until, end=True) if until else None,
+        count_use=not no_count,
+        **given,
+    )
+    if desk.console.json:
+        desk.console.document(result)
+        return
+    if result.timeframe:
+        how = "Only from" if result.timeframe.filters else "Preferring"
+        desk.console.note(f"{how} {result.timeframe.words} ({result.timeframe.phrase!r})")
+    if not result.hits:
+        desk.console.line(_nothing(result, everywhere=given["everywhere"]))
+    for number, hit in enumerate(result.hits, 1):
+        content = await _whole(desk, hit) if full and hit.truncated else hit.content
+        _print_hit(desk, number, hit, content=content, full=full)
+    if any(hit.status == Status.ARCHIVED for hit in result.hits):
+        desk.console.note("`mindhold unarchive ID` brings one back from the archive.")
+    desk.console.note(result.notice)
+
+
+def _nothing(result: RecallResult, *, everywhere: bool) -> str:
+    if result.considered == 0:
+        where = "" if everywhere else f" in {', '.join(result.scopes)}"
+        return f"Nothing is remembered{where} that these filters let through. Try --everywhere, or fewer filters."
+    wider = "" if everywhere else " --everywhere looks in every scope;"
+    return f"Nothing found. Try other words;{wider} --min-score 0 shows the nearest there is."
+
+
+async def _whole(desk: OpenSession, hit: HitView) -> str:
+    shown: ShowResult = await desk.run("show", id=hit.id)
+    return shown.memory.content
+
+
+def _print_hit(desk: OpenSession, number: int, hit: HitView, *, content: str, full: bool) -> None:
+    console = desk.console
+    lines = console.paragraphs(content, indent=INDENT, most_lines=None if full else MOST_LINES)
+    head = f"{number:>2}. {console.style(f'{hit.score:.2f}', fg='cyan')} "
+    console.line(head + lines[0])
+    margin = " " * INDENT
+    for line in lines[1:]:
+        console.line(margin + line)
+    if hit.truncated and not full:
+        console.line(margin + console.style(f"… cut; `mindhold show {hit.id}` prints all of it", dim=True))
+    console.line(margin + console.style(_about(desk, hit), dim=True))
+    for said, ids in (("contradicted by", hit.contradicted_by), ("contradicts", hit.contradicts)):
+        if ids:
+            console.line(margin + console.style(f"{said} {', '.join(ids)}", fg="yellow"))
+    for turn in hit.before:
+        console.line(margin + console.style(f"before: {one_line(turn.content)}", dim=True))
+    for turn in hit.after:
+        console.line(margin + console.style(f"after: {one_line(turn.content)}", dim=True))
+    for linked in hit.links:
+        relation = relation_words(linked.link.relation, outward=linked.link.origin == hit.id)
+        told = f"{relation}: {one_line(linked.content)} ({linked.id})"
+        console.line(margin + console.style(told, dim=True))
+
+
+def _about(desk: OpenSession, hit: HitView) -> str:
+    parts = [
+        hit.id,
+        hit.kind,
+        hit.scope,
+        local_time(hit.occurred, desk.zone)[: len("2024-01-01")],
+        " ".join(f"#{tag}" for tag in hit.tags),
+        "" if hit.status == Status.ACTIVE else hit.status,
+        "; ".join(hit.why),
+    ]
+    return one_line(" · ".join(part for part in parts if part), most=400)
+
+
+LONGEST_SOURCE = 160
+
+
+@command(
+    "ask",
+    examples=[
+        'mindhold ask "how does billing work?"',
+        'mindhold ask "why did we leave MongoDB?" --scope webshop --json',
+        "mindhold ask - < question.txt",
+    ],
+)
+@click.argument("question", nargs=-1, required=True)
+@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many memories to consult (30).")
+@with_open_session
+async def ask(desk: OpenSession, /, *, question: tuple[str, ...], **given: Any) -> None:
+    """Answer a question from memory, with sources: in remembered sentences, or in a model's words if you configured one."""
+    desk.running.warm()
+    result: AskResult = await desk.run("ask", question=text_or_stdin(desk, question), **given)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    for line in console.paragraphs(result.answer, indent=0):
+        console.line(line)
+    for number, source in enumerate(result.citations, 1):
+        told = f"[{number}] {source.id} · {source.kind} · {one_line(source.content, most=LONGEST_SOURCE)}"
+        console.line(console.style(told, dim=True))
+    if result.model:
+        console.note(f"In the words of {result.model}.")
+    console.note(result.notice)

@@ -1,0 +1,360 @@
+"""`mindhold remember`: stores one text, or many from JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_open_session, words
+from mindhold.interfaces.cli.output import Console, one_line, plural, relation_words
+from mindhold.interfaces.cli.session import OpenSession, build_input
+from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError, NotFound
+from mindhold.model.memory import Kind
+
+if TYPE_CHECKING:
+    from mindhold.interfaces.runtime import ProgressCallback
+    from mindhold.memories.write import RememberManyResult, RememberResult
+    from mindhold.operations import Input
+
+
+KINDS = [kind.value for kind in Kind]
+MOST_BYTES_A_CHARACTER = 4
+
+
+@command(
+    "remember",
+    examples=[
+        'mindhold remember "The staging database listens on port 5433" --kind fact --tag staging,db',
+        'mindhold remember "We chose SQLite over a server" --kind decision --when "last Monday"',
+        "git log -1 --format=%B | mindhold remember - --kind progress",
+        "mindhold remember --file notes.md --topic onboarding",
+        "mindhold remember --batch < memories.jsonl",
+    ],
+)
+@click.argument("text", nargs=-1)
+@click.option("--file", "path", metavar="PATH", help="Take the text from a file.")
+@click.option("--batch", is_flag=True, help="Take JSON lines: a string, or an object with the fields of one.")
+@click.option("--kind", type=click.Choice(KINDS), help="What sort of knowledge it is (note).")
+@click.option("--scope", metavar="NAME", help="The scope to keep it in.")
+@click.option("--topic", metavar="WORDS", help="What it is about.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Tags; repeat, or separate with commas.")
+@words("--keyword", "keywords", metavar="WORD", help="Further words to find it by.")
+@click.option(
+    "--importance", type=float, metavar="0..1", help="How much it matters; by its kind if not given."
+)
+@click.option("--when", metavar="TIME", help='When it happened: a date, or words such as "last Monday".')
+@click.option("--anchor", is_flag=True, help="Never forgotten without --force.")
+@click.option("--permanent", is_flag=True, help="Kept for good, whatever happens to the rest.")
+@click.option("--source", metavar="WORDS", help="Where it comes from.")
+@click.option("--conversation", metavar="ID", help="The conversation that it is a turn of.")
+@click.option("--position", type=int, metavar="N", help="Which turn of it.")
+@click.option("--file-ref", "file", metavar="PATH", help="The file that it is about.")
+@click.option("--line", type=int, metavar="N", help="The line in that file.")
+@click.option("--meta", "metadata", multiple=True, metavar="KEY=VALUE", help="Anything else; repeat.")
+@words("--link", "linked_to", metavar="ID", help="A memory that it relates to.")
+@click.option("--keep", "keep_noise", is_flag=True, help="Store it even if it looks like noise.")
+@click.option("--dry-run", is_flag=True, help="Say what would be stored, linked and replaced; store nothing.")
+@click.option(
+    "--key", "idempotency_key", metavar="KEY", help="The same key again within a day stores nothing new."
+)
+@click.option("--no-jobs", is_flag=True, help="With --batch: leave follow-up work in the queue.")
+@with_open_session
+async def remember(
+    desk: OpenSession,
+    /,
+    *,
+    text: tuple[str, ...],
+    path: str | None,
+    batch: bool,
+    when: str | None,
+    metadata: tuple[str, ...],
+    no_jobs: bool,
+    **given: Any,
+) -> int:
+    """Store a memory.
+
+    The text may also be piped in, or be `-`. Secrets and personal data are replaced before anything is written.
+    """
+    given["metadata"] = pairs(metadata) or None
+    given["occurred"] = await desk.instant(when) if when else None
+    if batch:
+        pass
+
+        if text:
+            raise click.UsageError("--batch reads stdin or --file, and takes no TEXT.")
+        if given["idempotency_key"]:
+            raise click.UsageError("With --batch each line has its own idempotency_key.")
+        return await remember_lines(desk, path, defaults=given, run_jobs=not no_jobs)
+    content = _content(desk, text, path)
+    given["source"] = given["source"] or (path if path and path != "-" else None)
+    result: RememberResult = await desk.run("remember", content=content, dialect="cli", **given)
+    if desk.console.json:
+        desk.console.document(result)
+    else:
+        _print(desk.console, result)
+    return 0
+
+
+def pairs(given: tuple[str, ...]) -> dict[str, str]:
+    """KEY=VALUE options as a mapping."""
+    found: dict[str, str] = {}
+    for pair in given:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{pair!r} is not KEY=VALUE.", param_hint="--meta")
+        found[key.strip()] = value
+    return found
+
+
+def read_text(stream: BinaryIO, *, longest: int) -> str:
+    """UTF-8 of at most `longest` characters. Raises InvalidInput, ContentTooLarge."""
+    data = stream.read(longest * MOST_BYTES_A_CHARACTER + 1)
+    if len(data) > longest * MOST_BYTES_A_CHARACTER:
+        raise ContentTooLarge(
+            f"The text has over {longest:,} characters.", advice="Split it, or raise intake.longest."
+        )
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"The text is not UTF-8: {error.reason} at byte {error.start}.", advice="Convert it first."
+        ) from error
+
+
+@contextmanager
+def open_binary(path: str) -> Iterator[BinaryIO]:
+    """A file, or stdin for `-`. Raises InvalidInput."""
+    if path == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(path).expanduser().open("rb") as stream:
+            yield stream
+    except OSError as error:
+        raise InvalidInput(f"{path} can't be read: {error.strerror}.", advice="Check the path.") from error
+
+
+def text_or_stdin(desk: OpenSession, text: tuple[str, ...]) -> str:
+    """The words, or what is piped in for `-`."""
+    if text != ("-",):
+        return " ".join(text)
+    return read_text(sys.stdin.buffer, longest=desk.running.loaded.settings.intake.longest)
+
+
+def _content(desk: OpenSession, text: tuple[str, ...], path: str | None) -> str:
+    if path and text:
+        raise click.UsageError("Give a TEXT or a --file, not both.")
+    if path:
+        with open_binary(path) as stream:
+            return read_text(stream, longest=desk.running.loaded.settings.intake.longest)
+    if not text and (sys.stdin is None or sys.stdin.isatty()):
+        raise click.UsageError("There is nothing to remember: give a TEXT, `-` or a --file.")
+    return text_or_stdin(desk, text or ("-",))
+
+
+def _print(console: Console, result: RememberResult) -> None:
+    if console.quiet:
+        console.line(result.id or "")
+        return
+    memory = result.memory
+    if result.outcome == "noise" or memory is None:
+        console.line("Not remembered: it looks like noise. With --keep it is stored all the same.")
+        return
+    if result.outcome == "duplicate":
+        console.line(f"Already known as {memory.id}: {one_line(memory.content, most=60)}")
+        return
+    if result.outcome == "would_store":
+        console.line(
+            f"Would remember a {memory.kind} in scope {memory.scope}: {one_line(memory.content, most=60)}"
+        )
+    else:
+        console.line(
+            f"Remembered {console.style(memory.id, fg='green')} ({memory.kind}, scope {memory.scope})"
+        )
+    if result.redacted:
+        what = ", ".join(f"{kind} ({count})" for kind, count in result.redacted.items())
+        console.line(f"  redacted before storing: {what}")
+    if len(result.parts) > 1:
+        console.line(f"  split into {plural(len(result.parts), 'part')}")
+    if result.superseded:
+        console.line(f"  takes the place of {', '.join(result.superseded)}")
+    for link in result.links:
+        outward = link.target in result.linked
+        far = link.target if outward else link.origin
+        console.line(f"  linked: {relation_words(link.relation, outward=outward)} {far}")
+    if result.repeated:
+        console.line("  the answer to this key's first call; nothing new was stored")
+    if result.quarantined:
+        console.line(f"  quarantined, for it tries to instruct its reader: {', '.join(result.suspicious)}")
+    console.note(result.notice)
+
+
+CHUNK = 500
+MOST_TOLD = 20
+AGAIN = "Run the whole batch again: what is stored already is not stored twice."
+
+
+@dataclass
+class BatchCounts:
+    """What became of each line."""
+
+    lines: list[dict[str, Any]] = field(default_factory=list)
+
+    def answered(self, number: int, result: RememberResult) -> None:
+        """One line's answer."""
+        self.lines.append(
+            {
+                "line": number,
+                "outcome": result.outcome,
+                "id": result.id,
+                "superseded": result.superseded,
+                "error": result.error,
+            }
+        )
+
+    def unanswered(self, numbers: Iterable[int], error: MindholdError) -> None:
+        """Lines that some of may have been stored before the database failed."""
+        self.lines += [
+            {"line": number, "outcome": "unknown", "id": None, "error": str(error)} for number in numbers
+        ]
+
+    def failed(self, number: int, error: MindholdError) -> None:
+        """One line that could not be used."""
+        self.lines.append({"line": number, "outcome": "failed", "id": None, "error": str(error)})
+
+    @property
+    def counts(self) -> Counter[str]:
+        return Counter(line["outcome"] for line in self.lines)
+
+
+async def remember_lines(
+    desk: OpenSession, path: str | None, *, defaults: Mapping[str, Any], run_jobs: bool
+) -> int:
+    """Store in chunks; a bad line is told and passed over. Exit status 1 when there was one.
+
+    A failure that ends it has its own exit status, but what was stored by then is told.
+    """
+    tally, ran = BatchCounts(), 0
+    try:
+        with open_binary(path or "-") as stream, desk.console.progress() as told:
+            numbered = ((number, line) for number, line in enumerate(stream, 1) if line.strip())
+            while chunk := list(islice(numbered, CHUNK)):
+                await _take(desk, chunk, tally=tally, defaults=defaults)
+                _tell(told, tally)
+        if run_jobs and tally.counts["stored"] and not desk.server:  # a server does its jobs itself
+            ran = len((await desk.run("run_jobs", scheduled=False)).ran)
+    except MindholdError as error:
+        if not tally.lines:
+            raise
+        _report(desk, tally, jobs=ran, error=error)
+        return error.exit_status
+    _report(desk, tally, jobs=ran, error=None)
+    return 1 if tally.counts["failed"] else 0
+
+
+async def _take(
+    desk: OpenSession, chunk: Iterable[tuple[int, bytes]], *, tally: BatchCounts, defaults: Mapping[str, Any]
+) -> None:
+    from mindhold.operation_index import operation
+
+    items: dict[int, Input] = {}
+    for number, line in chunk:
+        try:
+            items[number] = build_input(
+                operation("remember"), {"dialect": "cli", **defaults, **_fields(line)}
+            )
+        except InvalidInput as error:
+            tally.failed(number, error)
+    try:
+        answer: RememberManyResult = await desk.run("remember_many", items=list(items.values()))
+    except (InvalidInput, NotFound):  # one of them spoils the chunk: find out which
+        await _take_singly(desk, items, tally=tally)
+        return
+    except MindholdError as error:
+        tally.unanswered(items, error)
+        raise
+    for number, result in zip(items, answer.results, strict=True):
+        tally.answered(number, result)
+
+
+async def _take_singly(desk: OpenSession, items: Mapping[int, Input], *, tally: BatchCounts) -> None:
+    for number, item in items.items():
+        try:
+            answer: RememberManyResult = await desk.run("remember_many", items=[item])
+        except (InvalidInput, NotFound) as error:
+            tally.failed(number, error)
+        except MindholdError as error:
+            tally.unanswered([number], error)
+            raise
+        else:
+            tally.answered(number, answer.results[0])
+
+
+def _fields(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise InvalidInput(f"Not JSON: {error}.") from error
+    except RecursionError as error:
+        raise InvalidInput("Nested too deeply.") from error
+    if isinstance(value, str):
+        return {"content": value}
+    if not isinstance(value, dict):
+        raise InvalidInput("Neither a string nor an object.")
+    return value
+
+
+def _tell(told: ProgressCallback, tally: BatchCounts) -> None:
+    told("remember", len(tally.lines), None)
+
+
+def _report(desk: OpenSession, tally: BatchCounts, *, jobs: int, error: MindholdError | None) -> None:
+    console, counts = desk.console, tally.counts
+    if console.json:
+        summary = {"created": counts["stored"], "counts": dict(counts), "lines": tally.lines, "jobs": jobs}
+        failure = {"code": error.code, "message": error.message, "advice": error.advice} if error else None
+        console.document({**summary, "error": failure} if failure else summary)
+    else:
+        _print_counts(desk, tally)
+    if error:
+        console.warn(f"{error}\n  {AGAIN}", label="error:")
+
+
+def _print_counts(desk: OpenSession, tally: BatchCounts) -> None:
+    counts = tally.counts
+    rest = [
+        f"{counts[outcome]:,} {words}"
+        for outcome, words in (
+            ("would_store", "would be stored"),
+            ("duplicate", "already known"),
+            ("noise", "passed over as noise"),
+            ("failed", "failed"),
+            ("unknown", "unknown"),
+        )
+        if counts[outcome]
+    ]
+    desk.console.line(", ".join([f"Remembered {plural(counts['stored'], 'memory')}", *rest]) + ".")
+    replaced = [line for line in tally.lines if line.get("superseded")]
+    if replaced:
+        number = sum(len(line["superseded"]) for line in replaced)
+        desk.console.line(f"The place of {plural(number, 'earlier memory')} was taken:")
+    for line in replaced[:MOST_TOLD]:
+        desk.console.line(
+            f"  line {line['line']}: {line['id']} takes the place of {', '.join(line['superseded'])}"
+        )
+    if len(replaced) > MOST_TOLD:
+        desk.console.line(f"  … and {len(replaced) - MOST_TOLD} more; --json lists them all.")
+    failures = [line for line in tally.lines if line["outcome"] == "failed"]
+    for line in failures[:MOST_TOLD]:
+        desk.console.warn(f"  line {line['line']}: {line['error']}")
+    if len(failures) > MOST_TOLD:
+        desk.console.warn(f"  … and {len(failures) - MOST_TOLD} more; --json lists them all.")

@@ -1,0 +1,188 @@
+"""`mindhold mcp`, `mindhold serve` and `mindhold actions`: servers for agents, and the assistant's tools for scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_open_session
+from mindhold.interfaces.cli.keys import OPEN
+from mindhold.interfaces.cli.session import NEED_MEANING, CliSession, OpenSession
+from mindhold.interfaces.runtime import OpenMindhold
+from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError
+from mindhold.model.prompt_markup import neutralize
+
+if TYPE_CHECKING:
+    from mindhold.contracts.mcp.tools import Tool
+    from mindhold.settings.loader import LoadedSettings
+
+
+TOOLSETS = "Which tools to serve, by commas: core (the default), fragments, history, assistant, project, capture, all."
+SCOPE = (
+    "The project that the agent works in, made at first use; it sees Global as well. By default the project of the "
+    "folder that it is started in, else Global."
+)
+
+
+def _given(**options: object) -> dict[str, object]:
+    """Those that were given: the others may stand before the command."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@command(
+    "mcp",
+    examples=[
+        "mindhold mcp",
+        "mindhold mcp --toolsets core,assistant",
+        "claude mcp add mindhold -- mindhold mcp --scope webshop",
+    ],
+)
+@click.option("--toolsets", metavar="NAMES", help=TOOLSETS)
+@click.option("--scope", metavar="NAME", help=SCOPE)
+@click.pass_obj
+def mcp(session: CliSession, toolsets: str | None, scope: str | None) -> None:
+    """Serve MCP on standard input and output, to the client that starts this command.
+
+    Ends when the client goes. Anything printed by accident goes to standard error, never between the messages.
+    """
+    if sys.stdin is not None and sys.stdin.isatty():
+        session.console.warn(
+            "This waits for an MCP client on standard input; Ctrl-D ends it. docs/MCP.md says how to connect one."
+        )
+    session.perform(session.launcher.serve_stdio(session.loaded(**_given(toolsets=toolsets, scope=scope))))
+
+
+@command(
+    "serve",
+    examples=[
+        "mindhold serve",
+        "mindhold serve --port 4000 --toolsets all",
+        "MINDHOLD_ACCESS_KEY=... mindhold serve --host 0.0.0.0",
+    ],
+)
+@click.option(
+    "--host", metavar="ADDRESS", help="Where to listen; any but loopback needs a key. Default 127.0.0.1."
+)
+@click.option("--port", type=click.IntRange(0, 65535), help="Default 3333; 0 takes a free one.")
+@click.option("--toolsets", metavar="NAMES", help=TOOLSETS)
+@click.pass_obj
+def serve(session: CliSession, host: str | None, port: int | None, toolsets: str | None) -> None:
+    """Serve agents by MCP (/mcp, the older /sse) and programs by REST (/api, explained at /docs), on one port.
+
+    There are /health, /metrics and OAuth as well.
+
+    Without MINDHOLD_ACCESS_KEY it is open to everything on this machine, and to nobody else. With it, whoever comes
+    in needs that key, one of `mindhold keys create`, or your consent. Keys alone restrict nobody on this machine.
+    """
+    loaded = session.loaded(**{"serve.host": host, "serve.port": port, "toolsets": toolsets})
+    loaded = replace(loaded, folder=None)  # it serves every folder
+    session.perform(session.launcher.serve_http(loaded, start=_Start(session, loaded)))
+
+
+class _Start:
+    """Tells the person how it goes."""
+
+    def __init__(self, session: CliSession, loaded: LoadedSettings) -> None:
+        self._session = session
+        self._keyed = bool(loaded.settings.access_key)
+        self._store = f"{loaded.settings.store.mode}, which doesn't answer yet"
+
+    def away(self, error: MindholdError) -> None:
+        self._session.console.warn(f"{error} Until it answers, calls fail.", label="warning:")
+
+    async def opened(self, running: OpenMindhold) -> None:
+        desk = OpenSession(running, self._session)
+        with suppress(MindholdError):  # the server tells its clients
+            store = (await desk.run("status")).store
+            self._store = f"{store['kind']}, {store['location']}"
+            if not self._keyed and (await desk.run("list_keys")).keys:
+                self._session.console.warn(OPEN)  # who made keys means to restrict somebody
+
+    def ready(self, address: str) -> None:
+        told = (
+            f"REST at {address}/api, explained at {address}/docs,\n"
+            f"MCP at {address}/mcp, from {self._store}. Ctrl-C stops it."
+        )
+        self._session.console.warn(told, label="Mindhold serves:")
+
+
+ACTION = "action"
+LONGEST_LINE = 8 << 20  # bytes: the longest text that is stored, however it is escaped
+_SKIPPED = 1 << 16
+
+
+@command(
+    "actions",
+    examples=[
+        """echo '{"action": "store_memory", "content": "Tea at four."}' | mindhold actions""",
+        "mindhold actions < script.jsonl > answers.jsonl",
+    ],
+)
+@with_open_session
+async def actions(desk: OpenSession) -> int:
+    """Read the assistant's actions from stdin, one JSON object a line.
+
+    Each line is answered by one on stdout, in order and at once. A line that fails is answered with its error, and the next is read;
+    the exit status is 1 if there was one. The actions are the tools of the toolset `assistant`, with their arguments beside `action`.
+    """
+    from mindhold.contracts.mcp.tools import contract
+
+    tools = {tool.name: tool for tool in contract("assistant").tools}
+    failed = 0
+    for line in _lines(sys.stdin.buffer):
+        try:
+            answer = await _acted(desk, tools, line)
+        except MindholdError as error:
+            failed += 1
+            answer = _failure(error)
+        desk.console.record(answer)
+    return 1 if failed else 0
+
+
+async def _acted(desk: OpenSession, tools: Mapping[str, Tool], line: bytes | None) -> Mapping[str, Any]:
+    given = _read(line)
+    name = given.pop(ACTION, None)
+    if not isinstance(name, str):
+        raise InvalidInput("The action is missing.", advice=f"Give one of: {', '.join(tools)}.")
+    tool = tools.get(name)
+    if tool is None:
+        raise InvalidInput(f"Unknown action: {name[:80]}.", advice=f"There are: {', '.join(tools)}.")
+    request = tool.request(given)
+    if request.operation.name in NEED_MEANING:
+        desk.running.warm()
+    return tool.answer(await desk.running.run(request.operation, request.given, tool=tool.name))
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes | None]:
+    """Those that say something; None for one that is too long, the rest of which is passed over."""
+    while line := stream.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            while not line.endswith(b"\n") and (line := stream.readline(_SKIPPED)):
+                pass
+            yield None
+        elif line.strip():
+            yield line
+
+
+def _read(line: bytes | None) -> dict[str, Any]:
+    if line is None:
+        raise ContentTooLarge(f"The line has over {LONGEST_LINE:,} bytes.", advice="Split what it stores.")
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        told = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise InvalidInput(f"Not JSON: {told}.", advice="Give one object a line.") from error
+    if not isinstance(value, dict):
+        raise InvalidInput("The line is no object.", advice='Give {"action": ..., ...}.')
+    return value
+
+
+def _failure(error: MindholdError) -> dict[str, Any]:
+    told = {"code": error.code, "error": error.message, "advice": error.advice}
+    return {"status": "ERROR", **{name: neutralize(value) for name, value in told.items()}}

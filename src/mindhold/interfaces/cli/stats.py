@@ -1,0 +1,210 @@
+"""`mindhold stats`, `feedback` and `spend`: counts, ratings of the tools, and the cost of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_open_session, words
+from mindhold.interfaces.cli.output import Console, local_time, one_line, plural
+from mindhold.interfaces.cli.session import OpenSession
+
+if TYPE_CHECKING:
+    from mindhold.memories.feedback import FeedbackReportResult, FeedbackResult, ToolReportView
+    from mindhold.memories.spending import BudgetView, ShareView, SpendResult
+    from mindhold.memories.stats import StatsResult
+
+
+@command(
+    "feedback",
+    examples=[
+        "mindhold feedback",
+        "mindhold feedback recall --relevant --sufficient",
+        'mindhold feedback recall --irrelevant --suggestion "Prefer the newest" --memory 01jxq3k',
+    ],
+)
+@click.argument("tool", required=False)
+@click.option("--relevant/--irrelevant", default=None, help="Whether the answer was about what was asked.")
+@click.option(
+    "--sufficient/--insufficient", default=None, help="Whether it was enough (so, if it was relevant)."
+)
+@click.option("--suggestion", metavar="TEXT", help="What would have been better.")
+@click.option("--context", metavar="TEXT", help="What it was needed for.")
+@words("--memory", "memories", metavar="ID", help="The memories that it is about.")
+@with_open_session
+async def feedback(
+    desk: OpenSession,
+    /,
+    *,
+    tool: str | None,
+    relevant: bool | None,
+    sufficient: bool | None,
+    memories: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """What callers think of the tools; with a TOOL, say what you think of its answer."""
+    if tool is None:
+        if relevant is not None or sufficient is not None or memories or any(given.values()):
+            raise click.UsageError("Name the TOOL that it is about.")
+        await _report(desk)
+        return
+    if relevant is None:
+        raise click.UsageError("Say --relevant or --irrelevant.")
+    full = [(await desk.run("show", id=one)).memory.id for one in memories]
+    result: FeedbackResult = await desk.run(
+        "feedback",
+        tool_name=tool,
+        relevant=relevant,
+        sufficient=relevant if sufficient is None else sufficient,
+        memories=full or None,
+        **given,
+    )
+    if desk.console.json:
+        desk.console.document(result)
+    else:
+        moved = (
+            f" {result.rated} of the memories count for {'more' if relevant else 'less'} now."
+            if result.rated
+            else ""
+        )
+        desk.console.line(f"Noted.{moved}")
+
+
+@command("stats", examples=["mindhold stats", "mindhold stats --json"])
+@with_open_session
+async def stats(desk: OpenSession, /) -> None:
+    """How much is remembered: by kind, tier, scope and status, with links, conversations and what models were asked."""
+    result: StatsResult = await desk.run("stats")
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    console.note(result.notice)
+    spent = result.models_today
+    facts = [
+        ("memories", f"{result.total:,}"),
+        ("by kind", _counts(result.by_kind)),
+        ("by tier", _counts(result.by_tier)),
+        ("by scope", _counts(result.by_scope)),
+        ("by status", _counts(result.by_status)),
+        ("by agent", _counts(result.by_agent)),
+        ("with vectors", f"{result.embedded:,} ({result.embedded_ratio:.0%})"),
+        ("links", f"{result.links:,}"),
+        ("conversations", f"{result.conversations:,}"),
+        ("feedback", _served({name: (one.count, one.relevant) for name, one in result.feedback.items()})),
+        (
+            "tasks",
+            f"{result.tasks.succeeded} of {result.tasks.count} succeeded" if result.tasks.count else "",
+        ),
+        (
+            "consolidated",
+            local_time(result.last_consolidated, desk.zone) if result.last_consolidated else "never",
+        ),
+        ("last backup", local_time(result.last_backup, desk.zone) if result.last_backup else "never"),
+        ("size", f"{result.megabytes:g} MB"),
+        ("recall by", result.rung),
+        (
+            "models today",
+            f"{spent.calls} calls, {spent.tokens_in + spent.tokens_out:,} tokens" if spent.calls else "",
+        ),
+    ]
+    for name, value in facts:
+        if value:
+            console.line(f"{console.style(f'{name:<14}', bold=True)} {one_line(value, most=400)}")
+
+
+async def _report(desk: OpenSession) -> None:
+    result: FeedbackReportResult = await desk.run("feedback_report")
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    if not result.tools and not result.tasks.count:
+        console.line("Nobody has said anything yet.")
+        return
+    if result.tools:
+        heads = ["tool", "verdicts", "relevant", "sufficient", "served lately", "before", "trend"]
+        console.table(heads, [[name, *_row(one)] for name, one in result.tools.items()])
+    for name, one in result.tools.items():
+        for remark in one.suggestions:
+            console.line(f"  {one_line(name, most=40)}: {one_line(remark.text, most=200)}")
+    tasks = result.tasks
+    if tasks.count:
+        console.line(f"\n{tasks.succeeded} of {tasks.count} tasks succeeded.")
+        _points(console, "liked", tasks.highlights)
+        _points(console, "disliked", tasks.pain_points)
+
+
+def _row(one: ToolReportView) -> list[str]:
+    whole = one.whole
+    return [
+        str(whole.count),
+        f"{whole.relevant / whole.count:.0%}",
+        f"{whole.sufficient / whole.count:.0%}",
+        _share(one.lately.share),
+        _share(one.before.share),
+        "" if one.trend is None else f"{one.trend:+.0%}",
+    ]
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{share:.0%}"
+
+
+def _points(console: Console, what: str, points: list[str]) -> None:
+    for point in points:
+        console.line(f"  {what}: {one_line(point, most=200)}")
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    return ", ".join(f"{name} {count:,}" for name, count in ordered)
+
+
+def _served(tallies: Mapping[str, tuple[int, int]]) -> str:
+    return ", ".join(f"{name} {relevant} of {count} relevant" for name, (count, relevant) in tallies.items())
+
+
+@command("spend", examples=["mindhold spend", "mindhold spend --days 30", "mindhold spend --json"])
+@click.option("--days", type=int, help="Of how many days, today's included (7; at most 90).")
+@with_open_session
+async def spend(desk: OpenSession, /, *, days: int | None) -> None:
+    """What models have cost: by day, by purpose and by model, and what is left today.
+
+    Days change at midnight UTC. With --json the memories are named that each share was spent for.
+    """
+    result: SpendResult = await desk.run("spend", days=days)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    if result.days:
+        for head, shares in (("day", result.days), ("purpose", result.purposes), ("model", result.models)):
+            _table(desk, head, shares)
+    else:
+        console.line("No model was asked.")
+    console.line(f"{console.style('left today', bold=True)} {_left(result.today)}")
+    if result.total.unpriced:
+        calls = plural(result.total.unpriced, "call")
+        console.note(f"{calls} of unknown price: llm.price_in and llm.price_out say what a model costs.")
+
+
+def _table(desk: OpenSession, head: str, shares: Sequence[ShareView]) -> None:
+    heads = [head, "calls", "failed", "tokens in", "tokens out", "dollars", "memories"]
+    desk.console.table(heads, [_spend_row(one) for one in shares])
+    desk.console.line()
+
+
+def _spend_row(one: ShareView) -> list[str]:
+    counts = (one.calls, one.failed, one.tokens_in, one.tokens_out)
+    dollars = f"{one.dollars:,.4f}" if one.dollars or one.unpriced < one.calls else "unknown"
+    return [one.name, *(f"{count:,}" for count in counts), dollars, f"{len(one.memories):,}"]
+
+
+def _left(today: BudgetView) -> str:
+    tokens = f"{today.tokens_left:,} of {today.daily_tokens:,} tokens"
+    if today.dollars_left is None:
+        return tokens
+    return f"{tokens}, ${today.dollars_left:,.2f} of ${today.daily_dollars:,.2f}"

@@ -1,0 +1,177 @@
+"""`mindhold timeline`, `versions`, `reconstruct` and `why`: memories over time, and their origin."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mindhold.interfaces.cli.command import command, with_open_session, words
+from mindhold.interfaces.cli.memories import KINDS, LONGEST_CELL
+from mindhold.interfaces.cli.output import local_time, one_line, plural
+from mindhold.interfaces.cli.session import OpenSession
+
+if TYPE_CHECKING:
+    from mindhold.history.origin import OriginResult, PlaceView
+    from mindhold.memories.timeline import TimelineResult
+    from mindhold.memories.versions import ReconstructResult, StepView, VersionsResult
+
+
+@command(
+    "timeline",
+    examples=["mindhold timeline last week", "mindhold timeline --when 'March 2024' --kind decision"],
+)
+@click.argument("time", nargs=-1)
+@click.option("--when", metavar="TIME", help="The same as TIME.")
+@click.option("--scope", metavar="NAME", help="Only in this scope.")
+@words("--tag", "-t", "tags", metavar="TAG", help="Only with each of these tags.")
+@words("--kind", "-k", "kinds", choices=KINDS, metavar="KIND", help="Only these kinds.")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many memories (50).")
+@with_open_session
+async def timeline(desk: OpenSession, /, *, time: tuple[str, ...], when: str | None, **given: Any) -> None:
+    """Memories by the day that they are about."""
+    if time and when:
+        raise click.UsageError("Give a TIME or --when, not both.")
+    result: TimelineResult = await desk.run("timeline", when=when or " ".join(time) or None, **given)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    console.note(result.notice)
+    if result.timeframe:
+        console.note(f"{result.timeframe.words} ({result.timeframe.phrase!r})")
+    if not result.days:
+        console.line("Nothing is remembered of that time.")
+    for day in result.days:
+        console.line(
+            console.style(f"{day.date:%Y-%m-%d}", bold=True) + f"  {plural(len(day.memories), 'memory')}"
+        )
+        for memory in day.memories:
+            clock = local_time(memory.occurred, desk.zone)[-len("00:00") :]
+            console.line(f"  {clock}  {memory.kind:<10} {one_line(memory.content, most=LONGEST_CELL)}")
+
+
+LONGEST_VERSION_CELL = 72
+DOCUMENT = "document:"  # how a conversation's name begins that stands for the parts of a long text
+
+
+@command("versions", examples=["mindhold versions 01jxq3k", "mindhold versions 01jxq3k -n 5 --json"])
+@click.argument("id")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how many, the latest (50).")
+@with_open_session
+async def versions(desk: OpenSession, /, *, id: str, limit: int | None) -> None:
+    """All that a memory has said, and who changed it when."""
+    result: VersionsResult = await desk.run("versions", id=id, limit=limit)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    if result.earlier:
+        console.note(f"{result.earlier} earlier ones are not shown.")
+    for version in result.versions:
+        until = "now" if version.until is None else local_time(version.until, desk.zone)
+        head = f"{version.number}. {local_time(version.since, desk.zone)} to {until}, by {version.by}"
+        console.line(console.style(head, bold=True))
+        if version.changed:
+            console.line(f"   changed: {', '.join(version.changed)}")
+        for line in console.paragraphs(version.content, indent=3):
+            console.line(f"   {line}")
+        about = [
+            version.kind,
+            version.topic,
+            f"importance {version.importance:g}",
+            ", ".join(version.keywords),
+        ]
+        console.line(f"   {one_line('; '.join(filter(None, about)), most=200)}")
+    if result.supersedes:
+        console.line(f"It took the place of {result.supersedes}.")
+    for later in result.superseded_by:
+        console.line(f"Its place was taken by {later}.")
+
+
+@command(
+    "reconstruct",
+    examples=["mindhold reconstruct storage", 'mindhold reconstruct "which database" --scope shop'],
+)
+@click.argument("topic", nargs=-1, required=True)
+@click.option("--scope", metavar="NAME", help="In this scope, the ones above it and Global.")
+@click.option("--budget", "token_budget", type=int, metavar="N", help="At most so many tokens (2000).")
+@with_open_session
+async def reconstruct(
+    desk: OpenSession, /, *, topic: tuple[str, ...], scope: str | None, token_budget: int | None
+) -> None:
+    """The decisions on a topic in order of time, and what became of them."""
+    result: ReconstructResult = await desk.run(
+        "reconstruct", topic=" ".join(topic), scope=scope, token_budget=token_budget
+    )
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    console.note(result.notice)
+    for step in result.decisions:
+        mark = "  (superseded)" if step.superseded else ""
+        console.line(console.style(f"{local_time(step.occurred, desk.zone)}  {step.id}{mark}", bold=True))
+        for line in console.paragraphs(step.content, indent=2):
+            console.line(f"  {line}")
+        for told in _relations(step):
+            console.line(f"  {told}")
+
+
+def _relations(step: StepView) -> list[str]:
+    named = [
+        ("supersedes", step.supersedes),
+        ("superseded by", step.superseded_by),
+        ("contradicts", step.contradicts),
+        ("contradicted by", step.contradicted_by),
+    ]
+    lines = [f"{word} {', '.join(ids)}" for word, ids in named if ids]
+    if step.versions:
+        lines.append(f"amended {step.versions} times: `mindhold versions {step.id}`")
+    for linked in step.linked:
+        arrow = f"{linked.link.relation} →" if linked.link.origin == step.id else f"← {linked.link.relation}"
+        lines.append(
+            f"{arrow} {linked.id}  {linked.kind}: {one_line(linked.content, most=LONGEST_VERSION_CELL)}"
+        )
+    return lines
+
+
+@command("why", examples=["mindhold why 01jxq3k", "mindhold why 01jxq3k -n 40 --json"])
+@click.argument("id")
+@click.option("--limit", "-n", type=int, metavar="N", help="At most how much around it: utterances (12).")
+@with_open_session
+async def why(desk: OpenSession, /, *, id: str, limit: int | None) -> None:
+    """From a memory to the words that it came from: the conversation, the file and the line."""
+    from mindhold.interfaces.cli.history import print_heading, print_stretch
+
+    result: OriginResult = await desk.run("origin", id=id, limit=limit)
+    console = desk.console
+    if console.json:
+        console.document(result)
+        return
+    console.line(console.style(f"{result.id}  {result.kind}, {result.scope}", bold=True))
+    for line in console.paragraphs(result.content, indent=2):
+        console.line(f"  {line}")
+    if result.made_of:
+        console.line(f"It was made of {', '.join(result.made_of)}.")
+    for place in result.places:
+        console.line()
+        if place.id != result.id:
+            console.line(f"{place.id}: {one_line(place.content, most=LONGEST_VERSION_CELL)}")
+        console.line(f"{local_time(place.occurred, desk.zone)}  {_where(place)}")
+        if place.stretch:
+            print_heading(console, place.stretch.conversation, desk.zone, with_file=not place.file)
+            print_stretch(console, place.stretch, marked=place.line)
+        for turn in place.turns:
+            mark = ">" if turn.id == place.id else " "
+            console.line(f"{mark} {local_time(turn.occurred, desk.zone)}  {one_line(turn.content, most=200)}")
+    if result.notice:
+        console.line(one_line(result.notice, most=500))
+
+
+def _where(place: PlaceView) -> str:
+    if place.file:
+        return one_line(f"{place.file}:{place.line}" if place.line else place.file, most=500)
+    if (place.conversation or "").startswith(DOCUMENT):
+        return f"in a longer text{one_line(f', {place.source}', most=200) if place.source else ''}"
+    return one_line(f"in the conversation {place.conversation}", most=200)

@@ -1,0 +1,306 @@
+"""What all parts of the HTTP server share: its address, its settings and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.types import Scope
+
+from mindhold.interfaces.http.shutdown import ServerStopped
+from mindhold.interfaces.runtime import OpenMindhold, call_operation
+from mindhold.model.errors import (
+    Conflict,
+    InvalidInput,
+    MindholdError,
+    NotFound,
+    Refused,
+    SettingsError,
+    StoreError,
+)
+from mindhold.model.host import is_loopback
+from mindhold.model.scope import Caller
+from mindhold.settings.loader import LoadedSettings
+from mindhold.settings.schema import Settings
+
+_CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
+_WORDS = {404: "There is nothing here.", 405: "This can't be done here."}
+_STATUSES: tuple[tuple[type[MindholdError], int], ...] = (
+    (InvalidInput, 400),
+    (NotFound, 404),
+    (Conflict, 409),
+    (Refused, 403),
+    (SettingsError, 503),  # a store that the server isn't set up for
+    (StoreError, 503),
+    (ServerStopped, 503),
+)
+
+
+def error_response(
+    status: int,
+    error: str,
+    code: str,
+    *,
+    advice: str = "",
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Response:
+    """What went wrong."""
+    told = {"error": error, "code": code, **more} | ({"advice": advice} if advice else {})
+    return JSONResponse(told, status_code=status, headers=headers)
+
+
+def response_to_error(error: MindholdError) -> Response:
+    """An error of ours, by its kind."""
+    status = next((status for kind, status in _STATUSES if isinstance(error, kind)), 500)
+    return error_response(status, error.message, error.code, advice=error.advice)
+
+
+async def on_http_error(_request: Request, error: Exception) -> Response:
+    """No such route, or not with that method."""
+    assert isinstance(error, HTTPException)
+    words = _WORDS.get(error.status_code, error.detail)
+    code = _CODES.get(error.status_code, "HTTP_ERROR")
+    return error_response(error.status_code, words, code, headers=error.headers)
+
+
+async def on_our_error(_request: Request, error: Exception) -> Response:
+    """What an operation raised and no route translated."""
+    assert isinstance(error, MindholdError)
+    return response_to_error(error)
+
+
+async def on_any_error(_request: Request, _error: Exception) -> Response:
+    """The client gets words; the log gets the trace."""
+    return error_response(
+        500, "Something went wrong inside Mindhold.", "INTERNAL", advice="`mindhold doctor` may help."
+    )
+
+
+WILDCARDS = frozenset({"0.0.0.0", "::", ""})
+RESOURCES = frozenset({"", "/mcp", "/sse"})  # what tokens may be made for
+NEEDS_KEY = "Set MINDHOLD_ACCESS_KEY to a long random text, or listen on 127.0.0.1."
+SHORTEST_KEY = 16  # where others than this machine can try keys
+PROXIED = frozenset({"forwarded", "via", "x-real-ip", "true-client-ip"})
+PROXIED_BEGINNINGS = ("x-forwarded-", "cf-")
+
+
+@dataclass(frozen=True, slots=True)
+class HostPort:
+    """A host as a request or a setting names it."""
+
+    host: str
+    port: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """What the settings say about it."""
+
+    bound: str
+    public: str = ""  # an origin
+    hosts: tuple[HostPort, ...] = ()
+    origins: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, settings: Settings) -> ServerAddress:
+        """Raises SettingsError for what can't be, and for a door that strangers could walk through."""
+        serve = settings.serve
+        place = cls(
+            bound=serve.host.strip().strip("[]").lower(),
+            public=_origin(serve.public_url.strip(), "serve.public_url") if serve.public_url.strip() else "",
+            hosts=tuple(_address(one) for one in _listed(serve.allowed_hosts)),
+            origins=frozenset(
+                one if one == "*" else _origin(one, "serve.allowed_origins")
+                for one in _listed(serve.allowed_origins)
+            ),
+        )
+        trusted_proxies(serve.trusted_proxies)
+        if not settings.access_key:
+            place._refuse_strangers()
+        elif len(settings.access_key) < SHORTEST_KEY and place._is_open_to_others():
+            raise SettingsError(
+                f"The access key has {len(settings.access_key)} characters, and others than this machine can try keys.",
+                advice=f"Set MINDHOLD_ACCESS_KEY to a random text of at least {SHORTEST_KEY} characters.",
+            )
+        return place
+
+    def _is_open_to_others(self) -> bool:
+        public = urlsplit(self.public).hostname or "localhost"
+        return not is_loopback(self.bound) or not is_loopback(public) or "*" in self.origins
+
+    def _refuse_strangers(self) -> None:
+        if not is_loopback(self.bound):
+            raise SettingsError(
+                f"Without an access key only this machine may come in, and {self.bound or 'every address'!r} is open to others.",
+                advice=NEEDS_KEY,
+            )
+        if self.public and not is_loopback(urlsplit(self.public).hostname or ""):
+            raise SettingsError(
+                f"serve.public_url is {self.public}, but there is no access key: everybody could come in.",
+                advice="Set MINDHOLD_ACCESS_KEY to a long random text.",
+            )
+        if "*" in self.origins:
+            raise SettingsError(
+                "serve.allowed_origins lets every website in, and there is no access key.",
+                advice="Name the origins, or set MINDHOLD_ACCESS_KEY.",
+            )
+
+    def answers_to(self, host: str, *, server: tuple[str, int | None]) -> bool:
+        """Whether a request that names this host was meant for us: what a rebound name is not."""
+        named = split_host(host)
+        if named is None:
+            return False
+        return self._is_listed(named) or (
+            named.port in (None, server[1]) and self._is_this_machine(named.host, server)
+        )
+
+    def welcomes(self, origin: str, *, host: str) -> bool:
+        """Whether a page of that origin may call: our own pages, and those that the settings name."""
+        given = origin.lower()
+        ours = {f"http://{host.lower()}", f"https://{host.lower()}"}
+        if not given or given == "null":  # a page that won't say, or a sandboxed one
+            return False
+        return given in ours or given == self.public or not self.origins.isdisjoint({given, "*"})
+
+    def base_of(self, scope: Scope) -> str:
+        """The address under which this client reaches us. The host was checked before."""
+        return self.public or f"{scope['scheme']}://{Headers(scope=scope).get('host', '').lower()}"
+
+    def offers_oauth(self, scope: Scope) -> bool:
+        """Codes and tokens travel by https, or not beyond this machine."""
+        base = urlsplit(self.base_of(scope))
+        return base.scheme == "https" or is_loopback(base.hostname or "")
+
+    def is_ours(self, resource: str, *, server: tuple[str, int | None]) -> bool:
+        """Whether a token for that resource is one for us."""
+        try:
+            parts = urlsplit(resource)
+            host, port = (parts.hostname or "").lower(), parts.port
+        except ValueError:
+            return False
+        standard = {"http": 80, "https": 443}.get(parts.scheme.lower())
+        if standard is None or parts.query or parts.fragment or parts.path.rstrip("/") not in RESOURCES:
+            return False
+        return self._is_listed(HostPort(host, port)) or (
+            (port or standard) == server[1] and self._is_this_machine(host, server)
+        )
+
+    def _is_listed(self, named: HostPort) -> bool:
+        if any(one.host == named.host and one.port in (None, named.port) for one in self.hosts):
+            return True
+        public = urlsplit(self.public)
+        standard = 443 if public.scheme == "https" else 80
+        return bool(self.public) and (public.hostname, public.port or standard) == (
+            named.host,
+            named.port or standard,
+        )
+
+    def _is_this_machine(self, host: str, server: tuple[str, int | None]) -> bool:
+        if is_loopback(host) or host == self.bound:
+            return True
+        return self.bound in WILDCARDS and host == server[0].lower()
+
+
+def is_local_request(scope: Scope) -> bool:
+    """Whether the client is on this machine, and no proxy that asks for somebody else."""
+    client = scope.get("client")
+    return client is not None and is_loopback(client[0]) and not is_proxied_request(scope)
+
+
+def is_proxied_request(scope: Scope) -> bool:
+    """Whether somebody passed the request on, as far as it shows."""
+    names = Headers(scope=scope).keys()
+    if any(name in PROXIED or name.startswith(PROXIED_BEGINNINGS) for name in names):
+        return True
+    return scope.get("http_version") == "1.0"  # no client speaks it, but a proxy that was told nothing else
+
+
+def trusted_proxies(setting: str) -> list[IPv4Network | IPv6Network]:
+    """Whose word is taken for whom they ask. Raises SettingsError."""
+    try:
+        return [ip_network(one, strict=False) for one in _listed(setting)]
+    except ValueError as error:
+        raise SettingsError(
+            f"serve.trusted_proxies has {setting!r}, which is no list of addresses.",
+            advice="Give addresses or networks, such as 127.0.0.1,10.0.0.0/8.",
+        ) from error
+
+
+def split_host(given: str) -> HostPort | None:
+    """A Host header's parts; None where it is none."""
+    try:
+        parts = urlsplit(f"//{given.strip()}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not host or parts.path or parts.query or parts.fragment or parts.username is not None or "@" in given:
+        return None
+    return HostPort(host.rstrip(".").lower(), port)
+
+
+def _listed(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",") if one.strip()]
+
+
+def _address(text: str) -> HostPort:
+    found = split_host(text)
+    if found is None:
+        raise SettingsError(
+            f"serve.allowed_hosts has {text!r}, which is no host.",
+            advice="Give names such as memory.example:443.",
+        )
+    return found
+
+
+def _origin(text: str, key: str) -> str:
+    try:
+        parts = urlsplit(text.rstrip("/").lower())
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole or parts.path or parts.query or parts.fragment or parts.username is not None:
+        raise SettingsError(
+            f"{key} has {text!r}, which is no address of the form https://name.",
+            advice="Give scheme and host, without a path.",
+        )
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+CREDENTIAL_KEY = "mindhold.visitor"  # where a request's scope has the name of its credential
+SERVER_CALLER = Caller(agent="system")  # the door's own questions, not a client's
+
+
+class PendingEngine(Protocol):
+    """The engine, which may still be opening."""
+
+    @property
+    def opened(self) -> OpenMindhold | None:
+        """It, if it is open by now."""
+
+    async def running(self) -> OpenMindhold:
+        """It, open. Raises what opening raised."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpContext:
+    """One for a server."""
+
+    opening: PendingEngine
+    loaded: LoadedSettings
+    place: ServerAddress
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    async def ask(self, name: str, /, **given: Any) -> Any:
+        """An operation for the door itself. Raises MindholdError."""
+        return await call_operation(await self.opening.running(), name, caller=SERVER_CALLER, **given)

@@ -1,0 +1,286 @@
+"""The HTTP server on a port: binds first, and stops without cutting off requests."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+import socket
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address
+
+import h11
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import HANDLED_SIGNALS
+
+from mindhold.interfaces.http.context import trusted_proxies
+from mindhold.interfaces.http.limits import address_group
+from mindhold.interfaces.http.shutdown import Shutdown
+from mindhold.model.errors import SettingsError
+from mindhold.model.host import is_loopback
+from mindhold.settings.schema import ServeSettings
+
+KEEP_ALIVE_SECONDS = 30
+PATIENCE_AT_THE_END = 2.0  # seconds, with one who doesn't read when the server stops
+MOST_CONNECTIONS = 1_000
+MOST_FROM_HERE = 512
+MOST_FROM_ELSEWHERE = 64  # of one address
+BACKLOG = 512
+_TOO_SLOW = b'{"error":"The request took too long to arrive.","code":"TOO_SLOW"}'
+_TOO_MANY = (
+    b'{"error":"Too many connections are open.","code":"TOO_MANY_CONNECTIONS",'
+    b'"advice":"Use fewer at once, or try again in a minute."}'
+)
+_HEAD = (
+    b"HTTP/1.1 %s\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    b"cache-control: no-store\r\ncontent-length: %d\r\n\r\n%s"
+)
+
+
+class ConnectionCounts:
+    """How many connections are open, in all and of one address; a trusted proxy stands for many."""
+
+    def __init__(
+        self,
+        settings: ServeSettings,
+        *,
+        most: int = MOST_CONNECTIONS,
+        here: int = MOST_FROM_HERE,
+        elsewhere: int = MOST_FROM_ELSEWHERE,
+    ) -> None:
+        self._proxies = trusted_proxies(settings.trusted_proxies)
+        self._most, self._here, self._elsewhere = most, here, elsewhere
+        self._open: Counter[str] = Counter()
+
+    def enter(self, host: str) -> bool:
+        """Whether there is room for one more from there; then it must `leave`."""
+        name = address_group(host)
+        if self._open.total() >= self._most or self._open[name] >= self._room(host):
+            return False
+        self._open[name] += 1
+        return True
+
+    def leave(self, host: str) -> None:
+        name = address_group(host)
+        self._open[name] -= 1
+        if not self._open[name]:
+            del self._open[name]
+
+    def _room(self, host: str) -> int:
+        try:
+            address = ip_address(host)
+        except ValueError:
+            return self._elsewhere
+        if any(address in network for network in self._proxies):
+            return self._most
+        return self._here if is_loopback(host) else self._elsewhere
+
+
+def http_server(
+    app: ASGIApp,
+    *,
+    settings: ServeSettings,
+    stopping: Shutdown,
+    ready: Callable[[], None],
+    crowd: ConnectionCounts | None = None,
+) -> HttpServer:
+    """To be told to `serve` on sockets, until a signal or `should_exit`. `ready` is called when requests are taken."""
+    config = uvicorn.Config(
+        app,
+        http=_patient(settings.slow_client_seconds, crowd or ConnectionCounts(settings)),
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        forwarded_allow_ips=[str(one) for one in trusted_proxies(settings.trusted_proxies)],
+        backlog=BACKLOG,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=settings.stop_seconds,
+    )
+    return HttpServer(config, stopping=stopping, ready=ready)
+
+
+def bind(settings: ServeSettings) -> list[socket.socket]:
+    """Sockets of the address; a name may have several. Raises SettingsError."""
+    host, port = settings.host.strip().strip("[]"), settings.port
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as error:
+        raise SettingsError(
+            f"serve.host is {host!r}, which is no address of this machine.", advice="Try 127.0.0.1."
+        ) from error
+    if is_loopback(host) and not all(is_loopback(str(address[0])) for *_, address in found):
+        raise SettingsError(
+            f"serve.host is {host!r}, which on this machine is no loopback address.", advice="Try 127.0.0.1."
+        )
+    sockets: list[socket.socket] = []
+    failed: OSError | None = None
+    for family, _, _, _, address in dict.fromkeys(found):
+        try:
+            sockets.append(_listening(family, (address[0], port, *address[2:])))
+            port = port or sockets[0].getsockname()[1]
+        except OSError as error:
+            failed = error
+            if error.errno == errno.EADDRINUSE:
+                break
+    if failed is not None and (failed.errno == errno.EADDRINUSE or not sockets):
+        for one in sockets:
+            one.close()
+        raise _not_bound(failed, host, port) from failed
+    return sockets
+
+
+def _listening(family: int, address: tuple[object, ...]) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # else asyncio leaves Nagle on
+    try:
+        if sys.platform == "win32":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        else:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind(address)
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _not_bound(error: OSError, host: str, port: int) -> SettingsError:
+    if error.errno == errno.EADDRINUSE:
+        return SettingsError(
+            f"Port {port} of {host or 'this machine'} is in use, perhaps by another Mindhold.",
+            advice="Stop the other program, or choose another port with --port or MINDHOLD_SERVE_PORT.",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return SettingsError(f"Port {port} may not be used.", advice="Choose one above 1023 with --port.")
+    return SettingsError(
+        f"serve.host is {host!r}, which is no address of this machine.", advice="Try 127.0.0.1."
+    )
+
+
+def shown_address(sockets: list[socket.socket]) -> str:
+    """As a person types it."""
+    host, port = sockets[0].getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+class HttpServer(uvicorn.Server):
+    """Tells when it is ready and when it stops; a signal ends the serving, and the rest is the caller's to close."""
+
+    def __init__(self, config: uvicorn.Config, *, stopping: Shutdown, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if not self.should_exit:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping.begin()
+        await super().shutdown(sockets)
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(number: int, _frame: object) -> None:
+            if self.should_exit and number == signal.SIGINT:
+                self.force_exit = True
+            self.should_exit = True
+
+        before = {number: signal.signal(number, stop) for number in HANDLED_SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _patient(seconds: float, crowd: ConnectionCounts) -> type[H11Protocol]:
+    """The protocol with an end to its patience: for a request's head, for what follows a refused one, for a reader.
+
+    And to its room: whoever comes when it is full is told so, and costs nothing more.
+    """
+
+    class Patient(H11Protocol):
+        _late: asyncio.TimerHandle | None = None
+        _unread: asyncio.TimerHandle | None = None
+        _patience = seconds  # for a reader
+        _entered: str | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self.access_log = False  # its lines have queries, and a query may have a key
+            host = self.client[0] if self.client else ""
+            if not crowd.enter(host):
+                transport.write(_HEAD % (b"503 Service Unavailable", len(_TOO_MANY), _TOO_MANY))
+                transport.close()
+                return
+            self._entered = host
+            self._late = self.loop.call_later(seconds, self._give_up)
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._look()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._look()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            if self._entered is not None:
+                crowd.leave(self._entered)
+                self._entered = None
+            for timer in (self._late, self._unread):
+                if timer is not None:
+                    timer.cancel()
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._unread = self._unread or self.loop.call_later(self._patience, self.transport.abort)
+
+        def shutdown(self) -> None:
+            super().shutdown()
+            self._patience = min(seconds, PATIENCE_AT_THE_END)
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = self.loop.call_later(self._patience, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            if self._unread is not None:
+                self._unread.cancel()
+                self._unread = None
+
+        def _look(self) -> None:
+            """Count while a request is half here and nobody answers it; the route counts while one is answered."""
+            answering = self.cycle is not None and not self.cycle.response_complete
+            half = bool(self.conn.trailing_data[0]) or self.conn.their_state is h11.SEND_BODY
+            if answering or not half:
+                if self._late is not None:
+                    self._late.cancel()
+                    self._late = None
+            elif self._late is None:
+                self._late = self.loop.call_later(seconds, self._give_up)
+
+        def _give_up(self) -> None:
+            if self.conn.their_state is h11.IDLE:
+                self.transport.write(_HEAD % (b"408 Request Timeout", len(_TOO_SLOW), _TOO_SLOW))
+            self.transport.close()
+
+    return Patient

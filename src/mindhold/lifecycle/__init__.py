@@ -1,0 +1,1 @@
+"""The life of memories: consolidation, retention, maintenance, contradictions and the audit trail."""

@@ -1,0 +1,453 @@
+"""Status at a glance, the doctor's close examination, and repair of derived data."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mindhold.backup.schedule import BackupState, backup_findings, backup_state
+from mindhold.capture.hook_cache_removal import scrub_hook_caches
+from mindhold.capture.status import hooks_finding
+from mindhold.engine import Engine
+from mindhold.history.status import history_findings
+from mindhold.hooks.permissions import exposed_paths
+from mindhold.lifecycle.classifiers import RULES
+from mindhold.lifecycle.contradiction_detection import last_failure
+from mindhold.lifecycle.retention import room_finding, room_notice
+from mindhold.memories.embedding import embed_missing
+from mindhold.memories.spending import CHECK, EMBEDDING, Metered, ModelSpend, spent_today
+from mindhold.memories.views import FindingView, ReceiptView
+from mindhold.model.errors import ModelError
+from mindhold.model.job import JobState
+from mindhold.model.memory import ANY_STATUS, Status
+from mindhold.model.query import Filter
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.ports.cache import ActiveConversation, SidecarFacts
+from mindhold.ports.embedder import ModelCard
+from mindhold.ports.llm import ModelLevel, levels_of
+from mindhold.ports.store import Capability, StoreFacts, StoreFinding
+from mindhold.projects.storage import OK, StoreState, reachable_scopes, storages, stores_without_vectors
+
+LITTLE_ROOM = 200 * 1024 * 1024
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """What `mindhold status` tells."""
+
+    store: StoreFacts
+    memories: int
+    by_status: Mapping[str, int]
+    by_kind: Mapping[str, int]
+    by_scope: Mapping[str, int]
+    embedded: int
+    jobs: Mapping[str, int]
+    dead_jobs: tuple[str, ...]
+    model: str | None
+    models: tuple[ModelCard, ...]
+    rung: str
+    notice: str
+    services: ModelSpend  # what embedding services were asked for today
+    language_model: str | None  # the one that was configured
+    fallbacks: tuple[str, ...]  # who is asked where it fails
+    unready: tuple[str, ...]  # what of all these is missing
+    asked: ModelSpend  # what language models were asked for today
+    classifier: str  # what tells contradictions, and why it fails where it does
+    beside: SidecarFacts  # what stands beside the store
+    activity: tuple[ActiveConversation, ...]  # conversations that it knows of
+    storage: tuple[StoreState, ...]  # the stores in use; what is in one that doesn't answer is not counted
+    reached: tuple[str, ...]  # the scopes that are counted; empty when all are
+
+
+async def status(engine: Engine, *, agent: str) -> StatusReport:
+    """Counts, the rung that recall stands on, and jobs that wait or died."""
+    store = engine.store
+    storage = await storages(engine)
+    reached = await reachable_scopes(engine, storage)
+    active = Filter(viewer=agent, scopes=reached)
+    by_status = await store.tally(replace(active, statuses=ANY_STATUS), "status")
+    vectors = await store.tally(active, "embedded_by")
+    dead = await store.jobs(states=(JobState.DEAD,), limit=10)
+    model = engine.meaning.model
+    bare = await stores_without_vectors(engine, [one.mode for one in storage if one.state == OK])
+    missing = bare.pop(engine.houses.home, "") or await asyncio.to_thread(_model_notice, engine)
+    return StatusReport(
+        store=await store.facts(),
+        memories=by_status.get(Status.ACTIVE, 0),
+        by_status=by_status,
+        by_kind=await store.tally(active, "kind"),
+        by_scope=await store.tally(active, "scope"),
+        embedded=vectors.get(model, 0) if model else 0,
+        jobs=await store.tally_jobs(),
+        dead_jobs=tuple(f"{job.name} {job.id}: {job.error}" for job in dead),
+        model=model,
+        models=tuple(await asyncio.to_thread(engine.models.installed)),
+        rung="full text" if missing else engine.meaning.rung,
+        notice=" ".join(filter(None, (missing, *(f"{mode}: {why}" for mode, why in bare.items())))),
+        services=await spent_today(engine, EMBEDDING),
+        language_model=engine.llm.name if engine.llm else None,
+        fallbacks=tuple(rung.model.name for rung in _rungs(engine)[1:]),
+        unready=tuple(rung.missing for rung in _rungs(engine) if rung.missing),
+        asked=await spent_today(engine),
+        classifier=await _judging(engine),
+        beside=await engine.aside.facts(),
+        activity=tuple(await engine.aside.activity.recent(viewer=agent)),
+        storage=tuple(storage),
+        reached=reached,
+    )
+
+
+async def _judging(engine: Engine) -> str:
+    if engine.classifier is None:
+        return ""
+    failure = await last_failure(engine)
+    return f"{engine.classifier.name}, which fails: {failure}" if failure else engine.classifier.name
+
+
+def _model_notice(engine: Engine) -> str:
+    """Why recall stands lower than it was meant to; empty when it doesn't."""
+    model = engine.meaning.model
+    if model is None or not engine.policy.local_model:
+        return engine.meaning.reason
+    name = model.rpartition("/")[0]
+    if any(card.name == name for card in engine.models.installed()):
+        return engine.meaning.reason
+    return f"The model {name} is not here: `mindhold models pull {name}` fetches it."
+
+
+async def examine(engine: Engine) -> list[StoreFinding]:
+    """Everything that can be looked at: database, models, folders, disk, jobs."""
+    findings = list(await engine.store.check())
+    if Capability.VECTORS in engine.store.capabilities:  # else no model helps; the store says why
+        findings.extend(await asyncio.to_thread(_models, engine))
+    findings.append(await asyncio.to_thread(_folder, engine.policy.home))
+    findings.append(_disk(engine.policy.home))
+    findings.append(await room_finding(engine))
+    findings.extend(await backup_findings(engine))
+    findings.extend(await asyncio.to_thread(hooks_finding, engine.policy.home, now=engine.clock()))
+    findings.extend(await _vectors(engine))
+    findings.extend(await _sidecar_findings(engine))
+    findings.extend(await _language_models(engine))
+    findings.extend(await _classifier(engine))
+    findings.extend(await history_findings(engine))
+    tally = await engine.store.tally_jobs()
+    dead = tally.get(JobState.DEAD, 0)
+    findings.append(
+        StoreFinding(
+            "jobs",
+            dead == 0,
+            f"{tally.get(JobState.WAITING, 0)} waiting, {dead} dead",
+            advice="`mindhold jobs list --state dead` says why; `mindhold jobs retry ID` tries again."
+            if dead
+            else "",
+        )
+    )
+    return findings
+
+
+async def repair_derived(engine: Engine) -> list[str]:
+    """Rebuild what is derived: index rows, codes, missing vectors. Says what it did."""
+    done = await engine.store.repair()
+    embedded = await embed_missing(engine)
+    return [*done, f"embedded {embedded} memories that had no vector"] if embedded else done
+
+
+def _models(engine: Engine) -> list[StoreFinding]:
+    installed = engine.models.installed()
+    if not installed and not engine.policy.local_model:
+        return []
+    if not installed:
+        return [
+            StoreFinding(
+                "models",
+                False,
+                "no model is pulled: recall goes by full text only",
+                advice="`mindhold models pull` fetches one.",
+            )
+        ]
+    findings: list[StoreFinding] = []
+    for card in installed:
+        problems = engine.models.verify(card.name)
+        findings.append(
+            StoreFinding(
+                f"model {card.name}",
+                not problems,
+                "; ".join(problems) or f"whole, {card.bytes_used / 1e6:.0f} MB, {card.precision}",
+                advice=f"`mindhold models pull {card.name} --force` fetches it anew." if problems else "",
+            )
+        )
+    return findings
+
+
+async def _classifier(engine: Engine) -> list[StoreFinding]:
+    """Whether the model that tells contradictions does: by one pair, which the rules leave to it."""
+    if engine.classifier is None or engine.classifier.name == RULES:
+        return []
+    what = "model of contradictions"
+    try:
+        await engine.classifier.judge([("The mill grinds rye.", "Barley is what the mill likes best.")])
+    except ModelError as error:
+        said = f"{engine.classifier.name}: {error.message}"
+        return [StoreFinding(what, False, f"{said} The rules alone judge.", error.advice)]
+    return [StoreFinding(what, True, f"{engine.classifier.name} answers")]
+
+
+async def _language_models(engine: Engine) -> list[StoreFinding]:
+    """Whether each that was configured answers: by one short call, within its wait and the day's budget."""
+    findings: list[StoreFinding] = []
+    for rung in _rungs(engine):
+        what, name = "fallback model" if findings else "language model", rung.model.name
+        try:
+            await Metered(engine, (rung,), purpose=CHECK).complete(
+                "Are you there?",
+                system="You are asked for a sign of life. Reply with the word OK.",
+                most_tokens=100,
+            )
+        except ModelError as error:
+            findings.append(StoreFinding(what, False, f"{name}: {error.message}", error.advice))
+        else:
+            findings.append(StoreFinding(what, True, f"{name} answers"))
+    return findings
+
+
+def _rungs(engine: Engine) -> tuple[ModelLevel, ...]:
+    return levels_of(engine.llm) if engine.llm else ()
+
+
+async def _sidecar_findings(engine: Engine) -> list[StoreFinding]:
+    facts = await engine.aside.facts()
+    if facts.kind == "none":
+        return []
+    told = f"{facts.location}: {facts.state}, keyword sets {facts.keywords}"
+    return [StoreFinding(facts.kind, facts.state == "ok" and not facts.detail, told, advice=facts.detail)]
+
+
+async def _vectors(engine: Engine) -> list[StoreFinding]:
+    """Of the stores that can keep them."""
+    model, home = engine.meaning.model, engine.houses.home
+    storage = await storages(engine)
+    bare = await stores_without_vectors(engine, [one.mode for one in storage if one.state == OK])
+    reached = await reachable_scopes(engine, storage)
+    lacking = [StoreFinding(f"vectors in {mode}", False, why) for mode, why in bare.items()]
+    if bare:
+        places = await engine.houses.places()
+        known = reached or [scope.name for scope in await engine.store.scopes()]
+        mode_of = {name: places[name].mode if name in places else home for name in known}
+        reached = tuple(name for name, mode in mode_of.items() if mode not in bare)
+        if not reached:
+            return lacking
+    where = Filter(viewer="system", scopes=reached)
+    counts: dict[str, Any] = await engine.store.tally(where, "embedded_by")
+    total = sum(counts.values())
+    with_vector = counts.get(model, 0) if model else 0
+    whole = model is None or with_vector == total
+    refused = await engine.meaning.refusal()
+    advice = refused.advice if refused else "`mindhold jobs run` makes the missing ones."
+    told = f"{with_vector} of {total} active memories have a vector of {model or 'no model'}"
+    return [*lacking, StoreFinding("vectors", whole, told, advice="" if whole else advice)]
+
+
+def _folder(home: Path) -> StoreFinding:
+    """With all that others must not read in it. What could be mended was, when the store was opened."""
+    mode, open_to_others = home.stat().st_mode & 0o777, exposed_paths(str(home))
+    if not open_to_others:
+        return StoreFinding(
+            "home folder", True, f"{home} is {mode:o}, and what it holds is its owner's alone"
+        )
+    named = ", ".join(str(one) for one in open_to_others[:MOST_NAMED])
+    more = len(open_to_others) - MOST_NAMED
+    return StoreFinding(
+        "home folder",
+        False,
+        f"others may read {named}" + (f" and {more} more" if more > 0 else ""),
+        advice=f"`chmod -R go-rwx {home}` as their owner keeps others out; a file system without modes can't.",
+    )
+
+
+def _disk(home: Path) -> StoreFinding:
+    free = shutil.disk_usage(home).free
+    enough = free > LITTLE_ROOM
+    return StoreFinding("disk", enough, f"{free / 1e9:.1f} GB free", advice="" if enough else "Make room.")
+
+
+class StatusInput(Input):
+    """Nothing to say."""
+
+
+class StatusResult(Output):
+    """How things are."""
+
+    version: str
+    store: dict[str, Any]
+    memories: int
+    by_status: dict[str, int]
+    by_kind: dict[str, int]
+    by_scope: dict[str, int]
+    embedded: int
+    model: str | None
+    models: list[str]
+    rung: str
+    jobs: dict[str, int]
+    dead_jobs: list[str]
+    notice: str
+    service_calls: int = 0  # of embedding services, today
+    service_tokens: int = 0
+    service_dollars: float = 0.0
+    language_model: str | None = None  # the one that was configured
+    fallback_models: list[str] = []  # who is asked where it fails, in order
+    unready_models: list[str] = []  # what of all these is missing
+    language_calls: int = 0  # of language models, today
+    language_tokens: int = 0
+    daily_tokens: int = 0  # that they may be asked for
+    language_dollars: float = 0.0
+    daily_dollars: float = 0.0  # that they may cost; 0 is no limit
+    classifier: str = ""  # what tells contradictions
+    beside: dict[str, str] = {}  # what stands beside the store, if anything does
+    conversations: int = 0  # that something was done in lately, as far as that is known
+    activity: dict[str, int] = {}  # in all of them
+    storage: dict[str, dict[str, Any]] = {}  # by mode, the stores in use: state, detail, projects, copies
+    backup: dict[
+        str, Any
+    ] = {}  # the last one, its file, how many there are, what went wrong, what restores left
+
+
+class DoctorInput(Input):
+    """`repair` rebuilds what is derived; `scrub` rewrites the files and looks for the phrases in them."""
+
+    repair: bool = False
+    scrub: bool = False
+    phrases: list[str] = []
+
+
+class DoctorResult(Output):
+    """What was found, what was done."""
+
+    healthy: bool
+    findings: list[FindingView]
+    repaired: list[str] = []
+    scrubbed: ReceiptView | None = None
+
+
+async def _status(call: Call, _given: StatusInput) -> StatusResult:
+    from mindhold import __version__
+
+    report = await status(call.engine, agent=call.agent)
+    told = _status_of(call, report, version=__version__)
+    if not call.owner:
+        return told.model_copy(update=_untold(report))
+    notice = " ".join(filter(None, (told.notice, await room_notice(call.engine))))
+    state = _backup(await backup_state(call.engine))
+    return told.model_copy(update={"notice": notice, "backup": state})
+
+
+def _backup(state: BackupState) -> dict[str, Any]:
+    return {
+        "last": state.last.isoformat() if state.last else None,
+        "file": state.file,
+        "count": state.count,
+        "problem": state.problem,
+        "old": [{"name": old.name, "location": old.location, "bytes": old.size} for old in state.old],
+    }
+
+
+def _untold(report: StatusReport) -> dict[str, Any]:
+    """What tells how much others keep and do."""
+    spent = ("service_calls", "service_tokens", "service_dollars", "language_calls", "language_tokens")
+    money = dict.fromkeys((*spent, "language_dollars"), 0)
+    beside = {name: told for name, told in _sidecar_view(report).items() if name in ("kind", "state")}
+    storage = {mode: {**one, "detail": ""} for mode, one in _storage(report).items()}  # it may name a server
+    untold = {"store": {"kind": report.store.kind}, "beside": beside, "storage": storage}
+    return {**untold, "jobs": {}, "dead_jobs": [], **money}
+
+
+def _status_of(call: Call, report: StatusReport, *, version: str) -> StatusResult:
+    facts = report.store
+    return StatusResult(
+        version=version,
+        store={
+            "kind": facts.kind,
+            "location": facts.location,
+            "schema": facts.schema_version,
+            "bytes": facts.bytes_used,
+            **facts.details,
+        },
+        memories=report.memories,
+        by_status=dict(report.by_status),
+        by_kind=dict(report.by_kind),
+        by_scope=dict(report.by_scope),
+        embedded=report.embedded,
+        model=report.model,
+        models=[card.name for card in report.models],
+        rung=report.rung,
+        jobs=dict(report.jobs),
+        dead_jobs=list(report.dead_jobs),
+        notice=report.notice,
+        service_calls=report.services.calls,
+        service_tokens=report.services.tokens,
+        service_dollars=round(report.services.dollars, 9),
+        language_model=report.language_model,
+        fallback_models=list(report.fallbacks),
+        unready_models=list(report.unready),
+        language_calls=report.asked.calls,
+        language_tokens=report.asked.tokens,
+        daily_tokens=call.engine.policy.daily_tokens,
+        language_dollars=round(report.asked.dollars, 9),
+        daily_dollars=call.engine.policy.daily_dollars,
+        classifier=report.classifier,
+        beside=_sidecar_view(report),
+        conversations=len(report.activity),
+        activity=dict(sum((Counter(one.counts) for one in report.activity), Counter())),
+        storage=_storage(report),
+    )
+
+
+def _storage(report: StatusReport) -> dict[str, dict[str, Any]]:
+    return {
+        one.mode: {
+            "state": one.state,
+            "detail": one.detail,
+            "projects": list(one.projects),
+            "copies": one.copies,
+        }
+        for one in report.storage
+    }
+
+
+def _sidecar_view(report: StatusReport) -> dict[str, str]:
+    facts = report.beside
+    if facts.kind == "none":
+        return {}
+    told = {"kind": facts.kind, "state": facts.state, "keywords": facts.keywords, "detail": facts.detail}
+    return told | {"location": facts.location} if report.store.location else told | {"detail": ""}
+
+
+async def _doctor(call: Call, given: DoctorInput) -> DoctorResult:
+    repaired = await repair_derived(call.engine) if given.repair else []
+    scrubbed = await call.engine.store.scrub(given.phrases) if given.scrub else None
+    if scrubbed is not None:
+        scrubbed = await scrub_hook_caches(call.engine, scrubbed, given.phrases)
+    findings = [FindingView.of(finding) for finding in await examine(call.engine)]
+    return DoctorResult(
+        healthy=all(finding.healthy for finding in findings),
+        findings=findings,
+        repaired=repaired,
+        scrubbed=ReceiptView.of(scrubbed) if scrubbed else None,
+    )
+
+
+STATUS = Operation("status", "How things are, at a glance.", StatusInput, StatusResult, _status, Effect.READS)
+DOCTOR = Operation(
+    "doctor",
+    "Look closely; repair what is derived; prove erasure.",
+    DoctorInput,
+    DoctorResult,
+    _doctor,
+    Effect.WRITES,
+    owner_only=True,
+)

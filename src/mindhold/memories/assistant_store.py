@@ -1,0 +1,234 @@
+"""The store operation of the assistant contract: finds out the scope and the kind of what is stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from mindhold.conversations.activity import CallActivity
+from mindhold.conversations.message_log import MessageType
+from mindhold.conversations.messages import NewMessage, free_position, message_draft, session_name
+from mindhold.conversations.sessions import note_call
+from mindhold.engine import Engine
+from mindhold.memories.verbatim import VerbatimResult, keep_verbatim
+from mindhold.memories.write import REMEMBER, RememberInput, RememberResult
+from mindhold.model.memory import Kind
+from mindhold.model.query import Filter
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.profile.profile import learn
+from mindhold.projects.placement import open_project
+from mindhold.projects.scopes import ScopeChoice, choose_scope
+from mindhold.text.keywords import hashtags
+from mindhold.text.profile_facts import profile_fact, sentences
+from mindhold.text.redaction import redact
+
+GENERAL = "general"  # the kind of scope that an assistant makes by storing into it
+
+
+class SourceKind(StrEnum):
+    """Where something is from, which decides what becomes of it; whatever else a caller says, it is a note."""
+
+    CONVERSATION = "conversation"
+    SUMMARY = "summary"
+    PROFILE = "user_profile"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class FiledText:
+    """One turn of a conversation, as it is to be logged."""
+
+    content: str
+    scope: str
+    speaker: str = "user"
+    conversation: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+async def scope_for(
+    engine: Engine, text: str, tags: tuple[str, ...], *, scope: str | None, create: bool = False
+) -> ScopeChoice:
+    """The scope that is named, whatever the case of its name; else the one that the text belongs to.
+
+    Raises ScopeNotFound, Refused for one that is deactivated, InvalidInput for a name that can't be one.
+    """
+    if scope is not None:
+        named = await open_project(engine, scope, create=create, writing=True, kind=GENERAL)
+        return ScopeChoice(named.name)
+    found = choose_scope(text, tags, scopes=await engine.store.scopes(), active=engine.policy.scope)
+    return replace(found, scope=(await open_project(engine, found.scope, writing=True)).name)
+
+
+async def log_message(engine: Engine, said: FiledText, *, agent: str) -> VerbatimResult:
+    """The turn as the last one of its conversation, word for word.
+
+    Raises EmptyContent, InvalidInput, ContentTooLarge and the store's errors.
+    """
+    message = NewMessage(role=said.speaker, content=said.content, conversation=said.conversation)
+    draft = message_draft(engine, message, project=said.scope, agent=agent)
+    position = await free_position(engine, draft.provenance.conversation or "", scope=said.scope)
+    provenance = replace(draft.provenance, position=position, source=SourceKind.CONVERSATION)
+    return await keep_verbatim(engine, replace(draft, tags=said.tags, provenance=provenance))
+
+
+def states_profile(text: str) -> bool:
+    """Whether every sentence of it plainly says something of the person who speaks."""
+    said = sentences(text)
+    return bool(said) and all(profile_fact(one) is not None for one in said)
+
+
+MESSAGES, NOTES, SUMMARIES, PROFILE = "messages", "notes", "summaries", "profile_facts"
+
+
+async def by_source(engine: Engine, where: Filter) -> dict[str, int]:
+    """Messages (a long one once), summaries, facts of the profile; all else are notes."""
+    sources = await engine.store.tally(where, "source")
+    messages = await engine.store.count(replace(where, turns=True))
+    summaries, profile = (sources.get(source, 0) for source in (SourceKind.SUMMARY, SourceKind.PROFILE))
+    rest = sum(sources.values()) - messages - summaries - profile
+    return {MESSAGES: messages, NOTES: max(0, rest), SUMMARIES: summaries, PROFILE: profile}
+
+
+STORE_NAME = "store"
+
+
+class StoreInput(Input):
+    """What to store. `source` decides as what: conversation, summary, user_profile; anything else is a note.
+
+    Without a scope it goes where it belongs: into the active one, else into the one that it speaks of by name or keyword.
+    Hashtags in the text are tags.
+    """
+
+    content: str
+    scope: str | None = None
+    create_scope: bool = False  # make the scope when there is none of that name
+    tags: list[str] = []
+    source: str = ""
+    speaker: MessageType = Field(default="user", description="Who said it, of a message.")
+    conversation: str | None = None  # the call's own when not given
+    dialect: str = ""
+
+
+class StoreResult(Output):
+    """What became of it, and where it is. `reason` says why in that scope, where none was named."""
+
+    outcome: Literal["stored", "duplicate", "noise"]
+    created: bool
+    stored_as: Literal["message", "summary", "profile", "note"]
+    scope: str
+    id: str | None = None
+    reason: str = ""
+    tags: list[str] = []
+    parts: list[str] = []
+    superseded: list[str] = []
+    redacted: list[str] = []  # kinds of secrets and personal data that were replaced
+    quarantined: bool = False
+    embedded: bool = False
+    notice: str = ""
+
+
+async def _store(call: Call, given: StoreInput) -> StoreResult:
+    source = given.source.strip().casefold()
+    tags = (*given.tags, *hashtags(given.content))
+    unfiled = not (source or tags or given.scope)
+    if source == SourceKind.PROFILE or (unfiled and states_profile(given.content)):
+        return await _learned(call, given)
+    found = await scope_for(call.engine, given.content, tags, scope=given.scope, create=given.create_scope)
+    if source == SourceKind.CONVERSATION:
+        return await _logged(call, given, found, tags)
+    told = source == SourceKind.SUMMARY
+    remembered = await REMEMBER.run(
+        call,
+        RememberInput(
+            content=given.content,
+            kind=Kind.CONTEXT if told else Kind.NOTE,
+            scope=found.scope,
+            tags=list(tags),
+            source="" if source == SourceKind.NOTE else source if told else given.source,
+            dialect=given.dialect,
+            conversation=given.conversation,
+        ),
+    )
+    return _answer(remembered, "summary" if told else "note", found)
+
+
+async def _logged(call: Call, given: StoreInput, found: ScopeChoice, tags: tuple[str, ...]) -> StoreResult:
+    named = session_name(call.engine, given.conversation)
+    said = FiledText(given.content, found.scope, given.speaker, named or call.conversation, tags)
+    kept = await log_message(call.engine, said, agent=call.agent)
+    if named and named != call.conversation:  # of its own the door tells
+        note_call(call.engine, named, CallActivity(STORE_NAME, stored=(kept.memory.id,)), agent=call.agent)
+    return StoreResult(
+        outcome="stored",
+        created=True,
+        stored_as="message",
+        scope=found.scope,
+        id=kept.memory.id,
+        reason=found.reason,
+        tags=list(kept.memory.tags),
+        redacted=list(kept.redacted),
+        quarantined=bool(kept.suspicious),
+        embedded=kept.embedded,
+        notice="" if kept.embedded else call.engine.meaning.reason,
+    )
+
+
+async def _learned(call: Call, given: StoreInput) -> StoreResult:
+    """As entries of the profile. What it is filed under is the profile's own affair."""
+    conversation = given.conversation or call.conversation
+    learned = await learn(call.engine, given.content, agent=call.agent, conversation=conversation)
+    first = learned.memories[0]
+    new = any(one.what != "unchanged" for one in learned.changes)
+    replaced = [one.label for one in learned.changes if one.what == "replaced"]
+    embedded = all(one.embedded_by for one in learned.memories)
+    notices = (
+        f"It replaces what was known of {', '.join(replaced)}; `mindhold profile history` has that."
+        if replaced
+        else "",
+        "" if embedded else call.engine.meaning.reason,
+    )
+    return StoreResult(
+        outcome="stored" if new else "duplicate",
+        created=new,
+        stored_as="profile",
+        scope=first.scope,
+        id=first.id,
+        reason="the profile is everybody's" if given.scope is None else "",
+        tags=list(first.tags),
+        parts=[one.id for one in learned.memories] if len(learned.memories) > 1 else [],
+        redacted=[one.kind for one in redact(given.content).found] if call.engine.policy.redact else [],
+        embedded=embedded,
+        notice=" ".join(filter(None, notices)),
+    )
+
+
+def _answer(told: RememberResult, stored_as: Literal["summary", "note"], found: ScopeChoice) -> StoreResult:
+    assert told.outcome in ("stored", "duplicate", "noise")  # a failure was raised
+    return StoreResult(
+        outcome=told.outcome,
+        created=told.created,
+        stored_as=stored_as,
+        scope=told.memory.scope if told.memory else found.scope,
+        id=told.id,
+        reason=found.reason,
+        tags=told.memory.tags if told.memory else [],
+        parts=told.parts,
+        superseded=told.superseded,
+        redacted=list(told.redacted),
+        quarantined=told.quarantined,
+        embedded=told.embedded,
+        notice=told.notice,
+    )
+
+
+STORE = Operation(
+    STORE_NAME,
+    "Store what an assistant is told, where and as what it belongs.",
+    StoreInput,
+    StoreResult,
+    _store,
+    Effect.WRITES,
+)

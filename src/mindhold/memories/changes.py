@@ -1,0 +1,241 @@
+"""What was written or changed lately and how far jobs are, as far as one caller may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from mindhold.engine import LEAST_TRUST, Engine
+from mindhold.jobs.progress import Progress, all_progress, progress_of
+from mindhold.memories.validation import checked_moment
+from mindhold.memories.views import next_cursor, position_of
+from mindhold.model.errors import JobNotFound
+from mindhold.model.job import SCOPE_KEY, Job, JobState
+from mindhold.model.memory import Memory
+from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.projects.placement import open_project
+from mindhold.projects.reindex import Stage, may_see, stage_of
+from mindhold.projects.storage import ask_reachable
+
+MOST_JOBS = 100
+NEWEST = 50  # among which those are looked for that have ended
+UNDER_WAY = (JobState.WAITING, JobState.RUNNING)
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """A job as it is told."""
+
+    job: Job
+    stage: Stage
+    progress: Progress | None
+
+    @property
+    def scope(self) -> str | None:
+        """The one that it is about, if it is about one alone."""
+        found = self.job.payload.get(SCOPE_KEY)
+        return found if isinstance(found, str) else None
+
+
+async def changed_memories(
+    engine: Engine,
+    project: str | None,
+    *,
+    agent: str,
+    since: datetime,
+    limit: int,
+    before: PagePosition | None = None,
+) -> list[Memory]:
+    """Those that were written or updated since then and are recalled, the latest `limit` of them first; or of those before.
+
+    Those of all scopes unless a project is named. Raises ScopeNotFound, and the store's errors.
+    """
+    named = () if project is None else ((await open_project(engine, project)).name,)
+
+    async def ask(scopes: tuple[str, ...]) -> list[Memory]:
+        where = Filter(viewer=agent, scopes=named or scopes, changed=since, minimum_trust=LEAST_TRUST)
+        return await engine.store.find(where, order=Order.CHANGED, limit=limit, after=before)
+
+    return await ask(named) if named else (await ask_reachable(engine, ask))[0]
+
+
+async def jobs_now(
+    engine: Engine,
+    project: str | None,
+    *,
+    agent: str,
+    owner: bool,
+    since: datetime,
+    known: Collection[str] = (),
+) -> list[JobProgress]:
+    """Those that the caller may know of: under way, `known`, or of the newest that have ended since then.
+
+    Raises ScopeNotFound, and the store's errors.
+    """
+    scope = None if project is None else (await open_project(engine, project)).name
+    under_way = await engine.store.jobs(states=UNDER_WAY, limit=MOST_JOBS)
+    ended = [job for job in await engine.store.jobs(limit=NEWEST) if job.finished and job.finished >= since]
+    found: dict[str, Job] = {job.id: job for job in (*under_way, *ended)}
+    for job_id in known:
+        if job_id not in found:
+            with suppress(JobNotFound):
+                found[job_id] = await engine.store.job(job_id)
+    seen = [job for job in found.values() if may_see(job, scope=scope, agent=agent, owner=owner)]
+    return await _told(engine, sorted(seen, key=lambda job: (job.created, job.id)))
+
+
+async def _told(engine: Engine, jobs: Sequence[Job]) -> list[JobProgress]:
+    progress = await _progress(engine, jobs)
+    return [
+        JobProgress(job, await stage_of(engine, job, progress.get(job.id)), progress.get(job.id))
+        for job in jobs
+    ]
+
+
+async def _progress(engine: Engine, jobs: Sequence[Job]) -> dict[str, Progress]:
+    if len(jobs) > 1:
+        return await all_progress(engine)
+    return {job.id: told for job in jobs if (told := await progress_of(engine, job.id)) is not None}
+
+
+LONGEST = 500  # characters of a memory that are told
+MOST = 500
+
+
+class Topic(StrEnum):
+    """What one listens to."""
+
+    MEMORIES = "memories"
+    JOBS = "jobs"
+
+
+def _split(value: Any) -> Any:
+    """Several may be named in one word, by commas."""
+    given = [value] if isinstance(value, str) else value
+    if not isinstance(given, list):
+        return given
+    return [part.strip() for one in given for part in (one.split(",") if isinstance(one, str) else [one])]
+
+
+class RecentChangesInput(Input):
+    """Since when, of which project and what. `known` are jobs that are told of though they have ended.
+
+    `before` is `next` of the page of later changes.
+    """
+
+    project: str | None = None
+    topics: Annotated[list[Topic], BeforeValidator(_split)] = Field(default=list(Topic), min_length=1)
+    since: datetime | None = None
+    before: str | None = None
+    known: list[str] = Field(default=[], max_length=200)
+    limit: int = Field(default=200, ge=1, le=MOST)
+
+
+class ChangeView(Output):
+    """A memory that was written or changed. Long ones are cut: `show` has all of it."""
+
+    id: str
+    kind: str
+    scope: str
+    topic: str
+    content: str
+    truncated: bool
+    created: datetime
+    updated: datetime
+
+    @classmethod
+    def of(cls, memory: Memory) -> ChangeView:
+        """The memory as it is told."""
+        return cls(
+            id=memory.id,
+            kind=memory.kind,
+            scope=memory.scope,
+            topic=memory.topic,
+            content=memory.content[:LONGEST],
+            truncated=len(memory.content) > LONGEST,
+            created=memory.created,
+            updated=memory.updated,
+        )
+
+
+class JobChangeView(Output):
+    """A job as it is now."""
+
+    id: str
+    name: str
+    state: Stage
+    scope: str | None = None
+    progress: float | None = None  # from 0 to 1, of those that tell
+    done: int | None = None
+    total: int | None = None
+
+    @classmethod
+    def of(cls, now: JobProgress) -> JobChangeView:
+        """The job as it is told."""
+        told = now.progress
+        return cls(
+            id=now.job.id,
+            name=now.job.name,
+            state=now.stage,
+            scope=now.scope,
+            progress=None if told is None else 1.0 if now.stage == "done" else round(told.share, 4),
+            done=None if told is None else told.done,
+            total=None if told is None else told.total,
+        )
+
+
+class RecentChangesResult(Output):
+    """The latest changes, the oldest of them first. `next` is where those begin that were made before them."""
+
+    now: datetime
+    memories: list[ChangeView]
+    jobs: list[JobChangeView]
+    next: str | None = None
+
+
+async def _recent_changes(call: Call, given: RecentChangesInput) -> RecentChangesResult:
+    now = call.engine.clock()
+    since = now if given.since is None else checked_moment(call.engine, given.since)
+    memories: list[Memory] = []
+    jobs: list[JobProgress] = []
+    if Topic.MEMORIES in given.topics:
+        memories = await changed_memories(
+            call.engine,
+            given.project,
+            agent=call.agent,
+            since=since,
+            limit=given.limit,
+            before=None if given.before is None else position_of(given.before, Order.CHANGED),
+        )
+    if Topic.JOBS in given.topics:
+        jobs = await jobs_now(
+            call.engine,
+            given.project,
+            agent=call.agent,
+            owner=call.owner,
+            since=since,
+            known=given.known,
+        )
+    return RecentChangesResult(
+        now=now,
+        memories=[ChangeView.of(memory) for memory in reversed(memories)],
+        jobs=[JobChangeView.of(job) for job in jobs],
+        next=next_cursor(memories, Order.CHANGED, limit=given.limit),
+    )
+
+
+RECENT_CHANGES = Operation(
+    "recent_changes",
+    "What was written lately, and which jobs are under way.",
+    RecentChangesInput,
+    RecentChangesResult,
+    _recent_changes,
+    Effect.READS,
+)

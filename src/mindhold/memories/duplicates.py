@@ -1,0 +1,214 @@
+"""Finds the stored memories that a new one repeats, replaces or belongs with, by text and by meaning."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from mindhold.capture.items import CAPTURED
+from mindhold.engine import Engine, Policy
+from mindhold.memories.draft import TURN
+from mindhold.model.job import Job
+from mindhold.model.lifecycle import SESSION_ONLY, is_kept_for_good
+from mindhold.model.memory import Kind, Link, Memory, Relation, Status
+from mindhold.model.query import Filter, Vector
+from mindhold.ports.store import Change, Connect, Inherit, Mark, Put
+from mindhold.text.resolution import resolves
+from mindhold.text.similarity import replaces, same_statement
+
+TELLS_OF_A_FIX = frozenset(
+    {Kind.ERROR, Kind.PROCEDURE, Kind.DECISION, Kind.FACT, Kind.GOTCHA, Kind.PATTERN, Kind.NOTE}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedMemories:
+    """What a new memory does to the ones that were there."""
+
+    superseded: tuple[Memory, ...] = ()
+    resolved: tuple[Memory, ...] = ()  # errors that it says the solution of
+    related: tuple[tuple[str, float], ...] = ()
+
+    def links(self, new: str, *, now: datetime) -> list[Link]:
+        """What is drawn beside superseding: an error to what resolved it, the new one to what it belongs with."""
+        solved = [Link(old.id, new, Relation.RESOLVED_BY, now, automatic=True) for old in self.resolved]
+        beside = [
+            Link(new, target, Relation.RELATED, now, weight=weight, automatic=True)
+            for target, weight in self.related
+        ]
+        return solved + beside
+
+
+def find_related(new: Memory, others: Iterable[tuple[Memory, float]], policy: Policy) -> RelatedMemories:
+    """The rule. `others` come with their similarity; of another topic none is kin.
+
+    Only texts that truly say the same are superseded, and only an error whose very failure the new text names is resolved
+    by it. An anchor, a permanent memory or a turn of a log is never superseded by itself: it is linked.
+    """
+    superseded: list[Memory] = []
+    resolved: list[Memory] = []
+    related: list[tuple[str, float]] = []
+    for other, similarity in sorted(others, key=lambda pair: -pair[1]):
+        # The same record was stored by somebody else a moment ago: a repetition, as the store will say.
+        if _same_record(new, other) or similarity <= policy.link_threshold or not same_topic(new, other):
+            continue
+        lasts = is_kept_for_good(other) or TURN in other.metadata
+        kept = lasts or _outlives(other, new)
+        if _resolves(new, other):
+            resolved.append(other)
+        elif not kept and _stands_in_for(new, other, similarity=similarity, policy=policy):
+            superseded.append(other)
+        else:
+            related.append((other.id, round(similarity, 4)))
+    room = max(0, policy.most_links - len(superseded))
+    rest = max(0, room - len(resolved))
+    return RelatedMemories(tuple(superseded), tuple(resolved[:room]), tuple(related[:rest]))
+
+
+def _outlives(other: Memory, new: Memory) -> bool:
+    """What ends with a conversation takes the place of nothing that doesn't, and what was overheard of nothing that was not."""
+    if new.provenance.source == CAPTURED != other.provenance.source:
+        return True
+    ends_with = new.metadata.get(SESSION_ONLY)
+    return ends_with is not None and other.metadata.get(SESSION_ONLY) != ends_with
+
+
+def _same_record(new: Memory, other: Memory) -> bool:
+    return (new.content_hash, new.scope, new.agent) == (other.content_hash, other.scope, other.agent)
+
+
+def _resolves(new: Memory, old: Memory) -> bool:
+    return old.kind is Kind.ERROR and new.kind in TELLS_OF_A_FIX and resolves(new.content, old.content)
+
+
+def _stands_in_for(new: Memory, old: Memory, *, similarity: float, policy: Policy) -> bool:
+    """Of one kind only: where a fact speaks against a preference it is for the search for contradictions, which can be undone."""
+    if new.kind is not old.kind:
+        return False
+    alike = similarity > policy.near_duplicate
+    return (alike and same_statement(new.content, old.content)) or replaces(new.content, old.content)
+
+
+def same_topic(one: Memory, other: Memory) -> bool:
+    """What has no topic may belong to any."""
+    return not one.topic or not other.topic or one.topic.casefold() == other.topic.casefold()
+
+
+def superseding(new: Memory, old_ones: Sequence[Memory], *, now: datetime) -> list[Change]:
+    """What retires the old ones in favour of `new`; both stay readable."""
+    changes: list[Change] = []
+    for old in old_ones:
+        changes.append(
+            Mark(old.id, Status.SUPERSEDED, previous=old.status, updated=now, only_from=old.status)
+        )
+        changes.append(Connect(Link(old.id, new.id, Relation.SUPERSEDED_BY, now, automatic=True)))
+    return changes
+
+
+def inheritance(new: Memory, old_ones: Sequence[Memory]) -> Inherit:
+    """What the old ones had earned is the new one's."""
+    return Inherit(
+        new.id,
+        supersedes=new.supersedes or old_ones[0].id,
+        importance=max(old.importance for old in old_ones),
+        uses=sum(old.uses for old in old_ones),
+    )
+
+
+def inherit_from(new: Memory, old_ones: Sequence[Memory]) -> Memory:
+    """A memory that supersedes others inherits what they had earned."""
+    return replace(
+        new,
+        supersedes=old_ones[0].id,
+        topic=new.topic or old_ones[0].topic,
+        importance=max(new.importance, *(old.importance for old in old_ones)),
+        uses=new.uses + sum(old.uses for old in old_ones),
+    )
+
+
+RELATE = "relate"
+DRAWN = (Relation.RELATED, Relation.RESOLVED_BY, Relation.SUPERSEDED_BY)
+LOOKED_AT = 16  # those of other topics among them are passed over
+
+
+def relate_job(engine: Engine, ids: Sequence[str]) -> Job:
+    """The job that relates memories which were stored in bulk."""
+    now = engine.clock()
+    return Job(id=engine.new_id(), name=RELATE, created=now, due=now, payload={"ids": list(ids)})
+
+
+async def find_related_by_meaning(engine: Engine, puts: Sequence[Put]) -> dict[str, RelatedMemories]:
+    """Kin of records that are about to be written; those without a vector have none."""
+    return await _kin(engine, [(put.memory, put.vector) for put in puts if put.vector is not None])
+
+
+async def relate(engine: Engine, ids: Sequence[str]) -> int:
+    """Link stored memories to their kin; older ones that they repeat are superseded. Returns the changes made."""
+    model = engine.meaning.model
+    if model is None:
+        return 0
+    vectors = await engine.store.vector_of(ids, model=model)
+    memories = await engine.store.get_many(list(vectors), viewer="system")
+    active = [memory for memory in memories.values() if memory.status is Status.ACTIVE]
+    kin = await _kin(engine, [(memory, vectors[memory.id]) for memory in active])
+    links = await engine.store.links_of(list(kin), relations=DRAWN, viewer="system")
+    drawn = {frozenset((link.origin, link.target)) for link in links}
+    had = Counter(max(link.origin, link.target) for link in links if link.automatic)
+    changes: list[Change] = []
+    retired: set[str] = set()
+    for memory in active:
+        own = kin.get(memory.id, RelatedMemories())
+        if memory.id in retired:
+            continue
+        older = [old for old in own.superseded if old.id < memory.id and old.id not in retired]
+        retired.update(old.id for old in older)
+        if older:
+            changes.append(_inheritance(memory, older))
+            changes.extend(superseding(memory, older, now=memory.updated))
+        fresh = [
+            Connect(link)
+            for link in own.links(memory.id, now=engine.clock())
+            # Each pair once, when the later of the two is looked at; what is drawn already stays as it is.
+            if max(link.origin, link.target) == memory.id
+            and frozenset((link.origin, link.target)) not in drawn
+        ]
+        changes.extend(fresh[: max(0, engine.policy.most_links - had[memory.id])])
+    if changes:
+        await engine.store.apply(changes)
+    return len(changes)
+
+
+def _inheritance(memory: Memory, older: Sequence[Memory]) -> Inherit:
+    return Inherit(
+        memory.id,
+        supersedes=older[0].id,
+        importance=max(old.importance for old in older),
+        uses=sum(old.uses for old in older),
+    )
+
+
+async def _kin(engine: Engine, items: Sequence[tuple[Memory, Vector | None]]) -> dict[str, RelatedMemories]:
+    model = engine.meaning.model
+    groups: dict[tuple[str, str], list[tuple[Memory, Vector]]] = defaultdict(list)
+    for memory, vector in items:
+        if vector is not None:
+            groups[memory.scope, memory.agent].append((memory, vector))
+    kin: dict[str, RelatedMemories] = {}
+    for (scope, agent), members in groups.items():
+        if model is None:
+            continue
+        where = Filter(viewer=agent, scopes=(scope,), agents=(agent,))
+        near = await engine.store.nearest(
+            [vector for _, vector in members], model=model, where=where, limit=LOOKED_AT
+        )
+        known = await engine.store.get_many(list({hit.id for hits in near for hit in hits}), viewer=agent)
+        for (memory, _), hits in zip(members, near, strict=True):
+            others = [
+                (known[hit.id], engine.meaning.similarity(hit.cosine))
+                for hit in hits
+                if hit.id in known and hit.id != memory.id
+            ]
+            kin[memory.id] = find_related(memory, others, engine.policy)
+    return kin

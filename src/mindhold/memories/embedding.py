@@ -1,0 +1,525 @@
+"""Vectors for memories that have none, and what is recorded about an embedding service: calls, traits and speed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from mindhold.access.secrets import fingerprint
+from mindhold.memories.spending import (
+    EMBEDDING,
+    KEPT,
+    LEDGER_NAMESPACE,
+    LONGEST_NAME,
+    OK,
+    day_of,
+    spent_on_day,
+)
+from mindhold.model.errors import ModelAway, ModelError, ModelMismatch, Refused, SettingsError, StoreError
+from mindhold.model.job import Entry, Job
+from mindhold.model.memory import ANY_STATUS, Memory, Status
+from mindhold.model.query import Filter
+from mindhold.model.ranking import Cosines
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.ports.embedder import Embedder, Matrix, ServiceModelTraits, ServiceTerms, Usage
+from mindhold.ports.store import Clock, Cursors, Enqueue, Entries, NewId, Store
+
+if TYPE_CHECKING:
+    from mindhold.engine import Engine
+
+
+PROBE = "memory"
+LOADING = "The embedding model is still loading."
+SendGate = Callable[[], Awaitable[ModelMismatch | None]]  # why texts may not be sent yet; None when they may
+
+
+class VectorSource:
+    """The embedder and the rung of the ladder that it stands on.
+
+    A service has `terms`, and a `gate` that is asked before each text whether the person agreed.
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder | None,
+        *,
+        reason: str = "",
+        terms: ServiceTerms | None = None,
+        gate: SendGate | None = None,
+    ) -> None:
+        self._embedder = embedder
+        self._reason = reason
+        self._gate = gate
+        self._refused = ""
+        self.terms = terms
+        self._warming: asyncio.Task[None] | None = None
+        self._patient = True
+        self._asked = -math.inf  # when a question came last
+
+    @property
+    def model(self) -> str | None:
+        """The name that vectors are kept under; None when there is no embedder."""
+        return self._embedder.name if self._embedder else None
+
+    @property
+    def reason(self) -> str:
+        """Why there are no vectors; empty while there are."""
+        return self._reason
+
+    @property
+    def rung(self) -> str:
+        """What recall stands on now, in words."""
+        return "full text" if self._embedder is None or self._reason else f"full text + {self._embedder.name}"
+
+    @property
+    def unrelated(self) -> Cosines:
+        """How alike unrelated texts look to the model; for one that works."""
+        return self._embedder.unrelated if self._embedder else Cosines(0.0, 0.1)
+
+    def similarity(self, cosine: float) -> float:
+        """The cosine on a scale that means the same for every model: 0 unrelated, 1 the same."""
+        unrelated = self.unrelated.mean
+        return max(0.0, (cosine - unrelated) / (1.0 - unrelated))
+
+    def warm(self, *, patient: bool = True) -> None:
+        """Begin to load the model, in the background; what goes wrong is told by the first use.
+
+        Unless `patient`, questions that come meanwhile are not kept waiting: they stand on words alone, and say so.
+        """
+        self._patient = patient
+        if self._embedder is not None and self._warming is None:
+            self._warming = asyncio.create_task(self._load(self._embedder))
+
+    async def close(self) -> None:
+        """Wait for what is under way and let go of the embedder."""
+        if self._warming is not None:
+            await self._warming
+        if self._embedder is not None:
+            await self._embedder.close()
+
+    @staticmethod
+    async def _load(embedder: Embedder) -> None:
+        with suppress(ModelError):
+            await asyncio.to_thread(embedder.load)
+
+    async def refusal(self) -> ModelMismatch | None:
+        """Why the model may not be asked now, with `reason` set; None while it may."""
+        if self._gate is None:
+            return None
+        refusal = await self._gate()
+        if refusal is not None:
+            self._reason = self._refused = str(refusal)
+        elif self._reason == self._refused:  # and not for what the service itself said
+            self._reason = self._refused = ""
+        return refusal
+
+    async def dimensions(self) -> int | None:
+        """The length of its vectors; None where there is no model, or it can't tell. May load it."""
+        if self._embedder is None:
+            return None
+        with suppress(ModelError):
+            return await asyncio.to_thread(lambda embedder: embedder.dimensions, self._embedder)
+        return None
+
+    async def probe(self) -> None:
+        """Have one word embedded, whatever the gate says. Raises ModelError."""
+        if self._embedder is not None:
+            await self._embedder.embed([PROBE])  # patiently: a question wouldn't wait for long
+
+    async def embed(self, texts: Sequence[str]) -> Matrix | None:
+        """A row a text, or None with `reason` set."""
+        if self._embedder is None or await self.refusal() is not None:
+            return None
+        try:
+            matrix = await self._embedder.embed(texts)
+        except ModelError as error:
+            self._reason = str(error)
+            return None
+        self._reason = ""
+        return matrix
+
+    def asked_within(self, seconds: float) -> bool:
+        """Whether somebody asked a question lately, who may ask another: then what nobody waits for makes room."""
+        return time.monotonic() - self._asked < seconds
+
+    async def embed_query(self, text: str) -> Matrix | None:
+        """One row, or None with `reason` set."""
+        self._asked = time.monotonic()
+        if self._embedder is None or await self.refusal() is not None:
+            return None
+        if not self._patient and self._warming is not None and not self._warming.done():
+            self._reason = LOADING
+            return None
+        try:
+            matrix = await self._embedder.embed_query(self._sendable(text))
+        except ModelError as error:
+            self._reason = str(error)
+            return None
+        self._reason = ""
+        return matrix
+
+    def _sendable(self, question: str) -> str:
+        """What is remembered lost its secrets when it was stored; a question that leaves the machine loses them here."""
+        if self.terms is None or not self.terms.redact:
+            return question
+        from mindhold.text.redaction import redact  # its patterns are for those who need them
+
+        return redact(question).text
+
+
+EMBED = "embed"
+EMBEDDER_CURSOR = "embedder"
+ADOPTED = "embedder.adopted:"  # before a service's model: since when it may be sent what is here
+BATCH = 64
+MOST_LOOKED_AT = 65_536
+_ALIVE = Filter(
+    viewer="system", statuses=tuple(status for status in ANY_STATUS if status is not Status.FORGOTTEN)
+)
+
+
+async def embed_missing(
+    engine: Engine,
+    *,
+    progress: Callable[[int], None] = lambda _: None,
+    enough: Callable[[], bool] = lambda: False,
+) -> int:
+    """Embed until nothing lacks a vector of the present model, or it is `enough`; stops early when the model fails.
+
+    A service is sent what was stored here since it was adopted, and what was counted then; the rest stays without.
+    """
+    model = engine.meaning.model
+    done = 0
+    while model is not None and not enough():
+        memories = await _missing(engine, model)
+        matrix = await engine.meaning.embed([memory.content for memory in memories]) if memories else None
+        if matrix is None:
+            break
+        vectors = {
+            memory.id: (memory.content_hash, row) for memory, row in zip(memories, matrix, strict=True)
+        }
+        put = await engine.store.put_vectors(vectors, model=model)
+        if not put:  # all of them changed meanwhile, or it takes none: another time
+            break
+        done += put
+        progress(done)
+    return done
+
+
+async def _missing(engine: Engine, model: str) -> Sequence[Memory]:
+    """The next batch; for a service, of what it may be sent."""
+    if engine.meaning.terms is None:
+        return await engine.store.unembedded(model, limit=BATCH)
+    may = await sendable(engine, model)
+    asked = BATCH
+    while True:
+        found = await engine.store.unembedded(model, limit=asked)
+        own = [memory for memory in found if may(memory)]
+        if own or len(found) < asked or asked >= MOST_LOOKED_AT:
+            return own[:BATCH]
+        asked *= 4
+
+
+async def sendable(engine: Engine, model: str) -> Callable[[Memory], bool]:
+    """Which memories the model may be given: a local one all; a service those that it has had, and those that were
+    counted when it was adopted or stored since without getting a vector.
+
+    What others embedded, or wrote before this home joined their project, is none of these.
+    """
+    if engine.meaning.terms is None:
+        return lambda memory: True
+    noted = await engine.store.cursor(ADOPTED + model)
+    adopted = datetime.fromisoformat(noted) if noted else datetime.min.replace(tzinfo=UTC)
+    born = {scope.name: scope.created for scope in await engine.store.scopes()}
+
+    def may(memory: Memory) -> bool:
+        begun = born.get(memory.scope)
+        if begun is None:
+            return False
+        counted = max(memory.created, begun) <= adopted
+        later = memory.embedded_by is None and memory.updated >= max(adopted, begun)
+        return counted or later or memory.embedded_by == model
+
+    return may
+
+
+async def follow_model(engine: Engine) -> bool:
+    """Queue re-embedding when the model is another one than last time. Whether it was.
+
+    A service that wasn't adopted is not followed; `meaning.reason` says so.
+    """
+    model = engine.meaning.model
+    if model is None or await engine.meaning.refusal() is not None:
+        return False
+    before = await engine.store.cursor(EMBEDDER_CURSOR)
+    if before == model:
+        return False
+    await engine.store.set_cursor(EMBEDDER_CURSOR, model)
+    if await engine.store.unembedded(model, limit=1):
+        await queue_embedding(engine)
+    return before is not None
+
+
+async def queue_embedding(engine: Engine) -> None:
+    """At most one such job waits at a time."""
+    now = engine.clock()
+    job = Job(id=engine.new_id(), name=EMBED, created=now, due=now, key=EMBED)
+    await engine.store.apply([Enqueue(job)])
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What it takes to embed every memory by the present model. `dollars` is None where the price is unknown."""
+
+    model: str
+    before: str | None
+    memories: int
+    tokens: int
+    dollars: float | None
+
+
+def adoption(store: Store, model: str, *, clock: Clock) -> SendGate:
+    """The gate of a service: open while it is the one adopted last, or when there is nothing to embed anew.
+
+    It is asked each time: another process may have let another model take over. A store that can't be asked, a
+    project's too, may hold anything: then it stays closed.
+    """
+
+    async def refusal() -> ModelMismatch | None:
+        try:
+            return await asked()
+        except (StoreError, SettingsError) as error:
+            return ModelMismatch(
+                f"Whether every memory has a vector of {model} can't be told, so nothing is sent to it: {error.message}",
+                advice=error.advice,
+            )
+
+    async def asked() -> ModelMismatch | None:
+        before = await store.cursor(EMBEDDER_CURSOR)
+        if before == model:
+            return None
+        if await store.unembedded(model, limit=1) or await _without_vector(store, model):
+            known = f"The stored vectors are of {before}" if before else "The stored memories have no vectors"
+            return ModelMismatch(
+                f"{known}, and the model is {model}: every memory would be sent to it.",
+                advice="`mindhold models adopt` shows the cost and does it; or set embedding.provider, "
+                "embedding.model and embedding.dimensions back.",
+            )
+        await store.set_cursor(ADOPTED + model, clock().isoformat())
+        await store.swap_cursor(EMBEDDER_CURSOR, old=before, new=model)
+        return None
+
+    return refusal
+
+
+async def _without_vector(store: Store, model: str) -> bool:
+    """In any store; unlike `unembedded`, which passes over those that are away."""
+    return any(count for name, count in (await store.tally(_ALIVE, "embedded_by")).items() if name != model)
+
+
+async def quote(engine: Engine) -> Quote:
+    """Raises Refused where there is no model."""
+    model = engine.meaning.model
+    if model is None:
+        raise Refused(engine.meaning.reason or "There is no model.", advice="Set embedding.provider.")
+    memories = tokens = 0
+    async for batch in engine.store.scan(_ALIVE):
+        for memory in batch:
+            if memory.embedded_by != model:
+                memories += 1
+                tokens += memory.tokens
+    terms = engine.meaning.terms
+    return Quote(
+        model=model,
+        before=await engine.store.cursor(EMBEDDER_CURSOR),
+        memories=memories,
+        tokens=tokens,
+        dollars=terms.dollars(tokens) if terms else 0.0,
+    )
+
+
+async def adopt(engine: Engine) -> None:
+    """Let the present model make every vector: by a job, which is queued. Raises Refused where there is none.
+
+    It is tried before anything changes. Raises ModelError.
+    """
+    model = engine.meaning.model
+    if model is None:
+        raise Refused(engine.meaning.reason or "There is no model.", advice="Set embedding.provider.")
+    await engine.meaning.probe()
+    await engine.store.set_cursor(ADOPTED + model, engine.clock().isoformat())
+    await engine.store.set_cursor(EMBEDDER_CURSOR, model)
+    await engine.meaning.refusal()
+    await queue_embedding(engine)
+
+
+SPEED = "reindex:speed"  # the drawer: by model, how many texts a second
+LEAST_COUNTED = 64
+LEAST_MEASURED = 1.0  # seconds of a turn: few texts may have been embedded a moment ago, and be known
+USUAL_SPEED = 50.0  # texts a second, of a model that was never measured
+
+
+async def seconds_for(engine: Engine, model: str, count: int) -> int:
+    entry = await engine.ledger.entry(SPEED, fingerprint(model), now=engine.clock())
+    speed = float(entry.value["speed"]) if entry is not None else USUAL_SPEED
+    return math.ceil(count / speed)
+
+
+async def note_speed(engine: Engine, model: str, count: int, seconds: float) -> None:
+    """The last turns count most: the machine may be busier by now, or the texts longer."""
+    if count < LEAST_COUNTED or seconds < LEAST_MEASURED:
+        return
+    place, now = fingerprint(model), engine.clock()
+    entry = await engine.ledger.entry(SPEED, place, now=now)
+    measured = count / seconds
+    speed = measured if entry is None else (float(entry.value["speed"]) + measured) / 2
+    await engine.ledger.put_entry(Entry(SPEED, place, {"speed": round(speed, 3)}, now))
+
+
+TRAITS = "embedding:"  # before the model's name
+
+
+class ServiceStore(Cursors, Entries, Protocol):
+    """The parts of a store that a book is kept in."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """One process's calls within one hour: a line a call would fill the store of a busy server."""
+
+    hour: str
+    day: str
+    key: str
+    used: Usage = field(default_factory=Usage)
+    dollars: float = 0.0
+
+
+class EmbeddingServiceLog:
+    """A ServiceBook in the store."""
+
+    def __init__(
+        self, place: ServiceStore, *, clock: Clock, new_id: NewId, model: str, terms: ServiceTerms
+    ) -> None:
+        self._place = place
+        self._clock = clock
+        self._new_id = new_id
+        self._model = model
+        self._terms = terms
+        self._page: _Page | None = None
+        self._unwritten: list[_Page] = []  # of hours that are over
+        self._reserved = 0
+        self._writing = asyncio.Lock()
+
+    async def traits(self) -> ServiceModelTraits | None:
+        with suppress(StoreError, ValueError, KeyError, TypeError):
+            written = json.loads(await self._place.cursor(TRAITS + self._model) or "null")
+            return ServiceModelTraits(
+                int(written["dimensions"]), Cosines(written["mean"], written["deviation"])
+            )
+        return None
+
+    async def keep_traits(self, traits: ServiceModelTraits) -> None:
+        cosines = traits.unrelated
+        written = {"dimensions": traits.dimensions, "mean": cosines.mean, "deviation": cosines.deviation}
+        with suppress(StoreError):
+            await self._place.set_cursor(TRAITS + self._model, json.dumps(written))
+
+    async def reserve(self, tokens: int) -> None:
+        most = self._terms.daily_tokens
+        if not most:
+            return
+        async with self._writing:
+            self._reserved += tokens
+            try:
+                # Written first and counted then, so that of calls at the same time none is overlooked.
+                await self._write(Usage())
+                if (await spent_on_day(self._place, clock=self._clock, kind=EMBEDDING)).tokens <= most:
+                    return
+                reason = f"Today's {most:,} tokens for embeddings don't suffice for this call."
+            except StoreError as error:
+                reason = f"The ledger of embeddings can't be written: {error.message}"
+            self._reserved -= tokens
+            with suppress(StoreError):
+                await self._write(Usage())
+        raise ModelAway(reason, advice="Wait for tomorrow (UTC), or raise embedding.daily_tokens.")
+
+    async def settle(self, used: Usage, *, reserved: int) -> None:
+        held = reserved if self._terms.daily_tokens else 0
+        if not used.calls and not held:
+            return
+        async with self._writing:
+            self._reserved -= held
+            with suppress(StoreError):  # it is written with the next call
+                await self._write(used)
+
+    async def _write(self, more: Usage) -> None:
+        page = self._current()
+        used = page.used
+        used = Usage(used.calls + more.calls, used.failed + more.failed, used.tokens + more.tokens)
+        dollars = page.dollars + (self._terms.dollars(more.tokens) or 0.0)
+        self._page = replace(page, used=used, dollars=dollars)
+        while self._unwritten:
+            await self._put(self._unwritten[0], reserved=0)
+            del self._unwritten[0]
+        await self._put(self._page, reserved=self._reserved)
+
+    def _current(self) -> _Page:
+        now = self._clock()
+        hour = f"{day_of(now)} {now.hour:02}"
+        page = self._page
+        if page is None or page.hour != hour:
+            if page is not None:  # what is under way is settled on the new one
+                self._unwritten.append(page)
+            page = self._page = _Page(hour, day_of(now), self._new_id())
+        return page
+
+    async def _put(self, page: _Page, *, reserved: int) -> None:
+        now = self._clock()
+        value = {
+            "kind": EMBEDDING,
+            "model": self._model[:LONGEST_NAME],
+            "calls": page.used.calls,
+            "failed": page.used.failed,
+            "tokens_in": page.used.tokens + reserved,
+            "tokens_out": 0,
+            "dollars": page.dollars,
+            "outcome": OK,
+        }
+        await self._place.put_entry(Entry(LEDGER_NAMESPACE + page.day, page.key, value, now, now + KEPT))
+
+
+class EmbedInput(Input):
+    """Nothing to say."""
+
+
+class EmbedResult(Output):
+    """How many memories got a vector, and why not more."""
+
+    embedded: int
+    model: str | None
+    notice: str
+
+
+async def _embed(call: Call, _given: EmbedInput) -> EmbedResult:
+    await follow_model(call.engine)
+    done = await embed_missing(call.engine, progress=lambda count: call.progress("embed", count, None))
+    if call.engine.meaning.reason:
+        await queue_embedding(call.engine)
+    return EmbedResult(embedded=done, model=call.engine.meaning.model, notice=call.engine.meaning.reason)
+
+
+EMBED_MISSING = Operation(
+    "embed_missing",
+    "Make the vectors that are missing.",
+    EmbedInput,
+    EmbedResult,
+    _embed,
+    Effect.WRITES,
+    owner_only=True,
+)

@@ -1,0 +1,465 @@
+"""Exports memories as JSON lines that lose nothing, and writes files whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import errno
+import io
+import json
+import os
+import re
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import IO, Any, Protocol, TextIO, TypeVar
+
+from mindhold.aio import run_uncancelled
+from mindhold.engine import Engine
+from mindhold.lifecycle.contradiction_records import exported_pairs
+from mindhold.memories.serialization import link_line, memory_line, scope_line, version_line
+from mindhold.model.errors import StoreFull, StoreReadOnly
+from mindhold.model.memory import ANY_STATUS, PRIVACY_NOTICE, Link, Memory, Status, Version
+from mindhold.model.prompt_markup import neutralize
+from mindhold.model.query import Filter
+from mindhold.model.scope import Scope
+
+CONVERSATIONS, SUMMARIES, FACTS, PROFILE = "conversations", "summaries", "facts", "profile"
+
+
+@dataclass(frozen=True, slots=True)
+class ExportHead:
+    """The beginning of the whole."""
+
+    created: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ExportSection:
+    """A part of a scope begins."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportConversation:
+    """A conversation begins; None for messages that name none."""
+
+    conversation: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportItem:
+    """One thing that is remembered, whole."""
+
+    id: str
+    text: str
+    scope: str
+    section: str
+    kind: str
+    source: str
+    status: str
+    occurred: datetime
+    created: datetime
+    tags: tuple[str, ...] = ()
+    topic: str = ""
+    importance: float = 0.5
+    speaker: str = ""
+    conversation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportConversationEnd:
+    """The conversation is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class SectionEnd:
+    """The section is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeEnd:
+    """The scope is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportEnd:
+    """All is told."""
+
+    memories: int
+
+
+ExportPart = (
+    ExportHead
+    | Scope
+    | ExportSection
+    | ExportConversation
+    | ExportItem
+    | ExportConversationEnd
+    | SectionEnd
+    | ScopeEnd
+    | ExportEnd
+)
+
+
+class ExportFormat(Protocol):
+    """A way to write it down. It is told the parts in order, and remembers no more than where it is."""
+
+    ending: str  # of the file's name
+
+    def written(self, part: ExportPart) -> str:
+        """The text for this part."""
+
+
+COLUMNS = (
+    "id scope section conversation_id speaker timestamp text tags topic kind source status importance created privacy"
+).split()
+PRIVATE = "personal data"  # in every row: a first line of another shape would break whoever reads the table
+_FORMULA = frozenset("=+-@＝＋－＠")
+_BREAKING = frozenset("\t\r\n\x0b\x0c")
+
+
+class CsvForm:
+    """Rows by RFC 4180, UTF-8."""
+
+    ending = ".csv"
+
+    def written(self, part: ExportPart) -> str:
+        """The text for this part."""
+        match part:
+            case ExportHead():
+                return row(COLUMNS)
+            case ExportItem():
+                return row(_cells(part))
+            case _:
+                return ""
+
+
+def row(cells: list[str]) -> str:
+    """One line, quoted where it must be."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\r\n").writerow([harmless_cell(cell) for cell in cells])
+    return line.getvalue()
+
+
+def harmless_cell(text: str) -> str:
+    """With an apostrophe before what a spreadsheet would take for a formula."""
+    begun = text.lstrip()[:1]
+    return f"'{text}" if begun in _FORMULA or text[:1] in _BREAKING else text
+
+
+def _cells(item: ExportItem) -> list[str]:
+    return [
+        item.id,
+        item.scope,
+        item.section,
+        item.conversation or "",
+        item.speaker,
+        item.occurred.isoformat(),
+        item.text,
+        "; ".join(item.tags),
+        item.topic,
+        item.kind,
+        item.source,
+        item.status,
+        f"{item.importance:.4g}",
+        item.created.isoformat(),
+        PRIVATE,
+    ]
+
+
+class JsonForm:
+    """Written piece by piece: who comes after another in a list is told by `_following`."""
+
+    ending = ".json"
+
+    def __init__(self) -> None:
+        self._following = False
+
+    def written(self, part: ExportPart) -> str:
+        """The text for this part."""
+        match part:
+            case ExportHead():
+                head = {"mindhold": "readable export", "personal_data": True, "notice": PRIVACY_NOTICE}
+                return self._open({**head, "created": part.created.isoformat()}, "scopes")
+            case Scope():
+                return self._comma() + self._open(_scope(part))
+            case ExportSection():
+                self._following = False
+                return f", {_text(part.name)}: ["
+            case ExportConversation():
+                return self._comma() + self._open({"conversation_id": part.conversation}, "messages")
+            case ExportItem():
+                comma, self._following = self._comma(), True
+                return comma + _text(_item(part))
+            case SectionEnd():
+                return "\n]"
+            case ExportConversationEnd():
+                return self._close("\n]}")
+            case ScopeEnd():
+                return self._close("}")
+            case ExportEnd():
+                return f'\n], "memories": {part.memories}}}\n'
+
+    def _comma(self) -> str:
+        return ",\n" if self._following else "\n"
+
+    def _open(self, fields: dict[str, Any], inside: str = "") -> str:
+        self._following = False
+        begun = _text(fields).removesuffix("}")
+        return f"{begun}, {_text(inside)}: [" if inside else begun
+
+    def _close(self, text: str) -> str:
+        self._following = True
+        return text
+
+
+def _scope(scope: Scope) -> dict[str, Any]:
+    return {
+        "name": scope.name,
+        "description": scope.description,
+        "parent": scope.parent,
+        "active": scope.active,
+        "created": scope.created.isoformat(),
+        "related_keywords": list(scope.keywords),
+    }
+
+
+def _item(item: ExportItem) -> dict[str, Any]:
+    shared: dict[str, Any] = {
+        "id": item.id,
+        "text": item.text,
+        "timestamp": item.occurred.isoformat(),
+        "status": item.status,
+        "tags": list(item.tags),
+    }
+    if item.speaker:
+        return {"speaker": item.speaker, **shared}
+    return {
+        **shared,
+        "kind": item.kind,
+        "source": item.source,
+        "topic": item.topic,
+        "importance": round(item.importance, 4),
+        "created": item.created.isoformat(),
+        "conversation_id": item.conversation,
+    }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+_SIGNS = re.compile(r"([\\`*_{}\[\]<>#|~!$&])")
+_BEGUN = re.compile(r"^([-+=:]|\d{1,9}[.)])")
+_INDENT = "\u00a0"  # blanks before a line would make code of it
+
+
+class MarkdownForm:
+    """Times are the person's. The heading of a section is written when something stands below it."""
+
+    ending = ".md"
+
+    def __init__(self, zone: tzinfo) -> None:
+        self._zone = zone
+        self._heading = ""
+
+    def written(self, part: ExportPart) -> str:
+        """The text for this part."""
+        match part:
+            case ExportHead():
+                return f"# Memories\n\n> **Personal data.** {PRIVACY_NOTICE}\n\nExported {self._time(part.created)}.\n"
+            case Scope():
+                about = f"\n{plain(part.description)}\n" if part.description.strip() else ""
+                off = " (switched off)" if not part.active else ""
+                return f"\n## {plain(part.name, lines=False)}{off}\n{about}"
+            case ExportSection():
+                self._heading = f"\n### {part.name.capitalize()}\n\n"
+                return ""
+            case ExportConversation():
+                named = plain(part.conversation, lines=False) if part.conversation else "Without a name"
+                return f"{self._headed()}#### {named}\n\n"
+            case ExportItem():
+                return self._headed() + self._item(part)
+            case ExportEnd():
+                return f"\n---\n\n{part.memories} memories.\n"
+            case _:
+                return ""
+
+    def _headed(self) -> str:
+        heading, self._heading = self._heading, ""
+        return heading
+
+    def _item(self, item: ExportItem) -> str:
+        who = f"**{plain(item.speaker, lines=False)}** " if item.speaker else ""
+        labels = [f"\\#{plain(tag, lines=False)}" for tag in item.tags]
+        if item.status != Status.ACTIVE:
+            labels.append(f"({item.status})")
+        told = f" {' '.join(labels)}" if labels else ""
+        return f"- {who}{self._time(item.occurred)}{told}\n\n  {plain(item.text)}\n\n"
+
+    def _time(self, moment: datetime) -> str:
+        return f"{moment.astimezone(self._zone):%Y-%m-%d %H:%M}"
+
+
+def plain(text: str, *, lines: bool = True) -> str:
+    """The text as itself, in an item of a list; without `lines` on one line."""
+    rows = neutralize(text).splitlines() or [""]
+    if not lines:
+        return _escaped(" ".join(" ".join(rows).split()))
+    told = ""
+    for before, line in zip(["", *rows], rows, strict=False):
+        if told:
+            told += "\\\n  " if before.strip() and line.strip() else "\n  " if line.strip() else "\n"
+        told += _escaped(line.rstrip()) if line.strip() else ""
+    return told
+
+
+def _escaped(line: str) -> str:
+    bare = line.lstrip()
+    blanks = _INDENT * len(line[: len(line) - len(bare)].expandtabs(4))
+    signs = _SIGNS.sub(r"\\\1", bare)
+    return blanks + _BEGUN.sub(lambda found: f"{found[1][:-1]}\\{found[1][-1]}", signs)
+
+
+T = TypeVar("T")
+
+FORMAT = 1
+BATCH = 256
+IN_THE_WAY_SECONDS = 2.0  # how long a scanner or reader may have open what is to be replaced
+_PAUSE_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """How much was written where."""
+
+    path: str
+    memories: int
+    links: int
+    versions: int
+    scopes: int
+    contradictions: int = 0
+
+
+async def export_to(engine: Engine, path: Path, *, where: Filter | None = None) -> Exported:
+    """Write atomically: the file is there whole, or not at all. Raises StoreFull, StoreReadOnly."""
+
+    async def write(stream: TextIO) -> Exported:
+        return await export_stream(engine, stream, where=where)
+
+    return replace(await in_one_piece(path, write), path=str(path))
+
+
+async def write_whole(path: Path, text: str) -> None:
+    """A text, atomically. Raises StoreFull, StoreReadOnly."""
+
+    async def write(stream: TextIO) -> None:
+        await run_uncancelled(asyncio.to_thread(stream.write, text))
+
+    await in_one_piece(path, write)
+
+
+async def in_one_piece(path: Path, write: Callable[[TextIO], Awaitable[T]]) -> T:
+    """For the owner's eyes, and there when all of it is written. Raises StoreFull, StoreReadOnly."""
+    partial = partial_of(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8", newline="\n") as stream:
+            partial.chmod(0o600)
+            written = await write(stream)
+            await run_uncancelled(asyncio.to_thread(to_disk, stream))
+        await asyncio.to_thread(put_in_place, partial, path)
+    except OSError as error:
+        problem = StoreFull if error.errno == errno.ENOSPC else StoreReadOnly
+        raise problem(
+            f"The export to {path} failed: {error.strerror}.", advice="Choose another place."
+        ) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return written
+
+
+def partial_of(path: Path) -> Path:
+    """A file of one's own to write into, whoever else writes to the same place."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(8)}.partial")
+
+
+def to_disk(stream: IO[Any]) -> None:
+    """All that was written, so that a power cut leaves it."""
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def put_in_place(partial: Path, path: Path) -> None:
+    """Windows refuses it while anybody has the old file open: that passes. Raises OSError."""
+    deadline = time.monotonic() + IN_THE_WAY_SECONDS
+    while True:
+        try:
+            partial.replace(path)
+            return
+        except PermissionError:
+            if os.name != "nt" or time.monotonic() > deadline:
+                raise
+        time.sleep(_PAUSE_SECONDS)
+
+
+async def export_stream(engine: Engine, stream: TextIO, *, where: Filter | None = None) -> Exported:
+    """A head line, scopes, then each memory followed by its versions, then links, then what is known of contradictions.
+
+    Written by threads, batch by batch. A link with one end among them is written too: it is drawn again where the other
+    end is there. Of contradictions both are wanted.
+    """
+    chosen = where or Filter(viewer="system", statuses=ANY_STATUS)
+    scopes = await engine.store.scopes()
+    head = {"mindhold": "export", "format": FORMAT, "notice": PRIVACY_NOTICE}
+    await _write(stream, [head, *(scope_line(scope) for scope in scopes)])
+    versions = links = pairs = 0
+    ids: list[str] = []
+    async for batch in engine.store.scan(chosen):
+        earlier = await engine.store.versions_among([memory.id for memory in batch])
+        await _write(stream, _with_versions(batch, earlier))
+        ids.extend(memory.id for memory in batch)
+        versions += sum(len(some) for some in earlier.values())
+    async for some in _links(engine, sorted(ids), viewer=chosen.viewer):
+        await _write(stream, (link_line(link) for link in some))
+        links += len(some)
+    async for known in exported_pairs(engine, frozenset(ids), viewer=chosen.viewer):
+        await _write(stream, known)
+        pairs += len(known)
+    return Exported("-", len(ids), links, versions, len(scopes), contradictions=pairs)
+
+
+async def _links(engine: Engine, ids: Sequence[str], *, viewer: str) -> AsyncIterator[list[Link]]:
+    """Each once, in batches."""
+    seen: set[tuple[str, str, str]] = set()
+    for start in range(0, len(ids), BATCH):
+        found = await engine.store.links_of(ids[start : start + BATCH], viewer=viewer)
+        new = {key: link for link in found if (key := (link.origin, link.target, link.relation)) not in seen}
+        seen |= new.keys()
+        yield [new[key] for key in sorted(new)]
+
+
+def _with_versions(
+    batch: Sequence[Memory], earlier: Mapping[str, Sequence[Version]]
+) -> Iterator[dict[str, Any]]:
+    for memory in batch:
+        yield memory_line(memory)
+        for version in earlier.get(memory.id, ()):
+            yield version_line(version)
+
+
+async def _write(stream: TextIO, lines: Iterable[dict[str, Any]]) -> None:
+    """In a thread, and to the end of the batch: nobody may close what is being written to."""
+    await run_uncancelled(asyncio.to_thread(_write_now, stream, lines))
+
+
+def _write_now(stream: TextIO, lines: Iterable[dict[str, Any]]) -> None:
+    for line in lines:
+        stream.write(json.dumps(line, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n")

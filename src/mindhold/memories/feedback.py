@@ -1,0 +1,440 @@
+"""What callers think of the tools: stored feedback, its report, and its effect on the memories that answered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from pydantic import Field
+
+from mindhold.conversations.sessions import (
+    clean_conversation_name,
+    conversation_key,
+    conversation_of,
+    write_activity,
+)
+from mindhold.engine import Engine
+from mindhold.locks import claim
+from mindhold.memories.validation import safe_text
+from mindhold.model.errors import MindholdError
+from mindhold.model.job import Entry
+from mindhold.model.memory import Status
+from mindhold.model.scope import sees, visible_agents
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.ports.store import Rate
+
+TOOLS = "tool_feedback"
+TASKS = "task_feedback"
+RATED = "rated:"  # before a conversation's key: which memories it has rated
+KEPT = timedelta(days=365)
+RATED_KEPT = timedelta(days=90)
+LATELY = timedelta(days=30)
+MOST = 10_000  # of which a report is made: the newest
+MOST_RATED = 50  # by one verdict
+MOST_TOLD = 5  # suggestions of a tool, and points of tasks
+STEP = 0.1  # how far one verdict moves a memory's usefulness
+HELD = timedelta(seconds=10)  # the marks of a conversation, by a process that died
+PAUSE, TRIES = 0.05, 240  # seconds: for somewhat longer than that a verdict waits for another one's
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolVerdict:
+    """Whether one answer of a tool served. `memories` are the ones that it is about; else those of the latest answer."""
+
+    tool: str
+    relevant: bool
+    sufficient: bool
+    suggestion: str = ""
+    context: str = ""
+    conversation: str | None = None
+    trigger: str = "voluntary"
+    memories: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEffect:
+    """How a whole conversation's work went."""
+
+    success: bool
+    highlights: Sequence[str]
+    pain_points: Sequence[str]
+    conversation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackTally:
+    """What was said of one tool: of so many verdicts how many found it relevant, sufficient, both."""
+
+    relevant: int = 0
+    sufficient: int = 0
+    count: int = 0
+    served: int = 0
+
+    def plus(self, verdict: Mapping[str, Any]) -> FeedbackTally:
+        """With one verdict more."""
+        relevant, sufficient = bool(verdict["relevant"]), bool(verdict["sufficient"])
+        return FeedbackTally(
+            self.relevant + relevant,
+            self.sufficient + sufficient,
+            self.count + 1,
+            self.served + (relevant and sufficient),
+        )
+
+    @property
+    def share(self) -> float | None:
+        """How often it was both; None where nobody said anything."""
+        return self.served / self.count if self.count else None
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What somebody suggested."""
+
+    text: str
+    context: str
+    when: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReport:
+    """Of one tool: all that was said, the last 30 days and what came before them, and the newest suggestions."""
+
+    whole: FeedbackTally = field(default_factory=FeedbackTally)
+    lately: FeedbackTally = field(default_factory=FeedbackTally)
+    before: FeedbackTally = field(default_factory=FeedbackTally)
+    suggestions: tuple[Remark, ...] = ()
+
+    @property
+    def trend(self) -> float | None:
+        """How much more often it served lately than before; None where one of the two is unknown."""
+        now, then = self.lately.share, self.before.share
+        return None if now is None or then is None else now - then
+
+
+@dataclass(frozen=True, slots=True)
+class TaskReport:
+    """How whole conversations went, and the newest of what was liked and what was not."""
+
+    count: int = 0
+    succeeded: int = 0
+    highlights: tuple[str, ...] = ()
+    pain_points: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackReport:
+    """By tool, in order of name; and of tasks."""
+
+    tools: Mapping[str, ToolReport]
+    tasks: TaskReport
+
+
+def step_of(*, relevant: bool, sufficient: bool) -> float:
+    """How far a verdict moves what the answer gave: too little of the right says nothing against it."""
+    if not relevant:
+        return -STEP
+    return STEP if sufficient else 0.0
+
+
+async def keep_verdict(
+    engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: str | None = None
+) -> tuple[str, int]:
+    """Its id, and how many memories it moved.
+
+    `held_in` is the conversation of the call, when the door knows it: a memory is moved once in each.
+    """
+    value = {
+        "agent": agent,
+        "tool": safe_text(engine, verdict.tool).strip(),
+        "relevant": verdict.relevant,
+        "sufficient": verdict.sufficient,
+        "suggestion": safe_text(engine, verdict.suggestion),
+        "context": safe_text(engine, verdict.context),
+        "conversation": clean_conversation_name(engine, verdict.conversation)
+        if verdict.conversation
+        else None,
+        "trigger": verdict.trigger,
+    }
+    kept = await _keep(engine, TOOLS, value)
+    return kept, await _felt(engine, verdict, agent=agent, held_in=held_in)
+
+
+async def keep_effect(engine: Engine, effect: TaskEffect, *, agent: str) -> str:
+    """Its id."""
+    value = {
+        "agent": agent,
+        "success": effect.success,
+        "highlights": [safe_text(engine, text) for text in effect.highlights],
+        "pain_points": [safe_text(engine, text) for text in effect.pain_points],
+        "conversation": clean_conversation_name(engine, effect.conversation) if effect.conversation else None,
+    }
+    return await _keep(engine, TASKS, value)
+
+
+async def feedback_report(engine: Engine, *, agent: str) -> FeedbackReport:
+    """Of what the agent may know of, and of that the newest."""
+    now = engine.clock()
+    tools: dict[str, ToolReport] = {}
+    for entry in await _seen(engine, TOOLS, agent=agent):
+        name = entry.value["tool"]
+        tools[name] = _told(tools.get(name, ToolReport()), entry, lately=entry.created > now - LATELY)
+    tasks = [entry.value for entry in await _seen(engine, TASKS, agent=agent)]
+    return FeedbackReport(
+        tools=dict(sorted(tools.items())),
+        tasks=TaskReport(
+            count=len(tasks),
+            succeeded=sum(bool(task["success"]) for task in tasks),
+            highlights=_newest(text for task in tasks for text in task["highlights"]),
+            pain_points=_newest(text for task in tasks for text in task["pain_points"]),
+        ),
+    )
+
+
+def _told(known: ToolReport, entry: Entry, *, lately: bool) -> ToolReport:
+    value = entry.value
+    suggestions = known.suggestions
+    if value["suggestion"] and len(suggestions) < MOST_TOLD:
+        suggestions = (*suggestions, Remark(value["suggestion"], value["context"], entry.created))
+    return ToolReport(
+        whole=known.whole.plus(value),
+        lately=known.lately.plus(value) if lately else known.lately,
+        before=known.before if lately else known.before.plus(value),
+        suggestions=suggestions,
+    )
+
+
+def _newest(texts: Any) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(text for text in texts if text.strip()))[:MOST_TOLD]
+
+
+async def _seen(engine: Engine, drawer: str, *, agent: str) -> list[Entry]:
+    """Agents have drawers of their own, so that none is pushed out of its report by others; and all is in one."""
+    now = engine.clock()
+    drawers = [drawer, *(_own(drawer, one) for one in sorted(visible_agents(agent) or ()))]
+    found = [entry for name in drawers for entry in await engine.store.entries(name, now=now, limit=MOST)]
+    seen = {entry.key: entry for entry in found if sees(agent, entry.value["agent"])}
+    return sorted(seen.values(), key=lambda entry: (entry.created, entry.key), reverse=True)[:MOST]
+
+
+def _own(drawer: str, agent: str) -> str:
+    return f"{drawer} of {agent}"
+
+
+async def _felt(engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: str | None) -> int:
+    """Move what the answer gave: of that only what the agent sees, and each memory once in a conversation."""
+    by = step_of(relevant=verdict.relevant, sufficient=verdict.sufficient)
+    if not by:
+        return 0
+    wanted = list(verdict.memories) or await _answered(engine, verdict, agent=agent, held_in=held_in)
+    found = await engine.store.get_many(list(dict.fromkeys(wanted))[:MOST_RATED], viewer=agent)
+    there = [memory.id for memory in found.values() if memory.status is not Status.FORGOTTEN]
+    if not there:
+        return 0
+    now = engine.clock()
+    # Where no door knows of a conversation, a day is one: a name of the caller's choice would bound nothing.
+    drawer = RATED + json.dumps([agent, held_in] if held_in else [agent, None, f"{now:%Y-%m-%d}"])
+    for _ in range(TRIES):
+        async with claim(engine, drawer, held=HELD) as mine:
+            if mine:
+                return await _moved(engine, drawer, there, by=by)
+        await asyncio.sleep(PAUSE)
+    log.warning("a verdict moved nothing: too many others were given in its conversation at the same time")
+    return 0
+
+
+async def _moved(engine: Engine, drawer: str, there: Sequence[str], *, by: float) -> int:
+    """How many of them are moved now: those that were not in this conversation."""
+    now = engine.clock()
+    known = {
+        memory_id
+        for entry in await engine.store.entries(drawer, now=now, limit=MOST)
+        for memory_id in entry.value.get("memories") or ()
+    }
+    fresh = [memory_id for memory_id in there if memory_id not in known]
+    if not fresh:
+        return 0
+    mark = Entry(drawer, engine.new_id(), {"by": by, "memories": fresh}, now, now + RATED_KEPT)
+    await engine.store.put_entry(mark)
+    try:
+        await engine.store.apply([Rate(memory_id, by, now) for memory_id in fresh])
+    except MindholdError:
+        await engine.store.drop_entry(drawer, mark.key)  # so that it can be said again
+        raise
+    return len(fresh)
+
+
+async def _answered(engine: Engine, verdict: ToolVerdict, *, agent: str, held_in: str | None) -> list[str]:
+    """What the latest answer of that tool gave, in the conversation of the call or else in the one that is named."""
+    for name in (held_in, verdict.conversation):
+        if not name:
+            continue
+        place = conversation_key(engine, name, agent=agent)
+        await write_activity(engine, place)
+        known = await conversation_of(engine, place.conversation, agent=agent)
+        if known is not None and verdict.tool.strip() in known.answers:
+            return list(known.answers[verdict.tool.strip()])
+    return []
+
+
+async def _keep(engine: Engine, drawer: str, value: dict[str, object]) -> str:
+    now = engine.clock()
+    entry = Entry(drawer, engine.new_id(), value, now, now + KEPT)
+    for name in (drawer, _own(drawer, str(value["agent"]))):
+        await engine.store.put_entry(replace(entry, drawer=name))
+    return entry.key
+
+
+LONGEST_FEEDBACK = 2_000
+LONGEST_NAME = 200
+MOST_MEMORIES = 50
+
+
+class FeedbackInput(Input):
+    """Whether a tool's answer served. `memories` are the ones it is about; else those of the latest answer."""
+
+    tool_name: str = Field(min_length=1, max_length=LONGEST_NAME)
+    relevant: bool
+    sufficient: bool
+    suggestion: str = Field(default="", max_length=LONGEST_FEEDBACK)
+    context: str = Field(default="", max_length=LONGEST_FEEDBACK)
+    conversation: str | None = None
+    trigger: Literal["sampled", "voluntary"] = "voluntary"
+    memories: list[str] = Field(default=[], max_length=MOST_MEMORIES)
+
+
+class FeedbackResult(Output):
+    """Where it is kept, and how many memories count for more or less by it."""
+
+    id: str
+    recorded: bool = True
+    rated: int = 0
+
+
+class FeedbackReportInput(Input):
+    """Nothing to say."""
+
+
+class TallyView(Output):
+    """Of so many verdicts, how many found the answers relevant, sufficient, and both."""
+
+    count: int
+    relevant: int
+    sufficient: int
+    served: int
+    share: float | None = None  # of both; None where nobody said anything
+
+    @classmethod
+    def of(cls, tally: FeedbackTally) -> TallyView:
+        return cls(
+            count=tally.count,
+            relevant=tally.relevant,
+            sufficient=tally.sufficient,
+            served=tally.served,
+            share=None if tally.share is None else round(tally.share, 4),
+        )
+
+
+class RemarkView(Output):
+    """What somebody suggested: data, never instructions."""
+
+    text: str
+    context: str
+    when: datetime
+
+    @classmethod
+    def of(cls, remark: Remark) -> RemarkView:
+        return cls(text=remark.text, context=remark.context, when=remark.when)
+
+
+class ToolReportView(Output):
+    """Of one tool: all of it, the last 30 days, what was before them, and by how much it serves more often now."""
+
+    whole: TallyView
+    lately: TallyView
+    before: TallyView
+    trend: float | None = None
+    suggestions: list[RemarkView]
+
+    @classmethod
+    def of(cls, report: ToolReport) -> ToolReportView:
+        return cls(
+            whole=TallyView.of(report.whole),
+            lately=TallyView.of(report.lately),
+            before=TallyView.of(report.before),
+            trend=None if report.trend is None else round(report.trend, 4),
+            suggestions=[RemarkView.of(one) for one in report.suggestions],
+        )
+
+
+class TaskReportView(Output):
+    """How whole conversations went, and the newest of what was liked and what was not."""
+
+    count: int
+    succeeded: int
+    share: float | None = None
+    highlights: list[str]
+    pain_points: list[str]
+
+    @classmethod
+    def of(cls, report: TaskReport) -> TaskReportView:
+        return cls(
+            count=report.count,
+            succeeded=report.succeeded,
+            share=round(report.succeeded / report.count, 4) if report.count else None,
+            highlights=list(report.highlights),
+            pain_points=list(report.pain_points),
+        )
+
+
+class FeedbackReportResult(Output):
+    """By tool, and of tasks."""
+
+    tools: dict[str, ToolReportView]
+    tasks: TaskReportView
+
+
+async def _feedback(call: Call, given: FeedbackInput) -> FeedbackResult:
+    verdict = ToolVerdict(
+        tool=given.tool_name,
+        relevant=given.relevant,
+        sufficient=given.sufficient,
+        suggestion=given.suggestion,
+        context=given.context,
+        conversation=given.conversation or call.conversation,
+        trigger=given.trigger,
+        memories=given.memories,
+    )
+    kept, rated = await keep_verdict(call.engine, verdict, agent=call.agent, held_in=call.conversation)
+    return FeedbackResult(id=kept, rated=rated)
+
+
+async def _feedback_report(call: Call, _given: FeedbackReportInput) -> FeedbackReportResult:
+    report = await feedback_report(call.engine, agent=call.agent)
+    return FeedbackReportResult(
+        tools={name: ToolReportView.of(one) for name, one in report.tools.items()},
+        tasks=TaskReportView.of(report.tasks),
+    )
+
+
+FEEDBACK = Operation(
+    "feedback",
+    "Keep whether a tool's answer served.",
+    FeedbackInput,
+    FeedbackResult,
+    _feedback,
+    Effect.WRITES,
+)
+FEEDBACK_REPORT = Operation(
+    "feedback_report",
+    "What callers think of the tools.",
+    FeedbackReportInput,
+    FeedbackReportResult,
+    _feedback_report,
+    Effect.READS,
+)

@@ -1,0 +1,462 @@
+"""Forgetting: soft hides memories and can be undone; hard erases them and proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pydantic import Field
+
+from mindhold.backup.create import back_up_scope, backups
+from mindhold.capture.documents import erase_from_documents, update_documents
+from mindhold.capture.hook_cache_removal import blank_hook_caches, erase_from_hook_caches
+from mindhold.capture.journal import note_erased
+from mindhold.conversations.recap_queue import hide_recaps, queue_recap_rebuild, with_derived
+from mindhold.engine import LEAST_TRUST, Engine
+from mindhold.memories.filters import MOST_HITS, Question
+from mindhold.memories.hit_context import HIDDEN, shortened
+from mindhold.memories.recall import Hit, recall
+from mindhold.memories.validation import MOST_LABELS, bare_tags
+from mindhold.memories.views import MemoryView, ReceiptView
+from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
+from mindhold.model.lifecycle import PROFILE_SECTION_KEY, is_going, is_kept_for_good
+from mindhold.model.memory import ANY_STATUS, Memory, Relation, Status
+from mindhold.model.query import Filter
+from mindhold.model.scope import GLOBAL, LOCAL
+from mindhold.operations import Call, Effect, Input, Operation, Output, full_id, full_ids
+from mindhold.ports.store import Change, Mark, Receipt
+from mindhold.projects.placement import PROJECT
+from mindhold.projects.scopes import delete_scope, find_scope, scope_name, visible_scopes
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What was forgotten; `receipt` is there when it was for good."""
+
+    memories: tuple[Memory, ...]
+    receipt: Receipt | None = None
+
+
+async def forget(engine: Engine, ids: Sequence[str], *, agent: str, force: bool = False) -> Forgotten:
+    """Hide memories everywhere. A permanent or anchored one only with `force`.
+
+    The other parts of a split document go with any of its parts. Raises MemoryNotFound, Refused.
+    """
+    memories = await _with_parts(
+        engine, await forgettable(engine, ids, agent=agent, force=force), agent=agent
+    )
+    now = engine.clock()
+    changes: list[Change] = [
+        Mark(memory.id, Status.FORGOTTEN, previous=memory.status, updated=now)
+        for memory in memories
+        if memory.status is not Status.FORGOTTEN
+    ]
+    if changes:
+        await engine.store.apply(changes)
+        await hide_recaps(engine, memories)
+        await blank_hook_caches(engine)
+    return Forgotten(tuple(memory for memory in memories if memory.status is not Status.FORGOTTEN))
+
+
+async def unforget(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
+    """Undo a soft forget, or bring back from the archive.
+
+    What somebody else changes at that moment doesn't come back. Raises MemoryNotFound, Refused for one that is neither
+    forgotten nor archived, or on its way out for good, Changed, Conflict.
+    """
+    memories = await _with_parts(engine, await forgettable(engine, ids, agent=agent, force=True), agent=agent)
+    for memory in memories:
+        if memory.status not in (Status.FORGOTTEN, Status.ARCHIVED):
+            raise Refused(f"The memory {memory.id} is neither forgotten nor archived: it is {memory.status}.")
+        if is_going(memory):
+            raise Refused(f"The memory {memory.id} was archived for its time, and is being removed for good.")
+    now = engine.clock()
+    back = [
+        replace(memory, status=memory.previous_status or Status.ACTIVE, previous_status=None, updated=now)
+        for memory in memories
+    ]
+    marks = [
+        Mark(memory.id, new.status, previous=None, updated=now, only_from=memory.status)
+        for memory, new in zip(memories, back, strict=True)
+    ]
+    await engine.store.apply(list[Change](marks))
+    there = await engine.store.get_many([memory.id for memory in back], viewer=agent)
+    for memory in back:
+        if memory.id not in there:
+            raise MemoryNotFound(memory.id)
+        if there[memory.id].status is not memory.status:
+            raise Changed(
+                f"The memory {memory.id} was changed meanwhile: it is {there[memory.id].status}.",
+                advice="Look at it, then try again.",
+            )
+    return back
+
+
+async def erase(engine: Engine, ids: Sequence[str], *, agent: str, force: bool = False) -> Forgotten:
+    """Remove memories, all that was derived from them and every trace in the index; returns the proof.
+
+    What was merged from an erased memory repeats its words, so it goes too. Raises MemoryNotFound, Refused.
+    """
+    memories = await _with_parts(
+        engine, await forgettable(engine, ids, agent=agent, force=force), agent=agent
+    )
+    named = {memory.id for memory in memories}
+    doomed = await with_derived(engine, memories)
+    await note_erased(engine, list(doomed.values()))
+    receipt = await erase_from_hook_caches(engine, await engine.store.erase(list(doomed)))
+    # A summary that somebody names is not wanted; one that went along is made anew.
+    await queue_recap_rebuild(
+        engine, (one for one in doomed.values() if one.id not in named), besides=set(doomed)
+    )
+    return Forgotten(tuple(doomed.values()), receipt)
+
+
+async def forgettable(engine: Engine, ids: Sequence[str], *, agent: str, force: bool) -> list[Memory]:
+    """The memories, all of which may go. Raises MemoryNotFound, Refused for one that is kept for good."""
+    if not ids:
+        raise InvalidInput("Nothing was named to forget.", advice="Give at least one id.")
+    found = await engine.store.get_many(ids, viewer=agent)
+    for memory_id in ids:
+        if memory_id not in found:
+            raise MemoryNotFound(memory_id)
+        memory = found[memory_id]
+        if not force and needs_force(memory):
+            raise Refused(
+                f"The memory {memory_id} is kept for good ({'an anchor' if memory.anchor else 'permanent'}).",
+                advice="Say so with `force`.",
+            )
+    return list(found.values())
+
+
+def needs_force(memory: Memory) -> bool:
+    """Whether it goes only by force. What people said of themselves they take back as they like, though no upkeep may."""
+    return is_kept_for_good(memory) and PROFILE_SECTION_KEY not in memory.metadata
+
+
+async def kept_for_good(engine: Engine, ids: Sequence[str], *, agent: str) -> list[Memory]:
+    """Those of them that only go by force: anchors, and permanent ones."""
+    found = await engine.store.get_many(ids, viewer=agent)
+    return [memory for memory in found.values() if needs_force(memory)]
+
+
+async def _with_parts(engine: Engine, memories: Sequence[Memory], *, agent: str) -> list[Memory]:
+    """A split document is forgotten whole: its parts hang on the first one by part_of."""
+    known = {memory.id: memory for memory in memories}
+    relations = (Relation.PART_OF,)
+    roots = {
+        link.target
+        for link in await engine.store.links_of(list(known), relations=relations, viewer=agent)
+        if link.automatic
+    }
+    if roots:
+        links = await engine.store.links_of(list(roots), relations=relations, viewer=agent)
+        ends = {end for link in links if link.automatic for end in (link.origin, link.target)}
+        known.update(await engine.store.get_many(list(ends - known.keys()), viewer=agent))
+    return list(known.values())
+
+
+MOST_FOUND = 20
+FOUND = (Status.ACTIVE, Status.ARCHIVED)  # what recall finds, by itself or if it is asked to
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetChoice:
+    """All that is stated must hold. `hidden` takes in what recall doesn't find."""
+
+    ids: tuple[str, ...] = ()
+    query: str | None = None
+    tags: tuple[str, ...] = ()
+    topic: str | None = None
+    scope: str | None = None
+    everywhere: bool = True  # without a scope: in all of them, or in those that the call sees
+    hidden: bool = False
+
+    @property
+    def whole_scope(self) -> bool:
+        """Whether everything in a scope is meant."""
+        return bool(self.scope and not (self.ids or self.query or self.tags or self.topic))
+
+
+async def chosen_memories(engine: Engine, choice: ForgetChoice, *, agent: str) -> list[str]:
+    """The ids, without a query. Raises InvalidInput when nothing is stated, ScopeNotFound."""
+    if not (choice.ids or choice.tags or choice.topic or choice.scope):
+        raise InvalidInput(
+            "Nothing was named to forget.", advice="Give ids, a query, or a tag, topic or scope."
+        )
+    scope = await scope_name(engine, choice.scope) if choice.scope else None
+    if choice.ids and not (choice.tags or choice.topic or choice.scope):
+        return list(choice.ids)
+    scopes = (scope,) if scope else () if choice.everywhere else await visible_scopes(engine, None)
+    where = Filter(
+        viewer=agent,
+        ids=choice.ids,
+        tags=bare_tags(choice.tags),
+        topic=choice.topic,
+        scopes=scopes,
+        statuses=ANY_STATUS if choice.hidden or choice.ids else FOUND,
+    )
+    return [memory.id async for batch in engine.store.scan(where) for memory in batch]
+
+
+async def candidates(engine: Engine, choice: ForgetChoice, *, agent: str) -> tuple[Hit, ...]:
+    """What a query finds, best first; among the ids if there are some. Raises InvalidInput, ScopeNotFound."""
+    question = Question(
+        text=choice.query or "",
+        scope=choice.scope,
+        scope_only=choice.scope is not None,
+        tags=choice.tags,
+        topic=choice.topic,
+        statuses=FOUND,
+        limit=MOST_HITS if choice.ids else MOST_FOUND,
+        count_use=False,
+    )
+    hits = (await recall(engine, question, agent=agent)).hits
+    return tuple(hit for hit in hits if hit.memory.id in choice.ids) if choice.ids else hits
+
+
+FEW = 3  # what nobody named by id is forgotten without asking only up to here
+MOST_SHOWN = 20  # of those that are asked about
+LONGEST_SHOWN = 200
+
+
+class ForgetInput(Input):
+    """What to forget: all that holds of it narrows. `query` finds by meaning.
+
+    What is kept for good goes only with `force`: of a topic or a tag it is passed over and told, otherwise it is an error.
+    More than a few that nobody named by id need `confirm`, if a query found them or if they go for good.
+    """
+
+    ids: list[str] = []
+    query: str | None = None
+    tags: list[str] = Field(default=[], max_length=MOST_LABELS)
+    topic: str | None = None
+    scope: str | None = None
+    everywhere: bool = True  # without a scope: in all of them, or in those that the call sees
+    force: bool = False
+    hard: bool = False
+    confirm: bool = False
+    missing_ok: bool = False  # an unknown id or scope is no error
+    backup: bool = True  # of a whole scope that goes, a copy is put aside first
+    drop_scope: bool = False  # a whole scope that goes for good goes with its name, if nothing else is in it
+
+
+class CandidateView(Output):
+    """What would be forgotten."""
+
+    id: str
+    content: str
+    score: float
+
+
+class ForgetResult(Output):
+    """What was forgotten; the receipt when it was for good. Candidates mean that nothing was: confirm first."""
+
+    forgotten: list[str]
+    count: int
+    hard: bool
+    receipt: ReceiptView | None = None
+    candidates: list[CandidateView] = []
+    note: str = ""
+    notice: str = ""  # of documents that couldn't be written
+    scope: str | None = None
+    backup: str | None = None
+    kept: list[str] = []  # passed over, for they are kept for good
+
+
+class UnforgetInput(Input):
+    """Which to bring back."""
+
+    ids: list[str] = Field(min_length=1)
+
+
+class UnforgetResult(Output):
+    """What is back."""
+
+    memories: list[MemoryView]
+    notice: str = ""
+
+
+async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
+    if given.scope:
+        try:
+            given = given.model_copy(update={"scope": await scope_name(call.engine, given.scope)})
+        except ScopeNotFound:
+            if not given.missing_ok:
+                raise
+            return _nothing(given, "There is no such scope.")
+    choice = ForgetChoice(
+        ids=tuple(await _named(call, given)),
+        query=(given.query or "").strip() or None,
+        tags=tuple(given.tags),
+        topic=given.topic,
+        scope=given.scope,
+        everywhere=given.everywhere,
+        hidden=given.hard,
+    )
+    if given.ids and not choice.ids:
+        return _nothing(given, "There is no such memory.")
+    if choice.query:
+        hits = await candidates(call.engine, choice, agent=call.agent)
+        if len(hits) > FEW and not given.confirm:
+            return _asking(given, [_candidate(hit.memory, hit.score) for hit in hits], count=len(hits))
+        ids = [hit.memory.id for hit in hits]
+    else:
+        ids = await chosen_memories(call.engine, choice, agent=call.agent)
+    if not ids:
+        dropped = await _dropped(call, given, choice)
+        return _nothing(given, f"Nothing matches. {dropped}".strip())
+    kept: list[Memory] = []
+    if not (choice.ids or choice.query or choice.whole_scope or given.force):
+        kept = await kept_for_good(call.engine, ids, agent=call.agent)
+        spared = {memory.id for memory in kept}
+        ids = [memory_id for memory_id in ids if memory_id not in spared]
+        if not ids:
+            return _nothing(given, _sparing(kept), kept=kept)
+    if given.hard and not (choice.ids or given.confirm) and len(ids) > FEW:
+        some = await call.engine.store.get_many(ids[:MOST_SHOWN], viewer=call.agent)
+        return _asking(given, [_candidate(memory, 1.0) for memory in some.values()], count=len(ids))
+    await forgettable(call.engine, ids, agent=call.agent, force=given.force)
+    aside = None
+    if choice.whole_scope and given.scope and given.backup:
+        aside = (await back_up_scope(call.engine, given.scope, agent=call.agent)).path.name
+    act = erase if given.hard else forget
+    gone = await act(call.engine, ids, agent=call.agent, force=given.force)
+    if not gone.memories:
+        return _nothing(given, "They were forgotten already.", kept=kept)
+    receipt = gone.receipt
+    if receipt is not None:
+        receipt, unwritten = await erase_from_documents(call.engine, receipt, gone.memories)
+    else:
+        unwritten = await update_documents(call.engine, gone.memories)
+    said = (
+        await _note(call, given, aside),
+        await _dropped(call, given, choice),
+        _sparing(kept) if kept else "",
+        unwritten,
+    )
+    return ForgetResult(
+        forgotten=[memory.id for memory in gone.memories],
+        count=len(gone.memories),
+        hard=given.hard,
+        receipt=ReceiptView.of(receipt) if receipt else None,
+        note=" ".join(filter(None, said)),
+        notice=unwritten,
+        scope=given.scope if choice.whole_scope else None,
+        backup=aside,
+        kept=[memory.id for memory in kept],
+    )
+
+
+async def _dropped(call: Call, given: ForgetInput, choice: ForgetChoice) -> str:
+    """What became of the scope itself. Keys that are bound to scopes may empty one, and not reshape what there is."""
+    if not (given.drop_scope and given.hard and given.scope and choice.whole_scope and call.owner):
+        return ""
+    if call.engine.fence or given.scope == GLOBAL:
+        return ""
+    scope = await find_scope(call.engine, given.scope)
+    if scope.kind == PROJECT:
+        return "The project itself stays: `mindhold projects delete` removes it."
+    if await call.engine.store.count(
+        Filter(viewer="system", scopes=(scope.name,), statuses=ANY_STATUS), most=1
+    ):
+        return "The scope stays, for something is left in it."
+    try:
+        await delete_scope(call.engine, scope.name, agent=call.agent)
+    except (Conflict, Refused) as error:
+        return f"The scope stays. {error.message}"
+    return "The scope is gone too."
+
+
+def _sparing(kept: list[Memory]) -> str:
+    anchors = sum(memory.anchor for memory in kept)
+    sorts = ((anchors, "anchored"), (len(kept) - anchors, "permanent"))
+    why = ", ".join(f"{number} {sort}" for number, sort in sorts if number)
+    verb = "was" if len(kept) == 1 else "were"
+    return f"{len(kept)} {verb} kept ({why}): they go only with `force`."
+
+
+async def _named(call: Call, given: ForgetInput) -> list[str]:
+    if not given.missing_ok:
+        return await full_ids(call, given.ids)
+    known: dict[str, None] = {}
+    for one in given.ids:
+        try:
+            known[await full_id(call, one)] = None
+        except MemoryNotFound:
+            continue
+    return list(known)
+
+
+def _nothing(given: ForgetInput, why: str, *, kept: Sequence[Memory] = ()) -> ForgetResult:
+    return ForgetResult(
+        forgotten=[],
+        count=0,
+        hard=given.hard,
+        note=f"{why} Nothing was forgotten.",
+        kept=[memory.id for memory in kept],
+    )
+
+
+def _asking(given: ForgetInput, candidates: list[CandidateView], *, count: int) -> ForgetResult:
+    shown = f" {len(candidates)} of them are shown." if len(candidates) < count else ""
+    return ForgetResult(
+        forgotten=[],
+        count=0,
+        hard=given.hard,
+        candidates=candidates,
+        note=f"{count} memories match: nothing was forgotten.{shown} Name ids, or confirm that all shall go.",
+    )
+
+
+def _candidate(memory: Memory, score: float) -> CandidateView:
+    hidden = memory.status in HIDDEN or memory.trust < LEAST_TRUST
+    content = "(hidden)" if hidden else shortened(memory, LONGEST_SHOWN).content
+    return CandidateView(id=memory.id, content=content, score=round(score, 4))
+
+
+async def _note(call: Call, given: ForgetInput, aside: str | None) -> str:
+    if not given.hard:
+        kept = f" A copy of the scope is kept: backups/{aside} in the home folder." if aside else ""
+        return (
+            "Marked as forgotten: no recall finds them. Their owner can undo it: `mindhold forget --undo ID`."
+            + kept
+        )
+    said: list[str] = []
+    if aside:
+        said.append(
+            f"A copy of the scope is kept: backups/{aside} in the home folder. Delete that file, and the .sha256 "
+            "beside it, for it to be gone altogether."
+        )
+    said.append("Removed from the store for good." if aside else "Removed for good.")
+    others = sum(one.path.name != aside for one in await backups(call.engine))
+    if others:
+        said.append(f"{others} earlier backup{'s' if others > 1 else ''} may still hold them.")
+    if await _is_shared(call):
+        said.append("Other machines that share this store may tell them once more, at their next event.")
+    return " ".join(said)
+
+
+async def _is_shared(call: Call) -> bool:
+    """Whether hooks of other machines may have leaflets of what was in this store."""
+    modes = {call.engine.houses.home, *(place.mode for place in (await call.engine.houses.places()).values())}
+    return modes != {LOCAL}
+
+
+async def _unforget(call: Call, given: UnforgetInput) -> UnforgetResult:
+    back = await unforget(call.engine, await full_ids(call, given.ids), agent=call.agent)
+    notice = await update_documents(call.engine, back)
+    views = [MemoryView.of(memory, call.engine.clock()) for memory in back]
+    return UnforgetResult(memories=views, notice=notice)
+
+
+FORGET = Operation(
+    "forget",
+    "Hide memories, or remove them for good with proof.",
+    ForgetInput,
+    ForgetResult,
+    _forget,
+    Effect.DESTROYS,
+)
+UNFORGET = Operation(
+    "unforget", "Bring forgotten memories back.", UnforgetInput, UnforgetResult, _unforget, Effect.WRITES
+)

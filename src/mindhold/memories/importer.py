@@ -1,0 +1,379 @@
+"""Imports an export: each line is checked as a write would be, and reading it twice doubles nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from mindhold.aio import run_uncancelled
+from mindhold.engine import Engine
+from mindhold.lifecycle.contradiction_records import (
+    TYPE,
+    ExportedPair,
+    import_pairs,
+    is_taken_back,
+    parse_exported_pair,
+)
+from mindhold.memories.draft import (
+    PART_OF,
+    QUARANTINE_FROM,
+    QUARANTINED_TRUST,
+    content_hash,
+    gist_of,
+    labels_of,
+)
+from mindhold.memories.export import BATCH, FORMAT
+from mindhold.memories.serialization import link_from, memory_from, scope_from, version_from
+from mindhold.memories.validation import (
+    checked_content,
+    checked_labels,
+    checked_metadata,
+    checked_provenance,
+    checked_topic,
+    everything_said,
+    imported_scope,
+    imported_scope_name,
+)
+from mindhold.model.errors import InvalidInput, Refused
+from mindhold.model.lexemes import lexemes
+from mindhold.model.lifecycle import Fate, fate_of
+from mindhold.model.memory import Link, Memory, Status, Version
+from mindhold.model.scope import GLOBAL, Scope, sees
+from mindhold.model.tokens import count_tokens
+from mindhold.ports.embedder import Matrix
+from mindhold.ports.store import Change, Connect, Keep, Put
+from mindhold.text.injection import suspicion
+
+_Item = Scope | Memory | Version | Link | ExportedPair
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did; `skipped` were there already, by id or by content."""
+
+    memories: int = 0
+    skipped: int = 0
+    links: int = 0
+    versions: int = 0
+    scopes: int = 0
+    redacted: int = 0
+    contradictions: int = 0
+
+
+async def import_lines(
+    engine: Engine, lines: Iterable[str], *, agent: str, progress: Callable[[int], None] = lambda _: None
+) -> Imported:
+    """Read an export; what is there already is passed over, so it can be run twice.
+
+    Raises InvalidInput by line, Refused for memories of an agent whom the caller doesn't see.
+    """
+    intake = _Import(engine, agent)
+    return await _taken(intake, _batches(_parsed(lines, intake.checked, now=engine.clock())), progress)
+
+
+async def import_items(
+    engine: Engine,
+    items: Sequence[tuple[str, Memory | Link]],
+    *,
+    agent: str,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Imported:
+    """What was read from a file of another form, each with how it is called there. All is checked before anything is
+    written. Raises InvalidInput by name, Refused.
+    """
+    intake = _Import(engine, agent)
+    checked = await run_uncancelled(asyncio.to_thread(_all_checked, items, intake.checked))
+    return await _taken(intake, _batches(checked), progress)
+
+
+async def _taken(
+    intake: _Import, batches: Iterator[list[_Item]], progress: Callable[[int], None]
+) -> Imported:
+    # Reading and checking takes long, and others wait for this thread.
+    while (batch := await run_uncancelled(asyncio.to_thread(next, batches, None))) is not None:
+        await intake.take(batch)
+        progress(intake.done.memories + intake.done.skipped)
+    await intake.finish()
+    progress(intake.done.memories + intake.done.skipped)
+    return intake.done
+
+
+def _all_checked(
+    items: Iterable[tuple[str, Memory | Link]], checked: Callable[[_Item], _Item]
+) -> list[_Item]:
+    found = []
+    for name, item in items:
+        try:
+            found.append(checked(item))
+        except InvalidInput as error:
+            raise type(error)(f"{name} is refused: {error.message}", advice=error.advice) from error
+    return found
+
+
+def _batches(items: Iterable[_Item]) -> Iterator[list[_Item]]:
+    """A memory's versions come with it, or none of them: a run that broke off in between couldn't be made good."""
+    batch: list[_Item] = []
+    for item in items:
+        if len(batch) >= BATCH and not isinstance(item, Version):
+            yield batch
+            batch = []
+        batch.append(item)
+    yield batch
+
+
+def _parsed(lines: Iterable[str], checked: Callable[[_Item], _Item], *, now: datetime) -> Iterator[_Item]:
+    seen_head = False
+    readers: dict[str, Callable[[dict[str, Any]], _Item]] = {
+        "scope": scope_from,
+        "memory": partial(memory_from, now=now),
+        "version": version_from,
+        "link": link_from,
+        TYPE: parse_exported_pair,
+    }
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            document = json.loads(line)
+            if not seen_head:
+                _check_head(document)
+                seen_head = True
+                continue
+            item = checked(readers[document["type"]](document))
+        except InvalidInput as error:
+            raise type(error)(f"Line {number} is refused: {error.message}", advice=error.advice) from error
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise InvalidInput(
+                f"Line {number} is not a line of an export: {error}.",
+                advice="Nothing from that batch on was imported; correct the line and import again.",
+            ) from error
+        yield item
+    if not seen_head:
+        raise InvalidInput("There is nothing in it.", advice="Give a file that `mindhold export` wrote.")
+
+
+def _check_head(document: Any) -> None:
+    if not isinstance(document, dict) or document.get("mindhold") != "export":
+        raise InvalidInput(
+            "the first line must be the head of a Mindhold export.",
+            advice="Plain JSON lines, one memory each, are read by `mindhold remember --batch --file FILE`.",
+        )
+    if document.get("format") != FORMAT:
+        raise ValueError(f"format {document.get('format')} is not known; this Mindhold reads {FORMAT}")
+
+
+class _Import:
+    """One import on its way; knows which memories it brought, since links and contradictions follow theirs."""
+
+    def __init__(self, engine: Engine, agent: str) -> None:
+        self.done = Imported()
+        self._engine = engine
+        self._agent = agent
+        self._new: set[str] = set()
+        self._redacted: set[str] = set()
+        self._orphans: list[Scope] = []
+
+    def checked(self, item: _Item) -> _Item:
+        """As intake would have it: a file may come from anywhere. What we exported passes unchanged.
+
+        Raises InvalidInput, Refused.
+        """
+        if isinstance(item, Memory):
+            return self._checked_memory(item)
+        if isinstance(item, Version):
+            return self._checked_version(item)
+        return imported_scope(self._engine, item) if isinstance(item, Scope) else item
+
+    async def take(self, batch: Sequence[_Item]) -> None:
+        """A batch in one transaction."""
+        memories = [item for item in batch if isinstance(item, Memory)]
+        present = await self._engine.store.get_many([memory.id for memory in memories], viewer="system")
+        fresh = await self._fresh(memory for memory in memories if memory.id not in present)
+        made = await self._scopes([item for item in batch if isinstance(item, Scope)])
+        self._new.update(memory.id for memory in fresh)
+        same = {memory.id for memory in memories if _says_the_same(memory, present.get(memory.id))}
+        versions = await self._missing([item for item in batch if isinstance(item, Version)], same)
+        links = await self._drawable([item for item in batch if isinstance(item, Link)])
+        changes: list[Change] = await self._puts(fresh)
+        changes.extend(Keep(version) for version in versions)
+        changes.extend(Connect(link) for link in links)
+        await self._engine.store.apply(changes)
+        pairs = [item for item in batch if isinstance(item, ExportedPair)]
+        brought = await import_pairs(self._engine, pairs, agent=self._agent, new=self._new)
+        self.done = Imported(
+            memories=self.done.memories + len(fresh),
+            skipped=self.done.skipped + len(memories) - len(fresh),
+            links=self.done.links + len(links),
+            versions=self.done.versions + len(versions),
+            scopes=self.done.scopes + made,
+            redacted=self.done.redacted + sum(memory.id in self._redacted for memory in fresh),
+            contradictions=self.done.contradictions + brought,
+        )
+
+    async def _scopes(self, scopes: Sequence[Scope]) -> int:
+        known = {scope.name: scope for scope in await self._engine.store.scopes()} if scopes else {}
+        missing = [scope for scope in scopes if scope.name not in known]
+        for scope in scopes:
+            if scope.name == GLOBAL:
+                await self._engine.store.put_scope(_older(known[GLOBAL], scope))
+        for scope in missing:
+            await self._engine.store.put_scope(replace(scope, parent=None))
+        self._orphans.extend(scope for scope in missing if scope.parent is not None)
+        await self._nest(known.keys() | {scope.name for scope in missing})
+        return len(missing)
+
+    async def _nest(self, known: Set[str]) -> None:
+        """As soon as the parent is there, so that a run that breaks off leaves the scopes in their places."""
+        for scope in self._orphans:
+            if scope.parent in known:
+                await self._engine.store.put_scope(scope)
+        self._orphans = [scope for scope in self._orphans if scope.parent not in known]
+
+    async def finish(self) -> None:
+        """A scope's parent may stand anywhere in the file. Raises ScopeNotFound if it stands nowhere."""
+        for scope in self._orphans:
+            await self._engine.store.put_scope(scope)
+
+    async def _missing(self, versions: Sequence[Version], same: Set[str]) -> list[Version]:
+        """Those of memories that are new, or that say the same here and lack them: a run may have broken off."""
+        missing: list[Version] = []
+        kept: dict[str, set[int]] = {}
+        for version in versions:
+            memory_id = version.memory_id
+            if memory_id not in self._new and memory_id not in same:
+                continue
+            if memory_id not in kept:
+                known = await self._engine.store.versions_of(memory_id)
+                kept[memory_id] = {each.number for each in known}
+            if version.number not in kept[memory_id]:
+                kept[memory_id].add(version.number)
+                missing.append(version)
+        return missing
+
+    async def _fresh(self, absent: Iterable[Memory]) -> list[Memory]:
+        """Those that nothing here repeats, nor anything before them in the batch."""
+        fresh: dict[str, Memory] = {}
+        hashes: set[tuple[str, str, str]] = set()
+        for memory in absent:
+            if memory.id not in fresh and not await self._repeats(memory, hashes):
+                fresh[memory.id] = memory
+        return list(fresh.values())
+
+    async def _repeats(self, memory: Memory, hashes: set[tuple[str, str, str]]) -> bool:
+        if memory.status not in (Status.ACTIVE, Status.QUARANTINED):
+            return False
+        key = (memory.scope, memory.agent, memory.content_hash)
+        same = await self._engine.store.by_hash([memory.content_hash], scope=memory.scope, agent=memory.agent)
+        if same or key in hashes:
+            return True
+        hashes.add(key)
+        return False
+
+    def _checked_memory(self, memory: Memory) -> Memory:
+        engine = self._engine
+        if not sees(self._agent, memory.agent):
+            raise Refused(
+                f"The file has memories of the agent {memory.agent!r}, and you are {self._agent!r}.",
+                advice="Import it as that agent, or as system.",
+            )
+        text = checked_content(engine, memory.content)
+        if text != memory.content:
+            self._redacted.add(memory.id)
+        digest = content_hash(text)
+        part = text == memory.content and memory.content_hash.startswith(PART_OF)
+        part = part and len(memory.content_hash) == len(PART_OF) + len(digest)
+        memory = self._with_time(memory)
+        return replace(
+            _quarantined(memory) if _instructs(memory) else memory,
+            scope=imported_scope_name(engine, memory.scope),
+            content=text,
+            content_hash=memory.content_hash if part else digest,
+            tokens=count_tokens(text),
+            topic=checked_topic(engine, memory.topic),
+            tags=checked_labels(engine, memory.tags, what="tag"),
+            keywords=checked_labels(engine, memory.keywords, what="keyword"),
+            provenance=checked_provenance(engine, memory.provenance),
+            metadata=checked_metadata(engine, memory.metadata),
+        )
+
+    def _with_time(self, memory: Memory) -> Memory:
+        """What upkeep took from the archive has its time there again: who brings it back wants it."""
+        now, policy = self._engine.clock(), self._engine.policy
+        times = [days for days in (policy.life.keep_archived_days, policy.capture.keep_dropped_days) if days]
+        life = replace(policy.life, keep_archived_days=min(times, default=0))
+        if fate_of(memory, now, life)[0] is not Fate.ERASED:
+            return memory
+        return replace(memory, updated=now, review=now)
+
+    def _checked_version(self, version: Version) -> Version:
+        engine = self._engine
+        return replace(
+            version,
+            content=checked_content(engine, version.content),
+            topic=checked_topic(engine, version.topic),
+            tags=checked_labels(engine, version.tags, what="tag"),
+            keywords=checked_labels(engine, version.keywords, what="keyword"),
+            metadata=checked_metadata(engine, version.metadata),
+        )
+
+    async def _drawable(self, links: Sequence[Link]) -> list[Link]:
+        ends = {end for link in links for end in (link.origin, link.target)} - self._new
+        present = await self._engine.store.get_many(list(ends), viewer=self._agent)
+        drawn = await self._engine.store.links_of(list(present), viewer=self._agent)
+        here = present.keys() | self._new
+        missing = [link for link in links if link not in drawn and {link.origin, link.target} <= here]
+        return [link for link in missing if not await is_taken_back(self._engine, link, present)]
+
+    async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
+        matrix = await self._engine.meaning.embed([memory.content for memory in memories])
+        return await asyncio.to_thread(self._put, memories, matrix)
+
+    def _put(self, memories: Sequence[Memory], matrix: Matrix | None) -> list[Change]:
+        model = self._engine.meaning.model if matrix is not None else None
+        return [
+            Put(
+                replace(memory, embedded_by=model),
+                (said := lexemes(memory.content)),
+                labels=labels_of(self._engine, memory),
+                gist=gist_of(said),
+                vector=None if matrix is None else matrix[number],
+            )
+            for number, memory in enumerate(memories)
+        ]
+
+
+def _instructs(memory: Memory) -> bool:
+    """As it stands in the file: that something was hidden in the text is a sign, and cleaning takes it out."""
+    labels = (memory.topic, *memory.tags, *memory.keywords)
+    said = everything_said(
+        memory.content, labels=labels, provenance=memory.provenance, metadata=memory.metadata
+    )
+    return suspicion(said).score >= QUARANTINE_FROM
+
+
+def _quarantined(memory: Memory) -> Memory:
+    """Also one that could be brought back later."""
+    if memory.status is Status.ACTIVE:
+        return replace(memory, status=Status.QUARANTINED, trust=QUARANTINED_TRUST)
+    if memory.previous_status is Status.ACTIVE:
+        return replace(memory, previous_status=Status.QUARANTINED, trust=QUARANTINED_TRUST)
+    return memory
+
+
+def _says_the_same(memory: Memory, ours: Memory | None) -> bool:
+    return ours is not None and (ours.agent, ours.content_hash) == (memory.agent, memory.content_hash)
+
+
+def _older(ours: Scope, theirs: Scope) -> Scope:
+    """Global is in every home: the one that was there first, with whichever description there is."""
+    return replace(
+        ours,
+        created=min(ours.created, theirs.created),
+        description=ours.description or theirs.description,
+        keywords=ours.keywords or theirs.keywords,
+    )

@@ -1,0 +1,221 @@
+"""Links between memories: drawing them, removing them, and following them to causes and resolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from mindhold.engine import LEAST_TRUST, Engine
+from mindhold.memories.hit_context import HIDDEN, Allowance, shortened
+from mindhold.memories.views import LinkView
+from mindhold.model.errors import InvalidInput, MemoryNotFound
+from mindhold.model.memory import Link, Memory, Relation, Status
+from mindhold.operations import Call, Effect, Input, Operation, Output, full_id
+from mindhold.ports.store import Connect, Disconnect
+
+
+async def connect(
+    engine: Engine, origin: str, target: str, *, relation: Relation, agent: str
+) -> tuple[Link, bool]:
+    """The link, and whether it is new. Raises MemoryNotFound, InvalidInput for a link to itself."""
+    if origin == target:
+        raise InvalidInput("A memory can't be linked to itself.", advice="Name two different ids.")
+    for end in (origin, target):
+        if (await engine.store.get(end, viewer=agent)).status is Status.FORGOTTEN:
+            raise MemoryNotFound(end)
+    for link in await engine.store.links_of([origin], relations=(relation,), viewer=agent):
+        if (link.origin, link.target) == (origin, target):
+            return link, False
+    link = Link(origin, target, relation, engine.clock())
+    await engine.store.apply([Connect(link)])
+    return link, True
+
+
+async def disconnect(
+    engine: Engine, origin: str, target: str, *, relation: Relation | None, agent: str
+) -> list[Link]:
+    """The links that were removed, of one relation or of all. Raises MemoryNotFound."""
+    await engine.store.get(origin, viewer=agent)
+    await engine.store.get(target, viewer=agent)
+    wanted: Sequence[Relation] = () if relation is None else (relation,)
+    found = [
+        link
+        for link in await engine.store.links_of([origin], relations=wanted, viewer=agent)
+        if (link.origin, link.target) == (origin, target)
+    ]
+    await engine.store.apply([Disconnect(link.origin, link.target, link.relation) for link in found])
+    return found
+
+
+class LinkInput(Input):
+    """Two ends and what the first is to the second."""
+
+    origin: str
+    target: str
+    relation: Relation = Relation.RELATED
+
+
+class LinkResult(Output):
+    """The link, and whether it is new."""
+
+    link: LinkView
+    created: bool
+
+
+class UnlinkInput(Input):
+    """Two ends; every relation unless one is named."""
+
+    origin: str
+    target: str
+    relation: Relation | None = None
+
+
+class UnlinkResult(Output):
+    """What was removed."""
+
+    removed: list[LinkView]
+
+
+async def _link(call: Call, given: LinkInput) -> LinkResult:
+    origin, target = await full_id(call, given.origin), await full_id(call, given.target)
+    link, created = await connect(call.engine, origin, target, relation=given.relation, agent=call.agent)
+    return LinkResult(link=LinkView.of(link), created=created)
+
+
+async def _unlink(call: Call, given: UnlinkInput) -> UnlinkResult:
+    origin, target = await full_id(call, given.origin), await full_id(call, given.target)
+    removed = await disconnect(call.engine, origin, target, relation=given.relation, agent=call.agent)
+    return UnlinkResult(removed=[LinkView.of(link) for link in removed])
+
+
+LINK = Operation("link", "Say how two memories relate.", LinkInput, LinkResult, _link, Effect.WRITES)
+UNLINK = Operation(
+    "unlink", "Remove links between two memories.", UnlinkInput, UnlinkResult, _unlink, Effect.WRITES
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """A memory, shortened when it is long, and how many links it is away."""
+
+    memory: Memory
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What was reached from the start, nearest first, and every link of those relations among all of them."""
+
+    start: GraphNode
+    nodes: tuple[GraphNode, ...]
+    links: tuple[Link, ...]
+
+
+async def explore(
+    engine: Engine, start: str, *, depth: int, relations: Sequence[Relation], limit: int, agent: str
+) -> Graph:
+    """Links are followed both ways, each memory is visited once. Raises MemoryNotFound."""
+    origin = await engine.store.get(start, viewer=agent)
+    if origin.status in HIDDEN or origin.trust < LEAST_TRUST:
+        raise MemoryNotFound(start)
+    first = shortened(origin, engine.policy.longest_hit)
+    allowance = Allowance(
+        tokens=None,
+        characters=engine.policy.longest_answer - len(first.content),
+        longest=engine.policy.longest_hit,
+    )
+    off = {scope.name for scope in await engine.store.scopes() if not scope.active} - {origin.scope}
+    nodes = {start: GraphNode(first, 0)}
+    links: dict[tuple[str, str, Relation], Link] = {}
+    frontier = [start]
+    for level in range(1, depth + 1):
+        found = await engine.store.links_of(frontier, relations=relations, viewer=agent)
+        links |= {(link.origin, link.target, link.relation): link for link in found}
+        ends = dict.fromkeys(end for link in _strongest(found) for end in (link.origin, link.target))
+        fresh = [end for end in ends if end not in nodes]
+        memories = await engine.store.get_many(fresh, viewer=agent) if fresh else {}
+        frontier = []
+        for memory_id in fresh:
+            memory = memories.get(memory_id)
+            if memory is None or memory.status in HIDDEN or memory.trust < LEAST_TRUST or len(nodes) > limit:
+                continue
+            if memory.scope in off:
+                continue
+            if (short := allowance.fitted(memory)) is not None:
+                nodes[memory_id] = GraphNode(short, level)
+                frontier.append(memory_id)
+        if not frontier:
+            break
+    if frontier:
+        found = await engine.store.links_of(frontier, relations=relations, viewer=agent)
+        links |= {(link.origin, link.target, link.relation): link for link in found}
+    among = [link for link in links.values() if link.origin in nodes and link.target in nodes]
+    return Graph(nodes.pop(start), tuple(nodes.values()), tuple(among))
+
+
+def _strongest(links: Sequence[Link]) -> list[Link]:
+    """Those that a person drew first, then by weight."""
+    return sorted(links, key=lambda link: (link.automatic, -link.weight))
+
+
+class ExploreInput(Input):
+    """Where to begin, how far to go, along which relations."""
+
+    start: str
+    depth: int = Field(default=1, ge=1, le=5)
+    relations: list[Relation] = [Relation.CAUSED_BY, Relation.RESOLVED_BY]
+    limit: int = Field(default=50, ge=1, le=500)
+
+
+class NodeView(Output):
+    """A memory in a graph, and how many links it is away from the start."""
+
+    id: str
+    content: str
+    kind: str
+    topic: str
+    importance: float
+    depth: int
+
+
+class ExploreResult(Output):
+    """The start, what was reached (without the start, nearest first), and every link among them."""
+
+    start: NodeView
+    nodes: list[NodeView]
+    edges: list[LinkView]
+
+
+async def _explore(call: Call, given: ExploreInput) -> ExploreResult:
+    graph = await explore(
+        call.engine,
+        await full_id(call, given.start),
+        depth=given.depth,
+        relations=given.relations,
+        limit=given.limit,
+        agent=call.agent,
+    )
+    return ExploreResult(
+        start=_node(graph.start),
+        nodes=[_node(node) for node in graph.nodes],
+        edges=[LinkView.of(link) for link in graph.links],
+    )
+
+
+def _node(node: GraphNode) -> NodeView:
+    memory = node.memory
+    return NodeView(
+        id=memory.id,
+        content=memory.content,
+        kind=memory.kind,
+        topic=memory.topic,
+        importance=round(memory.importance, 4),
+        depth=node.depth,
+    )
+
+
+EXPLORE = Operation(
+    "explore", "Follow links from one memory.", ExploreInput, ExploreResult, _explore, Effect.READS
+)

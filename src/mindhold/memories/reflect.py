@@ -1,0 +1,247 @@
+"""Stores the outcome of a conversation as reported by a caller: a summary and one memory for each point."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from mindhold.aio import run_uncancelled
+from mindhold.conversations.events import ConversationEvent
+from mindhold.conversations.session_digest import SUMMARY
+from mindhold.conversations.sessions import clean_conversation_name, save_conversation_event
+from mindhold.engine import Engine
+from mindhold.memories.draft import Draft, Remembered, WriteOutcome, prepare
+from mindhold.memories.feedback import TaskEffect, keep_effect
+from mindhold.memories.write import BATCH, remember_many
+from mindhold.model.errors import MindholdError, StoreError
+from mindhold.model.memory import Kind, Link, Provenance, Relation, Status
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.ports.store import Change, Connect, Mark
+from mindhold.projects.placement import open_project
+
+KINDS: Mapping[str, Kind] = {
+    SUMMARY: Kind.EPISODE,
+    "decisions": Kind.DECISION,
+    "errors_resolved": Kind.ERROR,
+    "new_procedures": Kind.PROCEDURE,
+    "open_questions": Kind.FACT,
+}
+REFLECTION = "reflection"
+OPEN_QUESTION = "open question"
+TAGS: Mapping[str, tuple[str, ...]] = {
+    SUMMARY: (REFLECTION,),
+    "errors_resolved": ("resolved",),
+    "open_questions": (OPEN_QUESTION,),
+}
+REFLECTION_OF = "mindhold.reflection_of"  # in the metadata of what is written at the end of a conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Reflection:
+    """What it became: ids with the summary's first, and how many of each sort are new."""
+
+    ids: tuple[str, ...]
+    stored: Mapping[str, int]
+    duplicates: int
+    quarantined: int = 0  # kept, but never given to anybody: they read like instructions to their reader
+
+
+async def reflect(
+    engine: Engine,
+    points: Mapping[str, Sequence[str]],
+    *,
+    agent: str,
+    conversation: str | None = None,
+    scope: str | None = None,
+    held_in: str | None = None,
+) -> Reflection:
+    """Each point its own memory, part of the summary. `points` are by the names in KINDS; blank ones are passed over.
+
+    `held_in` is the conversation that it was said in, where that is another: of that, too, somebody has spoken now.
+    Raises InvalidInput, ContentTooLarge, ScopeNotFound, Refused; then nothing is stored.
+    """
+    conversation = clean_conversation_name(engine, conversation) if conversation else None
+    drafts = [
+        (name, _draft(name, text, agent=agent, conversation=conversation, scope=scope))
+        for name in KINDS
+        for text in points.get(name, ())
+        if text.strip() or name == SUMMARY
+    ]
+    for _, draft in drafts:
+        prepare(engine, draft)  # one that can't be stored is found before any is
+    about = [clean_conversation_name(engine, name) for name in (conversation, held_in) if name]
+    answers = await run_uncancelled(_kept(engine, [draft for _, draft in drafts], agent=agent, about=about))
+    new = [name for (name, _), one in zip(drafts, answers, strict=True) if one.outcome is WriteOutcome.STORED]
+    return Reflection(
+        ids=ids_of(answers),
+        stored=dict(Counter(new)),
+        duplicates=sum(one.outcome is WriteOutcome.DUPLICATE for one in answers),
+        quarantined=sum(
+            one.memory is not None and one.memory.status is Status.QUARANTINED for one in answers
+        ),
+    )
+
+
+async def stored_together(
+    engine: Engine, drafts: Sequence[Draft], *, to: str | None = None
+) -> list[Remembered]:
+    """All of them, tied to that memory or else to the first of them, or none."""
+    answers: list[Remembered] = []
+    try:
+        for start in range(0, len(drafts), BATCH):  # what one step stores is stored whole or not at all
+            answers += await remember_many(engine, drafts[start : start + BATCH])
+            for answer in answers:
+                if answer.error is not None:
+                    raise answer.error
+        ids = ids_of(answers)
+        if ids:
+            await attach(engine, ids, to=to or ids[0])
+    except MindholdError:
+        await take_back(engine, answers)
+        raise
+    return answers
+
+
+async def attach(engine: Engine, parts: Sequence[str], *, to: str) -> None:
+    """Make them part of one."""
+    now = engine.clock()
+    links: list[Change] = [Connect(Link(part, to, Relation.PART_OF, now)) for part in parts if part != to]
+    if links:
+        await engine.store.apply(links)
+
+
+def ids_of(answers: Sequence[Remembered]) -> tuple[str, ...]:
+    """Each once, in order."""
+    return tuple(dict.fromkeys(answer.memory.id for answer in answers if answer.memory))
+
+
+async def _kept(
+    engine: Engine, drafts: Sequence[Draft], *, agent: str, about: Sequence[str]
+) -> list[Remembered]:
+    answers = await stored_together(engine, drafts)
+    # What somebody says of it stands; what was written by itself before stays as it is.
+    for conversation in dict.fromkeys(about):
+        event = ConversationEvent(ids_of(answers), reflected=True)
+        await save_conversation_event(engine, conversation, event, agent=agent)
+    return answers
+
+
+async def take_back(engine: Engine, answers: Sequence[Remembered]) -> None:
+    """Erase what is new of them, as far as the store lets us."""
+    now = engine.clock()
+    new = [one for one in answers if one.outcome is WriteOutcome.STORED and one.memory]
+    retired = [old for one in new for old in one.superseded]
+    with suppress(StoreError):
+        await engine.store.erase([each for one in new for each in (one.parts or ids_of([one]))])
+        changes: list[Change] = [
+            Mark(old, Status.ACTIVE, previous=None, updated=now, only_from=Status.SUPERSEDED)
+            for old in retired
+        ]
+        if changes:
+            await engine.store.apply(changes)
+
+
+def _draft(name: str, text: str, *, agent: str, conversation: str | None, scope: str | None) -> Draft:
+    return Draft(
+        content=text,
+        kind=KINDS[name],
+        scope=scope,
+        agent=agent,
+        tags=TAGS.get(name, ()),
+        provenance=Provenance(source="reflect", conversation=conversation),
+        keep_noise=True,
+    )
+
+
+MOST_POINTS = 100
+
+
+class Effectiveness(Input):
+    """How the tools served in a conversation."""
+
+    overall_success: bool
+    tool_highlights: list[str] = Field(default=[], max_length=MOST_POINTS)
+    tool_pain_points: list[str] = Field(default=[], max_length=MOST_POINTS)
+
+
+class ReflectInput(Input):
+    """What a conversation came to."""
+
+    summary: str
+    conversation: str | None = None
+    decisions: list[str] = Field(default=[], max_length=MOST_POINTS)
+    errors_resolved: list[str] = Field(default=[], max_length=MOST_POINTS)
+    new_procedures: list[str] = Field(default=[], max_length=MOST_POINTS)
+    open_questions: list[str] = Field(default=[], max_length=MOST_POINTS)
+    scope: str | None = None
+    create_scope: bool = False  # where there is none of that name
+    effectiveness: Effectiveness | None = None
+
+
+class ReflectCounts(Output):
+    """How many memories of each sort were stored now."""
+
+    summary: int = 0
+    decisions: int = 0
+    errors_resolved: int = 0
+    new_procedures: int = 0
+    open_questions: int = 0
+
+
+class ReflectResult(Output):
+    """What it became: the summary's id first. `ids` has those that were known already as well."""
+
+    ids: list[str]
+    stored: int
+    duplicates: int
+    quarantined: int = 0  # of all: kept, but never given to anybody, for they read like instructions
+    counts: ReflectCounts
+    conversation: str | None = None
+    effectiveness_recorded: bool = False
+
+
+async def _reflect(call: Call, given: ReflectInput) -> ReflectResult:
+    conversation = given.conversation or call.conversation
+    points = {
+        "summary": [given.summary],
+        "decisions": given.decisions,
+        "errors_resolved": given.errors_resolved,
+        "new_procedures": given.new_procedures,
+        "open_questions": given.open_questions,
+    }
+    if given.scope and given.create_scope:
+        await open_project(call.engine, given.scope, create=True)
+    made = await reflect(
+        call.engine,
+        points,
+        agent=call.agent,
+        conversation=conversation,
+        scope=given.scope,
+        held_in=call.conversation,
+    )
+    if given.effectiveness is not None:
+        effect = TaskEffect(
+            success=given.effectiveness.overall_success,
+            highlights=given.effectiveness.tool_highlights,
+            pain_points=given.effectiveness.tool_pain_points,
+            conversation=conversation,
+        )
+        await keep_effect(call.engine, effect, agent=call.agent)
+    return ReflectResult(
+        ids=list(made.ids),
+        stored=sum(made.stored.values()),
+        duplicates=made.duplicates,
+        quarantined=made.quarantined,
+        counts=ReflectCounts(**made.stored),
+        conversation=conversation,
+        effectiveness_recorded=given.effectiveness is not None,
+    )
+
+
+REFLECT = Operation(
+    "reflect", "Keep what a conversation came to.", ReflectInput, ReflectResult, _reflect, Effect.WRITES
+)

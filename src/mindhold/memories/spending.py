@@ -1,0 +1,451 @@
+"""The ledger of model calls, the daily budget, and what models have cost by day, purpose and model."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from mindhold.hooks.environment import OWN_CALL_MARK
+from mindhold.model.errors import ModelError, ModelSpent, StoreError
+from mindhold.model.job import Entry
+from mindhold.model.tokens import count_tokens
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.ports.llm import LanguageModel, ModelLevel, RetryingModel, first_answer, levels_of
+from mindhold.ports.store import Clock, Entries
+
+if TYPE_CHECKING:
+    from mindhold.engine import Engine
+
+
+LEDGER_NAMESPACE = "ledger:"  # before the day
+KEPT = timedelta(days=90)
+MOST_CALLS = 100_000
+MOST_MEMORIES = 100  # that one line names
+LONGEST_NAME = 100
+UNDER_WAY, OK, FAILED = "under way", "ok", "failed"
+LANGUAGE, EMBEDDING, ESTIMATE = "language", "embedding", "estimate"  # kinds of lines
+# What a call is made for.
+EXTRACT, CONDENSE_PURPOSE, ASK, JUDGE, REFLECT, CONTRADICTIONS, CHECK, HISTORY, SUMMARY, OTHER = (
+    "extract",
+    "condense",
+    "ask",
+    "judge",
+    "reflect",
+    "contradictions",
+    "check",
+    "history",
+    "summary",
+    "other",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpend:
+    """Calls together. What is under way counts with all that it may still cost, what has no price with nothing."""
+
+    calls: int = 0
+    failed: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    dollars: float = 0.0
+    unpriced: int = 0  # calls of models whose price nobody here knows
+
+    @property
+    def tokens(self) -> int:
+        """Both ways together."""
+        return self.tokens_in + self.tokens_out
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """One call in the ledger."""
+
+    day: str
+    key: str
+    model: str
+    purpose: str
+    tokens_in: int
+    tokens_out: int  # the most that there may be, until it is known
+    dollars: float | None  # None: nobody here knows the price
+    memories: tuple[str, ...] = ()
+    outcome: str = UNDER_WAY
+
+
+class Metered:
+    """A language model whose calls are in the ledger and within the day's budget; of a ladder, each rung's by itself."""
+
+    def __init__(self, engine: Engine, rungs: Sequence[ModelLevel], *, purpose: str) -> None:
+        self._engine = engine
+        self._rungs = rungs
+        self._purpose = purpose
+        self.name = rungs[0].model.name  # the one that answered last, once one did
+        self.calls = 0  # that were sent
+        self.line: LedgerEntry | None = None  # of the last answer
+
+    async def complete(
+        self, prompt: str, *, system: str, most_tokens: int, memories: Sequence[str] = ()
+    ) -> str:
+        """The answer's text; `memories` are those that it is about. Raises ModelError, also when the budget is spent."""
+        # Capture knows by the mark that a conversation is our own, should a program keep it.
+        marked = f"{prompt}\n\n{OWN_CALL_MARK}"
+        asked = count_tokens(system) + count_tokens(marked)
+
+        async def ask(rung: ModelLevel) -> str:
+            most = LedgerEntry(
+                day="",
+                key="",
+                model=rung.model.name[:LONGEST_NAME],
+                purpose=self._purpose,
+                tokens_in=asked,
+                tokens_out=most_tokens,
+                dollars=None,
+                memories=tuple(memories)[:MOST_MEMORIES],
+            )
+            attempts = _Attempts(self._engine, rung, _priced(most, rung))
+            try:
+                text = await _answer(rung.model, marked, system=system, most=most_tokens, attempts=attempts)
+            finally:
+                self.calls += attempts.sent
+            self.name = rung.model.name
+            self.line = await attempts.answered(count_tokens(text))
+            return text
+
+        return await first_answer(self._rungs, ask)
+
+
+async def _answer(model: LanguageModel, prompt: str, *, system: str, most: int, attempts: _Attempts) -> str:
+    if isinstance(model, RetryingModel):
+        return await model.complete_metered(prompt, system=system, most_tokens=most, meter=attempts)
+    await attempts.sending()
+    try:
+        return await model.complete(prompt, system=system, most_tokens=most)
+    except ModelError as error:
+        await attempts.failed(error)
+        raise
+
+
+class _Attempts:
+    """A Meter of one call: a line for each attempt, which has its place in the budget before it is sent."""
+
+    def __init__(self, engine: Engine, rung: ModelLevel, most: LedgerEntry) -> None:
+        self._engine = engine
+        self._rung = rung
+        self._most = most  # what one may cost
+        self._line: LedgerEntry | None = None  # of the one that is under way
+        self._counted = (0, 0)  # by the service
+        self.sent = 0
+
+    async def sending(self) -> None:
+        """Raises ModelSpent."""
+        line = replace(self._most, day=day_of(self._engine.clock()), key=self._engine.new_id())
+        await self._reserve(line)
+        self._line = line
+        self.sent += 1
+
+    async def failed(self, error: ModelError) -> None:
+        """What nobody knows the end of stays counted with the most that it may have cost."""
+        line, self._line = self._line, None
+        if line is None:
+            return
+        if error.unasked:
+            self.sent -= 1
+            await self._drop(line)
+            return
+        tokens_out = line.tokens_out if error.lost else 0
+        await self._settle(_priced(replace(line, tokens_out=tokens_out, outcome=FAILED), self._rung))
+
+    async def counted(self, *, sent: int, answered: int) -> None:
+        """What a model thinks without showing it is billed too."""
+        self._counted = (sent, answered)
+
+    async def answered(self, tokens_out: int) -> LedgerEntry | None:
+        """The line of the attempt that succeeded; of the service's count and ours the larger one holds."""
+        if self._line is None:
+            return None
+        sent, answered = self._counted
+        tokens_in = max(self._line.tokens_in, sent)
+        line = replace(self._line, tokens_in=tokens_in, tokens_out=max(tokens_out, answered), outcome=OK)
+        line = _priced(line, self._rung)
+        await self._settle(line)
+        return line
+
+    async def _reserve(self, line: LedgerEntry) -> None:
+        """Written first and counted then, so that of calls at the same time none is overlooked."""
+        engine, policy = self._engine, self._engine.policy
+        try:
+            await _write(engine, line)
+            refused = _over(await spent_today(engine), line, policy.daily_tokens, policy.daily_dollars)
+            if refused is None:
+                return
+            await engine.ledger.drop_entry(LEDGER_NAMESPACE + line.day, line.key)
+        except StoreError as error:
+            raise ModelSpent(f"The ledger of language models can't be written: {error.message}") from error
+        raise refused
+
+    async def _settle(self, line: LedgerEntry) -> None:
+        with suppress(StoreError):  # then it stays counted with the most that it may have cost
+            await _write(self._engine, line)
+
+    async def _drop(self, line: LedgerEntry) -> None:
+        with suppress(StoreError):
+            await self._engine.ledger.drop_entry(LEDGER_NAMESPACE + line.day, line.key)
+
+
+def metered(engine: Engine, model: LanguageModel, *, purpose: str) -> Metered:
+    """The model, within the day's budget."""
+    return Metered(engine, levels_of(model), purpose=purpose)
+
+
+async def note_estimate(engine: Engine, *, model: str, purpose: str, tokens_in: int) -> None:
+    """What somebody else's program will ask a model, as far as we know. It counts for no budget. Forgetful rather than failing."""
+    now = engine.clock()
+    value = {"kind": ESTIMATE, "model": model[:LONGEST_NAME], "purpose": purpose, "tokens_in": tokens_in}
+    with suppress(StoreError):
+        await engine.ledger.put_entry(
+            Entry(
+                LEDGER_NAMESPACE + day_of(now),
+                engine.new_id(),
+                value | {"tokens_out": 0, "outcome": OK},
+                now,
+                now + KEPT,
+            )
+        )
+
+
+async def note_memories(engine: Engine, line: LedgerEntry | None, ids: Sequence[str]) -> None:
+    """What a call was for, where that is only known afterwards. Forgetful rather than failing."""
+    if line is None or not ids:
+        return
+    with suppress(StoreError):
+        entry = await engine.ledger.entry(LEDGER_NAMESPACE + line.day, line.key, now=engine.clock())
+        if entry is not None:
+            named = list(dict.fromkeys((*entry.value.get("memories", ()), *ids)))[:MOST_MEMORIES]
+            await engine.ledger.put_entry(replace(entry, value={**entry.value, "memories": named}))
+
+
+async def spent_today(engine: Engine, kind: str = LANGUAGE) -> ModelSpend:
+    """From midnight UTC on, by everybody."""
+    return await spent_on_day(engine.ledger, clock=engine.clock, kind=kind)
+
+
+async def spent_on_day(ledger: Entries, *, clock: Clock, kind: str) -> ModelSpend:
+    """On the clock's day."""
+    lines = await ledger_entries(ledger, day_of(clock()), now=clock())
+    return sum_entries(line for line in lines if line.get("kind", LANGUAGE) == kind)
+
+
+async def ledger_entries(ledger: Entries, day: str, *, now: datetime) -> list[Mapping[str, Any]]:
+    """All that was written down on a day."""
+    return [line.value for line in await ledger.entries(LEDGER_NAMESPACE + day, now=now, limit=MOST_CALLS)]
+
+
+def sum_entries(lines: Iterable[Mapping[str, Any]]) -> ModelSpend:
+    """A line of a language model is one call; one of a service holds many."""
+    calls = failed = tokens_in = tokens_out = unpriced = 0
+    dollars = 0.0
+    for line in lines:
+        calls += line.get("calls", 1)
+        failed += line.get("failed", line["outcome"] == FAILED)
+        tokens_in += line["tokens_in"]
+        tokens_out += line["tokens_out"]
+        dollars += line.get("dollars") or 0.0
+        unpriced += "dollars" in line and line["dollars"] is None
+    return ModelSpend(calls, failed, tokens_in, tokens_out, dollars, unpriced)
+
+
+def day_of(moment: datetime) -> str:
+    """Days change at midnight UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d}"
+
+
+def _priced(line: LedgerEntry, rung: ModelLevel) -> LedgerEntry:
+    tariff = rung.tariff
+    return line if tariff is None else replace(line, dollars=tariff.dollars(line.tokens_in, line.tokens_out))
+
+
+def _over(spent: ModelSpend, line: LedgerEntry, tokens: int, dollars: float) -> ModelSpent | None:
+    """What a call that is among the spent already is refused for."""
+    if spent.tokens > tokens:
+        return ModelSpent(
+            f"Today's {tokens:,} tokens for language models don't suffice for this call.",
+            advice="Wait for tomorrow (UTC), or raise llm.daily_tokens.",
+        )
+    if dollars and line.dollars is None:
+        return ModelSpent(
+            f"What {line.model} costs is not known here, and llm.daily_dollars bounds what may be spent.",
+            advice="Set llm.price_in and llm.price_out, or llm.daily_dollars to 0.",
+        )
+    if dollars and line.dollars and spent.dollars > dollars:  # what is free of charge goes on
+        return ModelSpent(
+            f"Today's ${dollars:,.2f} for language models don't suffice for this call.",
+            advice="Wait for tomorrow (UTC), or raise llm.daily_dollars.",
+        )
+    return None
+
+
+async def _write(engine: Engine, line: LedgerEntry) -> None:
+    now = engine.clock()
+    value = {
+        "kind": LANGUAGE,
+        "model": line.model,
+        "purpose": line.purpose,
+        "tokens_in": line.tokens_in,
+        "tokens_out": line.tokens_out,
+        "dollars": line.dollars,
+        "memories": list(line.memories),
+        "outcome": line.outcome,
+    }
+    await engine.ledger.put_entry(Entry(LEDGER_NAMESPACE + line.day, line.key, value, now, now + KEPT))
+
+
+LedgerEntries = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class SpendingShare:
+    """What a day, a purpose or a model has of it."""
+
+    name: str
+    spend: ModelSpend
+    memories: tuple[str, ...]  # each once
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """Days that nothing was asked on are absent; the newest comes first, of the others the dearest."""
+
+    days: tuple[SpendingShare, ...]
+    purposes: tuple[SpendingShare, ...]
+    models: tuple[SpendingShare, ...]
+    total: SpendingShare
+    today: ModelSpend  # of language models, which have the budget
+
+
+async def spending(engine: Engine, *, days: int) -> Spending:
+    """Of so many days (UTC), today's included. Raises the store's errors."""
+    now = engine.clock()
+    by_day: dict[str, LedgerEntries] = {}
+    for back in range(days):
+        day = day_of(now - timedelta(days=back))
+        by_day[day] = await ledger_entries(engine.ledger, day, now=now)
+    lines = [line for of_day in by_day.values() for line in of_day]
+    return Spending(
+        days=tuple(_share(day, of_day) for day, of_day in by_day.items() if of_day),
+        purposes=_shares(lines, _purpose),
+        models=_shares(lines, lambda line: str(line["model"])),
+        total=_share("total", lines),
+        today=sum_entries(line for line in by_day[day_of(now)] if line.get("kind", LANGUAGE) == LANGUAGE),
+    )
+
+
+def _purpose(line: Mapping[str, Any]) -> str:
+    return EMBEDDING if line.get("kind") == EMBEDDING else str(line.get("purpose") or OTHER)
+
+
+def _shares(lines: LedgerEntries, name_of: Callable[[Mapping[str, Any]], str]) -> tuple[SpendingShare, ...]:
+    groups: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for line in lines:
+        groups[name_of(line)].append(line)
+    shares = [_share(name, group) for name, group in groups.items()]
+    return tuple(sorted(shares, key=lambda one: (-one.spend.dollars, -one.spend.tokens, one.name)))
+
+
+def _share(name: str, lines: LedgerEntries) -> SpendingShare:
+    ids = dict.fromkeys(one for line in lines for one in line.get("memories", ()))
+    return SpendingShare(name, sum_entries(lines), tuple(ids))
+
+
+class SpendInput(Input):
+    """Of how many days (UTC), today's included."""
+
+    days: int = Field(default=7, ge=1, le=KEPT.days)
+
+
+class ShareView(Output):
+    """What a day, a purpose or a model has of it. `unpriced` calls are not in the dollars: nobody here knows their price."""
+
+    name: str
+    calls: int
+    failed: int
+    tokens_in: int
+    tokens_out: int
+    dollars: float
+    unpriced: int
+    memories: list[str]  # that the calls were about, or led to
+
+    @classmethod
+    def of(cls, share: SpendingShare) -> ShareView:
+        """As it is told."""
+        spent = share.spend
+        return cls(
+            name=share.name,
+            calls=spent.calls,
+            failed=spent.failed,
+            tokens_in=spent.tokens_in,
+            tokens_out=spent.tokens_out,
+            dollars=round(spent.dollars, 9),
+            unpriced=spent.unpriced,
+            memories=list(share.memories),
+        )
+
+
+class BudgetView(Output):
+    """What language models were asked for today (UTC), and what is left; no limit where `daily_dollars` is 0."""
+
+    tokens: int
+    daily_tokens: int
+    tokens_left: int
+    dollars: float
+    daily_dollars: float
+    dollars_left: float | None
+
+
+class SpendResult(Output):
+    """The newest day first; purposes and models with the dearest first."""
+
+    days: list[ShareView]
+    purposes: list[ShareView]
+    models: list[ShareView]
+    total: ShareView
+    today: BudgetView
+
+
+async def _spend(call: Call, given: SpendInput) -> SpendResult:
+    found = await spending(call.engine, days=given.days)
+    return SpendResult(
+        days=[ShareView.of(one) for one in found.days],
+        purposes=[ShareView.of(one) for one in found.purposes],
+        models=[ShareView.of(one) for one in found.models],
+        total=ShareView.of(found.total),
+        today=_budget(call, found.today),
+    )
+
+
+def _budget(call: Call, spent: ModelSpend) -> BudgetView:
+    policy = call.engine.policy
+    left = max(0.0, policy.daily_dollars - spent.dollars) if policy.daily_dollars else None
+    return BudgetView(
+        tokens=spent.tokens,
+        daily_tokens=policy.daily_tokens,
+        tokens_left=max(0, policy.daily_tokens - spent.tokens),
+        dollars=round(spent.dollars, 9),
+        daily_dollars=policy.daily_dollars,
+        dollars_left=None if left is None else round(left, 9),
+    )
+
+
+SPEND = Operation(
+    "spend",
+    "What models have cost, and for what.",
+    SpendInput,
+    SpendResult,
+    _spend,
+    Effect.READS,
+    owner_only=True,
+)

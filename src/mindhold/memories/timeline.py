@@ -1,0 +1,184 @@
+"""Memories of a period by day, with a digest when there are many, and what a time phrase means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+
+from pydantic import Field
+
+from mindhold.engine import LEAST_TRUST, Engine
+from mindhold.memories.digest import DigestView, MemoryDigest, digest_of
+from mindhold.memories.filters import (
+    Filtering,
+    TimeframeView,
+    as_asked,
+    filter_for,
+    timeframe_of,
+    timeframe_view,
+)
+from mindhold.memories.hit_context import shortened
+from mindhold.memories.validation import checked_moment
+from mindhold.memories.views import MemoryView
+from mindhold.model.errors import InvalidInput
+from mindhold.model.memory import Memory
+from mindhold.model.query import Filter, Order
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.text.timeframe import Timeframe
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The memories of one day in the person's zone, oldest first."""
+
+    date: date
+    memories: tuple[Memory, ...]
+
+
+async def memories_by_day(engine: Engine, where: Filter, *, limit: int) -> list[Day]:
+    """The newest `limit` memories that match, by day from old to new."""
+    found = await engine.store.find(where, order=Order.NEWEST, limit=limit)
+    return by_day(engine, list(reversed(found)))
+
+
+def by_day(engine: Engine, memories: Sequence[Memory]) -> list[Day]:
+    """Grouped by the local day that each is about."""
+    days: dict[date, list[Memory]] = {}
+    for memory in memories:
+        days.setdefault(memory.occurred.astimezone(engine.zone()).date(), []).append(memory)
+    return [Day(day, tuple(items)) for day, items in days.items()]
+
+
+AT_EACH_END = 10  # of more than there is room for
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePeriod:
+    """Days from old to new; `total` is how many memories there are, and with a digest not all of them are here."""
+
+    days: tuple[Day, ...]
+    total: int
+    digest: MemoryDigest | None = None
+
+
+async def period(engine: Engine, where: Filter, *, limit: int) -> TimelinePeriod:
+    """All that match if they are no more than that and fit into an answer; texts are bounded as in a recall."""
+    total = await engine.store.count(where)
+    if total <= limit:
+        found = _bounded(engine, await engine.store.find(where, order=Order.OLDEST, limit=limit))
+        if sum(len(memory.content) for memory in found) <= engine.policy.longest_answer:
+            return TimelinePeriod(tuple(by_day(engine, found)), total)
+    each = max(1, min(AT_EACH_END, total // 2))
+    first = await engine.store.find(where, order=Order.OLDEST, limit=each)
+    known = {memory.id for memory in first}
+    last = await engine.store.find(where, order=Order.NEWEST, limit=each)
+    ends = [*first, *(memory for memory in reversed(last) if memory.id not in known)]
+    return TimelinePeriod(
+        tuple(by_day(engine, _bounded(engine, ends))), total, await digest_of(engine, where)
+    )
+
+
+def _bounded(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
+    return [shortened(memory, engine.policy.longest_hit) for memory in memories]
+
+
+LIMITS_WIN = "The range was used; the phrase was not read."
+
+
+class TimelineInput(Filtering):
+    """Which time, by a phrase or by its limits, and which scope.
+
+    An `overview` wants a time; where both say one, the limits count. Of more than the `limit`, or than an answer has room for,
+    it has the first and the last ones, and a digest of all.
+    """
+
+    minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1)
+    limit: int = Field(default=50, ge=1, le=1000)
+    overview: bool = False
+
+
+class DayView(Output):
+    """One day, oldest memory first."""
+
+    date: date
+    memories: list[MemoryView]
+
+
+class TimelineResult(Output):
+    """Days from old to new. `total` is how many there are, of an overview; not all are here where there is a digest."""
+
+    days: list[DayView]
+    count: int
+    timeframe: TimeframeView | None = None
+    total: int | None = None
+    digest: DigestView | None = None
+    note: str = ""
+    notice: str = ""  # which stores don't answer
+
+
+class InterpretTimeInput(Input):
+    """What people call a time: "last week"."""
+
+    phrase: str
+
+
+async def _timeline(call: Call, given: TimelineInput) -> TimelineResult:
+    exact = given.since is not None or given.until is not None
+    if given.overview:
+        _check_time(call, given)
+    asked = given.model_copy(update={"when": None}) if given.overview and exact else given
+    where = await filter_for(call, asked, everywhere=given.everywhere)
+
+    async def told(scopes: tuple[str, ...]) -> tuple[tuple[Day, ...], int | None, MemoryDigest | None]:
+        own = replace(where, scopes=where.scopes or scopes)
+        if not given.overview:
+            return tuple(await memories_by_day(call.engine, own, limit=given.limit)), None, None
+        found = await period(call.engine, own, limit=given.limit)
+        return found.days, found.total, found.digest
+
+    (days, total, digest), left = await as_asked(call, told, everywhere=not where.scopes)
+    now = call.engine.clock()
+    limited = where.since is not None or where.until is not None
+    frame = Timeframe(where.since, where.until, asked.when or "") if limited else None
+    count = sum(len(day.memories) for day in days)
+    some = f"{count} of {total} are here: the first and the last." if digest else ""
+    return TimelineResult(
+        days=[
+            DayView(date=day.date, memories=[MemoryView.of(memory, now) for memory in day.memories])
+            for day in days
+        ],
+        count=count,
+        timeframe=timeframe_view(call, frame, filters=True),
+        total=total,
+        digest=DigestView.of(digest, call.engine.zone()) if digest else None,
+        note=" ".join(filter(None, (LIMITS_WIN if asked is not given and given.when else "", some))),
+        notice=left,
+    )
+
+
+def _check_time(call: Call, given: TimelineInput) -> None:
+    if not (given.when or given.since or given.until):
+        raise InvalidInput(
+            "No time is named.", advice='Give a phrase such as "last week", or the limits of a range.'
+        )
+    limits = [checked_moment(call.engine, one) for one in (given.since, given.until) if one]
+    if limits != sorted(set(limits)):
+        raise InvalidInput("The range ends before it begins.", advice="Exchange its limits.")
+
+
+async def _interpret_time(call: Call, given: InterpretTimeInput) -> TimeframeView:
+    view = timeframe_view(call, timeframe_of(call.engine, given.phrase), filters=False)
+    assert view is not None
+    return view
+
+
+TIMELINE = Operation("timeline", "Memories by day.", TimelineInput, TimelineResult, _timeline, Effect.READS)
+INTERPRET_TIME = Operation(
+    "interpret_time",
+    "The range that a phrase of time means.",
+    InterpretTimeInput,
+    TimeframeView,
+    _interpret_time,
+    Effect.READS,
+)

@@ -1,0 +1,342 @@
+"""The export and import operations, and exports for people, scope by scope."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, TextIO
+
+from mindhold.access.secrets import fingerprint
+from mindhold.aio import run_uncancelled
+from mindhold.capture.state_file import NAME, export_state, import_state, is_state, scope_of_state
+from mindhold.conversations.messages import role_of, session_of, whole_texts
+from mindhold.conversations.sessions import DOCUMENT
+from mindhold.engine import Engine
+from mindhold.memories.assistant_store import SourceKind
+from mindhold.memories.export import (
+    CONVERSATIONS,
+    FACTS,
+    PROFILE,
+    SUMMARIES,
+    CsvForm,
+    ExportConversation,
+    ExportConversationEnd,
+    Exported,
+    ExportEnd,
+    ExportFormat,
+    ExportHead,
+    ExportItem,
+    ExportPart,
+    ExportSection,
+    JsonForm,
+    MarkdownForm,
+    ScopeEnd,
+    SectionEnd,
+    export_to,
+    in_one_piece,
+)
+from mindhold.memories.importer import import_lines
+from mindhold.model.errors import InvalidInput
+from mindhold.model.memory import ANY_STATUS, LOG_DIALECT, PRIVACY_NOTICE, Kind, Memory, Status
+from mindhold.model.query import Filter, Order, PagePosition
+from mindhold.model.scope import Scope
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.projects.scopes import scope_name
+from mindhold.projects.summary import SUMMARY_OF
+
+PAGE = 200
+# What was forgotten is in no export for people, or reading one would undo it.
+TOLD = tuple(status for status in Status if status is not Status.FORGOTTEN)
+
+
+async def walk(engine: Engine, *, agent: str, scopes: Sequence[str] = ()) -> AsyncIterator[list[ExportPart]]:
+    """All of it, or those scopes, in bounded batches."""
+    yield [ExportHead(engine.clock())]
+    count = 0
+    for scope in await engine.store.scopes():
+        if scopes and scope.name not in scopes:
+            continue
+        yield [scope]
+        where = Filter(viewer=agent, scopes=(scope.name,), statuses=TOLD)
+        sections = {
+            CONVERSATIONS: _conversations(engine, where),
+            SUMMARIES: _chosen(engine, where, SUMMARIES, _is_summary),
+            FACTS: _chosen(engine, where, FACTS, _is_fact),
+            PROFILE: _chosen(engine, where, PROFILE, _is_profile),
+        }
+        for name, parts in sections.items():
+            yield [ExportSection(name)]
+            async for batch in parts:
+                count += sum(isinstance(part, ExportItem) for part in batch)
+                yield batch
+            yield [SectionEnd()]
+        yield [ScopeEnd()]
+    yield [ExportEnd(count)]
+
+
+async def _conversations(engine: Engine, where: Filter) -> AsyncIterator[list[ExportPart]]:
+    """Each when its first message is met, in order of time."""
+    told: set[str] = set()
+    turns = replace(where, turns=True)
+    async for page in _pages(engine, turns):
+        for memory in page:
+            conversation = memory.provenance.conversation
+            mark = fingerprint(conversation or "")
+            if mark in told:
+                continue
+            told.add(mark)
+            yield [ExportConversation(session_of(memory))]
+            async for batch in _pages(engine, replace(turns, conversation=conversation)):
+                texts = await whole_texts(engine, batch, agent=where.viewer)
+                yield [_item(one, CONVERSATIONS, texts.get(one.id, one.content)) for one in batch]
+            yield [ExportConversationEnd()]
+
+
+async def _chosen(
+    engine: Engine, where: Filter, section: str, belongs: Callable[[Memory], bool]
+) -> AsyncIterator[list[ExportPart]]:
+    async for batch in engine.store.scan(where, batch=PAGE):
+        items = [
+            _item(one, section, await _text_of(engine, one, where))
+            for one in batch
+            if belongs(one) and not _is_later_part(one)
+        ]
+        if items:
+            yield list(items)
+
+
+async def _pages(engine: Engine, where: Filter) -> AsyncIterator[list[Memory]]:
+    after: PagePosition | None = None
+    while page := await engine.store.find(where, order=Order.OLDEST, limit=PAGE, after=after):
+        yield page
+        if len(page) < PAGE:
+            return
+        after = PagePosition.of(page[-1], Order.OLDEST)
+
+
+def _is_summary(memory: Memory) -> bool:
+    return memory.provenance.source == SourceKind.SUMMARY or SUMMARY_OF in memory.metadata
+
+
+def _is_profile(memory: Memory) -> bool:
+    return memory.provenance.source == SourceKind.PROFILE
+
+
+def _is_fact(memory: Memory) -> bool:
+    logged = memory.provenance.dialect == LOG_DIALECT and memory.kind is Kind.EPISODE
+    return not (logged or _is_summary(memory) or _is_profile(memory))
+
+
+def _is_later_part(memory: Memory) -> bool:
+    """Of a long text: it is told with the first."""
+    return _is_document(memory) and bool(memory.provenance.position)
+
+
+def _is_document(memory: Memory) -> bool:
+    return (memory.provenance.conversation or "").startswith(DOCUMENT)
+
+
+async def _text_of(engine: Engine, memory: Memory, where: Filter) -> str:
+    if not _is_document(memory):
+        return memory.content
+    parts = [
+        part
+        async for batch in _pages(engine, replace(where, conversation=memory.provenance.conversation))
+        for part in batch
+    ]
+    return "\n\n".join(part.content for part in sorted(parts, key=lambda part: part.provenance.position or 0))
+
+
+def _item(memory: Memory, section: str, text: str) -> ExportItem:
+    return ExportItem(
+        id=memory.id,
+        text=text,
+        scope=memory.scope,
+        section=section,
+        kind=memory.kind,
+        source=memory.provenance.source,
+        status=memory.status,
+        occurred=memory.occurred,
+        created=memory.created,
+        tags=memory.tags,
+        topic=memory.topic,
+        importance=memory.importance,
+        speaker=role_of(memory),
+        conversation=session_of(memory),
+    )
+
+
+JSON, MARKDOWN, CSV, LINES = "json", "markdown", "csv", "jsonl"
+ENDINGS = {JSON: JsonForm.ending, MARKDOWN: MarkdownForm.ending, CSV: CsvForm.ending, LINES: ".jsonl"}
+
+
+def form_of(engine: Engine, name: str) -> ExportFormat:
+    """The way to write that goes by that name."""
+    if name == MARKDOWN:
+        return MarkdownForm(engine.zone())
+    return CsvForm() if name == CSV else JsonForm()
+
+
+async def export_readable(
+    engine: Engine, path: Path, form: ExportFormat, *, agent: str, scopes: Sequence[str] = ()
+) -> Exported:
+    """Write atomically: the file is there whole, or not at all. Raises StoreFull, StoreReadOnly."""
+
+    async def write(stream: TextIO) -> Exported:
+        memories = told = 0
+        async for batch in walk(engine, agent=agent, scopes=scopes):
+            await run_uncancelled(asyncio.to_thread(stream.writelines, map(form.written, batch)))
+            told += sum(isinstance(part, Scope) for part in batch)
+            memories += sum(part.memories for part in batch if isinstance(part, ExportEnd))
+        return Exported(str(path), memories, links=0, versions=0, scopes=told)
+
+    return await in_one_piece(path, write)
+
+
+def named_by_time(engine: Engine, folder: Path, ending: str, *, scope: str | None) -> Path:
+    """A name that is free: `full_export_2026-11-16-103000.json`, or with a scope's name before."""
+    whose = "full" if scope is None else "".join(one if one.isalnum() else "-" for one in scope)[:40]
+    stem = f"{whose}_export_{engine.clock():%Y-%m-%d-%H%M%S}"
+    path, number = folder / f"{stem}{ending}", 1
+    while path.exists():
+        number += 1
+        path = folder / f"{stem}-{number}{ending}"
+    return path
+
+
+class ExportInput(Input):
+    """Where to; into the home's own folder when no path is given. One scope, or everything.
+
+    Lines of JSON lose nothing and can be imported again; the other formats are for people, without what was forgotten. With `memory_mcp` a .memory/state.json of one scope: that of the project it lies in, unless one is named.
+    """
+
+    path: str | None = None
+    scope: str | None = None
+    format: Literal["jsonl", "json", "markdown", "csv"] = "jsonl"
+    memory_mcp: bool = False
+
+
+class ExportResult(Output):
+    """How much was written."""
+
+    path: str
+    memories: int
+    links: int
+    versions: int
+    scopes: int
+    contradictions: int = 0  # pairs of which something is known
+    notice: str = ""
+
+
+class ImportInput(Input):
+    """Where from. A .memory/state.json is known by its shape; `scope` is where its memories go.
+
+    Without one that is `usual_scope`, else that of the project it lies in.
+    """
+
+    path: str
+    scope: str | None = None
+    usual_scope: str | None = None
+    memory_mcp: bool = False  # it is one, whatever it looks like
+
+
+class ImportResult(Output):
+    """What came in; `skipped` were there already."""
+
+    memories: int
+    skipped: int
+    links: int
+    versions: int
+    scopes: int
+    redacted: int
+    contradictions: int = 0
+    notice: str = ""
+
+
+async def _export(call: Call, given: ExportInput) -> ExportResult:
+    if given.memory_mcp:
+        return await _export_state(call, given)
+    engine = call.engine
+    scope = await scope_name(engine, given.scope) if given.scope else None
+    scopes = (scope,) if scope else ()
+    path = (
+        Path(given.path).expanduser()
+        if given.path
+        else named_by_time(engine, engine.policy.export_dir, ENDINGS[given.format], scope=scope)
+    )
+    if given.format == LINES:
+        where = Filter(viewer=call.agent, scopes=scopes, statuses=ANY_STATUS)
+        written = await export_to(engine, path, where=where)
+    else:
+        form = form_of(engine, given.format)
+        written = await export_readable(engine, path, form, agent=call.agent, scopes=scopes)
+    return ExportResult(
+        path=written.path,
+        memories=written.memories,
+        links=written.links,
+        versions=written.versions,
+        scopes=written.scopes,
+        contradictions=written.contradictions,
+        notice=PRIVACY_NOTICE,
+    )
+
+
+async def _export_state(call: Call, given: ExportInput) -> ExportResult:
+    path = Path(given.path).expanduser() if given.path else call.engine.policy.export_dir / NAME
+    scope = given.scope or await scope_of_state(call.engine, path, create=False)
+    written, kept = await export_state(call.engine, path, scope=scope, agent=call.agent)
+    return ExportResult(
+        path=written.path,
+        memories=written.memories,
+        links=0,
+        versions=0,
+        scopes=1,
+        notice=f"{kept:,} that only the file had stay in it. {PRIVACY_NOTICE}" if kept else PRIVACY_NOTICE,
+    )
+
+
+async def _import(call: Call, given: ImportInput) -> ImportResult:
+    def told(count: int) -> None:
+        call.progress("import", count, None)
+
+    path = Path(given.path).expanduser()
+    try:
+        if given.memory_mcp or is_state(path):
+            scope = given.scope or given.usual_scope
+            done = await import_state(call.engine, path, scope=scope, agent=call.agent, progress=told)
+        elif given.scope is not None:
+            raise InvalidInput(
+                "An export says itself which scopes its memories are of.",
+                advice="Leave the scope out; it is for a state.json.",
+            )
+        else:
+            with path.open(encoding="utf-8") as lines:
+                done = await import_lines(call.engine, lines, agent=call.agent, progress=told)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{given.path} can't be read: {error}.", advice="Check the path.") from error
+    return ImportResult(
+        memories=done.memories,
+        skipped=done.skipped,
+        links=done.links,
+        versions=done.versions,
+        scopes=done.scopes,
+        redacted=done.redacted,
+        contradictions=done.contradictions,
+        notice=call.engine.meaning.reason,
+    )
+
+
+EXPORT = Operation(
+    "export",
+    "Write everything into a file.",
+    ExportInput,
+    ExportResult,
+    _export,
+    Effect.WRITES,
+    owner_only=True,
+)
+IMPORT = Operation(
+    "import", "Read an export.", ImportInput, ImportResult, _import, Effect.WRITES, owner_only=True
+)

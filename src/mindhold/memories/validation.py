@@ -1,0 +1,249 @@
+"""Checks, cleans and redacts what callers give before anything is written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from mindhold.engine import Engine
+from mindhold.model.errors import ContentTooLarge, InvalidInput
+from mindhold.model.lifecycle import OURS
+from mindhold.model.memory import Provenance
+from mindhold.model.scope import Scope, checked_name
+from mindhold.text.clean import clean
+from mindhold.text.redaction import redact, redact_metadata
+
+MOST_LABELS = 64
+LONGEST_LABEL = 200
+LONGEST_SOURCE = 2_000
+LONGEST_DESCRIPTION = 2_000
+LONGEST_METADATA = 64_000
+DEEPEST_METADATA = 20
+LARGEST_NUMBER = 2**31 - 1  # of positions, lines and counts
+FIRST_YEAR, LAST_YEAR = 2, 9998  # with room on both sides, so that a moment can be told in any zone
+
+
+def safe_text(engine: Engine, text: str) -> str:
+    """Without control characters and, unless switched off, without secrets and personal data."""
+    cleaned = clean(text)
+    return redact(cleaned).text if engine.policy.redact else cleaned
+
+
+def checked_content(engine: Engine, text: str) -> str:
+    """Safe and bounded, and not empty. Raises ContentTooLarge, InvalidInput."""
+    longest = engine.policy.longest
+    if len(text) > longest:
+        raise ContentTooLarge(
+            f"The text has {len(text):,} characters; at most {longest:,} are stored at once.",
+            advice="Shorten it, or raise intake.longest.",
+        )
+    safe = safe_text(engine, text)
+    if not safe.strip():
+        raise InvalidInput("There is nothing in the text.", advice="Give it some words.")
+    return safe
+
+
+def bare_tags(tags: Iterable[str]) -> tuple[str, ...]:
+    """As they are kept: a sharp before one is how people write it, and no part of it."""
+    return tuple(tag.strip().lstrip("#＃").strip() for tag in tags)
+
+
+def checked_labels(engine: Engine, labels: Iterable[str], *, what: str) -> tuple[str, ...]:
+    """Trimmed, safe, without repeats whatever the case. Raises InvalidInput."""
+    kept: dict[str, str] = {}
+    for label in filter(None, bare_tags(labels) if what == "tag" else labels):
+        safe = " ".join(safe_text(engine, label).split())
+        if len(safe) > LONGEST_LABEL:
+            raise InvalidInput(f"A {what} has over {LONGEST_LABEL} characters.", advice="Use a shorter one.")
+        if safe:
+            kept.setdefault(safe.casefold(), safe)
+    if len(kept) > MOST_LABELS:
+        raise InvalidInput(f"{len(kept)} {what}s are too many.", advice=f"Give at most {MOST_LABELS}.")
+    return tuple(kept.values())
+
+
+def checked_topic(engine: Engine, topic: str) -> str:
+    """One label, or none. Raises InvalidInput."""
+    return "".join(checked_labels(engine, [topic], what="topic"))
+
+
+def checked_share(value: float, *, what: str) -> float:
+    """A number between 0 and 1. Raises InvalidInput."""
+    if not math.isfinite(value) or not 0.0 <= value <= 1.0:
+        raise InvalidInput(f"{what} is {value}; it must be between 0 and 1.", advice="Correct the number.")
+    return float(value)
+
+
+def checked_moment(engine: Engine, moment: datetime) -> datetime:
+    """In UTC; one without a zone is the person's own. Raises InvalidInput."""
+    return in_utc(moment if moment.tzinfo is not None else moment.replace(tzinfo=engine.zone()))
+
+
+def in_utc(moment: datetime) -> datetime:
+    """The same moment. Raises InvalidInput for one that not every zone has a date for."""
+    try:
+        placed = moment.astimezone(UTC)
+    except OverflowError:
+        placed = None
+    if placed is None or not FIRST_YEAR <= placed.year <= LAST_YEAR:
+        raise InvalidInput(
+            f"The year {moment.year} is out of reach.", advice=f"Give one from {FIRST_YEAR} to {LAST_YEAR}."
+        )
+    return placed
+
+
+def checked_metadata(engine: Engine, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
+    """JSON of a bounded size and depth, safe. Raises InvalidInput."""
+    if not metadata:
+        return {}
+    if _depth(metadata) > DEEPEST_METADATA:
+        raise InvalidInput(
+            f"The metadata is nested deeper than {DEEPEST_METADATA} levels.", advice="Make it flatter."
+        )
+    try:
+        size = len(json.dumps(metadata, allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"The metadata is not JSON: {error}.", advice="Use plain values.") from error
+    if size > LONGEST_METADATA:
+        raise ContentTooLarge(
+            f"The metadata has {size:,} characters; at most {LONGEST_METADATA:,} are kept.",
+            advice="Put long text into the content.",
+        )
+    safe: Mapping[str, Any] = _cleaned(metadata)
+    return redact_metadata(safe).value if engine.policy.redact else safe
+
+
+def checked_provenance(engine: Engine, provenance: Provenance) -> Provenance:
+    """Safe and bounded. Raises InvalidInput."""
+    return replace(
+        provenance,
+        dialect=_source(engine, provenance.dialect) or "",
+        source=_source(engine, provenance.source) or "",
+        conversation=_source(engine, provenance.conversation),
+        file=_source(engine, provenance.file),
+    )
+
+
+def imported_scope(engine: Engine, scope: Scope) -> Scope:
+    """Of another's export: a secret in a name is taken out of it, so that the rest comes in. Raises InvalidInput."""
+    parent = None if scope.parent is None else imported_scope_name(engine, scope.parent)
+    return checked_scope(engine, replace(scope, name=imported_scope_name(engine, scope.name), parent=parent))
+
+
+def imported_scope_name(engine: Engine, name: str) -> str:
+    """Of what an export holds. Raises InvalidInput."""
+    return checked_scope_name(engine, safe_text(engine, name))
+
+
+def checked_scope(engine: Engine, scope: Scope) -> Scope:
+    """Safe and bounded. Raises InvalidInput."""
+    return replace(
+        scope,
+        name=checked_scope_name(engine, scope.name),
+        description=checked_description(engine, scope.description),
+        kind="".join(checked_labels(engine, [scope.kind], what="kind")),
+        parent=None if scope.parent is None else checked_scope_name(engine, scope.parent),
+        keywords=checked_labels(engine, scope.keywords, what="keyword"),
+    )
+
+
+def checked_scope_name(engine: Engine, name: str) -> str:
+    """Printable and bounded. Raises InvalidInput, also for one with a secret in it: under another name nobody would find it."""
+    cleaned = checked_name(name)
+    if safe_text(engine, cleaned) != cleaned:
+        raise InvalidInput(
+            "The name of a scope or project can't hold a secret or personal data.",
+            advice="Choose another name.",
+        )
+    if cleaned in (".", ".."):  # in a path they mean another place
+        raise InvalidInput(
+            f"{cleaned!r} can't be a scope's name.", advice="Give it a word or two, such as 'work'."
+        )
+    return cleaned
+
+
+def checked_description(engine: Engine, text: str) -> str:
+    """Of a scope. Raises InvalidInput."""
+    if len(text) > LONGEST_DESCRIPTION:
+        raise InvalidInput(
+            f"The description has {len(text):,} characters; at most {LONGEST_DESCRIPTION:,} are kept.",
+            advice="Shorten it, or remember it as a memory of the scope.",
+        )
+    return safe_text(engine, text)
+
+
+def everything_said(
+    content: str, *, labels: Iterable[str], provenance: Provenance, metadata: Mapping[str, Any]
+) -> str:
+    """The content and whatever else comes back with a hit: what is looked at for instructions to the reader."""
+    source = (provenance.source, provenance.file, provenance.conversation)
+    return "\n".join(filter(None, (content, *labels, *source, *_strings(metadata))))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    """Every string and every key, of what was not checked yet and may be nested too deeply."""
+    waiting = [(value, 1)]
+    while waiting:
+        current, level = waiting.pop()
+        if isinstance(current, str):
+            yield current
+        elif level <= DEEPEST_METADATA and isinstance(current, Mapping):
+            waiting.extend((inner, level + 1) for pair in current.items() for inner in pair)
+        elif level <= DEEPEST_METADATA and isinstance(current, list | tuple):
+            waiting.extend((inner, level + 1) for inner in current)
+
+
+def _cleaned(value: Any) -> Any:
+    """Every string and every key without control characters; the depth is known to be small."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        result: dict[Any, Any] = {}
+        for key, item in value.items():
+            name = clean(key) if isinstance(key, str) else key
+            while name in result:  # two keys may look the same once cleaned; neither value may be lost
+                name = f"{name}'"
+            result[name] = _cleaned(item)
+        return result
+    return [_cleaned(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _source(engine: Engine, text: str | None) -> str | None:
+    if not text:
+        return text
+    if len(text) > LONGEST_SOURCE:
+        raise InvalidInput(
+            f"A source has over {LONGEST_SOURCE:,} characters.",
+            advice="Shorten source, file or conversation.",
+        )
+    return safe_text(engine, text)
+
+
+def _depth(value: Any) -> int:
+    """Without recursion, for what is nested too deeply for it."""
+    deepest, waiting = 0, [(value, 1)]
+    while waiting:
+        current, level = waiting.pop()
+        deepest = max(deepest, level)
+        if level > DEEPEST_METADATA:
+            break
+        if isinstance(current, Mapping):
+            waiting.extend((inner, level + 1) for inner in current.values())
+        elif isinstance(current, list | tuple):
+            waiting.extend((inner, level + 1) for inner in current)
+    return deepest
+
+
+def checked_caller_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What the caller gave along. Raises InvalidInput for a name that would be taken for one of ours."""
+    for name in metadata:
+        if name.startswith(OURS):
+            raise InvalidInput(
+                f"The metadata has {name[:100]!r}: names that begin with {OURS!r} are Mindhold's own.",
+                advice="Choose another name.",
+            )
+    return metadata

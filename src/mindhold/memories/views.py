@@ -1,0 +1,471 @@
+"""The shapes in which operations answer, etags of memories, and the cursors of pages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from mindhold.memories.hit_context import HIDDEN
+from mindhold.memories.ranking import LISTED
+from mindhold.memories.validation import LARGEST_NUMBER
+from mindhold.model.errors import InvalidInput
+from mindhold.model.job import Job
+from mindhold.model.lifecycle import confidence_at
+from mindhold.model.memory import LOG_DIALECT, Kind, Link, Memory, Status, Version, moment_of
+from mindhold.model.query import Order, PagePosition
+from mindhold.operations import Output
+from mindhold.ports.store import Receipt, StoreFinding
+
+if TYPE_CHECKING:
+    from mindhold.jobs.progress import Progress
+    from mindhold.memories.recall import Hit
+
+
+LONGEST_METADATA = 1_000
+
+
+def origin_of(kind: str, provenance: Mapping[str, Any]) -> str:
+    """Where it is from, as it was told; else what it is."""
+    if told := provenance.get("source"):
+        return str(told)
+    return "conversation" if kind == Kind.EPISODE and provenance.get("dialect") == LOG_DIALECT else kind
+
+
+class MemoryView(Output):
+    """One memory."""
+
+    id: str
+    content: str
+    kind: str
+    scope: str
+    agent: str
+    status: str
+    topic: str = ""
+    tags: list[str] = []
+    keywords: list[str] = []
+    importance: float
+    confidence: float
+    trust: float
+    tier: str
+    anchor: bool
+    uses: int
+    shown: int = 0  # how often it was put before somebody who had not asked for it
+    utility: float = 1.0  # by evaluation, and then by importance and use
+    usefulness: float = 0.0  # -1 to 1, by the verdicts of those who were given it
+    tokens: int
+    created: datetime
+    updated: datetime
+    occurred: datetime
+    last_used: datetime | None = None
+    verified: datetime | None = None  # when it was found worth keeping
+    review: datetime | None = None  # when upkeep looks at it next
+    supersedes: str | None = None
+    merged_from: list[str] = []
+    provenance: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    embedded_by: str | None = None
+    content_hash: str
+
+    @property
+    def origin(self) -> str:
+        """Where it is from, in a word."""
+        return origin_of(self.kind, self.provenance)
+
+    @property
+    def archived(self) -> bool:
+        """Whether it is found by those alone who ask for what is archived too."""
+        return self.status == Status.ARCHIVED
+
+    @classmethod
+    def of(cls, memory: Memory, now: datetime) -> MemoryView:
+        """The memory as its view; its confidence is today's."""
+        source = memory.provenance
+        known = {
+            name: getattr(source, name)
+            for name in ("dialect", "source", "conversation", "position", "file", "line")
+            if getattr(source, name) not in (None, "")
+        }
+        return cls(
+            id=memory.id,
+            content=memory.content,
+            kind=memory.kind,
+            scope=memory.scope,
+            agent=memory.agent,
+            status=memory.status,
+            topic=memory.topic,
+            tags=list(memory.tags),
+            keywords=list(memory.keywords),
+            importance=round(memory.importance, 4),
+            confidence=round(confidence_at(memory, now), 4),
+            trust=round(memory.trust, 4),
+            tier=memory.tier,
+            anchor=memory.anchor,
+            uses=memory.uses,
+            shown=memory.shown,
+            utility=round(memory.utility, 4),
+            usefulness=round(memory.usefulness, 4),
+            tokens=memory.tokens,
+            created=memory.created,
+            updated=memory.updated,
+            occurred=memory.occurred,
+            last_used=memory.last_used,
+            verified=memory.verified,
+            review=memory.review,
+            supersedes=memory.supersedes,
+            merged_from=list(memory.merged_from),
+            provenance=known,
+            metadata=dict(memory.metadata),
+            embedded_by=memory.embedded_by,
+            content_hash=memory.content_hash,
+        )
+
+
+class LinkView(Output):
+    """One link; read as: origin relation target."""
+
+    origin: str
+    target: str
+    relation: str
+    weight: float
+    automatic: bool
+    created: datetime
+
+    @classmethod
+    def of(cls, link: Link) -> LinkView:
+        """The link as its view."""
+        return cls(
+            origin=link.origin,
+            target=link.target,
+            relation=link.relation,
+            weight=round(link.weight, 4),
+            automatic=link.automatic,
+            created=link.created,
+        )
+
+
+class LinkedView(Output):
+    """A memory at the other end of a link."""
+
+    link: LinkView
+    id: str
+    kind: str
+    status: str
+    content: str
+
+    @classmethod
+    def of(cls, link: Link, memory: Memory) -> LinkedView:
+        """What is hidden is named without its words."""
+        content = "" if memory.status in HIDDEN else memory.content
+        return cls(
+            link=LinkView.of(link), id=memory.id, kind=memory.kind, status=memory.status, content=content
+        )
+
+
+class TurnView(Output):
+    """A neighbour in the conversation."""
+
+    id: str
+    occurred: datetime
+    content: str
+
+    @classmethod
+    def of(cls, memory: Memory) -> TurnView:
+        """The memory as a turn."""
+        return cls(id=memory.id, occurred=memory.occurred, content=memory.content)
+
+
+class HitView(Output):
+    """One memory that answers."""
+
+    id: str
+    score: float
+    similarity: float | None  # cosine with the question, where both have a vector
+    layer: str  # what found it: L1 every keyword, L2 words, L3 vectors, or filter
+    why: list[str]
+    content: str
+    truncated: bool
+    tokens: int
+    kind: str
+    scope: str
+    agent: str
+    status: str
+    topic: str
+    tags: list[str]
+    keywords: list[str]
+    importance: float
+    confidence: float
+    trust: float
+    tier: str
+    anchor: bool
+    access: int  # how often it was recalled before
+    created: datetime
+    updated: datetime
+    occurred: datetime
+    provenance: dict[str, Any]
+    metadata: dict[str, Any]  # empty when it is long: `show` has all of it
+    contradicts: list[str] = []  # ids
+    contradicted_by: list[str] = []
+    superseded_by: list[str] = []
+    links: list[LinkedView] = []
+    before: list[TurnView] = []
+    after: list[TurnView] = []
+
+    @property
+    def origin(self) -> str:
+        """Where it is from, in a word."""
+        return origin_of(self.kind, self.provenance)
+
+    @property
+    def archived(self) -> bool:
+        """Whether it is found by those alone who ask for what is archived too."""
+        return self.status == Status.ARCHIVED
+
+    @property
+    def certainty(self) -> float | None:
+        """How sure it is that this answers; None in a listing, where nothing was compared."""
+        return None if self.layer == LISTED else self.score
+
+    @classmethod
+    def of(cls, hit: Hit, now: datetime) -> HitView:
+        """The hit as its view."""
+        view = MemoryView.of(hit.memory, now)
+        return cls(
+            id=view.id,
+            score=round(hit.score, 4),
+            similarity=None if hit.similarity is None else round(hit.similarity, 4),
+            layer=hit.layer,
+            why=list(hit.why),
+            content=hit.content,
+            truncated=hit.truncated,
+            tokens=hit.tokens,
+            kind=view.kind,
+            scope=view.scope,
+            agent=view.agent,
+            status=view.status,
+            topic=view.topic,
+            tags=view.tags,
+            keywords=view.keywords,
+            importance=view.importance,
+            confidence=view.confidence,
+            trust=view.trust,
+            tier=view.tier,
+            anchor=view.anchor,
+            access=view.uses,
+            created=view.created,
+            updated=view.updated,
+            occurred=view.occurred,
+            provenance=view.provenance,
+            metadata=view.metadata if len(str(view.metadata)) <= LONGEST_METADATA else {},
+            contradicts=list(hit.disputes.contradicts),
+            contradicted_by=list(hit.disputes.contradicted_by),
+            superseded_by=list(hit.disputes.superseded_by),
+            links=[LinkedView.of(one.link, one.memory) for one in hit.links],
+            before=[TurnView.of(memory) for memory in hit.before],
+            after=[TurnView.of(memory) for memory in hit.after],
+        )
+
+
+class VersionView(Output):
+    """What a memory said before."""
+
+    number: int
+    content: str
+    kind: str
+    topic: str
+    tags: list[str]
+    importance: float
+    occurred: datetime
+    tier: str
+    metadata: dict[str, Any] = {}
+    amended: datetime
+    amended_by: str
+
+    @classmethod
+    def of(cls, version: Version) -> VersionView:
+        """The version as its view."""
+        return cls(
+            number=version.number,
+            content=version.content,
+            kind=version.kind,
+            topic=version.topic,
+            tags=list(version.tags),
+            importance=version.importance,
+            occurred=version.occurred,
+            tier=version.tier,
+            metadata=dict(version.metadata),
+            amended=version.amended,
+            amended_by=version.amended_by,
+        )
+
+
+class ReceiptView(Output):
+    """Proof of an erasure: what was removed from each place, and what a second look found there."""
+
+    ids: list[str]
+    removed: dict[str, int]
+    remaining: dict[str, int]
+    empty: bool
+
+    @classmethod
+    def of(cls, receipt: Receipt) -> ReceiptView:
+        """The receipt as its view."""
+        return cls(
+            ids=list(receipt.ids),
+            removed=dict(receipt.removed),
+            remaining=dict(receipt.remaining),
+            empty=not any(receipt.remaining.values()),
+        )
+
+
+class FindingView(Output):
+    """One thing that was looked at."""
+
+    name: str
+    healthy: bool
+    detail: str
+    advice: str = ""
+
+    @classmethod
+    def of(cls, finding: StoreFinding) -> FindingView:
+        """The finding as its view."""
+        return cls(name=finding.name, healthy=finding.healthy, detail=finding.detail, advice=finding.advice)
+
+
+class JobView(Output):
+    """One job."""
+
+    id: str
+    name: str
+    state: str
+    attempts: int
+    most_attempts: int
+    created: datetime
+    due: datetime
+    finished: datetime | None = None
+    error: str | None = None
+    result: dict[str, Any] | None = None
+    progress: float | None = None  # from 0 to 1, of those that tell
+    done: int | None = None
+    total: int | None = None
+
+    @classmethod
+    def of(cls, job: Job, progress: Progress | None = None) -> JobView:
+        """The job as its view, with how far it is."""
+        return cls(
+            id=job.id,
+            name=job.name,
+            state=job.state,
+            attempts=job.attempts,
+            most_attempts=job.most_attempts,
+            created=job.created,
+            due=job.due,
+            finished=job.finished,
+            error=job.error,
+            result=dict(job.result) if job.result is not None else None,
+            progress=None if progress is None else round(progress.share, 4),
+            done=None if progress is None else progress.done,
+            total=None if progress is None else progress.total,
+        )
+
+
+def etag_of(memory: Memory, shown: Output) -> str:
+    """When it was last updated, which is what an amendment may expect, and a sum of all that is shown."""
+    return f"{moment_of(memory)}-{sha256(shown.model_dump_json().encode()).hexdigest()[:8]}"
+
+
+CURSOR_VERSION = 1
+LONGEST_CURSOR = 1_000  # characters of a cursor
+LONGEST_ID = 200
+_TIMED = (Order.NEWEST, Order.OLDEST, Order.DUE, Order.CHANGED)
+
+
+def next_cursor(memories: Sequence[Memory], order: Order, *, limit: int) -> str | None:
+    """What continues after this page; None where it is the last one."""
+    if len(memories) < limit or not memories:
+        return None
+    return encode_cursor(order.value, PagePosition.of(memories[-1], order))
+
+
+def page_start(order: Order, *, cursor: str | None, after: str | None = None) -> str | PagePosition | None:
+    """Where `find` begins; `after` is an id, or a cursor as well. Raises InvalidInput."""
+    if cursor is not None and after is not None:
+        raise InvalidInput("`cursor` and `after` were both given.", advice="Give one of them.")
+    if cursor is not None:
+        return position_of(cursor, order)
+    if after is not None and _read(after) is not None:
+        return position_of(after, order)
+    return after
+
+
+def position_of(cursor: str, order: Order) -> PagePosition:
+    """The place that a cursor of that order stands for. Raises InvalidInput."""
+    value, last = decode_cursor(order.value, cursor)
+    if order in _TIMED:
+        return PagePosition(_moment(value), last)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise unreadable_cursor()
+    if order is Order.USED and not (isinstance(value, int) and 0 <= value <= LARGEST_NUMBER):
+        raise unreadable_cursor()
+    return PagePosition(float(value) if order is Order.IMPORTANT else value, last)
+
+
+def encode_cursor(listing: str, spot: PagePosition) -> str:
+    """A cursor of the listing of that name."""
+    value = spot.value.astimezone(UTC).isoformat() if isinstance(spot.value, datetime) else spot.value
+    text = json.dumps([CURSOR_VERSION, listing, value, spot.id], ensure_ascii=True, separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(listing: str, cursor: str) -> tuple[Any, str]:
+    """The value, as JSON has it, and the id. Raises InvalidInput for what is no cursor, or one of another listing."""
+    read = _read(cursor)
+    if read is None or read[0] != CURSOR_VERSION:
+        raise unreadable_cursor()
+    if read[1] != listing:
+        raise InvalidInput(
+            "The cursor is of a listing in another order.",
+            advice="Begin again without a cursor, or ask in the order that it was given for.",
+        )
+    return read[2], read[3]
+
+
+def unreadable_cursor() -> InvalidInput:
+    return InvalidInput(
+        "The cursor can't be read.", advice="Hand back `next` of the page before as it is, or begin without."
+    )
+
+
+def _read(cursor: str) -> tuple[int, str, Any, str] | None:
+    if len(cursor) > LONGEST_CURSOR or not cursor.isascii():
+        return None
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        read = json.loads(text)
+    except (binascii.Error, ValueError, RecursionError):
+        return None
+    if not isinstance(read, list) or len(read) != 4:
+        return None
+    version, listing, value, last = read
+    if type(version) is not int or not isinstance(listing, str) or not isinstance(last, str):
+        return None
+    if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
+        return None
+    if len(last) > LONGEST_ID or "\x00" in last or any("\ud800" <= sign <= "\udfff" for sign in last):
+        return None
+    return version, listing, value, last
+
+
+def _moment(value: Any) -> datetime:
+    try:
+        moment = datetime.fromisoformat(value)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise unreadable_cursor()

@@ -1,0 +1,160 @@
+"""The catalogue: what an operation is, and readable errors for a caller's invalid input."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from mindhold.model.errors import InvalidInput, MemoryNotFound
+from mindhold.ports.llm import LanguageModel
+
+if TYPE_CHECKING:
+    from mindhold.engine import Engine
+
+
+class Effect(StrEnum):
+    """What an operation may touch."""
+
+    READS = "reads"
+    WRITES = "writes"
+    DESTROYS = "destroys"
+
+
+class Input(BaseModel):
+    """Base of every operation's input: unknown fields are errors, so that typing mistakes are told."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class Output(BaseModel):
+    """Base of every operation's answer."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+
+def no_progress(_step: str, _done: int, _total: int | None) -> None:
+    """For callers that don't show progress."""
+
+
+def do_nothing() -> None:
+    """For callers that needn't be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Who calls, on which engine, and whom to tell how far a long operation is."""
+
+    engine: Engine
+    agent: str
+    progress: Callable[[str, int, int | None], None] = no_progress
+    model: LanguageModel | None = None  # the caller's own, when it offers one
+    conversation: str | None = None  # the one that the call is made in, when the door knows
+    owner: bool = True  # whether the caller may know what concerns everybody
+
+
+I = TypeVar("I", bound=Input)  # noqa: E741
+O = TypeVar("O", bound=Output)  # noqa: E741
+
+
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[I, O]):
+    """One ability, declared once."""
+
+    name: str
+    summary: str
+    takes: type[I]
+    gives: type[O]
+    run: Callable[[Call, I], Awaitable[O]]
+    effect: Effect
+    owner_only: bool = False  # concerns everybody: not for callers who are bound to an agent or to scopes
+
+
+async def full_id(call: Call, given: str) -> str:
+    """The id that a person's beginning of it stands for. Raises MemoryNotFound, InvalidInput when several do."""
+    wanted = given.strip()
+    if not wanted:
+        raise InvalidInput("An id is empty.", advice="`mindhold list` shows ids.")
+    found = await call.engine.store.resolve(wanted, viewer=call.agent)
+    if wanted in found:
+        return wanted
+    if not found:
+        raise MemoryNotFound(wanted)
+    if len(found) > 1:
+        raise InvalidInput(f"{wanted!r} begins several ids: {', '.join(found)}.", advice="Give more of it.")
+    return found[0]
+
+
+async def full_ids(call: Call, given: list[str]) -> list[str]:
+    """Each in full, without repeats."""
+    return list(dict.fromkeys([await full_id(call, one) for one in given]))
+
+
+LONGEST_QUOTE = 60
+_KINDS = {
+    "string_type": "must be text",
+    "string_sub_type": "must be text",
+    "string_unicode": "must be valid Unicode text",
+    "bool_type": "must be true or false",
+    "bool_parsing": "must be true or false",
+    "int_type": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_from_float": "must be a whole number",
+    "float_type": "must be a number",
+    "float_parsing": "must be a number",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "datetime_parsing": "must be a time such as 2026-03-01T09:00:00Z",
+    "datetime_from_date_parsing": "must be a time such as 2026-03-01T09:00:00Z",
+    "datetime_type": "must be a time such as 2026-03-01T09:00:00Z",
+}
+_LIMITS = {
+    "greater_than_equal": "must be at least {ge}",
+    "greater_than": "must be more than {gt}",
+    "less_than_equal": "must be at most {le}",
+    "less_than": "must be less than {lt}",
+    "too_short": "must have at least {min_length} entries",
+    "too_long": "must have at most {max_length} entries",
+    "string_too_short": "must have at least {min_length} characters",
+    "string_too_long": "must have at most {max_length} characters",
+    "literal_error": "must be one of {expected}",
+    "enum": "must be one of {expected}",
+}
+_COUNTED = dict.fromkeys(("too_short", "too_long"), "it had {}")
+
+
+def invalid_input(
+    error: ValidationError, *, known: list[str], named: Callable[[list[str]], str] = ".".join
+) -> InvalidInput:
+    """Our error for pydantic's; `known` are the names that there are, `named` turns a place into the caller's word."""
+    first = error.errors(include_url=False)[0]
+    place = [str(part) for part in first["loc"]]
+    name = named(place) or "The input"
+    kind, context = first["type"], first.get("ctx", {})
+    if kind == "missing":
+        return InvalidInput(f"{name} is missing.", advice="Give it and call again.")
+    if kind == "extra_forbidden":
+        close = get_close_matches(place[-1], known, n=1)
+        hint = f"Did you mean {close[0]}?" if close else f"Known are: {', '.join(known) or 'none'}."
+        return InvalidInput(f"{name} is not known here.", advice=hint)
+    if kind == "string_too_short" and not first.get("input"):
+        return InvalidInput(f"{name} must not be empty.")
+    if kind in _LIMITS:
+        words = _LIMITS[kind].format(**context)
+    else:
+        words = _KINDS.get(kind, first["msg"][:1].lower() + first["msg"][1:])
+    had = _COUNTED.get(kind, "it was {}").format(context.get("actual_length") or _quoted(first.get("input")))
+    return InvalidInput(f"{name} {words}; {had}.")
+
+
+def _quoted(given: Any) -> str:
+    text = repr(given) if not isinstance(given, list | dict) else f"a {type(given).__name__}"
+    from mindhold.text.redaction import redact  # its patterns are for those who need them
+
+    text = redact(text).text  # while it is whole
+    return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "…"

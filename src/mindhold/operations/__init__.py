@@ -1,1 +1,0 @@
-"""What Mindhold can do, each operation once. `index` finds them by name."""

@@ -1,0 +1,1 @@
+"""Scopes, projects, their summaries, and the store that each project is in."""

@@ -1,0 +1,331 @@
+"""The context of a project for a new conversation: summary, latest messages and related ones within a token budget."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from mindhold.conversations.message_log import FoundView, MessageView, plain_model
+from mindhold.conversations.messages import brief, messages_where
+from mindhold.engine import Engine
+from mindhold.memories.embedding import EMBED
+from mindhold.model.errors import Refused, SettingsError, StoreError
+from mindhold.model.job import JobState
+from mindhold.model.memory import Memory
+from mindhold.model.query import Filter, Order
+from mindhold.model.scope import LOCAL
+from mindhold.model.tokens import count_tokens, truncate_to_tokens
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.ports.store import StoreFacts
+from mindhold.projects.placement import mode_of, open_project
+from mindhold.projects.storage import stores_without_vectors
+
+Health = Literal["healthy", "degraded", "rebuilding"]
+INDEXING = frozenset({EMBED, "reindex"})  # jobs that make vectors
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectStats:
+    """Counts are of messages, a long one once. `facts` is None for callers who are not to know of the store."""
+
+    project: str
+    mode: str
+    total: int
+    indexed: int
+    oldest: datetime | None
+    newest: datetime | None
+    dimensions: int | None
+    health: Health
+    note: str  # why it is not healthy
+    facts: StoreFacts | None
+
+
+async def project_stats(engine: Engine, project: str | None, *, agent: str) -> ProjectStats:
+    """Cheap, however many there are. Raises ScopeNotFound."""
+    name = (await open_project(engine, project)).name
+    where = messages_where(name, viewer=agent)
+    mode = await mode_of(engine, name)
+    counts = await engine.store.tally(where, "embedded_by")
+    model = engine.meaning.model
+    total, indexed = sum(counts.values()), counts.get(model or "", 0) if model else 0
+    newest = await _end(engine, where, Order.NEWEST)
+    health, note = await _health(engine, mode, unindexed=total - indexed)
+    return ProjectStats(
+        project=name,
+        mode=mode,
+        total=total,
+        indexed=indexed,
+        oldest=moment(await _end(engine, where, Order.OLDEST)),
+        newest=moment(newest),
+        dimensions=await _dimensions(engine, newest),
+        health=health,
+        note=note,
+        facts=await _facts(engine, mode),
+    )
+
+
+def moment(memory: Memory | None) -> datetime | None:
+    return None if memory is None else memory.occurred
+
+
+async def _end(engine: Engine, where: Filter, order: Order) -> Memory | None:
+    return next(iter(await engine.store.find(where, order=order, limit=1)), None)
+
+
+async def _dimensions(engine: Engine, newest: Memory | None) -> int | None:
+    """Of a stored vector where there is one: asking a model may load it."""
+    model = engine.meaning.model
+    if model is not None and newest is not None:
+        for vector in (await engine.store.vector_of([newest.id], model=model)).values():
+            return len(vector)
+    return await engine.meaning.dimensions()
+
+
+async def _health(engine: Engine, mode: str, *, unindexed: int) -> tuple[Health, str]:
+    if why := (await stores_without_vectors(engine, [mode])).get(mode):
+        return "degraded", why
+    if engine.meaning.model is None or engine.meaning.reason:
+        return "degraded", engine.meaning.reason or "There is no embedding model: found by words alone."
+    if not unindexed:
+        return "healthy", ""
+    jobs = await engine.store.jobs(states=(JobState.WAITING, JobState.RUNNING))
+    if any(job.name in INDEXING for job in jobs):
+        return "rebuilding", f"{unindexed} messages wait for their vectors."
+    return "degraded", f"{unindexed} messages have no vector: reindex the project."
+
+
+async def _facts(engine: Engine, mode: str) -> StoreFacts | None:
+    with suppress(Refused, SettingsError, StoreError):
+        store = engine.store if mode == engine.houses.home else await engine.houses.house(mode)
+        return await store.facts()
+    return None
+
+
+USUAL_BUDGET = 8_000
+LEAST_BUDGET = 300  # an answer with nothing in it costs up to that, with a long name
+NOTICES = 40  # tokens of what a door adds: that this is remembered, and what was left out in large numbers
+
+
+class ProjectContextInput(Input):
+    """Which project, what it is about now, and how much of it."""
+
+    project: str | None = None
+    query: str | None = None
+    recent: int = Field(default=50, ge=0, le=200)
+    related: int = Field(default=20, ge=0, le=100)
+    token_budget: int = Field(default=USUAL_BUDGET, ge=LEAST_BUDGET)
+
+
+class ProjectContextResult(Output):
+    """All that a new conversation should know: summary, what was said last, what is related.
+
+    `tokens` is what this answer costs as JSON, within the budget; `left_out` says what it had no room for.
+    """
+
+    project: str
+    summary: str | None = None
+    summary_version: int = 0
+    recent_messages: list[MessageView]
+    rag_results: list[FoundView]
+    tokens: int
+    token_budget: int
+    left_out: str = ""
+    storage_backend: str
+
+
+class ProjectStatsInput(Input):
+    """Which project."""
+
+    project: str | None = None
+
+
+class ProjectStatsResult(Output):
+    """Counts of messages, a long one once, and the index that finds them by meaning.
+
+    `chromadb_collection` and `chromadb_location` are of local projects: the name of the index of vectors, and the file
+    that it is in. `collection_name` and `vector_index_name` are of those on a server.
+    """
+
+    total_messages: int
+    indexed_messages: int
+    unindexed_messages: int
+    storage_backend: str
+    embedding_model: str | None = None
+    embedding_dimensions: int | None = None
+    collection_name: str | None = None
+    vector_index_name: str | None = None
+    chromadb_collection: str | None = None
+    chromadb_location: str | None = None
+    oldest_message: datetime | None = None
+    newest_message: datetime | None = None
+    index_health: Literal["healthy", "degraded", "rebuilding"]
+    index_note: str = ""  # why it is not healthy
+
+
+async def _context(call: Call, given: ProjectContextInput) -> ProjectContextResult:
+    known = await brief(
+        call.engine,
+        given.project,
+        agent=call.agent,
+        query=given.query,
+        recent=given.recent,
+        related=given.related,
+    )
+    recent = [MessageView.of(one) for one in reversed(known.recent)]  # the newest first
+    related = [FoundView.of(hit) for hit in known.related]
+    empty = ProjectContextResult(
+        project=known.summary.project,
+        summary_version=known.summary.version,
+        recent_messages=[],
+        rag_results=[],
+        tokens=given.token_budget,
+        token_budget=given.token_budget,
+        left_out=_cut(given.token_budget, shortened=True, messages=len(recent), related=len(related)),
+        storage_backend=await mode_of(call.engine, known.summary.project),
+    )
+    room = given.token_budget - _cost(empty) - NOTICES
+    summary = _shortened(known.summary.text, room)
+    costs, others = [_cost(view) for view in recent], [_cost(view) for view in related]
+    among = {view.id: place for place, view in enumerate(recent)}
+    fit = fit_context(
+        room - _json_cost(summary),
+        recent=costs,
+        related=others,
+        same={place: among[view.id] for place, view in enumerate(related) if view.id in among},
+        most=given.related,
+    )
+    apart = [view for view in related if among.get(view.id, fit.recent) >= fit.recent]
+    answer = empty.model_copy(
+        update={
+            "summary": summary or None,
+            "recent_messages": recent[: fit.recent][::-1],
+            "rag_results": [related[place] for place in fit.related],
+            "left_out": _cut(
+                given.token_budget,
+                shortened=summary != known.summary.text,
+                messages=len(recent) - fit.recent,
+                related=min(len(apart), given.related) - len(fit.related),
+            ),
+        }
+    )
+    return answer.model_copy(update={"tokens": _cost(answer)})
+
+
+async def _stats(call: Call, given: ProjectStatsInput) -> ProjectStatsResult:
+    found = await project_stats(call.engine, given.project, agent=call.agent)
+    collection = found.facts.collection if found.facts else None
+    index = found.facts.vector_index if found.facts else None
+    local = found.mode == LOCAL
+    place = found.facts.location if found.facts and call.owner else None
+    return ProjectStatsResult(
+        total_messages=found.total,
+        indexed_messages=found.indexed,
+        unindexed_messages=found.total - found.indexed,
+        storage_backend=found.mode,
+        embedding_model=plain_model(call.engine.meaning.model),
+        embedding_dimensions=found.dimensions,
+        collection_name=None if local else collection,
+        vector_index_name=None if local else index,
+        chromadb_collection=index if local else None,
+        chromadb_location=place if local else None,
+        oldest_message=found.oldest,
+        newest_message=found.newest,
+        index_health=found.health,
+        index_note=found.note,
+    )
+
+
+def _cost(view: Output) -> int:
+    """In tokens, as it is sent; with the comma before the next one."""
+    return count_tokens(view.model_dump_json()) + 1
+
+
+def _json_cost(text: str) -> int:
+    return count_tokens(json.dumps(text, ensure_ascii=False))
+
+
+def _shortened(text: str, room: int) -> str:
+    """So much of it that it fits where line ends and quotes are escaped."""
+    limit = room
+    while (told := truncate_to_tokens(text, limit)) and (over := _json_cost(told) - room) > 0:
+        limit -= over
+    return told
+
+
+def _cut(budget: int, *, shortened: bool, messages: int, related: int) -> str:
+    told = ["the summary was shortened"] if shortened else []
+    told += [f"{messages} of the newest messages left out"] if messages else []
+    told += [f"{related} of the related ones left out"] if related else []
+    return f"Within {budget} tokens: {', '.join(told)}." if told else ""
+
+
+PROJECT_CONTEXT = Operation(
+    "project_context",
+    "Summary, newest messages and what is related, in one answer.",
+    ProjectContextInput,
+    ProjectContextResult,
+    _context,
+    Effect.READS,
+)
+PROJECT_STATS = Operation(
+    "project_stats",
+    "How many messages a project has, and how its index is.",
+    ProjectStatsInput,
+    ProjectStatsResult,
+    _stats,
+    Effect.READS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContextFit:
+    """So many of the newest, and the places of the related ones that fit beside them."""
+
+    recent: int
+    related: tuple[int, ...]
+
+
+def fit_context(
+    room: int,
+    *,
+    recent: Sequence[int],
+    related: Sequence[int],
+    same: Mapping[int, int] | None = None,
+    most: int | None = None,
+) -> ContextFit:
+    """Both by their costs in tokens: of the newest an unbroken run, of the related each that still fits, best first.
+
+    The newest have half of the room, the related what is left, and the newest what these leave. `same` says which of the
+    related are among the newest, and where: they come once. Of the related there are `most` at most.
+    """
+    places = same or {}
+    run = _run(recent, max(room, 0) // 2)
+    spare = room - sum(recent[:run])
+    chosen: list[int] = []
+    for place, cost in enumerate(related):
+        if cost <= spare and len(chosen) != most and places.get(place, run) >= run:
+            chosen.append(place)
+            spare -= cost
+    twice = {where: place for place, where in places.items()}
+    for cost in recent[run:]:
+        freed = related[twice[run]] if twice.get(run) in chosen else 0
+        if cost > spare + freed:
+            break
+        spare += freed - cost
+        chosen = [place for place in chosen if place != twice.get(run)]
+        run += 1
+    return ContextFit(run, tuple(chosen))
+
+
+def _run(costs: Sequence[int], room: int) -> int:
+    for number, cost in enumerate(costs):
+        room -= cost
+        if room < 0:
+            return number
+    return len(costs)

@@ -1,0 +1,458 @@
+"""Copies a project to another store and keeps the copy equal, under a lease that one process holds."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+from mindhold.engine import Engine
+from mindhold.memories.draft import gist_of, labels_of
+from mindhold.model.errors import Conflict, MemoryNotFound, MindholdError, StoreError
+from mindhold.model.lexemes import lexemes
+from mindhold.model.memory import ANY_STATUS, Link, Memory, Relation, Version
+from mindhold.model.query import Filter, Vector
+from mindhold.model.scope import EVERYONE
+from mindhold.ports.backend import LEASE, Move, MoverWatch, Placement, Placements
+from mindhold.ports.store import Capability, Change, Connect, Disconnect, Keep, Put, Revise, Store
+
+_OFTEN = timedelta(seconds=2)
+_PAUSE_SECONDS = 0.1
+PlacementChange = Callable[[Placement], Placement]
+
+
+class ProjectLease:
+    """On one project, until it is moved or let go of. One `to` where it lives already is for dropping copies."""
+
+    def __init__(self, engine: Engine, name: str, to: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._own = Move(to, engine.new_id(), engine.clock() + LEASE)
+        self._watch = MoverWatch()
+
+    async def take(self) -> None:
+        """Also from a mover that is gone. Raises Conflict while another is at it."""
+        first = await self._taken()
+        patience = asyncio.get_running_loop().time() + 2 * LEASE.total_seconds()
+        while first is not None:
+            await asyncio.sleep(_PAUSE_SECONDS)
+            other = await self._taken()
+            if other is None:
+                break
+            late = asyncio.get_running_loop().time() > patience
+            if other != first or late:
+                raise Conflict(
+                    f"The project {self._name!r} is being moved to {other.to} by another process.",
+                    advice="Wait until that is done.",
+                )
+
+    async def _taken(self) -> Move | None:
+        """By somebody else; None when it is ours now."""
+        now = self._engine.clock()
+        found: list[Move] = []
+
+        def change(places: Placements) -> Placements:
+            found.clear()
+            place = places.get(self._name, Placement(self._engine.houses.home))
+            if place.renaming is not None:
+                raise Conflict(f"The project {self._name!r} is being renamed.", advice="Try again.")
+            if place.move is not None and not self._watch.gone(place.move, now=now):
+                found.append(place.move)
+                return places
+            self._own = replace(self._own, until=now + LEASE)
+            copies = tuple(
+                mode for mode in dict.fromkeys((*place.copies, self._own.to)) if mode != place.mode
+            )
+            return {**places, self._name: replace(place, copies=copies, move=self._own)}
+
+        await self._engine.houses.settle(change)
+        return found[0] if found else None
+
+    async def keep(self) -> None:
+        """To be called after each step: who erases waits for that, because a step may write what was read before.
+
+        Raises Conflict when it was too late.
+        """
+        await self._change(replace(self._own, until=self._engine.clock() + LEASE))
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """It is kept in the background: a step that takes longer than the lease doesn't lose it."""
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(_OFTEN.total_seconds())
+                with suppress(StoreError):  # the next one may do
+                    await self.keep()
+
+        beating = asyncio.create_task(beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)
+
+    async def check_copy(self, mode: str) -> None:
+        """Raises Conflict unless the hold is ours, and the project lives elsewhere than there."""
+
+        def change(place: Placement) -> Placement:
+            if place.mode == mode or mode not in place.copies:
+                raise Conflict(f"What is in {mode} of {self._name!r} is no copy.", advice="Look again.")
+            return replace(place, move=replace(self._own, until=self._engine.clock() + LEASE))
+
+        await self._engine.houses.settle(lambda places: self._held(places, change))
+
+    async def freeze(self) -> None:
+        """From now on writers wait, and what they had written before is there to be read."""
+        await self._change(replace(self._own, until=self._engine.clock() + LEASE, frozen=True))
+
+    async def flip(self) -> None:
+        """The project lives there now; where it was it is a hidden copy. Raises Conflict when the hold was lost."""
+        to = self._own.to
+
+        def change(place: Placement) -> Placement:
+            copies = tuple(mode for mode in (*place.copies, place.mode) if mode != to)
+            return Placement(to, moves=place.moves + 1, copies=tuple(dict.fromkeys(copies)))
+
+        await self._engine.houses.settle(lambda places: self._held(places, change))
+
+    async def forget(self, mode: str) -> None:
+        """There is no copy there any more. Raises Conflict when the hold was lost, or it lives there."""
+
+        def change(place: Placement) -> Placement:
+            if place.mode == mode:
+                raise Conflict(f"The project {self._name!r} lives in {mode}.", advice="Move it first.")
+            return replace(place, copies=tuple(one for one in place.copies if one != mode))
+
+        await self._engine.houses.settle(lambda places: self._held(places, change))
+
+    async def let_go(self) -> None:
+        """If it is still ours."""
+
+        def change(places: Placements) -> Placements:
+            place = places.get(self._name)
+            if place is None or place.move is None or place.move.by != self._own.by:
+                return places
+            return {**places, self._name: replace(place, move=None)}
+
+        await self._engine.houses.settle(change)
+
+    async def _change(self, move: Move) -> None:
+        await self._engine.houses.settle(
+            lambda places: self._held(places, lambda place: replace(place, move=move))
+        )
+        self._own = move
+
+    def _held(self, places: Placements, change: PlacementChange) -> Placements:
+        place = places.get(self._name)
+        if place is None or place.move is None or place.move.by != self._own.by:
+            raise Conflict(
+                f"Moving the project {self._name!r} took a pause that was too long.",
+                advice="Migrate it again: it goes on where it was.",
+            )
+        return {**places, self._name: change(place)}
+
+
+BATCH = 500
+CopyProgress = Callable[[str, int, int | None], None]
+Edge = tuple[str, str, Relation]
+KeptVersions = Mapping[str, Sequence[Version]]
+
+
+@dataclass(slots=True)
+class CopyChecksum:
+    """What was found on one side: counts, and a sum over ids and content hashes in order."""
+
+    memories: int = 0
+    versions: int = 0
+    links: int = 0
+    vectors: int = 0
+    hashes: hashlib._Hash = field(default_factory=hashlib.sha256)
+
+    def add(self, memory_id: str, content_hash: str) -> None:
+        """In order of id."""
+        self.memories += 1
+        self.hashes.update(f"{memory_id} {content_hash}\n".encode())
+
+    def counts(self) -> tuple[int, int, int, str]:
+        """To be compared."""
+        return self.memories, self.versions, self.links, self.hashes.hexdigest()
+
+
+@dataclass(slots=True)
+class CopyRound:
+    """What one round found and did."""
+
+    source: CopyChecksum = field(default_factory=CopyChecksum)
+    target: CopyChecksum = field(default_factory=CopyChecksum)  # of what was read there
+    copied: int = 0
+    erased: int = 0
+    linked: int = 0
+    outside: dict[Edge, Link] = field(default_factory=dict)  # links with one end in the project
+
+    @property
+    def changes(self) -> int:
+        """What had to be done."""
+        return self.copied + self.erased + self.linked
+
+    @property
+    def verified(self) -> bool:
+        """All of it was read in both, and both have the same."""
+        return self.source.counts() == self.target.counts()
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """What is known of a record in the target: it was read there, and was equal to what this stands for."""
+
+    print: bytes
+    content_hash: str
+    versions: int
+    vector: bool
+
+
+class ProjectCopy:
+    """One project on its way from one store to another. `between` is awaited after each step, and may stop it."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        *,
+        source: Store,
+        target: Store,
+        between: Callable[[], Awaitable[None]],
+        told: CopyProgress,
+    ) -> None:
+        self._engine = engine
+        self._name = name
+        self._source = source
+        self._target = target
+        self._between = between
+        self._told = told
+        self._where = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
+        self._there: set[str] | None = None  # ids in the target
+        self._same: dict[str, _Copy] = {}
+        self._linked: dict[str, tuple[bytes, int]] = {}  # by where they begin: the same, and how many
+
+    async def round(self, step: str, *, last: bool = False) -> CopyRound:
+        """The last one reads what it copied at once. Raises Conflict where a record is in another scope there."""
+        done, ids = CopyRound(), list[str]()
+        if self._there is None:
+            self._there = await self._found_there()
+        total = await self._source.count(self._where)
+        async for batch in self._source.scan(self._where, batch=BATCH):
+            ids += [memory.id for memory in batch]
+            await self._batch(batch, done, again=last)
+            await self._between()
+            self._told(step, len(ids), max(total, len(ids)))
+        extra = sorted(self._there - set(ids))
+        for start in range(0, len(extra), BATCH):
+            await self._target.erase(extra[start : start + BATCH], references=False)
+            await self._between()
+        done.erased = len(extra)
+        self._there = set(ids)
+        await self._links(ids, done, f"{step}: links", again=last)
+        if last and await self._target.count(self._where) != done.target.memories:
+            self._there = None  # look again
+            done.target.memories = -1
+        return done
+
+    async def _found_there(self) -> set[str]:
+        found: set[str] = set()
+        async for batch in self._target.scan(self._where, batch=BATCH):
+            found.update(memory.id for memory in batch)
+            await self._between()
+        return found
+
+    async def _batch(self, batch: Sequence[Memory], done: CopyRound, *, again: bool) -> None:
+        ours = await self._source.versions_among([memory.id for memory in batch])
+        prints = {memory.id: _print(memory, ours.get(memory.id)) for memory in batch}
+        doubtful = [memory for memory in batch if not self._known(memory.id, prints)]
+        stale = await self._compared(doubtful, ours, prints)
+        done.copied += len(stale)
+        if stale and again:
+            await self._compared(stale, ours, prints, copy=False)
+        for memory in batch:
+            done.source.add(memory.id, memory.content_hash)
+            done.source.vectors += memory.embedded_by is not None
+            done.source.versions += len(ours.get(memory.id, ()))
+            if self._known(memory.id, prints):
+                copy = self._same[memory.id]
+                done.target.add(memory.id, copy.content_hash)
+                done.target.versions += copy.versions
+                done.target.vectors += copy.vector
+
+    def _known(self, memory_id: str, prints: Mapping[str, bytes]) -> bool:
+        copy = self._same.get(memory_id)
+        return copy is not None and copy.print == prints[memory_id]
+
+    async def _compared(
+        self,
+        doubtful: Sequence[Memory],
+        ours: KeptVersions,
+        prints: Mapping[str, bytes],
+        *,
+        copy: bool = True,
+    ) -> list[Memory]:
+        """Read what the target has of them; those that differ are copied, and told."""
+        if not doubtful:
+            return []
+        ids = [memory.id for memory in doubtful]
+        there, theirs = await asyncio.gather(
+            self._target.get_many(ids, viewer=EVERYONE), self._target.versions_among(ids)
+        )
+        stale: list[Memory] = []
+        for memory in doubtful:
+            found = there.get(memory.id)
+            if found is not None and found.scope != self._name:
+                raise Conflict(
+                    f"Memory {memory.id} is in the scope {found.scope!r} of the other store.",
+                    advice="Export the project and import it there instead.",
+                )
+            same = found is not None and self._equal(memory, found)
+            if found is not None and same and ours.get(memory.id, []) == theirs.get(memory.id, []):
+                number = len(theirs.get(memory.id, ()))
+                self._same[memory.id] = _Copy(
+                    prints[memory.id], found.content_hash, number, found.embedded_by is not None
+                )
+            else:
+                self._same.pop(memory.id, None)
+                stale.append(memory)
+        if stale and copy:
+            await self._copy(stale, there, ours, theirs)
+            assert self._there is not None
+            self._there.update(memory.id for memory in stale)
+        return stale
+
+    def _equal(self, memory: Memory, copy: Memory) -> bool:
+        if replace(copy, embedded_by=memory.embedded_by) != memory:
+            return False
+        return not self._travels(memory) or copy.embedded_by == memory.embedded_by
+
+    def _travels(self, memory: Memory) -> bool:
+        """Whether its vector does: that of another model than the present one would be made anew at once."""
+        present = self._engine.meaning.model
+        wanted = memory.embedded_by is not None and present in (None, memory.embedded_by)
+        return wanted and Capability.VECTORS in self._target.capabilities
+
+    async def _copy(
+        self,
+        stale: Sequence[Memory],
+        there: Mapping[str, Memory],
+        ours: Mapping[str, Sequence[Version]],
+        theirs: Mapping[str, Sequence[Version]],
+    ) -> None:
+        vectors: dict[str, Vector] = {}
+        for model in {memory.embedded_by for memory in stale if self._travels(memory)}:
+            own = [memory.id for memory in stale if memory.embedded_by == model]
+            vectors |= await self._source.vector_of(own, model=model or "")
+        # Versions are never overwritten: a copy that has others is made anew.
+        strange = [
+            memory.id
+            for memory in stale
+            if any(version not in ours.get(memory.id, []) for version in theirs.get(memory.id, ()))
+        ]
+        if strange:
+            await self._target.erase(strange, references=False)
+        puts = await asyncio.to_thread(self._puts, stale, vectors)
+        known = there.keys() - set(strange)
+        counted = [Revise(put.memory) for put in puts if put.memory.id in known]  # a Put leaves the uses
+        kept = [Keep(version) for memory in stale for version in ours.get(memory.id, ())]
+        try:
+            await self._apply([*puts, *counted, *kept], stale)
+        except MindholdError:
+            await self._take_back([memory.id for memory in stale])
+            raise
+
+    async def _take_back(self, ids: Sequence[str]) -> None:
+        """What was erased since it was read: whoever erased it may not have waited for us that long."""
+        with suppress(MindholdError):  # nobody is there to be told; the one at hand is raised
+            kept = await self._source.get_many(ids, viewer=EVERYONE)
+            await self._target.erase([one for one in ids if one not in kept], references=False)
+
+    async def _apply(self, changes: Sequence[Change], stale: Sequence[Memory]) -> None:
+        """A record that said the same before, and doesn't any more, is made way of: the next round copies it."""
+        try:
+            await self._target.apply(changes)
+        except Conflict:
+            for agent in {memory.agent for memory in stale}:
+                hashes = [memory.content_hash for memory in stale if memory.agent == agent]
+                held = await self._target.by_hash(hashes, scope=self._name, agent=agent)
+                await self._target.erase([memory.id for memory in held.values()], references=False)
+            await self._target.apply([change for change in changes if not isinstance(change, Revise)])
+
+    def _puts(self, stale: Sequence[Memory], vectors: Mapping[str, Vector]) -> list[Put]:
+        return [
+            Put(
+                replace(memory, embedded_by=memory.embedded_by if memory.id in vectors else None),
+                said := lexemes(memory.content),
+                labels=labels_of(self._engine, memory),
+                gist=gist_of(said),
+                vector=vectors.get(memory.id),
+            )
+            for memory in stale
+        ]
+
+    async def _links(self, ids: Sequence[str], done: CopyRound, step: str, *, again: bool) -> None:
+        inside = frozenset(ids)
+        for start in range(0, len(ids), BATCH):
+            chunk = ids[start : start + BATCH]
+            ours = await self._edges(self._source, chunk)
+            done.outside |= {
+                edge: link for edge, link in ours.items() if not (edge[0] in inside and edge[1] in inside)
+            }
+            wanted = _by_origin(chunk, ours, inside)
+            doubtful = [one for one in chunk if self._linked.get(one, (b"", 0))[0] != _print(wanted[one])]
+            changes = await self._linked_up(doubtful, wanted, inside)
+            done.linked += changes
+            if changes and again:
+                await self._linked_up(doubtful, wanted, inside)
+            done.source.links += sum(len(wanted[one]) for one in chunk)
+            done.target.links += sum(self._linked.get(one, (b"", 0))[1] for one in chunk)
+            await self._between()
+            self._told(step, start + len(chunk), len(ids))
+
+    async def _linked_up(
+        self, doubtful: Sequence[str], wanted: Mapping[str, dict[Edge, Link]], inside: frozenset[str]
+    ) -> int:
+        """Make the links that begin at these the same; how many changes that took. Each link once: where it begins."""
+        if not doubtful:
+            return 0
+        found = _by_origin(doubtful, await self._edges(self._target, doubtful), inside)
+        changes: list[Change] = []
+        for one in doubtful:
+            here, there = wanted[one], found[one]
+            if here == there:
+                self._linked[one] = _print(here), len(here)
+                continue
+            self._linked.pop(one, None)
+            changes += [Disconnect(*edge) for edge in there.keys() - here.keys()]
+            changes += [Connect(link) for edge, link in here.items() if there.get(edge) != link]
+        if changes:
+            with suppress(MemoryNotFound):  # one end was erased meanwhile: the next round sees it
+                await self._target.apply(changes)
+        return len(changes)
+
+    async def _edges(self, store: Store, ids: Sequence[str]) -> dict[Edge, Link]:
+        found = await store.links_of(ids, viewer=EVERYONE)
+        return {(link.origin, link.target, link.relation): link for link in found}
+
+
+def _by_origin(
+    ids: Sequence[str], edges: Mapping[Edge, Link], inside: frozenset[str]
+) -> dict[str, dict[Edge, Link]]:
+    """Those within the project."""
+    grouped: dict[str, dict[Edge, Link]] = {one: {} for one in ids}
+    for edge, link in sorted(edges.items(), key=lambda item: item[0]):
+        if edge[0] in grouped and edge[1] in inside:
+            grouped[edge[0]][edge] = link
+    return grouped
+
+
+def _print(*read: object) -> bytes:
+    """By which it is told that what is read of the source has changed."""
+    return hashlib.blake2b(repr(read).encode("utf-8", "surrogatepass"), digest_size=16).digest()

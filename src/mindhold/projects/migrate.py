@@ -1,0 +1,382 @@
+"""Moves a project to another store while others read and write it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from mindhold.access.keys import follow_scope
+from mindhold.engine import Engine
+from mindhold.memories.embedding import queue_embedding
+from mindhold.model.errors import Conflict, InvalidInput, MindholdError, Refused, ScopeNotFound, StoreBusy
+from mindhold.model.memory import ANY_STATUS, Link
+from mindhold.model.query import Filter
+from mindhold.model.scope import EVERYONE, Scope, StorageMode
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.ports.backend import Placement
+from mindhold.projects.copy import CopyProgress, CopyRound, ProjectCopy, ProjectLease
+from mindhold.projects.placement import checked_mode, movable
+from mindhold.projects.projects import MOST_SHOWN
+from mindhold.projects.scopes import PATHS
+from mindhold.projects.storage import (
+    COPY,
+    LIVES,
+    copy_store,
+    leave,
+    other_tenants,
+    register_tenant,
+    unregister_tenant,
+)
+
+MOST_ROUNDS = 4  # while others write; then they wait
+FEW = 100  # changes that may be left for then
+MOST_LAST_ROUNDS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationResult:
+    """What a move did, and how it was verified: the same counts and the same sum of hashes on both sides."""
+
+    project: str
+    source: str
+    target: str
+    moved: bool
+    memories: int = 0
+    versions: int = 0
+    links: int = 0
+    vectors: int = 0
+    content_sum: str = ""
+    rounds: int = 0
+    copied: int = 0
+    outside: tuple[Link, ...] = ()  # not moved: they lead out of the project
+    kept_in: tuple[str, ...] = ()
+    dropped: int = 0
+    spared: int = 0  # in copies that were to be dropped: memories that the project doesn't have
+    embedding: bool = False  # vectors that did not travel are being made by a job
+
+
+async def migrate(
+    engine: Engine,
+    name: str,
+    to: str | None = None,
+    *,
+    drop_source: bool = False,
+    forget_copy: str | None = None,
+    told: CopyProgress = lambda _step, _done, _total: None,
+) -> MigrationResult:
+    """Goes on where an earlier one was broken off. What was left behind is kept, hidden, until `drop_source`.
+
+    Without `to` it stays where it is. `forget_copy` says that the store with a copy is gone for good; of the store that
+    the project lives in, that it is left to the other homes that use it.
+
+    Raises InvalidInput, ScopeNotFound, Refused, Conflict, SettingsError, StoreBusy, and the stores' errors.
+    """
+    if to is None and not drop_source and forget_copy is None:
+        raise InvalidInput("Where is it to go?", advice="`--to` names the store.")
+    scope = await movable(engine, name)
+    place = await _place(engine, scope.name)
+    mode = place.mode if to is None else checked_mode(engine, to)
+    done = MigrationResult(scope.name, source=place.mode, target=mode, moved=False)
+    if forget_copy is not None:
+        await _forget_copy(engine, scope.name, place, mode=checked_mode(engine, forget_copy))
+        if forget_copy == place.mode:
+            return done
+    if to == place.mode:
+        await register_tenant(engine, scope.name, mode=mode)  # whose note may have been lost
+    elif place.mode != mode:
+        done = await _moved(engine, scope, place, mode=mode, told=told)
+    if drop_source:
+        dropped, spared = await drop_copies(engine, scope.name, told=told)
+        done = replace(done, dropped=dropped, spared=spared)
+    return replace(done, kept_in=(await _place(engine, scope.name)).copies)
+
+
+async def _moved(
+    engine: Engine, scope: Scope, place: Placement, *, mode: str, told: CopyProgress
+) -> MigrationResult:
+    name = scope.name
+    target, source = await engine.houses.house(mode), await engine.houses.house(place.mode)
+    if mode != engine.houses.home and mode not in place.copies:
+        await _refuse_strangers(engine, name, mode=mode)
+    await _refuse_lost(engine, name, place, mode=mode)
+    hold = ProjectLease(engine, name, mode)
+    await hold.take()
+    await _note_begun(engine, hold, name, place=place, mode=mode)
+    left = False
+    try:
+        if mode != engine.houses.home:
+            await target.put_scope(replace(scope, parent=None))
+        copying = ProjectCopy(engine, name, source=source, target=target, between=hold.keep, told=told)
+        rounds = [await copying.round("copy")]
+        while rounds[-1].changes > FEW and len(rounds) < MOST_ROUNDS:
+            rounds.append(await copying.round(f"compare {len(rounds)}"))
+        await hold.freeze()
+        await unregister_tenant(
+            engine, name, mode=place.mode, state=COPY, what="moved"
+        )  # from now on nobody joins it there
+        left = True
+        await _last_round(copying, rounds)
+        await hold.flip()
+        await register_tenant(engine, name, mode=mode)
+        left = False
+    finally:
+        await hold.let_go()
+        if left and (await _place(engine, name)).mode == place.mode:
+            await register_tenant(engine, name, mode=place.mode)
+    embedding = await _queue_missing(engine)
+    last = rounds[-1]
+    return MigrationResult(
+        project=name,
+        source=place.mode,
+        target=mode,
+        moved=True,
+        memories=last.target.memories,
+        versions=last.target.versions,
+        links=last.target.links,
+        vectors=last.target.vectors,
+        content_sum=last.target.hashes.hexdigest(),
+        rounds=len(rounds),
+        copied=sum(one.copied for one in rounds),
+        outside=tuple(last.outside[edge] for edge in sorted(last.outside)),
+        embedding=embedding,
+    )
+
+
+async def _note_begun(engine: Engine, hold: ProjectLease, name: str, *, place: Placement, mode: str) -> None:
+    """In both stores. Raises Refused when other homes use the project; then nothing was begun."""
+    try:
+        await unregister_tenant(engine, name, mode=place.mode, state=LIVES, what="moved")
+        await register_tenant(engine, name, mode=mode, state=COPY, alone=True)
+    except MindholdError:
+        if mode not in place.copies:
+            await hold.forget(mode)
+        await hold.let_go()
+        raise
+
+
+async def _last_round(copying: ProjectCopy, rounds: list[CopyRound]) -> None:
+    """While writers wait: whatever was acknowledged is seen by it. Raises StoreBusy."""
+    for _ in range(MOST_LAST_ROUNDS):
+        rounds.append(await copying.round("verify", last=True))
+        if rounds[-1].verified:
+            return
+    raise StoreBusy(
+        "The project doesn't come to rest: somebody goes on writing past the registry.",
+        advice="Stop what writes to it, then migrate again.",
+    )
+
+
+async def drop_copies(engine: Engine, name: str, *, told: CopyProgress) -> tuple[int, int]:
+    """Erase the hidden copies of a project, as far as it has the same memories; how many went, and how many didn't.
+
+    Raises Conflict while another moves it, Refused where another home uses what is there.
+    """
+    place = await _place(engine, name)
+    if not place.copies:
+        return 0, 0
+    hold = ProjectLease(engine, name, place.mode)
+    await hold.take()
+    dropped = spared = 0
+    try:
+        async with hold.kept():
+            for mode in (await _place(engine, name)).copies:
+                gone, left = await _drop_copy(engine, name, hold, mode=mode, told=told)
+                dropped, spared = dropped + gone, spared + left
+    finally:
+        await hold.let_go()
+    return dropped, spared
+
+
+async def _drop_copy(
+    engine: Engine, name: str, hold: ProjectLease, *, mode: str, told: CopyProgress
+) -> tuple[int, int]:
+    store = await copy_store(engine, name, mode=mode)
+    live = await engine.houses.house((await _place(engine, name)).mode)
+    await unregister_tenant(engine, name, mode=mode, state=COPY, what="dropped")
+    everything = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
+    total = await store.count(everything)
+    dropped = spared = 0
+    async for batch in store.scan(everything):
+        there = await live.get_many([memory.id for memory in batch], viewer=EVERYONE)
+        doubles = [one.id for one in batch if one.id in there and there[one.id].scope == name]
+        spared += len(batch) - len(doubles)
+        await hold.check_copy(mode)
+        if doubles:
+            dropped += len((await store.erase(doubles, references=False)).ids)
+        told(f"drop from {mode}", dropped, max(total, dropped))
+    if spared:
+        return dropped, spared
+    if mode != engine.houses.home:
+        with suppress(ScopeNotFound, Conflict):  # the home store has every scope
+            await store.drop_scope(name)
+    await hold.forget(mode)
+    await unregister_tenant(engine, name, mode=mode, state=None, what="dropped")
+    return dropped, spared
+
+
+async def _forget_copy(engine: Engine, name: str, place: Placement, *, mode: str) -> None:
+    if mode == place.mode:
+        await _leave(engine, name, place)
+        return
+    if mode not in place.copies:
+        raise InvalidInput(
+            f"No copy of {name!r} is known to be in {mode}.", advice="`mindhold projects show` tells."
+        )
+    if mode == engine.houses.home:
+        raise Refused("The home store is never gone.", advice="`--drop-source` erases the copy there.")
+    hold = ProjectLease(engine, name, place.mode)
+    await hold.take()
+    try:
+        await hold.forget(mode)
+    finally:
+        await hold.let_go()
+
+
+async def _leave(engine: Engine, name: str, place: Placement) -> None:
+    """To the other homes that use it: what is there stays."""
+    if place.copies or place.mode == engine.houses.home:
+        raise Refused(
+            f"{name!r} lives in {place.mode}, and is no copy.",
+            advice="Drop its copies first: `--drop-source`." if place.copies else "",
+        )
+    if not await other_tenants(engine, name, mode=place.mode):
+        raise Refused(
+            f"{name!r} lives in {place.mode}, and nobody else uses it.",
+            advice="Move it first (`--to`), or delete it: `mindhold scopes delete`.",
+        )
+    await (await engine.houses.house(engine.houses.home)).drop_scope(name)
+    await follow_scope(engine, name, None)
+    await engine.store.drop_entry(PATHS, name)
+    await leave(engine, name, mode=place.mode)
+    await engine.houses.settle(lambda places: {one: its for one, its in places.items() if one != name})
+
+
+async def _place(engine: Engine, name: str) -> Placement:
+    return (await engine.houses.places(fresh=True)).get(name, Placement(engine.houses.home))
+
+
+async def _refuse_lost(engine: Engine, name: str, place: Placement, *, mode: str) -> None:
+    """The database behind a mode may be another one than it was: what isn't there must not replace the copy."""
+    source, target = await engine.houses.house(place.mode), await engine.houses.house(mode)
+    everything = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
+    if name not in {scope.name for scope in await source.scopes()}:
+        raise Refused(
+            f"There is no project {name!r} in {place.mode} ({(await source.facts()).location}).",
+            advice=f"It lived there: look whether `{place.mode}.*` in the settings names the right database.",
+        )
+    kept = await target.count(everything)
+    if kept and not await source.count(everything):
+        raise Refused(
+            f"{name!r} has no memories in {place.mode} ({(await source.facts()).location}), "
+            f"but the copy in {mode} has {kept}, which would be erased.",
+            advice=f"Look whether `{place.mode}.*` in the settings names the right database. "
+            "If all of it is to go, delete the project: `mindhold scopes delete`.",
+        )
+
+
+async def _refuse_strangers(engine: Engine, name: str, *, mode: str) -> None:
+    """A project of that name that isn't ours would be overwritten."""
+    target = await engine.houses.house(mode)
+    there = await target.count(Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS))
+    others = name in {one.name for one in await target.scopes()} and await other_tenants(
+        engine, name, mode=mode
+    )
+    if there or others:
+        raise Refused(
+            f"The store {mode} has {there} memories of another project {name!r}.",
+            advice=f"Rename this one first: `mindhold scopes rename {name!r} NEW`.",
+        )
+
+
+async def _queue_missing(engine: Engine) -> bool:
+    """Whether there are vectors to be made, which a job does."""
+    model = engine.meaning.model
+    if model is None or not await engine.store.unembedded(model, limit=1):
+        return False
+    await queue_embedding(engine)
+    return True
+
+
+class MigrateProjectInput(Input):
+    """Which project goes where, and whether what it leaves behind is erased. Without `to` it stays.
+
+    `forget_copy` says that the store with a copy is gone for good; of the store that the project lives in, that this
+    home leaves it to the others that use it.
+    """
+
+    project: str
+    to: StorageMode | None = None
+    drop_source: bool = False
+    forget_copy: StorageMode | None = None
+
+
+class MigrateProjectResult(Output):
+    """What was moved. Counts and the sum of content hashes were the same in both stores at the end."""
+
+    project: str
+    source: str
+    target: str
+    moved: bool  # False when it was there already
+    memories: int
+    versions: int
+    links: int
+    vectors: int
+    content_sum: str
+    copied: int
+    rounds: int
+    outside_links: int  # to memories outside the project: not moved
+    outside: list[str] = []  # the first of them
+    kept_in: list[str] = []  # where hidden copies are
+    dropped: int = 0
+    spared: int = 0  # in copies that were to be dropped: memories that the project doesn't have
+    notice: str = ""
+
+
+async def _migrate(call: Call, given: MigrateProjectInput) -> MigrateProjectResult:
+    done = await migrate(
+        call.engine,
+        given.project,
+        given.to,
+        drop_source=given.drop_source,
+        forget_copy=given.forget_copy,
+        told=call.progress,
+    )
+    return MigrateProjectResult(
+        project=done.project,
+        source=done.source,
+        target=done.target,
+        moved=done.moved,
+        memories=done.memories,
+        versions=done.versions,
+        links=done.links,
+        vectors=done.vectors,
+        content_sum=done.content_sum,
+        copied=done.copied,
+        rounds=done.rounds,
+        outside_links=len(done.outside),
+        outside=[f"{link.origin} {link.relation} {link.target}" for link in done.outside[:MOST_SHOWN]],
+        kept_in=list(done.kept_in),
+        dropped=done.dropped,
+        spared=done.spared,
+        notice=_notice(done),
+    )
+
+
+def _notice(done: MigrationResult) -> str:
+    if done.spared:
+        return (
+            f"{done.spared} memories in the copy are not in the project, and were spared: somebody wrote them there. "
+            f"`mindhold migrate {done.project!r} --forget-copy MODE` leaves them to whoever it was."
+        )
+    return "Vectors that did not travel are made by a job: `mindhold jobs run`." if done.embedding else ""
+
+
+MIGRATE_PROJECT = Operation(
+    "migrate_project",
+    "Move a project to another store, verified.",
+    MigrateProjectInput,
+    MigrateProjectResult,
+    _migrate,
+    Effect.DESTROYS,
+    owner_only=True,
+)

@@ -1,0 +1,370 @@
+"""Scopes: create, change, nest, rename, report, and delete with an export first."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from unicodedata import normalize
+
+from mindhold.access.keys import follow_scope
+from mindhold.capture.hook_cache_removal import erase_from_hook_caches
+from mindhold.capture.items import CAPTURED
+from mindhold.capture.journal import drop_pending_of, follow_erased, note_erased
+from mindhold.engine import Engine
+from mindhold.memories.export import export_to
+from mindhold.memories.validation import (
+    checked_description,
+    checked_labels,
+    checked_scope,
+    checked_scope_name,
+)
+from mindhold.model.errors import Conflict, Refused, ScopeNotFound
+from mindhold.model.memory import ANY_STATUS, Memory
+from mindhold.model.query import Filter
+from mindhold.model.scope import GLOBAL, Scope, lineage
+from mindhold.ports.backend import MoverWatch
+from mindhold.ports.store import Receipt
+from mindhold.projects.storage import ask_reachable, refuse_shared, rename_tenant_scope
+from mindhold.text.keywords import is_of_word
+
+
+async def visible_scopes(engine: Engine, name: str | None) -> tuple[str, ...]:
+    """The scopes that a call in `name` sees, that one first, whatever the case of its name. Raises ScopeNotFound."""
+    scopes = await engine.store.scopes()
+    wanted = _called(name or engine.policy.scope, scopes).name
+    active = {scope.name for scope in scopes if scope.active}
+    return tuple(name for name in lineage(wanted, scopes) if name in active or name == wanted)
+
+
+async def active_scopes(engine: Engine, among: Sequence[str] = ()) -> tuple[str, ...]:
+    """All scopes (or these) without those that were switched off, which answer only who names them; none: all there are."""
+    scopes = await engine.store.scopes()
+    off = {scope.name for scope in scopes if not scope.active}
+    if not off:
+        return tuple(among)
+    return tuple(name for name in among or [scope.name for scope in scopes] if name not in off)
+
+
+async def find_scope(engine: Engine, name: str) -> Scope:
+    """The one of exactly that name. Raises ScopeNotFound."""
+    for scope in await engine.store.scopes():
+        if scope.name == name:
+            return scope
+    raise ScopeNotFound(name)
+
+
+async def scope_name(engine: Engine, name: str) -> str:
+    """The name as the scope has it, whatever the case of this one. Raises ScopeNotFound."""
+    return _called(name, await engine.store.scopes()).name
+
+
+def _called(name: str, scopes: Sequence[Scope]) -> Scope:
+    """No two names differ in case alone."""
+    for scope in scopes:
+        if scope.name == name:
+            return scope
+    for scope in scopes:
+        if scope.name.casefold() == name.casefold():
+            return scope
+    raise ScopeNotFound(name)
+
+
+MOST_NAMED = 5  # scopes that a doubtful answer names
+READ = 20_000  # characters: what a text is about is said by then
+# Chinese, Japanese, Korean, and what else is written without spaces or with endings grown on: there a word has no edge.
+_EDGELESS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3005-\u3007\u3040-\u318f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7ff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeChoice:
+    """The scope, and why it is that one; no reason where it is simply the one that the call is made in."""
+
+    scope: str
+    reason: str = ""
+
+
+def choose_scope(text: str, tags: Sequence[str], *, scopes: Sequence[Scope], active: str) -> ScopeChoice:
+    """The scope of a text that came without one. One that is switched off is never it.
+
+    Who works in another scope than Global has chosen. Of scopes within each other the innermost is meant; of others that a text
+    speaks of at once, none.
+    """
+    if active != GLOBAL:
+        return ScopeChoice(active, "the active scope")
+    spoken = _Spoken(text, tags)
+    said = {
+        scope.name: word
+        for scope in scopes
+        if scope.active and scope.name != GLOBAL and (word := spoken.word_of(scope))
+    }
+    innermost = [name for name in said if all(other in lineage(name, scopes) for other in said)]
+    if len(innermost) == 1:
+        [name] = innermost
+        return ScopeChoice(name, f"it speaks of {said[name]!r}")
+    if said:
+        several = ", ".join(sorted(said)[:MOST_NAMED])
+        return ScopeChoice(active, f"it speaks of several scopes: {several}")
+    return ScopeChoice(active)
+
+
+class _Spoken:
+    """A text and its tags, in the form in which names are looked for."""
+
+    def __init__(self, text: str, tags: Iterable[str]) -> None:
+        self._folded = _folded(text[:READ])
+        self._words = f" {' '.join(_words(self._folded))} "
+        self._tags = {_joined(tag) for tag in tags}
+
+    def word_of(self, scope: Scope) -> str:
+        """The name or the keyword by which the scope is spoken of; empty when it isn't."""
+        return next((word for word in (scope.name, *scope.keywords) if self._says(word)), "")
+
+    def _says(self, word: str) -> bool:
+        folded = _folded(word)
+        if _joined(word) in self._tags:
+            return True
+        if _EDGELESS.search(folded):
+            return folded.strip() in self._folded
+        words = " ".join(_words(folded))
+        return bool(words) and f" {words} " in self._words
+
+
+def _folded(text: str) -> str:
+    return normalize("NFKC", text).casefold()
+
+
+def _words(folded: str) -> list[str]:
+    """Whole words; the signs that hang on a letter, as in C++ and C#, belong to them."""
+    characters: list[str] = []
+    within = False
+    for character in folded:
+        within = is_of_word(character) or (within and character in "+#")
+        characters.append(character if within else " ")
+    return "".join(characters).split()
+
+
+def _joined(label: str) -> str:
+    """`project_alpha`, `Project Alpha` and `#ProjectAlpha` are one tag to who wrote them."""
+    return "".join(_words(_folded(label.lstrip("#＃"))))
+
+
+LOT = 2_000  # memories that are erased at once
+LONGEST_FILE = 40  # characters of a scope's name in that of a file, which may have 255 bytes
+PATHS = "projects"  # the drawer with the projects' folders
+CAPTURES = ("capture:state", "capture:condensed")  # those with what is noted of a project's captures
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeReport:
+    """A scope, what is in it and what a call in it sees."""
+
+    scope: Scope
+    memories: int | None  # None where its store doesn't answer
+    sees: tuple[str, ...]
+    children: tuple[str, ...]
+    kinds: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedScope:
+    """What became of a deleted scope's memories; `export` holds them."""
+
+    name: str
+    export: Path | None
+    memories: int
+    receipt: Receipt | None
+
+
+async def create_scope(
+    engine: Engine,
+    name: str,
+    *,
+    description: str = "",
+    kind: str = "general",
+    parent: str | None = None,
+    keywords: Sequence[str] = (),
+) -> Scope:
+    """Raises InvalidInput, Conflict when it exists, ScopeNotFound for the parent."""
+    scope = checked_scope(
+        engine,
+        Scope(name, engine.clock(), description=description, kind=kind, keywords=tuple(keywords)),
+    )
+    await refuse_clash(engine, scope.name)
+    if parent is not None:
+        await find_scope(engine, parent)
+        scope = replace(scope, parent=None if parent == GLOBAL else parent)
+    await engine.store.put_scope(scope)
+    return scope
+
+
+async def change_scope(
+    engine: Engine,
+    name: str,
+    *,
+    description: str | None = None,
+    parent: str | None = None,
+    active: bool | None = None,
+    keywords: Sequence[str] | None = None,
+) -> Scope:
+    """Describe, nest (parent Global lifts it to the top), switch, or name the words that speak of it.
+
+    Raises InvalidInput, ScopeNotFound, Conflict for a cycle.
+    """
+    scope = await find_scope(engine, name)
+    if name == GLOBAL and (parent is not None or active is False):
+        raise Refused("Global is above every scope and always there.")
+    if parent is not None:
+        above = (await find_scope(engine, parent)).name
+        if name in lineage(above, await engine.store.scopes()):
+            raise Conflict(f"{name!r} is above {above!r} already.", advice="Choose another parent.")
+        scope = replace(scope, parent=None if above == GLOBAL else above)
+    scope = replace(
+        scope,
+        description=scope.description if description is None else checked_description(engine, description),
+        active=scope.active if active is None else active,
+        keywords=scope.keywords if keywords is None else checked_labels(engine, keywords, what="keyword"),
+    )
+    await engine.store.put_scope(scope)
+    return scope
+
+
+async def rename_scope(engine: Engine, old: str, new: str) -> Scope:
+    """Memories, children and keys follow. Raises InvalidInput, ScopeNotFound, Conflict, Refused for Global."""
+    if old == GLOBAL:
+        raise Refused("Global can't be renamed.")
+    cleaned = checked_scope_name(engine, new)
+    await refuse_clash(engine, cleaned, besides=old)
+    await refuse_shared(engine, old, what="renamed")
+    await engine.store.rename_scope(old, cleaned)
+    await rename_tenant_scope(engine, old, cleaned)
+    await follow_scope(engine, old, cleaned)
+    await _follow_path(engine, old, cleaned)
+    await follow_erased(engine, old, cleaned)
+    return await find_scope(engine, cleaned)
+
+
+async def report_scopes(engine: Engine, *, agent: str) -> tuple[list[ScopeReport], str]:
+    """Every scope with its counts, and words about stores that don't answer."""
+    scopes = await engine.store.scopes()
+
+    async def counted(names: tuple[str, ...]) -> dict[str, int]:
+        counts = await engine.store.tally(Filter(viewer=agent, scopes=names), "scope")
+        return {name: counts.get(name, 0) for name in names or [scope.name for scope in scopes]}
+
+    counts, notice = await ask_reachable(engine, counted)
+    return [_report(scope, scopes, memories=counts.get(scope.name)) for scope in scopes], notice
+
+
+async def report_scope(engine: Engine, name: str, *, agent: str) -> ScopeReport:
+    """One scope, with its kinds. Raises ScopeNotFound."""
+    scope = await find_scope(engine, name)
+    kinds = await engine.store.tally(Filter(viewer=agent, scopes=(name,)), "kind")
+    report = _report(scope, await engine.store.scopes(), memories=sum(kinds.values()))
+    return replace(report, kinds=kinds)
+
+
+def _report(scope: Scope, scopes: Sequence[Scope], *, memories: int | None) -> ScopeReport:
+    return ScopeReport(
+        scope=scope,
+        memories=memories,
+        sees=lineage(scope.name, scopes),
+        children=tuple(child.name for child in scopes if child.parent == scope.name),
+        kinds={},
+    )
+
+
+async def delete_scope(
+    engine: Engine, name: str, *, agent: str, export: Path | None = None, always: bool = False
+) -> DroppedScope:
+    """Export what is in it (`always`: also if that is nothing), erase that, take it from the keys, drop the scope.
+
+    Raises ScopeNotFound, Conflict for one with children, Refused for one that holds what the agent doesn't see.
+    """
+    if name == GLOBAL:
+        raise Refused("Global always exists.", advice="`mindhold forget` removes what is in it.")
+    await find_scope(engine, name)
+    children = [scope.name for scope in await engine.store.scopes() if scope.parent == name]
+    if children:
+        raise Conflict(
+            f"{name!r} still holds the scopes {', '.join(children)}.", advice="Delete or move them first."
+        )
+    await refuse_shared(engine, name, what="deleted")
+    await _refuse_tied(engine, name)
+    where = Filter(viewer=agent, scopes=(name,), statuses=ANY_STATUS)
+    ids: list[str] = []
+    captured: list[Memory] = []
+    async for batch in engine.store.scan(where):
+        ids += [memory.id for memory in batch]
+        captured += [memory for memory in batch if memory.provenance.source == CAPTURED]
+    if await engine.store.count(replace(where, viewer="system")) > len(ids):
+        raise Refused(
+            f"{name!r} holds memories of other agents, and you are {agent!r}.",
+            advice="Delete it as system: `--agent system`.",
+        )
+    target = None
+    if ids or always:
+        target = export or _export_file(engine, name)
+        await export_to(engine, target, where=where)
+    if ids:
+        await note_erased(engine, captured)
+    receipt = await erase_from_hook_caches(engine, await _erased(engine, ids)) if ids else None
+    await follow_scope(engine, name, None)
+    await engine.store.drop_scope(name)
+    await _follow_path(engine, name, None)
+    return DroppedScope(name, target, len(ids), receipt)
+
+
+async def _erased(engine: Engine, ids: Sequence[str]) -> Receipt:
+    """In lots, so that others may write in between."""
+    removed, remaining = Counter[str](), Counter[str]()
+    for start in range(0, len(ids), LOT):
+        receipt = await engine.store.erase(ids[start : start + LOT])
+        removed.update(receipt.removed)
+        remaining.update(receipt.remaining)
+    return Receipt(tuple(ids), removed, remaining)
+
+
+def _export_file(engine: Engine, name: str) -> Path:
+    """A new one, also for two whose names are alike in letters."""
+    safe = "".join(char if char.isalnum() else "-" for char in name)[:LONGEST_FILE]
+    return engine.policy.export_dir / (
+        f"scope-{safe}-{engine.clock():%Y%m%dT%H%M%SZ}-{engine.new_id()[-6:]}.jsonl"
+    )
+
+
+async def _refuse_tied(engine: Engine, name: str) -> None:
+    """Before anything is erased. Raises Conflict for one that is being moved, the errors of a store that is away."""
+    place = (await engine.houses.places(fresh=True)).get(name)
+    if place is None:
+        return
+    if place.move is not None and not MoverWatch().gone(place.move, now=engine.clock()):
+        raise Conflict(
+            f"The project {name!r} is being moved to another store.", advice="Wait until that is done."
+        )
+    for mode in place.modes():
+        await (await engine.houses.house(mode)).scopes()
+
+
+async def _follow_path(engine: Engine, old: str, new: str | None) -> None:
+    """What is noted of a project's folder and of its captures goes with its name."""
+    for drawer in (PATHS, *CAPTURES):
+        noted = await engine.store.take_entry(drawer, old, now=engine.clock())
+        if noted is not None and new is not None:
+            await engine.store.put_entry(replace(noted, key=new))
+    await drop_pending_of(engine, old)
+
+
+async def refuse_clash(engine: Engine, name: str, *, besides: str | None = None) -> None:
+    """Two names that differ in case only would be mistaken for each other. Raises Conflict."""
+    for known in await engine.store.scopes():
+        if known.name != besides and known.name.casefold() == name.casefold():
+            what = "project" if known.kind == "project" else "scope"
+            raise Conflict(
+                f"The {what} {known.name!r} exists already.", advice="Use it, or choose another name."
+            )

@@ -1,0 +1,326 @@
+"""The sections and entries of a project summary: parse, merge, render, and shorten to a limit. Pure functions."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+from mindhold.text.similarity import content_words, differences, quantifiers, replaces, same_statement
+
+SECTIONS = ("key_decisions", "tech_stack", "patterns", "gotchas")
+INSIGHTS = "insights"
+HEADINGS = {
+    "key_decisions": "Key decisions",
+    "tech_stack": "Tech stack",
+    "patterns": "Patterns",
+    "gotchas": "Gotchas",
+    INSIGHTS: "Insights",
+}
+RANKS = ("key_decisions", "gotchas", "patterns", "tech_stack", INSIGHTS)  # what matters most comes first
+FULLER = 0.75  # of its words another statement shares that says all of it, and a little more
+FEWEST_WORDS = 3  # of a statement that another may say in passing
+SummaryEntry = tuple[str, str]  # the section that it belongs to, and its words
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
+_HEADING = re.compile(r"^\s*#{1,6}\s+|^\s*[-=*_]{3,}\s*$")
+_NAMED = re.compile(
+    r"^\s*(?:#{1,6}\s*)?[*_]{0,2}(?P<name>[A-Za-z][A-Za-z /&-]{2,40}?)[*_]{0,2}\s*:?\s*[*_]{0,2}\s*$"
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=\S)|(?<=[。！？])|\n+")
+_WORD = re.compile(r"\w+")
+_DIGIT = re.compile(r"\d")
+_CALLED = {
+    "key_decisions": ("decisions", "key decisions", "decisions made", "architectural decisions"),
+    "tech_stack": ("tech stack", "technology stack", "technologies", "stack"),
+    "patterns": ("patterns", "conventions", "coding patterns", "architectural patterns"),
+    "gotchas": ("gotchas", "pitfalls", "warnings", "caveats", "known issues"),
+    INSIGHTS: ("insights", "learnings", "key learnings", "lessons learned", "notes", "progress"),
+}
+_SECTION_OF = {name: section for section, names in _CALLED.items() for name in names}
+# How people begin to tell of a decision, and of a trap.
+_DECIDED = re.compile(
+    r"(?:(?:we|i|the team)(?:'ve| have)? )?(?:finally )?(?:decided|chose|agreed|adopted|settled on)\b|decision:",
+    re.IGNORECASE,
+)
+_TRAP = re.compile(r"(?:gotcha|pitfall|caveat|beware|watch out|careful)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryKnowledge:
+    """A summary by its parts; lists run from the oldest entry to the newest."""
+
+    narrative: str = ""
+    key_decisions: tuple[str, ...] = ()
+    tech_stack: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    gotchas: tuple[str, ...] = ()
+    insights: tuple[str, ...] = ()
+
+    def entries(self, section: str) -> tuple[str, ...]:
+        """Of one of the lists."""
+        found: tuple[str, ...] = getattr(self, section)
+        return found
+
+    def with_entries(self, section: str, entries: Iterable[str]) -> SummaryKnowledge:
+        """With another list."""
+        changed: dict[str, Any] = {section: tuple(entries)}
+        return replace(self, **changed)
+
+    def texts(self) -> Iterable[str]:
+        """All that it says."""
+        return chain([self.narrative], *(self.entries(name) for name in HEADINGS))
+
+    def as_metadata(self) -> dict[str, Any]:
+        """For the record that holds it."""
+        return {"narrative": self.narrative, **{name: list(self.entries(name)) for name in HEADINGS}}
+
+    @classmethod
+    def of_metadata(cls, metadata: Mapping[str, Any]) -> SummaryKnowledge:
+        """The other way; what is missing or no text is empty."""
+        lists = {
+            name: tuple(entry for entry in metadata.get(name) or () if isinstance(entry, str))
+            for name in HEADINGS
+        }
+        return cls(narrative=str(metadata.get("narrative") or ""), **lists)
+
+
+def render_summary(knowledge: SummaryKnowledge, *, title: str) -> str:
+    """As Markdown."""
+    blocks = [f"# {title}", knowledge.narrative]
+    for name, heading in HEADINGS.items():
+        if entries := knowledge.entries(name):
+            blocks.append("\n".join([f"## {heading}", *(f"- {entry}" for entry in entries)]))
+    return "\n\n".join(filter(None, blocks))
+
+
+def entries_of(text: str, *, into: str) -> list[SummaryEntry]:
+    """What a person or a model wrote, one entry a paragraph or bullet, without the marks, each with its section.
+
+    A heading that names a section is one; without it an entry that begins like a decision or a trap is taken for one.
+    """
+    entries: list[SummaryEntry] = []
+    section = ""
+    grows = False  # whether the next line goes on with the entry before
+    for line in text.splitlines():
+        named = _section_named(line)
+        if named or not line.strip() or _HEADING.match(line):
+            section = named or ("" if _HEADING.match(line) else section)
+            grows = False
+            continue
+        bullet = _BULLET.match(line)
+        said = " ".join(line[bullet.end() if bullet else 0 :].split())
+        if grows and not bullet:
+            before, words = entries[-1]
+            entries[-1] = before, f"{words} {said}"
+        elif said:
+            entries.append((section or section_of(said, into), said))
+        grows = bool(entries)
+    return entries
+
+
+def _section_named(line: str) -> str:
+    found = _NAMED.match(line)
+    marked = found and (line.lstrip().startswith(("#", "*", "_")) or line.rstrip().endswith((":", "*", "_")))
+    return _SECTION_OF.get(" ".join(found["name"].casefold().split()), "") if found and marked else ""
+
+
+def section_of(entry: str, into: str) -> str:
+    """That of an entry whose first words tell; else the one that it was meant for."""
+    if _TRAP.match(entry):
+        return "gotchas"
+    return "key_decisions" if _DECIDED.match(entry) else into
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A statement and its words, so that the close look is for the few that need it."""
+
+    text: str
+    words: frozenset[str] = field(repr=False)
+    values: frozenset[str] = field(
+        repr=False
+    )  # of them those with a digit: one that differs makes it another statement
+
+    @classmethod
+    def of(cls, text: str) -> _Said:
+        words = frozenset(_WORD.findall(text.casefold()))
+        return cls(text, words, frozenset(word for word in words if _DIGIT.search(word)))
+
+    def repeats(self, other: _Said) -> bool:
+        """Whether both say the same."""
+        if self.text == other.text:
+            return True
+        near = 3 * len(self.words & other.words) >= 2 * max(len(self.words), len(other.words))
+        return near and self.values == other.values and same_statement(self.text, other.text)
+
+    def covers(self, other: _Said) -> bool:
+        """Whether it says all that the other does, and perhaps a little more."""
+        if self.repeats(other):
+            return True
+        if self.values != other.values or 2 * len(self.words & other.words) < len(other.words):
+            return False
+        more, less = content_words(self.text), content_words(other.text)
+        if len(less) < max(FEWEST_WORDS, FULLER * len(more)) or not less <= more:
+            return False
+        plain = quantifiers(self.text) == quantifiers(other.text)
+        return plain and differences(self.text, other.text) <= {"words", "order"}
+
+
+def merge_knowledge(knowledge: SummaryKnowledge, new: Iterable[SummaryEntry]) -> SummaryKnowledge:
+    """With new entries: what is said already is passed over, what is overtaken or said in fewer words goes.
+
+    What takes another's place stands where that mattered more. One that is known as a mere insight moves up if it is said to
+    be more.
+    """
+    known: dict[str, list[_Said]] = {}  # by the text that the statements are of
+
+    def statements_of(text: str) -> list[_Said]:
+        if text not in known:
+            known[text] = [_Said.of(part) for part in statements(text)]
+        return known[text]
+
+    for section, entry in new:
+        said = statements_of(entry)
+        elsewhere = [one for text in knowledge.texts() if text for one in statements_of(text)]
+        is_known = bool(said) and all(any(other.covers(one) for other in elsewhere) for one in said)
+        gone: dict[str, set[str]] = {
+            name: {
+                old
+                for old in knowledge.entries(name)
+                if _is_overtaken(statements_of(old), said, only=is_known)
+            }
+            for name in HEADINGS
+        }
+        place = min((section, *(name for name in HEADINGS if gone[name])), key=RANKS.index)
+        if is_known and not (any(gone.values()) and not gone[place]):
+            continue
+        for name in HEADINGS:
+            knowledge = knowledge.with_entries(
+                name, (old for old in knowledge.entries(name) if old not in gone[name])
+            )
+        knowledge = knowledge.with_entries(place, (*knowledge.entries(place), entry))
+    return knowledge
+
+
+def statements(text: str) -> list[str]:
+    """Its sentences."""
+    return [part.strip() for part in _SENTENCE.split(text) if part and part.strip()] or [text]
+
+
+def _is_overtaken(old: Sequence[_Said], new: Sequence[_Said], *, only: bool) -> bool:
+    """Whether the new statements say the old ones, each of them, or that they have changed; `only`: just the same."""
+    if only:
+        return len(old) == len(new) and all(any(one.repeats(each) for one in new) for each in old)
+    return all(any(one.covers(each) or replaces(one.text, each.text) for one in new) for each in old)
+
+
+NARRATIVE = "narrative"
+HEAVIEST = 5  # so many times its characters a summary may weigh as the JSON that is kept of it
+_HEAVIEST_CHARACTER = 12  # as JSON has those that take two escapes
+_CUT_AT_LEAST = 0.5  # of the room: no cut at a blank before that
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Of a section, from the oldest entry on: each to so many characters (0: it goes), but for the newest ones."""
+
+    section: str
+    longest: int
+    spared: int = 0
+
+
+# From the least loss to the greatest: old insights are shortened first, decisions go last.
+_STEPS = (
+    _Step(INSIGHTS, 240, 3),
+    _Step(INSIGHTS, 120, 3),
+    _Step("patterns", 240),
+    _Step("gotchas", 240),
+    _Step("key_decisions", 320),
+    _Step(INSIGHTS, 0, 3),
+    _Step("patterns", 120),
+    _Step("patterns", 0, 5),
+    _Step("tech_stack", 80),
+    _Step("tech_stack", 0, 40),
+    _Step("gotchas", 160),
+    _Step("gotchas", 0, 20),
+    _Step(INSIGHTS, 240),
+    _Step("key_decisions", 160, 3),
+    _Step(NARRATIVE, 2),
+    _Step("key_decisions", 0, 60),
+    _Step("gotchas", 0, 10),
+    _Step("key_decisions", 0, 40),
+    _Step(INSIGHTS, 0, 1),
+    _Step(NARRATIVE, 4),
+    _Step("patterns", 0, 1),
+    _Step("tech_stack", 0, 10),
+    _Step("gotchas", 0, 3),
+    _Step("key_decisions", 0, 3),
+    _Step(NARRATIVE, 20),
+)
+
+
+def fits(knowledge: SummaryKnowledge, *, title: str, longest: int) -> bool:
+    """Whether it has at most so many characters when rendered, and isn't too heavy to be kept."""
+    return _excess(knowledge, title=title, longest=longest) <= 0
+
+
+def shorten_knowledge(knowledge: SummaryKnowledge, *, title: str, longest: int) -> SummaryKnowledge:
+    """What fits, with as little lost as can be."""
+    for step in _STEPS:
+        if fits(knowledge, title=title, longest=longest):
+            return knowledge
+        if step.section == NARRATIVE:
+            knowledge = replace(
+                knowledge, narrative=cut_sentences(knowledge.narrative, longest // step.longest)
+            )
+        else:
+            knowledge = _taken(knowledge, step, title=title, longest=longest)
+    if fits(knowledge, title=title, longest=longest):
+        return knowledge
+    few = SummaryKnowledge()  # of what is short by now
+    for name in ("key_decisions", "gotchas", INSIGHTS):
+        few = few.with_entries(name, knowledge.entries(name)[-1:])
+    return few
+
+
+def _taken(knowledge: SummaryKnowledge, step: _Step, *, title: str, longest: int) -> SummaryKnowledge:
+    """As much of a step as is needed."""
+    entries = knowledge.entries(step.section)
+    kept = list(entries[: max(0, len(entries) - step.spared)])
+    spared = entries[len(kept) :]
+    excess = _excess(knowledge, title=title, longest=longest)
+    for place, entry in enumerate(entries[: len(kept)]):
+        if excess <= 0:
+            excess = _excess(knowledge, title=title, longest=longest)
+            if excess <= 0:
+                break
+        kept[place] = cut_sentences(entry, step.longest) if step.longest else ""
+        excess -= len(entry) - len(kept[place])
+        knowledge = knowledge.with_entries(step.section, (*filter(None, kept), *spared))
+    return knowledge
+
+
+def _excess(knowledge: SummaryKnowledge, *, title: str, longest: int) -> int:
+    """How many characters are too many, at least."""
+    over = len(render_summary(knowledge, title=title)) - longest
+    heavy = len(json.dumps(knowledge.as_metadata())) - HEAVIEST * longest
+    return max(over, -(-heavy // _HEAVIEST_CHARACTER))
+
+
+def cut_sentences(text: str, longest: int) -> str:
+    """Its first sentences, as many as there is room for; of the very first one the beginning."""
+    if len(text) <= longest:
+        return text
+    end = 0
+    for sentence in statements(text):
+        start = text.find(sentence, end)
+        if start < 0 or start + len(sentence) > longest:
+            break
+        end = start + len(sentence)
+    if end:
+        return text[:end]
+    blank = text.rfind(" ", int(longest * _CUT_AT_LEAST), longest - 1)
+    return text[: blank if blank > 0 else longest - 1].rstrip() + "…"

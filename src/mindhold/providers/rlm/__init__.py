@@ -1,1 +1,0 @@
-"""Servers with the tools of a recursive language model, over MCP."""

@@ -1,0 +1,429 @@
+"""The settings of single features: backup, capture, history, language models, maintenance, NLI, summaries, remote server, retention."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import time
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+from urllib.parse import urlsplit
+
+
+def setting(
+    default: Any,
+    description: str,
+    *,
+    aliases: tuple[str, ...] = (),
+    least: float | None = None,
+    most: float | None = None,
+    doubt: Callable[[Any], str] | None = None,
+    secret: bool = False,
+) -> Any:
+    """A `secret` is never shown. `doubt` says what is wrong with a value of the right type; nothing when it will do."""
+    return field(
+        default=default,
+        repr=not secret,
+        metadata={
+            "description": description,
+            "aliases": aliases,
+            "least": least,
+            "most": most,
+            "doubt": doubt,
+            "secret": secret,
+        },
+    )
+
+
+PASSPHRASE = "backup.passphrase"
+_LONGEST = 10_000  # bytes; what is longer is no passphrase
+
+
+@dataclass(frozen=True, slots=True)
+class BackupSettings:
+    schedule: bool = setting(True, "Make a backup every day, by maintenance, and drop the oldest of them.")
+    keep_daily: int = setting(7, "Daily backups that are kept.", least=1, most=366)
+    keep_weekly: int = setting(4, "Weekly backups that are kept: the first of each week.", least=0, most=520)
+    encrypt: bool = setting(
+        False, "Encrypt every backup. Without a passphrase none is made: none is made in clear."
+    )
+    passphrase: str = setting(
+        "",
+        "What backups are encrypted with, for the time of a call. Set it in the environment or use passphrase_file: the "
+        "settings file is no place for it, and refuses it.",
+        secret=True,
+    )
+    passphrase_file: str = setting("", "A file whose first line is the passphrase; for your eyes alone.")
+
+
+def passphrase_of(chosen: BackupSettings) -> str:
+    """As it was given, or the first line of the file that was named; empty where that can't be read."""
+    if chosen.passphrase or not chosen.passphrase_file:
+        return chosen.passphrase
+    return first_line(Path(chosen.passphrase_file).expanduser()) or ""
+
+
+def first_line(path: Path) -> str | None:
+    """None where there is none to be read."""
+    try:
+        if not path.is_file():  # a pipe would never end
+            return None
+        with path.open("rb") as file:
+            lines = file.read(_LONGEST).decode("utf-8-sig").splitlines()
+    except (OSError, ValueError):
+        return None
+    return lines[0] if lines and lines[0] else None
+
+
+KINDS = (
+    "decision",
+    "error",
+    "preference",
+    "procedure",
+    "architecture",
+    "pattern",
+    "gotcha",
+    "progress",
+    "context",
+)
+
+
+def comma_list(value: str) -> tuple[str, ...]:
+    """What stands between the commas."""
+    return tuple(part for part in (piece.strip() for piece in value.split(",")) if part)
+
+
+def _no_kinds(value: str) -> str:
+    unknown = [name for name in comma_list(value) if name not in KINDS]
+    return f"no list of what is captured: {unknown[0]!r} is none of {', '.join(KINDS)}" if unknown else ""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    enabled: bool = setting(True, "Whether what Claude Code's hooks report is captured.")
+    kinds: str = setting("", "What is captured, by commas; empty means everything.", doubt=_no_kinds)
+    exclude: str = setting(
+        "", "Folders whose conversations are never read, by commas; * and ? stand for anything in them."
+    )
+    subagents: bool = setting(True, "Whether the conversations of sub-agents are captured too.")
+    extract_with: Literal["rules", "model"] = setting(
+        "rules",
+        "Who picks out what is worth keeping: rules on this machine, or the language model of llm.provider, which is "
+        "then sent the conversations, without secrets.",
+    )
+    most_calls: int = setting(
+        10, "Most calls of the model for one capture; the rest is left to rules.", least=0, most=1_000
+    )
+    start_tokens: int = setting(
+        1_500, "Tokens of memory that a conversation begins with; 0 is none.", least=0, most=2_400
+    )
+    prompt_tokens: int = setting(
+        400, "Tokens of memory that a prompt may bring to mind; 0 is none.", least=0, most=2_400
+    )
+    prompt_most: int = setting(3, "Most memories that one prompt brings to mind.", least=1, most=20)
+    errors: bool = setting(True, "Whether a failure that was solved before brings its solution to mind.")
+    condense_every: int = setting(10, "Captures after which what was captured is condensed.", least=1)
+    condense_above: int = setting(80, "Active memories of a project above which it is.", least=1)
+    condense_from: int = setting(5, "Memories of a kind from which on they are.", least=2)
+    keep_dropped_days: int = setting(
+        14, "Days until what condensing dropped is removed; 0 keeps it.", least=0, most=36_500
+    )
+    document_lines: int = setting(
+        150, "Lines of memory in CLAUDE.md, where it has our markers.", least=20, most=1_000
+    )
+    worker_seconds: int = setting(
+        600, "Most seconds that one run of the worker may take.", least=10, most=3_600
+    )
+
+
+AGENTS = ("claude", "codex", "gemini", "cursor")
+
+
+def _no_agents(value: str) -> str:
+    unknown = [name for name in comma_list(value) if name not in AGENTS]
+    return f"no list of agents: {unknown[0]!r} is none of {', '.join(AGENTS)}" if unknown else ""
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    enabled: bool = setting(True, "Whether past conversations are indexed and searched.")
+    claude_dir: str = setting(
+        "",
+        "Claude Code's folder with its transcripts; empty means ~/.claude.",
+        aliases=("CLAUDE_CONFIG_DIR",),
+    )
+    agents: str = setting(
+        "claude,codex,gemini,cursor", "Whose conversations are read, by commas.", doubt=_no_agents
+    )
+    codex_dir: str = setting("", "Codex CLI's folder; empty means ~/.codex.", aliases=("CODEX_HOME",))
+    gemini_dir: str = setting("", "Gemini CLI's folder; empty means ~/.gemini.")
+    cursor_dir: str = setting("", "A folder with chats exported from Cursor; empty means none.")
+    exclude: str = setting(
+        "",
+        "Projects and folders whose conversations are never indexed, by commas; * and ? stand for anything in them. "
+        "Those of capture.exclude aren't either.",
+    )
+    subagents: bool = setting(True, "Whether what sub-agents said is indexed too.")
+    vectors: bool = setting(True, "Whether conversations are also found by meaning, where there is a model.")
+    watch: bool = setting(True, "Whether a running server keeps the index current.")
+    archive: bool = setting(
+        False, "Whether transcripts are kept, compressed, when the program that made them deletes them."
+    )
+    archive_hours: int = setting(24, "Hours between two looks at what must be archived.", least=1, most=720)
+    archive_max_mb: int = setting(
+        2_000, "Megabytes that the archive may have; the oldest conversations make room.", least=1
+    )
+    read_with: Literal["auto", "index"] = setting(
+        "auto",
+        "Who reads the best passages before memory_recall answers: `auto` the RLM server, else the language model of "
+        "llm.provider, where there is one, which is then sent them without secrets; `index` nobody.",
+    )
+    most_calls: int = setting(12, "Most calls of the model for one answer.", least=1, most=100)
+
+
+@dataclass(frozen=True, slots=True)
+class RlmSettings:
+    server_path: str = setting(
+        "", "The folder of an RLM server, which `uv` runs; empty means none.", aliases=("RLM_SERVER_PATH",)
+    )
+    command: str = setting("", "The command that starts an RLM server, instead of `uv` in rlm.server_path.")
+    provider: str = setting("claude-sdk", "Whom the RLM server asks.")
+    model: str = setting("claude-haiku-4-5", "By which model.")
+    concurrency: int = setting(4, "Calls that it makes at once.", least=1, most=8)
+    most_conversations: int = setting(
+        10, "Most conversations that it reads for one answer.", least=1, most=100
+    )
+    most_characters: int = setting(
+        400_000,
+        "Most characters of conversations that its model reads for one answer; about four are a token.",
+        least=1_000,
+    )
+    relevance: float = setting(
+        0.5, "What it, or a language model, finds less relevant than that is left out.", least=0.0, most=1.0
+    )
+    timeout_seconds: int = setting(60, "Seconds that one call of it may take.", least=1, most=3_600)
+    answer_seconds: int = setting(
+        90, "Seconds that one answer by it may take; then the index answers.", least=1, most=3_600
+    )
+    start_seconds: int = setting(30, "Seconds that its start may take.", least=1, most=600)
+    tries: int = setting(3, "How often a connection is tried.", least=1, most=10)
+
+
+Provider = Literal["none", "anthropic", "openai", "compatible", "claude_cli", "gemini_cli"]
+_RUNG = re.compile(r"(?P<provider>[a-z_]+)(?: *: *(?P<model>[^\s@]\S*?))?(?: *@ *(?P<address>https?://\S+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """Whom to ask, by which model and where; empty parts are as the provider usually has them."""
+
+    provider: Provider
+    model: str = ""
+    address: str = ""
+
+
+def origin_of(address: str) -> tuple[str, str, int | None]:
+    """Which server an address is of: a key that is meant for one is nobody else's business."""
+    try:
+        parts = urlsplit(address.strip())
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    except ValueError:  # no address: nobody's
+        return address, "", None
+    return parts.scheme, parts.hostname or "", port
+
+
+def fallbacks(value: str) -> tuple[ModelChoice, ...]:
+    """`claude_cli, compatible:qwen3@http://localhost:11434/v1`, read. Raises ValueError, saying what is wrong."""
+    found = []
+    for part in filter(None, (piece.strip() for piece in value.split(","))):
+        read = _RUNG.fullmatch(part)
+        known = [name for name in get_args(Provider) if name != "none"]
+        if read is None or read["provider"] not in known:
+            raise ValueError(f"{part!r} is none of {', '.join(known)}, with :MODEL and @ADDRESS where wanted")
+        provider = cast("Provider", read["provider"])
+        found.append(ModelChoice(provider, read["model"] or "", read["address"] or ""))
+    return tuple(found)
+
+
+def _no_fallback(value: str) -> str:
+    try:
+        fallbacks(value)
+    except ValueError as error:
+        return f"no list of whom to ask next: {error}"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class LlmSettings:
+    provider: Provider = setting(  # noqa: RUF009
+        "none",
+        "Who judges new memories, answers questions and settles contradictions: anthropic, openai and compatible (any "
+        "server that speaks OpenAI's protocol, such as Ollama) are sent remembered text; claude_cli and gemini_cli ask "
+        "by those programs; none leaves it to rules, and nothing leaves this machine.",
+    )
+    fallback: str = setting(
+        "",
+        "Who is asked next where the provider fails, by commas: a provider, with :MODEL and @ADDRESS where it needs them, such as "
+        "claude_cli, compatible:qwen3@http://localhost:11434/v1.",
+        doubt=_no_fallback,
+    )
+    model: str = setting("auto", "Which model; auto takes the provider's usual one.")
+    base_url: str = setting("", "Address of the service; empty means the provider's own.")
+    anthropic_key: str = setting("", "Key to Anthropic.", aliases=("ANTHROPIC_API_KEY",), secret=True)
+    openai_key: str = setting("", "Key to OpenAI.", aliases=("OPENAI_API_KEY",), secret=True)
+    compatible_key: str = setting("", "Key to the compatible service, if it wants one.", secret=True)
+    gemini_key: str = setting(
+        "",
+        "Key to Gemini, handed to its program; needless where that is logged in.",
+        aliases=("GEMINI_API_KEY",),
+        secret=True,
+    )
+    command: str = setting(
+        "", "The program of claude_cli or gemini_cli; empty looks for claude or gemini on the PATH."
+    )
+    plain_http: bool = setting(
+        False, "Whether texts and key may go to a service on another machine by http, readable on the way."
+    )
+    sampling: bool = setting(
+        False, "Whether an MCP client's own model may be asked, where the client offers it."
+    )
+    wait_seconds: int = setting(30, "How long to wait for a language model.", least=1, most=600)
+    most_output: int = setting(2_000, "Most tokens of one answer of the model.", least=100, most=100_000)
+    daily_tokens: int = setting(
+        200_000, "Most tokens that language models may be asked for in a day (UTC); 0 is none.", least=0
+    )
+    daily_dollars: float = setting(
+        0.0, "Most dollars that language models may cost in a day (UTC); 0 is no limit.", least=0
+    )
+    price_in: float = setting(
+        -1.0,
+        "Dollars for a million tokens that the model is sent; -1 takes the list price known here.",
+        least=-1,
+    )
+    price_out: float = setting(
+        -1.0, "Dollars for a million tokens that it answers; -1 takes the list price known here.", least=-1
+    )
+
+
+def hour_of(text: str) -> time:
+    """Raises ValueError."""
+    hours, _, minutes = text.strip().partition(":")
+    if not (hours.isdecimal() and minutes.isdecimal() and len(minutes) == 2):
+        raise ValueError(text)
+    return time(int(hours), int(minutes))
+
+
+def _no_hour(text: str) -> str:
+    try:
+        hour_of(text)
+    except ValueError:
+        return "no time of day; one such as 03:00 is"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceSettings:
+    schedule: bool = setting(True, "Whether maintenance runs every night by itself, where something runs.")
+    hour: str = setting("03:00", "At what time of the person's day it is due.", doubt=_no_hour)
+    idle_minutes: int = setting(
+        5,
+        "How long nobody may have called for it to begin; it waits for that, but not for hours.",
+        least=0,
+        most=240,
+    )
+    seconds: int = setting(600, "Seconds that one maintenance may take.", least=1, most=86_400)
+
+
+@dataclass(frozen=True, slots=True)
+class NliSettings:
+    model: str = setting(
+        "auto",
+        "Which pulled model tells contradictions where the rules aren't sure; auto takes the one that is here, none "
+        "leaves it to the rules.",
+    )
+    threads: int = setting(0, "Pairs that it judges at once; 0 chooses by the machine.", least=0, most=64)
+
+
+@dataclass(frozen=True, slots=True)
+class RecapSettings:
+    enabled: bool = setting(
+        True, "Whether conversations of the log that end or grow long are summarised by themselves."
+    )
+    from_messages: int = setting(
+        8, "Messages from which on a conversation that ends is summarised.", least=2, most=100_000
+    )
+    every_messages: int = setting(
+        50,
+        "Messages after which one that goes on is, and the most that one part stands for.",
+        least=4,
+        most=500,
+    )
+    old_days: int = setting(
+        180, "Days after which the summaries of a month become one.", least=1, most=36_500
+    )
+    longest_tokens: int = setting(400, "Most tokens of one summary.", least=80, most=2_000)
+
+
+def _no_address(value: str) -> str:
+    if not value:
+        return ""
+    try:
+        parts = urlsplit(value)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    if not host or parts.scheme not in ("http", "https"):
+        return "no address; one such as https://memory.example.org is"
+    return ""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteSettings:
+    url: str = setting(
+        "",
+        "Address of a `mindhold serve` that commands ask, instead of the store on this machine; empty means none. The "
+        "MCP server and the hooks of this machine keep to its own store.",
+        doubt=_no_address,
+    )
+    key: str = setting(
+        "",
+        "Key to it: the owner's, or one of `mindhold keys create`. In the settings file it is for the remote.url there alone.",
+        secret=True,
+    )
+    insecure: bool = setting(False, "Whether the key may go to another machine by http, readable on the way.")
+    wait_seconds: int = setting(
+        60, "How long one request to it and its answer may take.", least=1, most=3_600
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionSettings:
+    level: Literal["keep-all", "moderate", "aggressive"] = setting(
+        "moderate",
+        "How much goes by itself: nothing, what is old and unused, or that in half the time.",
+    )
+    keep_months: int = setting(
+        6,
+        "Months that messages of conversations stay as they are; three weeks at least.",
+        least=0,
+        most=1_200,
+    )
+    unused_days: int = setting(
+        365,
+        "Days after which what nobody ever used is archived, if it isn't important; 0: never.",
+        least=0,
+        most=36_500,
+    )
+    most_items: int = setting(
+        100_000, "Active memories before which older ones are condensed and archived; 0 is no limit.", least=0
+    )
+    most_megabytes: int = setting(
+        500, "Megabytes of active memories before which that is done; 0 is no limit.", least=0
+    )
+    keep_pruned_files: int = setting(
+        10,
+        "Of how many days the files of what upkeep removed are kept in backups/, the newest.",
+        least=1,
+        most=10_000,
+    )

@@ -1,0 +1,521 @@
+"""The file of the history index: its schema, its connections, and conversations and passages as rows. All of it is derived."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+import struct
+import threading
+import time
+import zlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from mindhold.model.errors import SchemaTooNew, StoreBusy, StoreDamaged
+from mindhold.ports.history import ConversationLabel, IndexedConversation, IndexedStep, Passage
+from mindhold.ports.transcripts import Role, TranscriptCursor
+from mindhold.stores.sqlite_file import make_private, primary_code, transaction, translated, until_free
+from mindhold.stores.values import from_micros, from_optional_micros, to_micros
+
+VERSION = 2
+PAGES_UNCLEAN, LOG_UNCLEAN = 2, 1  # where words that went may still be
+UNCLEAN_YET = 3  # the same in pages, and there is time
+
+# Rows of passages are never used twice, so that what is kept in memory of one never becomes another's.
+_TABLES = (
+    # `removals` counts how often conversations lost passages, from a number by chance on: no two files are taken for one.
+    """
+    CREATE TABLE state (
+        one INTEGER PRIMARY KEY CHECK (one = 1),
+        revision INTEGER NOT NULL,
+        removals INTEGER NOT NULL,
+        unclean INTEGER NOT NULL
+    ) STRICT
+    """,
+    "INSERT INTO state VALUES (1, 0, random() / 2, 0)",
+    """
+    CREATE TABLE conversation (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        revision INTEGER NOT NULL,
+        file BLOB NOT NULL UNIQUE,
+        session_id TEXT NOT NULL,
+        source TEXT NOT NULL,
+        size INTEGER NOT NULL,
+        modified INTEGER NOT NULL,
+        note_modified INTEGER NOT NULL,
+        cursor_offset INTEGER NOT NULL,
+        cursor_line INTEGER NOT NULL,
+        cursor_mark TEXT NOT NULL,
+        folder TEXT NOT NULL,
+        project TEXT NOT NULL,
+        part_of TEXT NOT NULL,
+        title TEXT NOT NULL,
+        title_by TEXT NOT NULL,
+        summary TEXT NOT NULL,
+        summary_by TEXT NOT NULL,
+        model TEXT NOT NULL,
+        started INTEGER,
+        ended INTEGER,
+        prompts INTEGER NOT NULL,
+        bad_lines TEXT NOT NULL,
+        skipping INTEGER NOT NULL,
+        silent INTEGER NOT NULL,
+        gone INTEGER NOT NULL,
+        archived INTEGER NOT NULL,
+        rules TEXT NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX conversation_revision ON conversation (revision)",
+    "CREATE INDEX conversation_ended ON conversation (ended)",
+    """
+    CREATE TABLE passage (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        conversation INTEGER NOT NULL,
+        head INTEGER NOT NULL,
+        length INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX passage_conversation ON passage (conversation, head)",
+    "CREATE TABLE wording (row INTEGER PRIMARY KEY, packed BLOB NOT NULL) STRICT",
+    """
+    CREATE VIRTUAL TABLE lexeme USING fts5 (
+        lexemes,
+        content = '',
+        tokenize = 'unicode61 remove_diacritics 0',
+        detail = none,
+        columnsize = 0
+    )
+    """,
+    # Eight bytes for each entry of a conversation, a row for each piece of it that was read.
+    """
+    CREATE TABLE entries (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        conversation INTEGER NOT NULL,
+        keys BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX entries_conversation ON entries (conversation)",
+    # A summary that was met in one conversation about an entry, which was sought among all up to `sought`.
+    """
+    CREATE TABLE leaf (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        met_in INTEGER NOT NULL,
+        key BLOB NOT NULL,
+        summary TEXT NOT NULL,
+        sought INTEGER NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX leaf_met_in ON leaf (met_in)",
+    "CREATE INDEX leaf_sought ON leaf (sought)",
+    # The conversations that have the entry.
+    """
+    CREATE TABLE summed (
+        conversation INTEGER NOT NULL,
+        leaf INTEGER NOT NULL,
+        PRIMARY KEY (conversation, leaf)
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE TABLE model (number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT",
+    # `row` tells which are new since a process last looked.
+    """
+    CREATE TABLE vector (
+        row INTEGER PRIMARY KEY AUTOINCREMENT,
+        model INTEGER NOT NULL,
+        passage INTEGER NOT NULL,
+        code BLOB NOT NULL
+    ) STRICT
+    """,
+    "CREATE UNIQUE INDEX vector_of ON vector (passage, model)",
+)
+
+# What stands in the file that isn't SQLite's own; tables of the full text go with it.
+_OTHERS = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """0 for a file in which nothing was made yet."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def make(connection: sqlite3.Connection) -> None:
+    """The tables, in the place of an earlier version's, all or nothing; what is current stays."""
+    with transaction(connection):
+        if version_of(connection) >= VERSION:  # another process was quicker
+            return
+        while found := connection.execute(f"{_OTHERS} ORDER BY sql LIKE 'CREATE VIRTUAL%' DESC").fetchone():
+            connection.execute(f'DROP TABLE "{found[0]}"')
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def empty() -> sqlite3.Connection:
+    """An index without anything, for who reads where there is none."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    make(connection)
+    return connection
+
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+Identity = tuple[int, int] | None
+
+_MOST_IDLE = 4
+_PAGE_BYTES = 8192
+_LOG_BYTES = 16 << 20
+_CLEANING_MS = 2_000  # that readers are waited for
+_CLEANING_PAUSE = 60.0  # seconds after which it is tried again where it failed
+_UNOPENED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+
+log = logging.getLogger(__name__)
+
+
+class HistoryFile:
+    """`most_pages` bounds the file."""
+
+    def __init__(self, path: Path, *, busy_timeout_ms: int, most_pages: int | None) -> None:
+        self.path = path.absolute()
+        self._busy_timeout_ms = busy_timeout_ms
+        self._most_pages = most_pages
+        self._lock = threading.Lock()  # of what follows
+        self._identity: Identity = None
+        self._idle: list[sqlite3.Connection] = []
+        self._writing = threading.RLock()
+        self._writer: sqlite3.Connection | None = None
+        self._written: Identity = None
+        self._rewritten_from = self._waited_from = 0.0  # by monotonic(): not before, since it failed
+
+    def read(self, work: Work[T]) -> T:
+        """What `work` finds in one consistent view. Where there is no file, or a damaged one: in an empty index."""
+        for _ in range(2):
+            identity = self._look()
+            try:
+                return self._read(work, identity)
+            except StoreDamaged as error:
+                self._discard(error, identity)
+        return self._read_nothing(work)
+
+    def write(self, work: Work[T]) -> T:
+        """Run `work` in a transaction. Raises StoreDamaged once after it made a damaged file anew: what the caller knew of
+        the index isn't so any more."""
+        with self._writing:
+            identity = _identity(self.path)
+            try:
+                with translated(self.path):
+                    connection = self._opened_writer()
+                    with transaction(connection):
+                        result = work(connection)
+                    self._clean(connection)
+                    return result
+            except StoreDamaged as error:
+                if not self._discard(error, identity):
+                    raise StoreBusy(
+                        f"The index of past conversations {self.path} is damaged, and can't be deleted to be made anew.",
+                        advice="End other programs that have it open, such as `mindhold serve`, or delete the file.",
+                    ) from error
+                raise StoreDamaged(
+                    f"The index of past conversations {self.path} was damaged and is made anew.",
+                    advice="`mindhold history index` fills it again.",
+                ) from error
+
+    def bytes_on_disk(self) -> int:
+        """With the log beside it."""
+        total = 0
+        for suffix in ("", "-wal"):
+            with suppress(OSError):
+                total += Path(f"{self.path}{suffix}").stat().st_size
+        return total
+
+    def close(self) -> None:
+        """Idempotent; the next use opens it again."""
+        with self._writing:
+            writer, self._writer = self._writer, None
+            if writer is not None:
+                writer.close()
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def _read(self, work: Work[T], identity: Identity) -> T:
+        if identity is None:
+            return self._read_nothing(work)
+        with translated(self.path):
+            connection, kept = self._reader()
+            try:
+                connection.execute("BEGIN")
+                version = version_of(connection)
+                if version > VERSION:
+                    raise _too_new(self.path)
+                if version == VERSION:
+                    return work(connection)
+            except BaseException:
+                kept = False
+                raise
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                self._give_back(connection, identity if kept else None)
+        return self._read_nothing(work)
+
+    def _read_nothing(self, work: Work[T]) -> T:
+        connection = empty()
+        try:
+            return work(connection)
+        finally:
+            connection.close()
+
+    def _reader(self) -> tuple[sqlite3.Connection, bool]:
+        """With whether it may be used again."""
+        with self._lock:
+            if self._idle:
+                return self._idle.pop(), True
+        connection = self._connect(str(self.path))
+        try:
+            connection.execute("PRAGMA query_only = on")
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+            return connection, True
+        except sqlite3.OperationalError as error:
+            connection.close()
+            if primary_code(error) not in _UNOPENED:
+                raise
+        # The disk or the folder may only be read: nobody can be writing.
+        return self._connect(f"{self.path.as_uri()}?mode=ro&immutable=1", uri=True), False
+
+    def _give_back(self, connection: sqlite3.Connection, identity: Identity) -> None:
+        with self._lock:
+            if identity is not None and identity == self._identity and len(self._idle) < _MOST_IDLE:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def _look(self) -> Identity:
+        """Which file is there now; connections to another one are let go."""
+        identity = _identity(self.path)
+        with self._lock:
+            if identity == self._identity:
+                return identity
+            self._identity = identity
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+        return identity
+
+    def _opened_writer(self) -> sqlite3.Connection:
+        if self._writer is not None:
+            if self._written == _identity(self.path) and version_of(self._writer) == VERSION:
+                return self._writer
+            self._writer.close()
+            self._writer = None
+        make_private(self.path)
+        connection = self._connect(str(self.path))
+        try:
+            connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+            until_free(
+                lambda: connection.execute("PRAGMA journal_mode = wal").fetchone(),
+                busy_timeout_ms=self._busy_timeout_ms,
+            )
+            connection.execute("PRAGMA synchronous = normal")
+            connection.execute("PRAGMA secure_delete = on")
+            connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+            connection.execute("PRAGMA cache_size = -16000")
+            if self._most_pages is not None:
+                connection.execute(f"PRAGMA max_page_count = {self._most_pages}")
+            if version_of(connection) > VERSION:
+                raise _too_new(self.path)
+            until_free(lambda: make(connection), busy_timeout_ms=self._busy_timeout_ms)
+        except BaseException:
+            connection.close()
+            raise
+        self._writer, self._written = connection, _identity(self.path)
+        return connection
+
+    def _connect(self, name: str, *, uri: bool = False) -> sqlite3.Connection:
+        return sqlite3.connect(
+            name,
+            timeout=self._busy_timeout_ms / 1000,
+            isolation_level=None,
+            check_same_thread=False,
+            uri=uri,
+        )
+
+    def _clean(self, connection: sqlite3.Connection) -> None:
+        """What went may still be in gaps of pages, where SQLite leaves copies, and in the log until that is emptied, which
+        waits for readers. What fails now is done after a write a while later."""
+        (unclean,) = connection.execute("SELECT unclean FROM state").fetchone()
+        now = time.monotonic()
+        if unclean in (0, UNCLEAN_YET) or (unclean == PAGES_UNCLEAN and now < self._rewritten_from):
+            return
+        waits = min(_CLEANING_MS, self._busy_timeout_ms) if now >= self._waited_from else 0
+        with suppress(sqlite3.OperationalError):
+            connection.execute(f"PRAGMA busy_timeout = {waits}")
+            if unclean == PAGES_UNCLEAN:
+                self._rewritten_from = now + _CLEANING_PAUSE
+                connection.execute("VACUUM")
+                connection.execute("UPDATE state SET unclean = ?", (LOG_UNCLEAN,))
+                self._rewritten_from = 0.0
+            self._waited_from = now + _CLEANING_PAUSE
+            if not connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+                connection.execute("UPDATE state SET unclean = 0")
+                self._waited_from = 0.0
+        connection.execute(f"PRAGMA busy_timeout = {self._busy_timeout_ms}")
+
+    def _discard(self, error: StoreDamaged, identity: Identity) -> bool:
+        """Remove the damaged file, unless somebody else was quicker; whether it is gone."""
+        self.close()
+        if identity is None or identity != _identity(self.path):
+            return True
+        log.warning("%s It is derived, and made anew.", error.message)
+        # On a disk that may only be read it stays, as it does on Windows while another has it open, and is read as empty.
+        for suffix in ("-wal", "-shm", ""):
+            with suppress(OSError):
+                Path(f"{self.path}{suffix}").unlink()
+        return identity != _identity(self.path)
+
+
+def _identity(path: Path) -> Identity:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _too_new(path: Path) -> SchemaTooNew:
+    return SchemaTooNew(
+        f"The index of past conversations {path} is of a newer Mindhold.",
+        advice="Use that one, or delete the file: it is made anew from the conversations.",
+    )
+
+
+COLUMNS = (
+    "row, file, session_id, source, size, modified, note_modified, cursor_offset, cursor_line, cursor_mark, folder, "
+    "project, part_of, title, title_by, summary, summary_by, model, started, ended, prompts, bad_lines, skipping, "
+    "silent, gone, archived, rules"
+)
+
+_LEVEL = 3
+_LENGTH = struct.Struct("<I")  # of the lexemes in bytes: they come first, and are often wanted alone
+_ROLES = {role.value: role for role in Role}
+
+
+def to_row(conversation: IndexedConversation) -> tuple[Any, ...]:
+    """The values of COLUMNS after `row`."""
+    cursor, title, summary = conversation.cursor, conversation.title, conversation.summary
+    return (
+        os.fsencode(conversation.file),
+        storable_text(conversation.session_id),
+        conversation.source,
+        conversation.size,
+        conversation.modified,
+        conversation.note_modified,
+        cursor.offset,
+        cursor.line,
+        storable_text(cursor.mark),
+        storable_text(conversation.folder),
+        storable_text(conversation.project),
+        storable_text(conversation.part_of),
+        storable_text(title.text),
+        title.by,
+        storable_text(summary.text),
+        summary.by,
+        storable_text(conversation.model),
+        _micros(conversation.started),
+        _micros(conversation.ended),
+        conversation.prompts,
+        json.dumps(conversation.bad_lines),
+        conversation.skipping,
+        conversation.silent,
+        conversation.gone,
+        conversation.archived,
+        conversation.rules,
+    )
+
+
+def from_row(row: Sequence[Any]) -> IndexedConversation:
+    """From the values of COLUMNS."""
+    return IndexedConversation(
+        row=row[0],
+        file=Path(os.fsdecode(row[1])),
+        session_id=row[2],
+        source=row[3],
+        size=row[4],
+        modified=row[5],
+        note_modified=row[6],
+        cursor=TranscriptCursor(row[7], row[8], row[9]),
+        folder=row[10],
+        project=row[11],
+        part_of=row[12],
+        title=ConversationLabel(row[13], row[14]),
+        summary=ConversationLabel(row[15], row[16]),
+        model=row[17],
+        started=from_optional_micros(row[18]),
+        ended=from_optional_micros(row[19]),
+        prompts=row[20],
+        bad_lines=tuple(json.loads(row[21])) if row[21] != "[]" else (),
+        skipping=bool(row[22]),
+        silent=bool(row[23]),
+        gone=bool(row[24]),
+        archived=row[25],
+        rules=row[26],
+    )
+
+
+def pack(passage: Passage) -> bytes:
+    """Lexemes, then what was said, compressed together: the ones say most of the others."""
+    said = [[one.role, one.line, one.text, _micros(one.timestamp), *_rest(one)] for one in passage.utterances]
+    text = json.dumps(said, ensure_ascii=False, separators=(",", ":"))
+    lexemes = indexed(passage).encode()
+    return _LENGTH.pack(len(lexemes)) + zlib.compress(
+        lexemes + text.encode("utf-8", "surrogatepass"), level=_LEVEL
+    )
+
+
+def unpack(packed: bytes, *, head: bool) -> Passage:
+    """What pack() was given."""
+    (length,) = _LENGTH.unpack_from(packed)
+    whole = zlib.decompress(memoryview(packed)[_LENGTH.size :])
+    said = json.loads(whole[length:].decode("utf-8", "surrogatepass"))
+    return Passage(tuple(_utterance(*one) for one in said), whole[:length].decode(), head)
+
+
+def lexemes_of(packed: bytes) -> str:
+    """The lexemes alone."""
+    (length,) = _LENGTH.unpack_from(packed)
+    if not length:
+        return ""
+    return zlib.decompressobj().decompress(memoryview(packed)[_LENGTH.size :], length).decode()
+
+
+def indexed(passage: Passage) -> str:
+    """The lexemes as the file takes them."""
+    return storable_text(passage.lexemes)
+
+
+def storable_text(text: str) -> str:
+    """Half of a surrogate pair, which JSON can hold and a database can't, becomes a question mark."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _rest(one: IndexedStep) -> tuple[str | int, ...]:
+    if one.failed:
+        return (one.tool, 1)
+    return (one.tool,) if one.tool else ()
+
+
+def _utterance(
+    role: str, line: int, text: str, timestamp: int | None, tool: str = "", failed: int = 0
+) -> IndexedStep:
+    when = None if timestamp is None else from_micros(timestamp)
+    return IndexedStep(_ROLES[role], line, text, when, tool, bool(failed))
+
+
+def _micros(moment: datetime | None) -> int | None:
+    if moment is None:
+        return None
+    return to_micros(moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC))

@@ -1,0 +1,365 @@
+"""Collections, indexes, views and first documents, made at first use; the keyword field; swapping collections at a restore."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
+from datetime import datetime
+from typing import Any
+
+from pymongo import ASCENDING, DESCENDING, IndexModel, UpdateOne, WriteConcern
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure
+
+from mindhold.model.errors import SchemaTooNew, StoreError
+from mindhold.model.lexemes import keyword_forms
+from mindhold.model.memory import LOG_DIALECT, PART_KEY, Kind
+from mindhold.model.scope import GLOBAL, Scope
+from mindhold.stores.mongo.connection import MongoDatabase
+from mindhold.stores.mongo.links import scope_document, scope_key
+from mindhold.stores.mongo.rows import TURNS, Document
+from mindhold.stores.mongo.transactions import (
+    CURSORS,
+    ENTRIES,
+    JOBS,
+    JOURNAL,
+    LINKS,
+    MEMORIES,
+    METADATA,
+    STATE,
+    TOMBSTONES,
+    VERSIONS,
+)
+from mindhold.stores.values import to_micros
+
+_TOGETHER = 2_000
+_FIELDS = {"row": 1, "keywords": 1, "keyword_forms": 1}
+
+
+async def count_wrong(database: MongoDatabase) -> int:
+    """How many records aren't found by their keywords, or by others."""
+    return sum([len(wrong) async for wrong in _wrong(database)])
+
+
+async def renew(database: MongoDatabase) -> int:
+    """Make them what the records say; returns how many were wrong. Whoever changes a record meanwhile has the last word."""
+    done = 0
+    async for wrong in _wrong(database):
+        done += len(wrong)
+        if wrong:
+            mended = [
+                UpdateOne(
+                    {"_id": one["_id"], "keywords": one["keywords"]},
+                    {"$set": {"keyword_forms": list(keyword_forms(one["keywords"]))}},
+                )
+                for one in wrong
+            ]
+            await database.memories.bulk_write(mended, ordered=False)
+    return done
+
+
+async def _wrong(database: MongoDatabase) -> AsyncIterator[list[Document]]:
+    last = -1
+    while True:
+        following = database.memories.find({"row": {"$gt": last}}, _FIELDS).sort("row", 1).limit(_TOGETHER)
+        batch = await following.to_list()
+        if not batch:
+            return
+        yield [one for one in batch if one.get("keyword_forms") != list(keyword_forms(one["keywords"]))]
+        last = batch[-1]["row"]
+
+
+SWAP = "swap"  # a collection with one document while a swap is under way
+COLLECTIONS = (MEMORIES, VERSIONS, LINKS, JOBS, CURSORS, ENTRIES, TOMBSTONES, JOURNAL)
+_KEY = {"_id": "swap"}
+_DURABLE = WriteConcern(w="majority", j=True)
+_GONE, _THERE = 26, 48  # what a server says of a collection that another was quicker with
+
+
+async def begin_swap(database: AsyncDatabase[Document], *, new: str, aside: str) -> None:
+    """From here on the collections that begin with `new` are the store, whoever finishes it."""
+    written = database[SWAP].with_options(write_concern=_DURABLE)
+    await written.replace_one(_KEY, {"new": new, "aside": aside}, upsert=True)
+
+
+async def finish_swap(database: AsyncDatabase[Document]) -> bool:
+    """Whether there was one to finish. Each step may have been done before."""
+    swap = await database[SWAP].find_one(_KEY)
+    if swap is None:
+        return False
+    new, aside = swap["new"], swap["aside"]
+    there = set(await database.list_collection_names())
+    # The state goes first and comes last: nobody takes what is half moved for a store.
+    for name in (METADATA, *COLLECTIONS):
+        if name in there and new + name in there and aside + name not in there:
+            await _rename(database, name, aside + name)
+    for name in (*COLLECTIONS, METADATA):
+        if new + name in there:
+            await _rename(database, new + name, name, over=aside + name in there)
+    await database[SWAP].drop()
+    return True
+
+
+async def _rename(database: AsyncDatabase[Document], old: str, name: str, *, over: bool = False) -> None:
+    """`over` what somebody made there while the swap stood still."""
+    options: dict[str, Any] = {"dropTarget": True} if over else {}
+    try:
+        await database[old].rename(name, **options)
+    except OperationFailure as error:
+        if error.code not in (_GONE, _THERE):
+            raise
+
+
+SCHEMA = 4
+_LIVES = 2  # from this one on records have a date of review, and keywords their forms
+_TURNS = 4  # and from this one on messages say that they are
+
+_NAMESPACE_EXISTS = 48
+
+
+def _index(*keys: str, **options: Any) -> IndexModel:
+    """A minus before a field turns its order."""
+    directed = [(key.lstrip("-"), DESCENDING if key.startswith("-") else ASCENDING) for key in keys]
+    return IndexModel(directed, **options)
+
+
+def _where(**condition: Any) -> dict[str, Any]:
+    return {"partialFilterExpression": condition}
+
+
+INDEXES = {
+    MEMORIES: [
+        _index("row", unique=True),
+        _index("revision"),
+        # Full text: one key a word of a record. It answers which rows have a word without reading a record.
+        _index("lexemes", "row"),
+        _index("content_hash", "scope", "agent", unique=True, **_where(live=True)),
+        _index("gist", "scope", "agent", **_where(gist={"$gt": ""})),
+        _index("occurred", "_id"),
+        _index("importance", "_id"),
+        _index("scope", "status", "occurred", "_id"),
+        _index("kind", "status", "occurred", "_id"),
+        _index("conversation", "position", **_where(conversation={"$gt": ""})),
+        _index("conversation", "occurred", **_where(conversation={"$gt": ""})),
+        _index("tags_folded"),
+        _index("topic_folded", **_where(topic_folded={"$gt": ""})),
+        _index("refers"),
+        _index("embedded_by", "status"),
+        _index("importance", "_id", name="anchors", **_where(anchor=True)),
+        _index("keyword_forms"),
+        _index("review", "_id"),
+        _index("updated", "_id"),
+        _index("verified", "occurred", "_id"),
+        _index("examined", "occurred", "_id"),
+        # Messages of projects' logs: counted without reading a record.
+        _index(
+            *"turn scope status agent embedded_by trust".split(),
+            name=TURNS,
+            **_where(turn=True),
+        ),
+    ],
+    METADATA: [
+        _index("scope_name", unique=True, **_where(type="scope")),
+        _index("parent_scope", **_where(type="scope")),
+    ],
+    VERSIONS: [_index("memory", "number")],
+    LINKS: [_index("origin"), _index("target")],
+    JOBS: [
+        _index("key", unique=True, **_where(state="waiting", key={"$type": "string"})),
+        _index("state", "due", "_id"),
+        _index("created", "_id"),
+    ],
+    ENTRIES: [_index("drawer", "key", unique=True), _index("drawer", "created"), _index("expires")],
+    TOMBSTONES: [_index("revision")],
+    CURSORS: [],
+    JOURNAL: [],
+}
+
+_ACTIVE = {"status": "active"}  # views show what is remembered, not what was forgotten, replaced or set aside
+_IS_TURN = {
+    **_ACTIVE,
+    "kind": "episode",
+    "conversation": {"$type": "string"},
+    "metadata.message_type": {"$exists": True},
+}
+_IS_SUMMARY = {
+    **_ACTIVE,
+    "$or": [
+        {"source": {"$in": ["end of conversation", "summary"]}},
+        {"kind": "context"},
+    ],
+}
+
+
+def _date(field: str) -> Document:
+    return {"$toDate": {"$toLong": {"$divide": [field, 1000]}}}
+
+
+def _named(kind: Document) -> Document:
+    """A topic with what was said last about it, of the records that match."""
+    pair = {"k": {"$cond": [{"$eq": ["$topic", ""]}, "$_id", "$topic"]}, "v": "$content"}
+    return {"$push": {"$cond": [kind, pair, "$$REMOVE"]}}
+
+
+VIEWS: dict[str, list[Document]] = {
+    "ConversationHistory": [
+        {"$match": _IS_TURN},
+        {
+            "$project": {
+                "conversation_id": "$conversation",
+                "timestamp": _date("$occurred"),
+                "speaker": "$metadata.message_type",
+                "text": "$content",
+                "scope": 1,
+                "tags": 1,
+                "embedding": 1,
+            }
+        },
+    ],
+    "Summaries": [
+        {"$match": _IS_SUMMARY},
+        {
+            "$project": {
+                "conversation_id": "$conversation",
+                "topic_id": "$topic",
+                "summary_text": "$content",
+                "time_range": {"from": _date("$occurred"), "to": _date("$updated")},
+                "message_refs": "$merged_from",
+                "scope": 1,
+                "tags": 1,
+                "embedding": 1,
+            }
+        },
+    ],
+    "UserProfile": [
+        {"$match": {**_ACTIVE, "$or": [{"kind": "preference"}, {"kind": "fact", "anchor": True}]}},
+        {"$sort": {"occurred": 1}},
+        {
+            "$group": {
+                "_id": "$agent",
+                "preferences": _named({"$eq": ["$kind", "preference"]}),
+                "facts": _named({"$eq": ["$kind", "fact"]}),
+                "notes": {"$push": "$content"},
+            }
+        },
+        {
+            "$project": {
+                "user_id": "$_id",
+                "preferences": {"$arrayToObject": "$preferences"},
+                "facts": {"$arrayToObject": "$facts"},
+                "notes": 1,
+            }
+        },
+    ],
+    "MemoryIndex": [
+        {"$match": {**_ACTIVE, "embedded_by": {"$type": "string"}}},
+        {
+            "$project": {
+                "embedding": 1,
+                "source_collection": MEMORIES,
+                "source_id": "$_id",
+                "scope": 1,
+                "metadata": {
+                    "timestamp": _date("$occurred"),
+                    "tags": "$tags",
+                    "kind": "$kind",
+                    "model": "$embedded_by",
+                },
+            }
+        },
+    ],
+}
+
+
+async def prepare(database: MongoDatabase, *, clock: Callable[[], datetime]) -> None:
+    """Make what is missing; harmless if others do so at the same time. Raises SchemaTooNew."""
+    if not database.prefix:
+        await finish_swap(database.database)
+    state = await database.metadata.find_one(STATE, {"schema": 1})
+    version = 0 if state is None else int(state["schema"])
+    if version > SCHEMA:
+        raise SchemaTooNew(
+            f"MongoDB at {database.place} has schema {version}; this Mindhold knows up to {SCHEMA}.",
+            advice="Upgrade Mindhold, as whoever wrote it did.",
+        )
+    if version == SCHEMA:
+        return
+    await _try_a_round_trip(database)
+    there = set(await database.database.list_collection_names())
+    for name, indexes in INDEXES.items():
+        if name not in there:
+            await _created(database, name)
+        if indexes:
+            await database.database[name].create_indexes(indexes)
+    if not database.prefix:  # else they come with the swap
+        await make_views(database, there)
+    now = clock()
+    if 0 < version < _LIVES:
+        await _bring_up_to_date(database, now)
+    if 0 < version < _TURNS:
+        await mark_messages(database)
+    scope = scope_document(Scope(GLOBAL, now))
+    await _first(database, {"_id": scope_key(GLOBAL)}, scope)
+    first = {"type": "stats", "schema": SCHEMA, "revision": 0, "row": 0, "total_memories": 0, "recent": []}
+    await _first(database, STATE, first)
+    await database.metadata.update_one({**STATE, "schema": {"$lt": SCHEMA}}, {"$set": {"schema": SCHEMA}})
+
+
+async def make_views(database: MongoDatabase, there: Collection[str]) -> None:
+    """Those that aren't there."""
+    for name, pipeline in VIEWS.items():
+        if name not in there:
+            await _created(database, name, viewOn=MEMORIES, pipeline=pipeline)
+
+
+async def _bring_up_to_date(database: MongoDatabase, now: datetime) -> None:
+    """What a document of the first schema lacks: upkeep sees each once, and keywords are found by their forms.
+
+    Broken off, it goes on at the next opening.
+    """
+    await start_upkeep_fields(database, now)
+    await renew(database)
+
+
+async def mark_messages(database: MongoDatabase) -> None:
+    """Mark the messages of projects' logs that a process of an earlier schema wrote."""
+    untold = {"dialect": LOG_DIALECT, "kind": Kind.EPISODE.value, "turn": {"$exists": False}}
+    await database.memories.update_many(
+        {**untold, f"metadata.{PART_KEY}": {"$exists": False}}, {"$set": {"turn": True}}
+    )
+
+
+async def start_upkeep_fields(database: MongoDatabase, now: datetime) -> None:
+    """Have upkeep see what a process of the first schema wrote, be it after the schema changed; it fades from now on.
+
+    It counts as judged and compared: the past is not sent to a model, nor gone through in one night.
+    """
+    begun = dict.fromkeys(("review", "decayed", "verified", "examined"), to_micros(now))
+    await database.memories.update_many({"review": {"$exists": False}}, {"$set": begun})
+
+
+async def _created(database: MongoDatabase, name: str, **options: Any) -> None:
+    try:
+        await database.database.create_collection(name, **options)
+    except CollectionInvalid:
+        pass  # another process was quicker
+    except OperationFailure as error:
+        if error.code != _NAMESPACE_EXISTS:
+            raise
+
+
+async def _first(database: MongoDatabase, key: Document, document: Document) -> None:
+    with suppress(DuplicateKeyError):  # another process was quicker
+        await database.metadata.update_one(key, {"$setOnInsert": document}, upsert=True)
+
+
+async def _try_a_round_trip(database: MongoDatabase) -> None:
+    """Written, read, removed: what is refused later should be refused now."""
+    word = secrets.token_hex(8)
+    probe = {"_id": f"round trip {word}"}
+    await database.metadata.insert_one({**probe, "type": "probe", "word": word})
+    found = await database.metadata.find_one(probe)
+    await database.metadata.delete_one(probe)
+    if found is None or found["word"] != word:
+        raise StoreError(f"MongoDB at {database.place} doesn't give back what was written.")

@@ -1,0 +1,611 @@
+"""How a change becomes durable: its steps, and the writers that apply them in a transaction or through a journal."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, field
+from enum import StrEnum
+from itertools import groupby
+from typing import Any, Generic, Protocol, TypeVar
+
+import bson
+import pymongo
+from bson.binary import Binary
+from pymongo import DeleteMany, InsertOne, ReplaceOne, ReturnDocument, UpdateMany, UpdateOne, WriteConcern
+from pymongo.asynchronous.client_session import AsyncClientSession
+from pymongo.asynchronous.database import AsyncDatabase
+from pymongo.asynchronous.mongo_client import AsyncMongoClient
+from pymongo.errors import BulkWriteError, ConnectionFailure, DocumentTooLarge, OperationFailure, PyMongoError
+from pymongo.read_concern import ReadConcern
+
+from mindhold.model.errors import Conflict, StoreAway, StoreBusy, StoreError
+from mindhold.stores.mongo.driver import is_refusal, is_transient, may_be_done
+from mindhold.stores.mongo.rows import Document
+
+MEMORIES = "conversation_memory"
+METADATA = "Metadata"
+VERSIONS = "versions"
+LINKS = "links"
+JOBS = "jobs"
+CURSORS = "cursors"
+ENTRIES = "entries"
+TOMBSTONES = "tombstones"
+JOURNAL = "journal"
+
+STATE = {"_id": "state"}  # in METADATA: revision, last row, who writes, what is pending
+
+_TOGETHER = 1_000
+_PART_BYTES = 8 << 20
+_LARGEST = (16 << 20) - 4096  # what a server takes as one document, less what we put around it
+_SIZE = "_size"
+
+
+class Act(StrEnum):
+    """What an operation does. Each may be done again and changes nothing then."""
+
+    INSERT = "insert"  # unless the id is there
+    PUT = "put"  # insert, or set the fields of the one of that id
+    CHANGE = "change"
+    CHANGE_ALL = "change_all"
+    REMOVE = "remove"  # all that match
+    RESTORE = "restore"  # the whole document, where one matches
+
+
+_NEED_A_LOOK = {Act.PUT, Act.CHANGE}  # to know what the documents are before
+
+
+@dataclass(frozen=True, slots=True)
+class MongoOperation:
+    collection: str
+    act: Act
+    where: Document
+    what: Document
+
+    def asked(self, *, again: bool) -> Any:
+        """As the driver wants it; inserting is quicker where it is the first time."""
+        if self.act is Act.INSERT:
+            if not again:
+                return InsertOne({**self.where, **self.what})
+            return UpdateOne(self.where, {"$setOnInsert": self.what}, upsert=True)
+        if self.act is Act.PUT:
+            return UpdateOne(self.where, _unless_later(self.what), upsert=True)
+        if self.act is Act.CHANGE:
+            return UpdateOne(self.where, self.what)
+        if self.act is Act.RESTORE:
+            return ReplaceOne(self.where, self.what)
+        return UpdateMany(self.where, self.what) if self.act is Act.CHANGE_ALL else DeleteMany(self.where)
+
+
+class MongoStep:
+    """One change: reads go through it, so that they see one state; its operations are made together or not at all.
+
+    Every document that a step leaves behind has its revision. Whoever goes on with a step after others have gone further
+    finds later revisions, and leaves those alone.
+    """
+
+    def __init__(
+        self, database: AsyncDatabase[Document], state: Document, session: AsyncClientSession | None
+    ) -> None:
+        self._database = database
+        self._session = session
+        self._last_row = int(state["row"])
+        self._making: list[MongoOperation] = []
+        self._removing: list[MongoOperation] = []
+        self.revision = int(state["revision"]) + 1
+        self.added = 0
+
+    @property
+    def last_row(self) -> int:
+        return self._last_row
+
+    @property
+    def operations(self) -> list[MongoOperation]:
+        """Removals come last: no server refuses one, so that nothing removed has ever to be put back."""
+        return self._making + self._removing
+
+    def next_row(self) -> int:
+        """Never given twice."""
+        self._last_row += 1
+        return self._last_row
+
+    async def find(
+        self, collection: str, where: Document, fields: Mapping[str, Any] | None = None, *, limit: int = 0
+    ) -> list[Document]:
+        cursor = self._database[collection].find(where, fields, limit=limit, session=self._session)
+        return await cursor.to_list()
+
+    async def count(self, collection: str, where: Document) -> int:
+        return await self._database[collection].count_documents(where, session=self._session)
+
+    def insert(self, collection: str, key: Any, document: Document) -> None:
+        self._make(collection, Act.INSERT, {"_id": key}, {**document, "revision": self.revision})
+
+    def put(self, collection: str, key: Any, document: Document) -> None:
+        self._make(collection, Act.PUT, {"_id": key}, {**document, "revision": self.revision})
+
+    def change(self, collection: str, where: Document, what: Document) -> None:
+        """One document, which `where` names by its id."""
+        fields = {**what.get("$set", {}), "revision": self.revision}
+        self._make(collection, Act.CHANGE, where, {**what, "$set": fields})
+
+    def change_record(self, memory_id: str, what: Document, *, unless_since: int | None = None) -> None:
+        """Once: a record that has this revision, or a later one, is passed over.
+
+        So is one that was used, shown, rated or updated after `unless_since`.
+        """
+        quiet = {"$not": {"$gt": unless_since}}  # also where there is none
+        since = dict.fromkeys(("updated", "last_used", "stirred"), quiet) if unless_since is not None else {}
+        self.change(MEMORIES, {"_id": memory_id, "revision": {"$lt": self.revision}, **since}, what)
+
+    def rename_all(self, collection: str, field: str, old: str, new: str) -> None:
+        """In all documents that have the old name there; none has the new one yet."""
+        named = {field: new, "revision": self.revision}
+        self._make(collection, Act.CHANGE_ALL, {field: old, "revision": self._earlier}, {"$set": named})
+
+    def remove(self, collection: str, where: Document) -> None:
+        fenced = {**where, "revision": self._earlier}
+        self._removing.append(MongoOperation(collection, Act.REMOVE, fenced, {}))
+
+    @property
+    def _earlier(self) -> Document:
+        return {"$not": {"$gte": self.revision}}  # also where there is none
+
+    def _make(self, collection: str, act: Act, where: Document, what: Document) -> None:
+        self._making.append(MongoOperation(collection, act, where, what))
+
+    async def undoing(self) -> list[MongoOperation]:
+        """What puts back all that the operations make, in the order that undoes them.
+
+        Raises DocumentTooLarge and OverflowError for what a server would refuse.
+        """
+        before: dict[str, dict[Any, Document]] = {}
+        for collection in {operation.collection for operation in self._making}:
+            some = [one for one in self._making if one.collection == collection and one.act in _NEED_A_LOOK]
+            before[collection] = await self._before(collection, some) if some else {}
+        gone = [
+            MongoOperation(TOMBSTONES, Act.PUT, {"_id": one.what["row"]}, {"revision": self.revision})
+            for one in self._making
+            if one.collection == MEMORIES and one.act is Act.INSERT
+        ]
+        return gone + [
+            back
+            for operation in reversed(self._making)
+            if (back := _undone(operation, before[operation.collection], self.revision)) is not None
+        ]
+
+    async def _before(self, collection: str, operations: Sequence[MongoOperation]) -> dict[Any, Document]:
+        fields = {
+            name: 1
+            for one in operations
+            for part in one.what.values()
+            if isinstance(part, dict)
+            for name in part
+        }
+        whole = any(one.act is Act.PUT for one in operations)
+        ids = [one.where["_id"] for one in operations]
+        shown: Document = {} if whole else {**fields, _SIZE: {"$bsonSize": "$$ROOT"}}
+        found = {one["_id"]: one for one in await self.find(collection, {"_id": {"$in": ids}}, shown)}
+        for operation in operations:
+            known = found.get(operation.where["_id"])
+            if known is not None and operation.act is Act.CHANGE:
+                _check_result(operation, known)
+        return found
+
+
+async def perform(
+    database: AsyncDatabase[Document],
+    operations: Iterable[MongoOperation],
+    *,
+    session: AsyncClientSession | None = None,
+    again: bool = False,
+    still: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """In their order. `still` is asked before each batch whether to go on, and raises where not."""
+    for collection, run in groupby(operations, key=lambda operation: operation.collection):
+        asked = [operation.asked(again=again) for operation in run]
+        for start in range(0, len(asked), _TOGETHER):
+            if still is not None:
+                await still()
+            await database[collection].bulk_write(
+                asked[start : start + _TOGETHER], ordered=True, session=session
+            )
+
+
+def _unless_later(document: Document) -> list[Document]:
+    """Set the fields, but not of a document that has this revision or a later one."""
+    put = {"$mergeObjects": ["$$ROOT", {"$literal": document}]}
+    return [{"$replaceWith": {"$cond": [{"$gte": ["$revision", document["revision"]]}, "$$ROOT", put]}}]
+
+
+def _undone(operation: MongoOperation, before: dict[Any, Document], revision: int) -> MongoOperation | None:
+    """Does nothing where the operation was not made, and nothing more a second time."""
+    made = {"revision": revision}
+    if operation.act is Act.CHANGE_ALL:
+        ((field, new),) = [(name, one) for name, one in operation.what["$set"].items() if name != "revision"]
+        old = {"$set": {field: operation.where[field]}}
+        return MongoOperation(operation.collection, Act.CHANGE_ALL, {field: new, **made}, old)
+    key = {"_id": operation.where["_id"], **made}
+    known = before.get(operation.where["_id"])
+    if operation.act is Act.INSERT or (operation.act is Act.PUT and known is None):
+        return MongoOperation(operation.collection, Act.REMOVE, key, {})
+    if operation.act is Act.PUT and known is not None:
+        return MongoOperation(operation.collection, Act.RESTORE, key, known)
+    # The revision stays: who has seen the record in between sees that it was changed.
+    names = {name for part in operation.what.values() for name in part if name != "revision"}
+    if known is None or not names:
+        return None
+    back: Document = {"$set": {name: known[name] for name in names if name in known}}
+    if missing := {name: "" for name in names if name not in known}:
+        back["$unset"] = missing
+    return MongoOperation(
+        operation.collection, Act.CHANGE, key, {part: one for part, one in back.items() if one}
+    )
+
+
+def _check_result(operation: MongoOperation, known: Document) -> None:
+    """`known` has the fields that the operation touches, and the size of the whole document."""
+    for name, more in operation.what.get("$inc", {}).items():
+        if not -(2**63) <= known.get(name, 0) + more < 2**63:
+            raise OverflowError(f"{name} would be {known.get(name, 0) + more}")
+    grown = known.get(_SIZE, 0) + len(bson.encode(operation.what["$set"]))
+    if grown > _LARGEST:
+        replaced = {name: known[name] for name in operation.what["$set"] if name in known}
+        if grown - len(bson.encode(replaced)) > _LARGEST:
+            raise DocumentTooLarge("a document of more than 16 MB")
+
+
+def packed(operations: Sequence[MongoOperation]) -> list[bytes]:
+    """As the journal keeps them, in parts that fit a document: no server looks into it."""
+    parts: list[bytes] = []
+    run: list[Document] = []
+    size = 0
+    for operation in operations:
+        one = {"c": operation.collection, "a": operation.act.value, "w": operation.where, "d": operation.what}
+        encoded = len(bson.encode(one))
+        if encoded > _LARGEST:
+            raise DocumentTooLarge(f"a document of {encoded} bytes")
+        if run and size + encoded > _PART_BYTES:
+            parts.append(bson.encode({"operations": run}))
+            run, size = [], 0
+        run.append(one)
+        size += encoded
+    return [*parts, bson.encode({"operations": run})]
+
+
+def unpacked(parts: Iterable[bytes]) -> Iterator[MongoOperation]:
+    for part in parts:
+        for one in bson.decode(part)["operations"]:
+            yield MongoOperation(one["c"], Act(one["a"]), one["w"], one["d"])
+
+
+T = TypeVar("T")
+Work = Callable[[MongoStep], Awaitable[T]]
+
+LEASE_SECONDS = 5.0
+DURABLE = WriteConcern(w="majority", j=True)
+LIGHT = WriteConcern(w=1)
+
+_SHORTEST_PAUSE, _LONGEST_PAUSE = 0.001, 0.03
+_RECENT = 64  # changes that are known to have been made
+_UNKNOWN_COMMIT = "UnknownTransactionCommitResult"
+_SMALL = 4 << 20  # bytes that the state's document takes itself
+
+_HEAD = {
+    "revision": 1,
+    "row": 1,
+    "schema": 1,
+    "pending.revision": 1,
+    "pending.token": 1,
+    "recent": 1,
+    "refused": 1,
+    "expired": {"$lte": [{"$ifNull": ["$writer.until", "$$NOW"]}, "$$NOW"]},
+}
+
+
+class Writer(Protocol):
+    """Makes one change after the other."""
+
+    async def write(self, work: Work[T], *, deadline: float) -> T:
+        """All that the work's step asks for, or nothing; durable when it returns. May run the work again."""
+
+
+async def read_state(database: AsyncDatabase[Document]) -> Document:
+    """Where the store is: its revision, and whether a change is pending."""
+    found = await database[METADATA].find_one(STATE, _HEAD)
+    if found is None:
+        raise StoreError("The database was emptied.", advice="Restart Mindhold to make what it needs.")
+    return found
+
+
+class TransactionWriter:
+    """For a replica set, also of one."""
+
+    def __init__(self, client: AsyncMongoClient[Document], database: AsyncDatabase[Document]) -> None:
+        self._client = client
+        self._database = database
+
+    async def write(self, work: Work[T], *, deadline: float) -> T:
+        tries = 0
+        while True:
+            try:
+                return await self._once(work)
+            except PyMongoError as error:
+                tries += 1
+                if error.has_error_label(_UNKNOWN_COMMIT):  # made twice is worse than told so
+                    raise _not_known() from error
+                if not is_transient(error) or time.monotonic() > deadline:
+                    raise
+            await _pause(tries)
+
+    async def _once(self, work: Work[T]) -> T:
+        async with self._client.start_session() as session:
+            await session.start_transaction(read_concern=ReadConcern("snapshot"), write_concern=DURABLE)
+            try:
+                # First of all: of two changes at once one fails here, before it has done anything.
+                state = await self._database[METADATA].find_one_and_update(
+                    STATE, {"$inc": {"revision": 1}}, session=session
+                )
+                if state is None:
+                    raise StoreError("The database was emptied.")
+                step = MongoStep(self._database, state, session)
+                result = await work(step)
+                if not step.operations:
+                    await session.abort_transaction()
+                    return result
+                await perform(self._database, step.operations, session=session)
+                counted = {"$set": {"row": step.last_row}, "$inc": {"total_memories": step.added}}
+                await self._database[METADATA].update_one(STATE, counted, session=session)
+            except BaseException:
+                with suppress(PyMongoError):
+                    await session.abort_transaction()
+                raise
+            await _committed(session)
+            return result
+
+
+@dataclass(slots=True)
+class _Attempt(Generic[T]):
+    """One change through all its tries."""
+
+    token: str = field(default_factory=lambda: secrets.token_hex(8))
+    revision: int = 0  # that the last try would have led to; 0 while none can have been made
+    result: list[T] = field(default_factory=list)  # of that try
+    refusal: PyMongoError | None = None
+
+    def made(self, state: Document) -> bool:
+        """Whether it was, now that nothing is pending. Raises what it was refused for, and StoreAway if none knows."""
+        if not self.revision or state["revision"] < self.revision:
+            return False
+        if self.token in state["recent"]:
+            return True
+        if self.token in state.get("refused", ()):
+            raise self.refusal or Conflict("The database refused the change.")
+        if state["revision"] - self.revision >= _RECENT:
+            raise _not_known()
+        return False
+
+
+class JournalWriter:
+    """For a lone server."""
+
+    def __init__(self, database: AsyncDatabase[Document], *, lease_seconds: float = LEASE_SECONDS) -> None:
+        self._database = database
+        self._metadata = database[METADATA]
+        self._lease = lease_seconds
+        self._me = secrets.token_hex(8)
+
+    async def write(self, work: Work[T], *, deadline: float) -> T:
+        attempt = _Attempt[T]()
+        while True:
+            try:
+                return await self._once(work, attempt, deadline)
+            except PyMongoError as error:
+                if error is attempt.refusal:
+                    raise
+                if attempt.revision and is_refusal(error):
+                    attempt.refusal = error  # whether that is the last word is seen with the lease in hand
+                elif not isinstance(error, ConnectionFailure) or time.monotonic() > deadline:
+                    if attempt.revision:
+                        raise _not_known() from error
+                    raise
+            await _pause(20)
+
+    async def heal(self, *, deadline: float) -> None:
+        """Do what is pending."""
+
+        async def nothing(_step: MongoStep) -> None:
+            pass
+
+        await self.write(nothing, deadline=deadline)
+
+    async def _once(self, work: Work[T], attempt: _Attempt[T], deadline: float) -> T:
+        state = await self._acquire(deadline)
+        renewing = asyncio.create_task(self._renew())
+        try:
+            if state.get("pending"):
+                await self._redo(state["pending"])
+                state = await read_state(self._database)
+            if attempt.made(state):
+                return attempt.result[-1]
+            attempt.revision = 0
+            step = MongoStep(self._database, state, None)
+            result = await work(step)
+            if step.operations:
+                attempt.result.append(result)
+                await self._make(step, attempt)
+            return result
+        finally:
+            renewing.cancel()
+            # In a context of its own: also when the time of the change is over.
+            await asyncio.create_task(self._release(), context=Context())
+
+    async def _acquire(self, deadline: float) -> Document:
+        """The state, now that nobody else writes. Raises StoreBusy."""
+        free = {"$or": [{"writer.owner": self._me}, {"$expr": _HEAD["expired"]}]}
+        for tries in range(1_000_000):
+            state = await self._metadata.find_one_and_update(
+                {**STATE, **free}, [self._held()], return_document=ReturnDocument.AFTER
+            )
+            if state is not None:
+                return state
+            if time.monotonic() > deadline:
+                break
+            await _pause(tries)
+        raise StoreBusy("Another process writes for too long.", advice="Try again.")
+
+    def _held(self) -> Document:
+        until = {"$add": ["$$NOW", int(self._lease * 1000)]}
+        return {"$set": {"writer": {"owner": self._me, "until": until}}}
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease / 3)
+            with suppress(PyMongoError):
+                await self._metadata.update_one({**STATE, "writer.owner": self._me}, [self._held()])
+
+    async def _release(self) -> None:
+        with suppress(PyMongoError), pymongo.timeout(self._lease):  # it runs out by itself
+            await self._metadata.update_one({**STATE, "writer.owner": self._me}, {"$unset": {"writer": ""}})
+
+    async def _make(self, step: MongoStep, attempt: _Attempt[T]) -> None:
+        pending: Document = {
+            "revision": step.revision,
+            "token": attempt.token,
+            "row": step.last_row,
+            "added": step.added,
+        }
+        parts = packed(step.operations)
+        back = packed(await step.undoing())
+        if sum(map(len, parts + back)) <= _SMALL:
+            pending |= {"operations": Binary(parts[0]), "back": Binary(back[0])}
+        else:
+            pending |= await self._put_aside(step.revision, parts, back)
+        attempt.revision = step.revision
+        # From here on the change is made, whatever happens to us.
+        try:
+            made = await self._metadata.with_options(write_concern=DURABLE).update_one(
+                {**STATE, "writer.owner": self._me, "revision": step.revision - 1, "pending": None},
+                {"$set": {"pending": pending}},
+            )
+        except OperationFailure as error:
+            if not may_be_done(error):
+                attempt.revision = 0
+            raise
+        if not made.matched_count:
+            attempt.revision = 0
+            raise ConnectionFailure("the lease ran out")  # as if the line had broken: all is tried again
+        await perform(self._database, step.operations, still=self._still(pending))
+        await self._finish(pending)
+
+    async def _put_aside(self, revision: int, parts: list[bytes], back: list[bytes]) -> Document:
+        """In documents of their own. They needn't be journalled: the log is in order, and the state comes after."""
+        journal, key = self._database[JOURNAL], secrets.token_hex(8)
+        # Of changes that were never made. Those of one that waits are of a later revision, whoever we are by now.
+        await journal.delete_many({"revision": {"$lt": revision}})
+        for number, part in enumerate(parts + back):
+            document = {"_id": f"{key}-{number}", "key": key, "part": number, "revision": revision}
+            await journal.insert_one({**document, "operations": Binary(part)})
+        return {"key": key, "parts": len(parts), "back_parts": len(back)}
+
+    def _still(self, pending: Document, *, refused: bool = False) -> Callable[[], Awaitable[None]]:
+        """Raises ConnectionFailure when another has gone on with the change: what became of it is then looked up."""
+        mine = {**STATE, "pending.token": pending["token"], "pending.refused": True if refused else None}
+
+        async def still() -> None:
+            if await self._metadata.find_one(mine, {"_id": 1}) is None:
+                raise ConnectionFailure("another has finished the change")
+
+        return still
+
+    async def _redo(self, pending: Document) -> None:
+        """The lease is ours."""
+        operations, back = await self._journalled(pending)
+        if not pending.get("refused"):
+            try:
+                await perform(self._database, operations, again=True, still=self._still(pending))
+            except PyMongoError as error:
+                if not is_refusal(error):
+                    raise
+                await self._refuse(pending)
+            else:
+                await self._finish(pending)
+                return
+        await self._put_back(pending, back)
+        await self._finish(pending, made=False)
+
+    async def _refuse(self, pending: Document) -> None:
+        """From here on nobody does it again: what was done of it is to be put back."""
+        mine = {**STATE, "pending.token": pending["token"], "writer.owner": self._me}
+        refused = await self._metadata.with_options(write_concern=DURABLE).update_one(
+            mine, {"$set": {"pending.refused": True}}
+        )
+        if not refused.matched_count:
+            raise ConnectionFailure("the lease ran out")
+
+    async def _put_back(self, pending: Document, back: list[MongoOperation]) -> None:
+        still = self._still(pending, refused=True)
+        try:
+            await perform(self._database, back, again=True, still=still)
+        except PyMongoError as error:
+            if not is_refusal(error):
+                raise
+            # A rule that somebody made since refuses what was there: as much as can be, so that the store lives on.
+            for operation in back:
+                with suppress(BulkWriteError):
+                    await perform(self._database, [operation], again=True, still=still)
+
+    async def _finish(self, pending: Document, *, made: bool = True) -> None:
+        done = {
+            "$set": {"revision": pending["revision"], "row": pending["row"]},
+            "$inc": {"total_memories": pending["added"] if made else 0},
+            "$unset": {"pending": ""},
+            "$push": {"recent" if made else "refused": {"$each": [pending["token"]], "$slice": -_RECENT}},
+        }
+        finished = await self._metadata.update_one({**STATE, "pending.token": pending["token"]}, done)
+        if not finished.matched_count:
+            raise ConnectionFailure("another has finished the change")
+        if "key" in pending:
+            await self._database[JOURNAL].delete_many({"key": pending["key"]})
+
+    async def _journalled(self, pending: Document) -> tuple[list[MongoOperation], list[MongoOperation]]:
+        if "operations" in pending:
+            return list(unpacked([pending["operations"]])), list(unpacked([pending["back"]]))
+        cursor = self._database[JOURNAL].find({"key": pending["key"]}).sort("part", 1)
+        found = [part["operations"] async for part in cursor]
+        count = pending["parts"]
+        if len(found) != count + pending["back_parts"]:
+            raise StoreError(
+                "A change that was made can't be finished: parts of it are missing in the collection `journal`.",
+                advice="Put a backup of the database back.",
+            )
+        return list(unpacked(found[:count])), list(unpacked(found[count:]))
+
+
+def _not_known() -> StoreAway:
+    return StoreAway(
+        "MongoDB didn't answer in time; it isn't known whether the change was made.",
+        advice="Look whether it is there before you try again.",
+    )
+
+
+async def _committed(session: Any) -> None:
+    """A commit whose answer was lost is asked for again: it is made once."""
+    while True:
+        try:
+            await session.commit_transaction()
+            return
+        except PyMongoError as error:
+            if not error.has_error_label(_UNKNOWN_COMMIT) or error.timeout:
+                raise
+        await _pause(5)
+
+
+async def _pause(tries: int) -> None:
+    longest = min(_LONGEST_PAUSE, _SHORTEST_PAUSE * 2 ** min(tries, 10))
+    await asyncio.sleep(random.uniform(longest / 2, longest))

@@ -1,0 +1,235 @@
+"""The psycopg driver: how values go over the wire (NUL in text, vectors, arrays), and our errors for its errors."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+from psycopg.abc import Buffer
+from psycopg.adapt import AdaptersMap, Loader
+from psycopg.pq import Format
+from psycopg.types.string import StrDumperUnknown
+
+from mindhold.model.errors import (
+    Conflict,
+    InvalidInput,
+    MindholdError,
+    StoreAway,
+    StoreBusy,
+    StoreDamaged,
+    StoreDenied,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+)
+from mindhold.model.query import Vector
+from mindhold.stores.values import storable
+
+# PostgreSQL's text has no NUL. It is written as DLE and 0, and DLE, which nobody writes either, as two of them.
+_ESCAPE, _NUL = "\x10", "\x00"
+_ESCAPED = re.compile("\x10(.)", re.DOTALL)
+_ARRAY_HEADER = 20
+_NUMBERS: dict[str, npt.DTypeLike] = {
+    "int8": [("size", ">i4"), ("value", ">i8")],
+    "float8": [("size", ">i4"), ("value", ">f8")],
+}
+
+
+def escaped(text: str) -> str:
+    """As PostgreSQL can keep it."""
+    if _NUL not in text and _ESCAPE not in text:
+        return text
+    return text.replace(_ESCAPE, _ESCAPE + _ESCAPE).replace(_NUL, _ESCAPE + "0")
+
+
+def unescaped(text: str) -> str:
+    """As it was before escaped()."""
+    if _ESCAPE not in text:
+        return text
+    return _ESCAPED.sub(lambda found: _NUL if found[1] == "0" else found[1], text)
+
+
+class _TextDumper(StrDumperUnknown):
+    def dump(self, obj: str) -> Buffer | None:
+        return super().dump(escaped(obj))
+
+
+class _TextLoader(Loader):
+    def load(self, data: Buffer) -> str:
+        return unescaped(bytes(data).decode())
+
+
+class _BinaryTextLoader(_TextLoader):
+    format = Format.BINARY
+
+
+class _IntegersLoader(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> npt.NDArray[np.int64]:
+        return _numbers(bytes(data), "int8").astype(np.int64)
+
+
+class _RealsLoader(Loader):
+    format = Format.BINARY
+
+    def load(self, data: Buffer) -> npt.NDArray[np.float64]:
+        return _numbers(bytes(data), "float8").astype(np.float64)
+
+
+def _numbers(data: bytes, kind: str) -> npt.NDArray[Any]:
+    """An array without NULLs, as array_send() writes it: a header, then size and value of each."""
+    values: npt.NDArray[Any] = np.frombuffer(data[_ARRAY_HEADER:], dtype=np.dtype(_NUMBERS[kind]))["value"]
+    return values
+
+
+@cache
+def adapters() -> AdaptersMap:
+    """What every connection of the store adapts values by."""
+    import psycopg
+
+    known = AdaptersMap(psycopg.adapters)
+    known.register_dumper(str, _TextDumper)
+    known.register_loader("text", _TextLoader)
+    known.register_loader("text", _BinaryTextLoader)
+    known.register_loader(psycopg.adapters.types["int8"].array_oid, _IntegersLoader)
+    known.register_loader(psycopg.adapters.types["float8"].array_oid, _RealsLoader)
+    return known
+
+
+def vector_text(vector: Vector) -> str:
+    """A vector of length 1 in half precision, as halfvec reads it; the same numbers as every store keeps."""
+    flat = np.asarray(vector, dtype=np.float32).ravel()
+    if not len(flat):
+        raise InvalidInput("A vector has one number at least.", advice="Give what the model made, or none.")
+    norm = float(np.linalg.norm(flat))
+    unit = flat / np.float32(norm) if norm > 0.0 else flat
+    halves = unit.astype(np.float16).tolist()
+    # Five digits tell every half from its neighbours, and are a tenth of the work of all that Python knows.
+    return f"[{'%.5g,' * (len(halves) - 1)}%.5g]" % tuple(halves)
+
+
+def vector_of(data: bytes) -> Vector:
+    """From what halfvec_send() writes: two short numbers, the first the dimension, then the halves."""
+    (dimensions,) = struct.unpack_from(">h", data)
+    return np.frombuffer(data, dtype=">f2", count=dimensions, offset=4).astype(np.float32)
+
+
+def array_text(items: Iterable[str]) -> str:
+    """A list as an array's literal, for where a column of lists is sent as one array."""
+    if not items:
+        return "{}"
+    return "{" + ",".join('"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"' for item in items) + "}"
+
+
+def numbers_text(numbers: npt.NDArray[np.int64]) -> str:
+    """The same of whole numbers: quicker than the driver's way with lists."""
+    return "{" + ",".join(map(str, numbers.tolist())) + "}"
+
+
+def quoted(lexeme: str) -> str:
+    """A lexeme as a tsquery that finds exactly it."""
+    inner = lexeme.replace("\\", "\\\\").replace("'", "''")
+    return f"'{inner}'"
+
+
+_TRY_AGAIN = "Try again; if it lasts, look at what else uses the server."
+_AWAY = "Start it, or check its address; what was stored before is safe there."
+
+# The SQLSTATE, or its class (two characters), and what it means to us.
+_MEANINGS: dict[str, tuple[type[MindholdError], str]] = {
+    "08": (StoreAway, _AWAY),
+    "57P": (StoreAway, _AWAY),
+    "25P03": (StoreAway, _AWAY),
+    "28": (
+        StoreDenied,
+        "Check the name and the password (in postgres.url, or postgres.user and postgres.password).",
+    ),
+    "3D": (
+        StoreDenied,
+        "`CREATE DATABASE` makes it; or check its name (in postgres.url, or postgres.database).",
+    ),
+    "42501": (StoreDenied, "Give the role that right, or connect as the owner of the schema agent_memory."),
+    "40": (StoreBusy, _TRY_AGAIN),
+    "55P03": (StoreBusy, _TRY_AGAIN),
+    "57014": (StoreBusy, "Ask for less at once, or raise the setting postgres.query_timeout_ms."),
+    "53300": (StoreBusy, "Lower postgres.max_connections, or let the server have more."),
+    "53200": (StoreBusy, _TRY_AGAIN),
+    "53100": (StoreFull, "Free some space on the server's disk and try again; nothing was written."),
+    "53": (StoreBusy, _TRY_AGAIN),
+    "58": (StoreFull, "Look at the server's disk and its log."),
+    "25006": (StoreReadOnly, "Connect to the primary server."),
+    "XX": (StoreDamaged, "`mindhold doctor` says more; the server's log says most."),
+    "22": (InvalidInput, ""),
+    "54": (InvalidInput, "Give less, or a smaller number."),
+    "23502": (InvalidInput, ""),
+    "23514": (InvalidInput, ""),
+    "23": (Conflict, ""),
+}
+
+# What a server says when it ends a connection that is being made. The driver has no code for it then.
+_ANSWERS: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r'database ".*" does not exist'), "3D"),
+    (re.compile(r'role ".*" does not exist|authentication failed|no pg_hba\.conf entry'), "28"),
+    (re.compile(r"too many (clients|connections)|connection slots"), "53300"),
+)
+# What the driver puts around that: where it tried, which our message says, and a guess.
+_AROUND = re.compile(
+    r"connection failed: |connection to server (at|on) .*? failed: |FATAL: +|"
+    r" ?Is the server running (on that host|locally) and accepting .*? ?connections( on that socket)?\?"
+)
+
+_GROWING = frozenset({"mdextend", "mdzeroextend"})  # where the server makes a file longer
+
+
+def store_error(error: psycopg.Error, place: str) -> MindholdError:
+    """`place` says which database, without its password."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    state = error.sqlstate or ""
+    if error.diag.source_function in _GROWING:  # a quota or a limit, which has no code of its own
+        state = "53100"
+    for length in (5, 3, 2):
+        if state[:length] in _MEANINGS and len(state) >= length:
+            kind, advice = _MEANINGS[state[:length]]
+            return kind(f"The database {place} says: {_sentence(said)}", advice=advice)
+    if isinstance(error, psycopg.DataError):
+        return InvalidInput(f"The database takes no such value: {_sentence(said)}")
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+        return _unreached(error, place, said)
+    return StoreError(f"The database {place} failed: {_sentence(said)}")
+
+
+def _unreached(error: psycopg.Error, place: str, said: str) -> MindholdError:
+    """No statement failed, but the connection: libpq says why in words alone, but also whether a password was asked for."""
+    told = _sentence(_AROUND.sub("", said))
+    for words, state in _ANSWERS:
+        if words.search(said):
+            kind, advice = _MEANINGS[state]
+            return kind(f"The database {place} refuses the connection: {told}", advice=advice)
+    tried = getattr(error, "pgconn", None)
+    if tried is not None and (tried.used_password or tried.needs_password) and not tried.server_version:
+        kind, advice = _MEANINGS["28"]
+        return kind(f"The database {place} refuses the connection: {told}", advice=advice)
+    return StoreAway(f"The database {place} can't be reached: {told}", advice=_AWAY)
+
+
+def _sentence(said: str) -> str:
+    said = said.strip()
+    return said if said.endswith((".", "?", "!")) else f"{said}."
+
+
+@contextmanager
+def translated(place: str) -> Iterator[None]:
+    """No error of the driver leaves the store."""
+    try:
+        with storable():
+            yield
+    except psycopg.Error as error:
+        raise store_error(error, place) from error

@@ -1,0 +1,585 @@
+"""The queries that one search sends to the server, and estimates for filters that admit very many records."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import psycopg
+from psycopg import sql
+
+from mindhold.model.query import Filter, Vector
+from mindhold.stores.postgres.connection import BREADTH_OF_SESSION, Connection
+from mindhold.stores.postgres.driver import (
+    array_text,
+    numbers_text,
+    quoted,
+    unescaped,
+    vector_of,
+    vector_text,
+)
+from mindhold.stores.postgres.rows import PostgresCondition, matching
+from mindhold.stores.postgres.vector_indexes import is_indexed
+
+Rows = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.float64]
+Cursor = psycopg.Cursor[tuple[Any, ...]]
+
+_NO_ROWS: Rows = np.empty(0, np.int64)
+_MOST_BESIDE = 32  # at the places around one record
+_WIDEST = 1_000  # what pgvector lets a search remember at most
+_MARGIN = 1.25  # more than asked, or the last one would set the index looking on
+_MOST_OF_ALL = 0.5
+
+# The cosine with the question; what has no vector of its model has none.
+_COSINE = """
+    CASE WHEN {table}.embedded_by = %s AND vector_dims({table}.embedding) = %s
+        THEN 1 - ({table}.embedding <=> %s::halfvec) ELSE 'NaN' END
+"""
+
+# All that a filter admits, as long as they are few.
+ADMITTED = """
+    SELECT coalesce(array_agg(row), '{{}}'), coalesce(array_agg(length), '{{}}'),
+        coalesce(array_agg(cosine), '{{}}')
+    FROM (SELECT row, length, ({cosine})::float8 AS cosine FROM fragments WHERE {where} LIMIT %s) AS admitted
+"""
+
+# Where each of some lexemes is, everywhere or among some rows; the row security of `fragments` comes later.
+POSTINGS = """
+    SELECT wanted.place, array_agg(found.row), array_agg(found.length)
+    FROM unnest(%s::text[], %s::bigint[]) WITH ORDINALITY AS wanted (query, most, place)
+    CROSS JOIN LATERAL (
+        SELECT row, length FROM fragment_lexemes WHERE lexemes @@ wanted.query::tsquery LIMIT wanted.most
+    ) AS found
+    GROUP BY wanted.place
+"""
+POSTINGS_AMONG = """
+    WITH few AS MATERIALIZED (
+        SELECT row, lexemes FROM fragment_lexemes
+        WHERE row = ANY(%s::bigint[]) AND lexemes @@ (array_to_string(%s::text[], '|'))::tsquery
+    )
+    SELECT wanted.place, array_agg(few.row), '{}'::bigint[]
+    FROM unnest(%s::text[]) WITH ORDINALITY AS wanted (query, place)
+    JOIN few ON few.lexemes @@ wanted.query::tsquery GROUP BY wanted.place
+"""
+
+# Where a lexeme, or several together, is within a filter.
+POSTINGS_WITHIN = """
+    SELECT coalesce(array_agg(row), '{{}}'), coalesce(array_agg(length), '{{}}') FROM (
+        SELECT said.row, said.length FROM fragment_lexemes AS said JOIN fragments ON fragments.row = said.row
+        WHERE said.lexemes @@ %s::tsquery AND {where} LIMIT %s
+    ) AS found
+"""
+
+# Everything about candidates, column by column: one row of arrays is read much quicker than many rows.
+_COLUMNS = """
+    array_agg(row), array_agg(importance), array_agg(trust), array_agg(uses), array_agg(usefulness),
+    array_agg(occurred), array_agg(length), array_agg(place), array_agg(cosine), json_agg(id),
+    json_agg(conversation), json_agg(lexemes)
+"""
+_OF_EACH = """
+    fragments.row, fragments.importance, fragments.trust, fragments.access_count::float8 AS uses,
+    fragments.usefulness, extract(epoch FROM fragments.occurred_at)::float8 AS occurred, fragments.length::float8 AS length,
+    coalesce(fragments.position, -1) AS place, fragments.id, fragments.conversation, fragments.lexemes
+"""
+DETAILS = f"""
+    SELECT {_COLUMNS} FROM (
+        SELECT {_OF_EACH}, ({{cosine}})::float8 AS cosine
+        FROM fragments WHERE fragments.row = ANY({{rows}}) AND {{where}} ORDER BY fragments.row
+    ) AS found HAVING count(*) > 0
+"""
+
+# The same of the nearest within a filter, nearest first, by the index of that dimension. What the planner chooses the
+# index by is written out, so that a plan may be kept.
+NEAREST = f"""
+    SELECT {_COLUMNS} FROM (
+        SELECT near.*, 1 - distance AS cosine
+        FROM (
+            SELECT {_OF_EACH}, embedding::halfvec({{dimensions}}) AS vector FROM fragments
+            WHERE {{where}} AND embedded_by = {{model}} AND embedding IS NOT NULL
+        ) AS near CROSS JOIN LATERAL (SELECT vector <=> %s::halfvec({{dimensions}}) AS distance) AS measured
+        ORDER BY distance LIMIT {{limit}}
+    ) AS found HAVING count(*) > 0
+"""
+
+# The rows of the nearest, found by comparing all.
+SURELY_NEAREST = """
+    SELECT coalesce(array_agg(row), '{{}}') FROM (
+        SELECT row FROM fragments WHERE {where} AND embedded_by = %s AND vector_dims(embedding) = %s
+        ORDER BY embedding <=> %s::halfvec LIMIT %s
+    ) AS near
+"""
+
+# How far the approximate index looks, where that is further than usual.
+BREADTH = "SELECT set_config('hnsw.ef_search', %s, true)"
+
+# What stands up to two places before and after some records in their conversations.
+NEIGHBOURS = """ARRAY(
+    SELECT near.row FROM fragments AS best CROSS JOIN LATERAL (
+        SELECT row FROM fragments
+        WHERE conversation = best.conversation AND position >= 0
+            AND position BETWEEN best.position - 2 AND best.position + 2 LIMIT {most}
+    ) AS near
+    WHERE best.row = ANY(%s::bigint[]) AND best.conversation IS NOT NULL AND best.position >= 0
+)"""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorQuery:
+    """A vector, as statements take it."""
+
+    model: str
+    dimensions: int
+    text: str
+    vector: Vector
+
+    @classmethod
+    def of(cls, vector: Vector, model: str) -> VectorQuery:
+        flat = np.asarray(vector, dtype=np.float32).ravel()
+        return cls(model, len(flat), vector_text(flat), flat)
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """Of _COSINE."""
+        return (self.model, self.dimensions, self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedRows:
+    """Few enough to be known one by one, in order of row."""
+
+    rows: Rows
+    lengths: Rows
+    cosines: Reals
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """All that is told of candidates, column by column."""
+
+    rows: Rows
+    importance: Reals
+    trust: Reals
+    uses: Reals
+    usefulness: Reals
+    occurred: Reals
+    lengths: Reals
+    positions: Rows
+    cosines: Reals
+    ids: list[str]
+    conversations: list[str | None]
+    lexemes: list[str]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def only(self, chosen: npt.NDArray[np.int64]) -> Details:
+        """Those at these places."""
+        columns: list[Any] = [getattr(self, name)[chosen] for name in _ARRAYS]
+        columns += [[getattr(self, name)[place] for place in chosen.tolist()] for name in _LISTS]
+        return Details(*columns)
+
+    def joined(self, other: Details) -> Details:
+        """These, then the others that are not among them."""
+        more = other.only(np.flatnonzero(~within(other.rows, self.rows)))
+        if not len(more):
+            return self
+        if not len(self):
+            return more
+        columns: list[Any] = [np.concatenate([getattr(self, name), getattr(more, name)]) for name in _ARRAYS]
+        columns += [getattr(self, name) + getattr(more, name) for name in _LISTS]
+        return Details(*columns)
+
+
+_ARRAYS = ("rows", "importance", "trust", "uses", "usefulness", "occurred", "lengths", "positions", "cosines")
+_LISTS = ("ids", "conversations", "lexemes")
+_NO_REALS: Reals = np.empty(0)
+NOTHING = Details(
+    rows=_NO_ROWS,
+    importance=_NO_REALS,
+    trust=_NO_REALS,
+    uses=_NO_REALS,
+    usefulness=_NO_REALS,
+    occurred=_NO_REALS,
+    lengths=_NO_REALS,
+    positions=_NO_ROWS,
+    cosines=_NO_REALS,
+    ids=[],
+    conversations=[],
+    lexemes=[],
+)
+
+
+def within(rows: Rows, others: Rows) -> npt.NDArray[np.bool_]:
+    """Which of the rows are among the others. NumPy's own looks for the best way longer than this takes."""
+    if not len(others):
+        return np.zeros(len(rows), dtype=np.bool_)
+    ordered = np.sort(others)
+    found: npt.NDArray[np.bool_] = ordered[np.searchsorted(ordered[1:], rows, side="right")] == rows
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """Where a lexeme is."""
+
+    rows: Rows
+    lengths: Rows
+
+
+def cosine(question: VectorQuery | None, table: str = "fragments") -> PostgresCondition:
+    if question is None:
+        return PostgresCondition("'NaN'::float8", ())
+    return PostgresCondition(_COSINE.format(table=table), question.parameters)
+
+
+def admitted(
+    connection: Connection, where: PostgresCondition, question: VectorQuery | None, *, most: int
+) -> AdmittedRows | None:
+    """None if there are more."""
+    measure = cosine(question)
+    rows, lengths, cosines = _planned(
+        connection,
+        ADMITTED.format(cosine=measure.sql, where=where.sql),
+        (*measure.parameters, *where.parameters, most + 1),
+    )
+    if len(rows) > most:
+        return None
+    order = np.argsort(rows)
+    return AdmittedRows(rows[order], lengths[order], cosines[order])
+
+
+def postings(connection: Connection, queries: Mapping[str, int]) -> list[Posting]:
+    """Of each query, which is a lexeme or several, no more rows than it says."""
+    if not queries:
+        return []
+    most = np.array(list(queries.values()), dtype=np.int64)
+    found = _binary(connection, POSTINGS, (array_text(queries), numbers_text(most)))
+    return _in_places(found, len(queries))
+
+
+def postings_among(connection: Connection, lexemes: Sequence[str], rows: Rows) -> list[Posting]:
+    """The same, of some rows alone; lengths are left out."""
+    if not lexemes:
+        return []
+    queries = [quoted(lexeme) for lexeme in lexemes]
+    found = _binary(connection, POSTINGS_AMONG, (numbers_text(rows), queries, queries))
+    return _in_places(found, len(queries))
+
+
+def postings_within(
+    connection: Connection, queries: Sequence[str], where: PostgresCondition, *, most: int
+) -> list[Posting]:
+    """Of each query no more than so many rows, all of which the filter admits; slower than postings()."""
+    statement = POSTINGS_WITHIN.format(where=where.sql)
+    asked = [
+        connection.cursor(binary=True).execute(statement, (query, *where.parameters, most), prepare=False)
+        for query in queries
+    ]
+    return [Posting(*cursor.fetchall()[0]) for cursor in asked]
+
+
+def ask_nearest(
+    connection: Connection, where: PostgresCondition, question: VectorQuery, *, limit: int, share: float
+) -> Cursor:
+    """By the approximate index. The answer is on its way while other things are asked.
+
+    `share` says how many of all records the filter admits: where they are few, another plan may be better.
+    """
+    widen(connection, limit, share=share)
+    statement = NEAREST.format(
+        where=where.sql,
+        model=sql.Literal(question.model).as_string(connection).replace("%", "%%"),
+        dimensions=question.dimensions,
+        limit=limit,
+    )
+    narrow = False if share < _MOST_OF_ALL else None
+    values = (*where.parameters, question.text)
+    return connection.cursor(binary=True).execute(statement, values, prepare=narrow)
+
+
+def surely_nearest(
+    connection: Connection, where: PostgresCondition, question: VectorQuery, *, limit: int
+) -> Rows:
+    """By comparing all of them, for an approximate index may give up before a filter is satisfied."""
+    values = (*where.parameters, *question.parameters, limit)
+    rows: Rows = _planned(connection, SURELY_NEAREST.format(where=where.sql), values)[0]
+    return rows
+
+
+def widen(connection: Connection, limit: int, *, share: float) -> None:
+    """For this transaction, so far that what the filter leaves of it is enough."""
+    breadth = min(_WIDEST, math.ceil(_MARGIN * limit / max(share, _MOST_OF_ALL)))
+    if breadth > BREADTH_OF_SESSION:
+        connection.execute(BREADTH, (str(breadth),))
+
+
+def details(
+    connection: Connection, rows: Rows, where: PostgresCondition, question: VectorQuery | None
+) -> Details:
+    """Of those that the filter admits, in order of row."""
+    return fetch_details(ask_details(connection, rows, where, question)) if len(rows) else NOTHING
+
+
+def ask_details(
+    connection: Connection, rows: Rows, where: PostgresCondition, question: VectorQuery | None
+) -> Cursor:
+    """The same, while other things are asked."""
+    return _ask_details(connection, "%s::bigint[]", rows, where, question)
+
+
+def fetch_details(asked: Cursor) -> Details:
+    """What ask_details() or ask_nearest() asked for."""
+    found = asked.fetchall()
+    if not found:
+        return NOTHING
+    told = Details(*found[0])  # texts in JSON are as the database keeps them
+    return replace(
+        told, ids=[unescaped(one) for one in told.ids], lexemes=[unescaped(one) for one in told.lexemes]
+    )
+
+
+def neighbour_details(
+    connection: Connection, best: Rows, where: PostgresCondition, question: VectorQuery | None
+) -> Details:
+    """The same of what stands beside these in their conversations."""
+    if not len(best):
+        return NOTHING
+    return fetch_details(
+        _ask_details(connection, NEIGHBOURS.format(most=_MOST_BESIDE), best, where, question)
+    )
+
+
+def _ask_details(
+    connection: Connection, source: str, rows: Rows, where: PostgresCondition, question: VectorQuery | None
+) -> Cursor:
+    measure = cosine(question)
+    statement = DETAILS.format(cosine=measure.sql, rows=source, where=where.sql)
+    values = (*measure.parameters, numbers_text(rows), *where.parameters)
+    return connection.cursor(binary=True).execute(statement, values)
+
+
+def _in_places(found: list[tuple[Any, ...]], number: int) -> list[Posting]:
+    postings = [Posting(_NO_ROWS, _NO_ROWS)] * number
+    for place, rows, lengths in found:
+        postings[place - 1] = Posting(rows, lengths)
+    return postings
+
+
+def _binary(connection: Connection, statement: str, values: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    return connection.cursor(binary=True).execute(statement, values).fetchall()
+
+
+def _planned(connection: Connection, statement: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """One row, by a plan for these very values: most filters admit nearly everything, some very little."""
+    return connection.cursor(binary=True).execute(statement, values, prepare=False).fetchall()[0]
+
+
+EXACT_UP_TO = 5_000  # records: beyond it statistics are estimated and vectors found by the approximate index
+
+_SAMPLE = 2_000
+_SAMPLED_VECTORS = 500
+_MOST_KNOWN = 64
+_FRESH_SECONDS = 60.0
+_CHANGED_SHARE = 0.05  # of the records, after which a sample is drawn anew
+_NARROW = 0.2  # share of all records beneath which a sample is drawn from what the filter's index finds
+
+# All that a filter admits, and how many of them have a vector of a model.
+TOTALS = """
+    SELECT count(*), coalesce(avg(length), 0)::float8, count(*) FILTER (WHERE embedded_by = %s),
+        (SELECT coalesce(max(row), 0) FROM fragments)
+    FROM fragments WHERE {where}
+"""
+
+# Whether they are more than so many.
+MANY = "SELECT count(*) FROM (SELECT 1 FROM fragments WHERE {where} LIMIT %s) AS counted"
+
+# What some of them say and mean: of whole pages chosen by chance, or of one row in so many.
+SAYING = "SELECT lexemes FROM fragments {pages} WHERE {where}"
+MEANING = """
+    SELECT embedding FROM fragments {pages} WHERE {where} AND embedded_by = %s AND vector_dims(embedding) = %s
+"""
+PAGES = "TABLESAMPLE SYSTEM ({share})"
+ONE_IN = "fragments.row %% {step} = 0 AND "
+
+# What all records say, whoever may see them.
+ALL_SAYING = "SELECT tsvector_to_array(lexemes) FROM fragment_lexemes TABLESAMPLE SYSTEM ({share})"
+ALL_SPAN = "SELECT coalesce(max(row), 0) FROM fragment_lexemes"
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Of the records that a filter admits."""
+
+    total: int
+    average_length: float
+    embedded: int
+    sampled: int
+    saying: Mapping[str, int]  # how many of the sampled have a lexeme
+    vectors: npt.NDArray[np.float32]
+    indexed: bool = False  # whether the model's vectors have an approximate index
+
+    def frequency(self, lexeme: str) -> float:
+        """How many have the lexeme, about; half a record of the sample where none has it."""
+        return max(self.saying.get(lexeme, 0), 0.5) / max(self.sampled, 1) * self.total
+
+    def spread(self, vector: Vector) -> tuple[float, float]:
+        """Mean and deviation of the cosines with all of them."""
+        if not len(self.vectors):
+            return 0.0, 0.0
+        cosines = self.vectors @ (vector / max(float(np.linalg.norm(vector)), 1e-12))
+        return float(cosines.mean()), float(cosines.std())
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    estimate: Estimate
+    drawn: float
+    changes: int  # that had been seen by then
+
+
+class Estimates:
+    """Kept for a while, for each filter and model. Safe for threads."""
+
+    def __init__(
+        self, *, exact_up_to: int = EXACT_UP_TO, timer: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.exact_up_to = exact_up_to
+        self._timer = timer
+        self._lock = threading.Lock()
+        self._known: OrderedDict[Hashable, _Known] = OrderedDict()
+        self._drawing: set[Hashable] = set()
+        self._changes = 0
+
+    def changed(self, records: int) -> None:
+        """So many were changed, here or elsewhere."""
+        with self._lock:
+            self._changes += records
+
+    def forget(self) -> None:
+        """Nothing is known any more."""
+        with self._lock:
+            self._known.clear()
+
+    def known(
+        self, connection: Connection, where: Filter, *, model: str | None, dimensions: int
+    ) -> Estimate | None:
+        """What was drawn before, drawn anew if it is old; None if this filter was never found to admit many."""
+        key = (_coarse(where), model, dimensions)
+        with self._lock:
+            known = self._known.get(key)
+            if known is None:
+                return None
+            self._known.move_to_end(key)
+        if _coarse(where) != where and not self._admits_many(connection, where):
+            return None
+        with self._lock:
+            if self._is_fresh(known) or key in self._drawing:
+                return known.estimate
+            self._drawing.add(key)  # others go on with the old one meanwhile
+        try:
+            return self.draw(connection, where, model=model, dimensions=dimensions)
+        finally:
+            with self._lock:
+                self._drawing.discard(key)
+
+    def _admits_many(self, connection: Connection, where: Filter) -> bool:
+        """This very filter: one of the same hour that was looked at before may admit much more."""
+        condition = matching(where)
+        values = (*condition.parameters, self.exact_up_to + 1)
+        found = connection.execute(MANY.format(where=condition.sql), values, prepare=False).fetchall()
+        return bool(found[0][0] > self.exact_up_to)
+
+    def draw(
+        self, connection: Connection, where: Filter, *, model: str | None, dimensions: int
+    ) -> Estimate | None:
+        """Look at the records; None if there are so few that nothing has to be estimated."""
+        condition = matching(where)
+        totals = TOTALS.format(where=condition.sql)
+        total, average, embedded, span = connection.execute(
+            totals, (model, *condition.parameters), prepare=False
+        ).fetchall()[0]
+        key = (_coarse(where), model, dimensions)
+        if total <= self.exact_up_to:
+            with self._lock:
+                self._known.pop(key, None)
+            return None
+        texts = _sampled(connection, SAYING, condition, (), wanted=_SAMPLE, of=total, span=span)
+        vectors: list[Any] = []
+        if model is not None and embedded:
+            own = (model, dimensions)
+            vectors = _sampled(
+                connection, MEANING, condition, own, wanted=_SAMPLED_VECTORS, of=embedded, span=span
+            )
+        saying = Counter(lexeme for text in texts for lexeme in set(text.split()))
+        matrix = np.array([vector_of(bytes(data)) for data in vectors], dtype=np.float32)
+        estimate = Estimate(
+            total, average, embedded, len(texts), saying, matrix, is_indexed(connection, model, dimensions)
+        )
+        self._keep(key, estimate)
+        return estimate
+
+    def everybody(self, connection: Connection) -> Estimate:
+        """What all records say, whatever the filter: it tells how much it costs to look a word up."""
+        with self._lock:
+            known = self._known.get("everybody")
+            if known is not None and self._is_fresh(known):
+                return known.estimate
+        span = int(connection.execute(ALL_SPAN).fetchall()[0][0])
+        share = min(100.0, 100.0 * _SAMPLE / max(span, 1))
+        rows = connection.execute(ALL_SAYING.format(share=share)).fetchall()
+        saying = Counter(lexeme for (lexemes,) in rows for lexeme in lexemes)
+        estimate = Estimate(span, 0.0, 0, len(rows), saying, np.empty((0, 0), np.float32))
+        self._keep("everybody", estimate)
+        return estimate
+
+    def _keep(self, key: Hashable, estimate: Estimate) -> None:
+        with self._lock:
+            self._known[key] = _Known(estimate, self._timer(), self._changes)
+            while len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+
+    def _is_fresh(self, known: _Known) -> bool:
+        changed = self._changes - known.changes
+        return (
+            self._timer() - known.drawn < _FRESH_SECONDS and changed <= _CHANGED_SHARE * known.estimate.total
+        )
+
+
+def _sampled(
+    connection: Connection,
+    query: str,
+    condition: PostgresCondition,
+    own: tuple[Any, ...],
+    *,
+    wanted: int,
+    of: int,
+    span: int,
+) -> list[Any]:
+    """About so many of the admitted ones."""
+    share = min(1.0, wanted / max(of, 1))
+    if of < _NARROW * span:
+        step = max(1, round(1 / share))
+        text = query.format(pages="", where=ONE_IN.format(step=step) + condition.sql)
+    else:
+        text = query.format(pages=PAGES.format(share=100 * share), where=condition.sql)
+    cursor = connection.cursor(binary=True)
+    cursor.execute(text, (*condition.parameters, *own), prepare=False)
+    return [row[0] for row in cursor.fetchall()]
+
+
+def _coarse(where: Filter) -> Filter:
+    """To the hour, or every question about the last week would be a new one."""
+    return replace(where, since=_hour(where.since), until=_hour(where.until))
+
+
+def _hour(moment: datetime | None) -> datetime | None:
+    return None if moment is None else moment.replace(minute=0, second=0, microsecond=0)

@@ -1,0 +1,356 @@
+"""The in-memory index for stores without vector search: filter columns, vector codes, neighbours, and its read-write lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from mindhold.model.query import Filter, Vector
+from mindhold.model.scope import visible_agents
+from mindhold.stores.vectors import Codes, Mask, NearestCodes, Slots, distinct
+
+
+class ReadWriteLock:
+    """A lock that readers share. One who waits to change comes before later readers."""
+
+    def __init__(self) -> None:
+        self._turn = threading.Lock()  # held by the one who changes, and for a moment by each who enters
+        self._count = threading.Lock()
+        self._empty = threading.Event()
+        self._empty.set()
+        self._inside = 0
+
+    @contextmanager
+    def looking(self) -> Iterator[None]:
+        """Nothing changes meanwhile."""
+        with self._turn, self._count:
+            self._inside += 1
+            self._empty.clear()
+        try:
+            yield
+        finally:
+            with self._count:
+                self._inside -= 1
+                if not self._inside:
+                    self._empty.set()
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Nobody else is inside meanwhile."""
+        with self._turn:
+            self._empty.wait()
+            yield
+
+
+Keys = npt.NDArray[np.int64]
+
+NO_KEY = -1
+_LAST_POSITION = 2**31 - 1
+_REACH = 2  # so that the same speaker's turn before is among them
+_MOST_AT_ONE_PLACE = 8
+_MOST_LOOSE = 1000
+
+
+class Adjacency:
+    """Slots by conversation and position.
+
+    Most are in one sorted array; what came since is in a dictionary, so that one new record costs no sorting.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._sorted = np.empty(0, np.int64)
+        self._slots = np.empty(0, np.int64)
+        self._loose: dict[int, list[int]] = {}
+        self._unsorted = 0
+
+    def keys(self, conversations: Sequence[str | None], positions: Sequence[int | None]) -> Keys:
+        """One number for each place; NO_KEY where there is none."""
+        numbers = self._numbers
+        named = [NO_KEY if name is None else numbers.setdefault(name, len(numbers)) for name in conversations]
+        places = np.array([NO_KEY if place is None else place for place in positions], dtype=np.int64)
+        keys = np.array(named, dtype=np.int64) << 32 | places
+        keys[(places < 0) | (places > _LAST_POSITION) | (keys < 0)] = NO_KEY
+        return keys
+
+    def put(self, slots: Slots, keys: Keys) -> None:
+        """These slots are now at these places."""
+        placed = keys >= 0
+        self._unsorted += int(np.count_nonzero(placed))
+        if self._unsorted <= _MOST_LOOSE:
+            for key, slot in zip(keys[placed].tolist(), slots[placed].tolist(), strict=True):
+                self._loose.setdefault(key, []).append(slot)
+
+    def settle(self, all_keys: Keys, *, anew: bool = False) -> None:
+        """To be called after changes, with the keys of all slots: sorts if there were many."""
+        if anew or self._unsorted > _MOST_LOOSE:
+            slots = np.flatnonzero(all_keys >= 0)
+            self._slots = slots[np.argsort(all_keys[slots], kind="stable")]
+            self._sorted = all_keys[self._slots]
+            self._loose, self._unsorted = {}, 0
+
+    def beside(self, keys: Keys, all_keys: Keys) -> Slots:
+        """The slots up to two places before or after these keys; may repeat."""
+        placed = keys[keys >= 0]
+        steps = [step for step in range(-_REACH, _REACH + 1) if step]
+        wanted = distinct(np.add.outer(steps, placed))
+        first = np.searchsorted(self._sorted, wanted, side="left")
+        last = np.searchsorted(self._sorted, wanted, side="right")
+        found = [np.empty(0, np.int64)]
+        for step in range(_MOST_AT_ONE_PLACE):
+            here = first + step
+            here = here[here < last]
+            if not len(here):
+                break
+            slots, sought = self._slots[here], self._sorted[here]
+            found.append(slots[all_keys[slots] == sought])
+        for key in wanted.tolist() if self._loose else ():
+            slots = np.array(self._loose.get(key, [])[-_MOST_AT_ONE_PLACE:], dtype=np.int64)
+            found.append(slots[all_keys[slots] == key])
+        return np.concatenate(found)
+
+
+EXACT_UP_TO = 200_000  # vectors within reach: beyond it sketches choose which ones are compared
+
+_FEWEST = 1024
+_GONE = 0
+_MOST_ADMISSIONS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Changed records, column by column.
+
+    A code is what encode() gave, None without a vector of the model, ELSEWHERE where it is not to be held.
+    """
+
+    rows: Sequence[int]
+    scopes: Sequence[Hashable]
+    agents: Sequence[str]
+    kinds: Sequence[str]
+    statuses: Sequence[str]
+    occurred: Sequence[float]  # seconds since the epoch
+    trust: Sequence[float]
+    lengths: Sequence[int]
+    conversations: Sequence[str | None]
+    positions: Sequence[int | None]
+    codes: Sequence[bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedSlots:
+    """Which slots a filter admits."""
+
+    mask: Mask
+    total: int
+
+
+class ResidentIndex:
+    """Columns of all records, and codes of the vectors of one model."""
+
+    def __init__(self, *, exact_up_to: int = EXACT_UP_TO) -> None:
+        self.revision = 0
+        self.model: str | None = None
+        self._exact_up_to = exact_up_to
+        self._used = self._gone = 0
+        self._capacity = _FEWEST
+        # Records that agree in scope, agent, kind and status share a group: one number to filter by.
+        self._groups: dict[tuple[Hashable, str, str, str], int] = {}
+        self._admissions: dict[Hashable, Mask] = {}
+        self._rows = np.zeros(_FEWEST, np.int64)
+        self._group = np.zeros(_FEWEST, np.int32)
+        self._occurred = np.zeros(_FEWEST, np.float64)
+        self._trust = np.zeros(_FEWEST, np.float64)
+        self._lengths = np.zeros(_FEWEST, np.int32)
+        self._keys = np.full(_FEWEST, NO_KEY, np.int64)
+        self._slot_of = np.full(_FEWEST, -1, np.int32)  # by row
+        self._adjacency = Adjacency()
+        self._codes = Codes(exact_up_to=exact_up_to, capacity=_FEWEST)
+
+    def __len__(self) -> int:
+        return self._used - self._gone
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int32]:
+        """Lexemes in the record of each slot."""
+        return self._lengths[: self._used]
+
+    def forget_codes(self, model: str | None) -> None:
+        """From now on the codes are of this model; none is known yet."""
+        self.model = model
+        self._codes = Codes(exact_up_to=self._exact_up_to, capacity=self._capacity)
+
+    def put(self, batch: RecordBatch) -> None:
+        """Add records, or replace those of the same rows. New rows come in ascending order. Ends with settle()."""
+        if not batch.rows:
+            return
+        rows = np.array(batch.rows, dtype=np.int64)
+        slots = self._slots_for(rows)
+        keys = self._adjacency.keys(batch.conversations, batch.positions)
+        moved = self._keys[slots] != keys
+        self._rows[slots] = rows
+        self._group[slots] = self._grouped(batch)
+        self._occurred[slots] = batch.occurred
+        self._trust[slots] = batch.trust
+        self._lengths[slots] = batch.lengths
+        self._keys[slots] = keys
+        self._adjacency.put(slots[moved], keys[moved])
+        self._codes.put(slots, batch.codes)
+
+    def settle(self, revision: int) -> None:
+        """After all changes up to a revision: from now on it may be searched."""
+        self.revision = revision
+        if self._gone > max(_FEWEST, self._used // 4):
+            self._compact()
+        else:
+            self._adjacency.settle(self._keys[: self._used])
+
+    def put_codes(self, rows: Sequence[int], codes: Sequence[bytes | None]) -> None:
+        """Set the codes of records that are known."""
+        slots = self.slots(np.array(rows, dtype=np.int64))
+        known = slots >= 0
+        self._codes.put(slots[known], [code for code, here in zip(codes, known, strict=True) if here])
+
+    def remove(self, rows: Iterable[int]) -> None:
+        """These records are gone; rows that aren't known are passed over."""
+        slots = self.slots(np.fromiter(rows, np.int64))
+        slots = slots[slots >= 0]
+        self._slot_of[self._rows[slots]] = -1
+        self._group[slots] = _GONE
+        self._keys[slots] = NO_KEY
+        self._codes.drop(slots)
+        self._gone += len(slots)
+
+    def reach(
+        self, where: Filter, *, scopes: Iterable[Hashable] | None, rows: Sequence[int] | None
+    ) -> AdmittedSlots:
+        """What the filter admits.
+
+        `scopes` are the store's keys of the filter's scopes, `rows` what the store found for the conditions that
+        aren't kept here (tags, topic, conversation, positions, ids); None where the filter has no such condition.
+        """
+        mask = self._admitted(where, scopes)[self._group[: self._used]]
+        if where.since is not None:
+            mask &= self._occurred[: self._used] >= where.since.timestamp()
+        if where.until is not None:
+            mask &= self._occurred[: self._used] < where.until.timestamp()
+        if where.minimum_trust > 0:
+            mask &= self._trust[: self._used] >= where.minimum_trust
+        if rows is not None:
+            listed = np.zeros(self._used, dtype=np.bool_)
+            slots = self.slots(np.array(rows, dtype=np.int64))
+            listed[slots[slots >= 0]] = True
+            mask &= listed
+        return AdmittedSlots(mask, int(np.count_nonzero(mask)))
+
+    def slots(self, rows: npt.NDArray[np.int64]) -> Slots:
+        """The slots of rows, -1 for those that aren't known."""
+        known = rows[rows < len(self._slot_of)] if len(rows) and rows.max() >= len(self._slot_of) else rows
+        if len(known) == len(rows):
+            return self._slot_of[rows].astype(np.int64)
+        slots = np.full(len(rows), -1, np.int64)
+        slots[rows < len(self._slot_of)] = self._slot_of[known]
+        return slots
+
+    def rows(self, slots: Slots) -> npt.NDArray[np.int64]:
+        """The rows of slots."""
+        return self._rows[slots]
+
+    def average_length(self, reach: AdmittedSlots) -> float:
+        """Of the records within reach."""
+        if not reach.total:
+            return 0.0
+        return float(np.sum(self._lengths[: self._used], where=reach.mask, dtype=np.int64)) / reach.total
+
+    def beside(self, slots: Slots, reach: AdmittedSlots) -> Slots:
+        """What comes before and after these in their conversations, within reach; may repeat and include them."""
+        found = self._adjacency.beside(self._keys[slots], self._keys[: self._used])
+        return found[reach.mask[found]]
+
+    def nearest(self, vector: Vector, reach: AdmittedSlots, limit: int) -> NearestCodes:
+        """The nearest by code; the caller rescores them with the exact vectors."""
+        return self._codes.nearest(vector, reach.mask, limit)
+
+    def elsewhere(self, reach: AdmittedSlots) -> Slots:
+        """Those within reach whose vectors are not held here."""
+        return self._codes.elsewhere(reach.mask)
+
+    def nearest_each(self, vectors: Sequence[Vector], reach: AdmittedSlots, limit: int) -> list[NearestCodes]:
+        """The same for many vectors."""
+        return self._codes.nearest_each(vectors, reach.mask, limit)
+
+    def _slots_for(self, rows: npt.NDArray[np.int64]) -> Slots:
+        self._make_room(int(rows.max()) + 1)
+        slots = self._slot_of[rows].astype(np.int64)
+        fresh = np.flatnonzero(slots < 0)
+        if len(fresh):
+            slots[fresh] = np.arange(self._used, self._used + len(fresh))
+            self._slot_of[rows[fresh]] = slots[fresh]
+            self._used += len(fresh)
+            if self._used > self._capacity:
+                self._grow(max(self._used, 2 * self._capacity))
+        return slots
+
+    def _make_room(self, rows: int) -> None:
+        if rows > len(self._slot_of):
+            longer = np.full(max(rows, 2 * len(self._slot_of)), -1, np.int32)
+            longer[: len(self._slot_of)] = self._slot_of
+            self._slot_of = longer
+
+    def reserve(self, count: int) -> None:
+        """Room for that many records, so that loading them all grows nothing."""
+        if count > self._capacity:
+            self._grow(count)
+
+    def _grow(self, capacity: int) -> None:
+        for name in ("_rows", "_group", "_occurred", "_trust", "_lengths", "_keys"):
+            column = getattr(self, name)
+            longer = np.full(capacity, NO_KEY if name == "_keys" else 0, column.dtype)
+            longer[: len(column)] = column
+            setattr(self, name, longer)
+        self._codes.grow(capacity)
+        self._capacity = capacity
+
+    def _compact(self) -> None:
+        kept = np.flatnonzero(self._group[: self._used] != _GONE)
+        for name in ("_rows", "_group", "_occurred", "_trust", "_lengths", "_keys"):
+            column = getattr(self, name)
+            column[: len(kept)] = column[kept]
+        self._keys[len(kept) :] = NO_KEY
+        self._codes.keep(kept)
+        self._used, self._gone = len(kept), 0
+        self._slot_of[self._rows[: len(kept)]] = np.arange(len(kept))
+        self._adjacency.settle(self._keys[: self._used], anew=True)
+
+    def _grouped(self, batch: RecordBatch) -> npt.NDArray[np.int32]:
+        groups = self._groups
+        numbers = [
+            groups.setdefault(group, len(groups) + 1)
+            for group in zip(batch.scopes, batch.agents, batch.kinds, batch.statuses, strict=True)
+        ]
+        return np.array(numbers, dtype=np.int32)
+
+    def _admitted(self, where: Filter, scopes: Iterable[Hashable] | None) -> Mask:
+        """By group: whether its records pass. The rule of access is applied here."""
+        agents = visible_agents(where.viewer)
+        if where.agents:
+            agents = frozenset(where.agents) if agents is None else agents & frozenset(where.agents)
+        wanted = (None if scopes is None else frozenset(scopes), agents, where.kinds, where.statuses)
+        known = self._admissions.get(wanted)
+        if known is not None and len(known) == len(self._groups) + 1:
+            return known
+        allowed = [None if choice is None or choice == () else frozenset(choice) for choice in wanted]
+        admitted = np.zeros(len(self._groups) + 1, dtype=np.bool_)
+        for group, number in self._groups.items():
+            admitted[number] = all(
+                choice is None or value in choice for value, choice in zip(group, allowed, strict=True)
+            )
+        if len(self._admissions) >= _MOST_ADMISSIONS:
+            self._admissions = {}
+        self._admissions[wanted] = admitted
+        return admitted

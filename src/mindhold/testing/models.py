@@ -1,0 +1,323 @@
+"""Contracts of embedders and classifiers, and models of a few kilobytes to test with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from abc import ABC, abstractmethod
+from math import isclose
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from mindhold.ports.embedder import Embedder
+from mindhold.ports.llm import Classifier
+
+HIDDEN = 32
+INNER = 64
+HEADS = 4
+LAYERS = 2
+POSITIONS = 32
+LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789.,?!'-:/_()=+"
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
+
+Tensors = dict[str, npt.NDArray[np.float32]]
+
+
+def write_tiny_model(folder: Path, *, seed: int = 7) -> Tensors:
+    """Writes config.json, tokenizer.json and model.safetensors, and returns the weights."""
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = tiny_weights(seed)
+    config = {
+        "model_type": "bert",
+        "hidden_act": "gelu",
+        "hidden_size": HIDDEN,
+        "num_hidden_layers": LAYERS,
+        "num_attention_heads": HEADS,
+        "max_position_embeddings": POSITIONS,
+        "layer_norm_eps": 1e-12,
+    }
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(json.dumps(tiny_tokenizer()), encoding="utf-8")
+    write_safetensors(folder / "model.safetensors", tensors)
+    return tensors
+
+
+def tiny_weights(seed: int) -> Tensors:
+    random = np.random.default_rng(seed)
+
+    def normal(*shape: int) -> npt.NDArray[np.float32]:
+        return random.normal(0, 0.3, shape).astype(np.float32)
+
+    tensors = {
+        "embeddings.word_embeddings.weight": normal(len(tiny_vocabulary()), HIDDEN),
+        "embeddings.position_embeddings.weight": normal(POSITIONS, HIDDEN),
+        "embeddings.token_type_embeddings.weight": normal(2, HIDDEN),
+    }
+    norms = ["embeddings.LayerNorm"]
+    for layer in (f"encoder.layer.{number}" for number in range(LAYERS)):
+        shapes = {f"attention.self.{part}": (HIDDEN, HIDDEN) for part in ("query", "key", "value")}
+        shapes |= {"attention.output.dense": (HIDDEN, HIDDEN), "intermediate.dense": (INNER, HIDDEN)}
+        shapes |= {"output.dense": (HIDDEN, INNER)}
+        for part, shape in shapes.items():
+            tensors[f"{layer}.{part}.weight"] = normal(*shape)
+            tensors[f"{layer}.{part}.bias"] = normal(shape[0])
+        norms += [f"{layer}.attention.output.LayerNorm", f"{layer}.output.LayerNorm"]
+    for norm in norms:
+        tensors[f"{norm}.weight"] = 1 + normal(HIDDEN)
+        tensors[f"{norm}.bias"] = normal(HIDDEN)
+    return tensors
+
+
+def tiny_vocabulary() -> dict[str, int]:
+    tokens = [*SPECIAL, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+    return {token: number for number, token in enumerate(tokens)}
+
+
+def tiny_tokenizer() -> dict[str, object]:
+    """Letter by letter; saved with cutting and padding, as published tokenizers often are."""
+    vocabulary = tiny_vocabulary()
+    special = [
+        {"id": vocabulary[token], "content": token, "special": True}
+        | dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        for token in SPECIAL
+    ]
+    frame = [
+        {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
+    ]
+    return {
+        "version": "1.0",
+        "truncation": {"max_length": 8, "strategy": "LongestFirst", "stride": 0, "direction": "Right"},
+        "padding": {
+            "strategy": {"Fixed": 8},
+            "direction": "Right",
+            "pad_to_multiple_of": None,
+            "pad_id": 0,
+            "pad_type_id": 0,
+            "pad_token": "[PAD]",
+        },
+        "added_tokens": special,
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": True,
+            "strip_accents": None,
+            "lowercase": True,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": frame,
+            "pair": [*frame, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {
+                token: {"id": token, "ids": [vocabulary[token]], "tokens": [token]}
+                for token in ("[CLS]", "[SEP]")
+            },
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": 100,
+            "vocab": vocabulary,
+        },
+    }
+
+
+def write_safetensors(path: Path, tensors: Tensors) -> None:
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    offset = 0
+    for name, values in tensors.items():
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(values.shape),
+            "data_offsets": [offset, offset + values.nbytes],
+        }
+        offset += values.nbytes
+    encoded = json.dumps(header).encode()
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(encoded)))
+        file.write(encoded)
+        for values in tensors.values():
+            file.write(np.ascontiguousarray(values, dtype="<f4").tobytes())
+
+
+LABELS = (
+    "contradiction",
+    "entailment",
+    "neutral",
+)  # in another order than ours, as published models have them
+NLI_POSITIONS = 128
+
+
+def write_tiny_nli(folder: Path, *, labels: tuple[str, ...] = LABELS, graph: str = "onnx/model.onnx") -> None:
+    """Writes config.json, tokenizer.json and the graph."""
+    (folder / graph).parent.mkdir(parents=True, exist_ok=True)
+    config = {
+        "model_type": "deberta-v2",
+        "max_position_embeddings": NLI_POSITIONS,
+        "id2label": {str(place): label.upper() for place, label in enumerate(labels)},
+    }
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(json.dumps(tiny_tokenizer()), encoding="utf-8")
+    (folder / graph).write_bytes(tiny_graph(len(labels)))
+
+
+def tiny_graph(outputs: int = len(LABELS)) -> bytes:
+    """Logits are the sums of a table's rows over the ids that are no padding."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    vocabulary = tiny_vocabulary()
+    table = np.zeros((len(vocabulary), outputs), dtype=np.float32)
+    table[:, -1] = 0.01
+    table[[vocabulary["[PAD]"], vocabulary["[CLS]"], vocabulary["[SEP]"]]] = 0
+    for mark, place in (("!", 0), ("?", 1)):
+        for token in (mark, f"##{mark}"):
+            table[vocabulary[token]] = [6.0 if column == place else 0.0 for column in range(outputs)]
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
+        helper.make_node("Cast", ["attention_mask"], ["mask"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["mask", "last"], ["wide"]),
+        helper.make_node("Mul", ["rows", "wide"], ["kept"]),
+        helper.make_node("ReduceSum", ["kept", "middle"], ["logits"], keepdims=0),
+    ]
+    shape = ["batch", "length"]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [
+            helper.make_tensor_value_info(name, TensorProto.INT64, shape)
+            for name in ("input_ids", "attention_mask")
+        ],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", outputs])],
+        [
+            numpy_helper.from_array(table, "table"),
+            numpy_helper.from_array(np.array([2], dtype=np.int64), "last"),
+            numpy_helper.from_array(np.array([1], dtype=np.int64), "middle"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    made: bytes = model.SerializeToString()
+    return made
+
+
+TEXTS = (
+    "The cat sleeps on the warm window sill.",
+    "Our deployment runs every Friday at noon.",
+    "",
+    "안녕하세요, 반갑습니다 你好 😀",
+    "a",
+)
+
+
+class EmbedderContract(ABC):
+    """`semantic` says whether the embedder knows meanings, or only spellings."""
+
+    semantic: ClassVar[bool]
+
+    @abstractmethod
+    def embedder(self) -> Embedder:
+        """A pytest fixture."""
+
+    async def test_has_a_name_and_a_length(self, embedder: Embedder) -> None:
+        assert embedder.name
+        assert (await embedder.embed(["text"])).shape == (1, embedder.dimensions)
+
+    async def test_rows_are_unit_vectors_of_float32(self, embedder: Embedder) -> None:
+        vectors = await embedder.embed(TEXTS)
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-4)
+
+    async def test_no_texts_give_no_rows(self, embedder: Embedder) -> None:
+        assert (await embedder.embed([])).shape == (0, embedder.dimensions)
+
+    async def test_keeps_the_order(self, embedder: Embedder) -> None:
+        texts = [text * repeats for repeats in (7, 1, 3) for text in TEXTS if text]
+        together = await embedder.embed(texts)
+        alone = np.concatenate([await embedder.embed([text]) for text in texts])
+        assert np.einsum("ij,ij->i", together, alone).min() > 0.98
+
+    async def test_is_deterministic(self, embedder: Embedder) -> None:
+        np.testing.assert_array_equal(await embedder.embed(TEXTS), await embedder.embed(TEXTS))
+
+    async def test_repeated_text_has_one_vector(self, embedder: Embedder) -> None:
+        vectors = await embedder.embed([TEXTS[0], TEXTS[1], TEXTS[0]])
+        np.testing.assert_array_equal(vectors[0], vectors[2])
+
+    async def test_the_end_of_a_long_text_counts(self, embedder: Embedder) -> None:
+        body = "It was a quiet day and nothing much happened at the office. " * 150
+        plain, ended = await embedder.embed([body, body + "Then the volcano erupted over the harbour. " * 30])
+        assert float(plain @ ended) < 0.9999
+
+    async def test_a_query_is_one_row(self, embedder: Embedder) -> None:
+        vector = await embedder.embed_query("Where does the cat sleep?")
+        assert vector.shape == (1, embedder.dimensions)
+        np.testing.assert_allclose(np.linalg.norm(vector), 1, atol=1e-4)
+
+    async def test_a_query_comes_closest_to_the_text_with_its_words(self, embedder: Embedder) -> None:
+        vectors = await embedder.embed(TEXTS[:2])
+        query = await embedder.embed_query("the cat on the window sill")
+        assert (vectors @ query[0]).argmax() == 0
+
+    async def test_calls_at_once_do_not_mix(self, embedder: Embedder) -> None:
+        alone = [await embedder.embed([text]) for text in TEXTS]
+        at_once = await asyncio.gather(*(embedder.embed([text]) for text in TEXTS))
+        for one, other in zip(alone, at_once, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+    async def test_like_meanings_are_closer_than_unlike(self, embedder: Embedder) -> None:
+        texts = [
+            "He purchased a new automobile.",
+            "The man bought a car.",
+            "Bread needs an hour in the oven.",
+        ]
+        vectors = await embedder.embed(texts)
+        closer = float(vectors[0] @ vectors[1]) > float(vectors[0] @ vectors[2]) + 0.1
+        assert closer or not self.semantic
+
+
+PAIRS = (
+    ("The port is 5432.", "The port is 5433."),
+    ("The cat sleeps.", "Deployments run on Fridays."),
+    ("", ""),
+    ("포트는 5432이다.", "포트는 5433이다."),
+    ("word " * 2_000, "another " * 2_000),
+)
+
+
+class ClassifierContract(ABC):
+    """Rules or models alike."""
+
+    @abstractmethod
+    def classifier(self) -> Classifier:
+        """A pytest fixture."""
+
+    async def test_has_a_name(self, classifier: Classifier) -> None:
+        assert classifier.name
+
+    async def test_no_pairs_give_no_judgements(self, classifier: Classifier) -> None:
+        assert await classifier.judge([]) == []
+
+    async def test_each_pair_has_three_shares_of_one(self, classifier: Classifier) -> None:
+        judgements = await classifier.judge(PAIRS)
+        assert len(judgements) == len(PAIRS)
+        for one in judgements:
+            shares = (one.entailment, one.neutral, one.contradiction)
+            assert all(0 <= share <= 1 for share in shares)
+            assert isclose(sum(shares), 1, abs_tol=1e-6)
+
+    async def test_a_judgement_is_the_same_alone_and_among_others(self, classifier: Classifier) -> None:
+        among = await classifier.judge(PAIRS)
+        for pair, one in zip(PAIRS, among, strict=True):
+            [alone] = await classifier.judge([pair])
+            assert isclose(alone.contradiction, one.contradiction, abs_tol=1e-4)
+
+    async def test_several_may_ask_at_once(self, classifier: Classifier) -> None:
+        answers = await asyncio.gather(*(classifier.judge(PAIRS) for _ in range(4)))
+        assert all(len(answer) == len(PAIRS) for answer in answers)

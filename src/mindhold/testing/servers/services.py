@@ -1,0 +1,441 @@
+"""HTTP services on this machine that speak the embedding and language model protocols, with faults on demand."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import numpy as np
+
+from mindhold.model.tokens import count_tokens
+from mindhold.ports.embedder import Matrix
+
+
+class LocalHTTPService:
+    """Listens on this machine. Handlers find `service` at their server."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler], service: Any) -> None:
+        self.port = 0  # the same after a stop and a start
+        self._handler = handler
+        self._service = service
+        self._server: LocalHTTPServer | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether it takes connections."""
+        return self._server is not None
+
+    def start(self) -> None:
+        """Listen, on the port that it had before."""
+        self._server = LocalHTTPServer(("127.0.0.1", self.port), self._handler, self._service)
+        self.port = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """As if the machine were gone: connections end, new ones are refused. Idempotent."""
+        server, self._server = self._server, None
+        if server is None:
+            return
+        server.shutdown()
+        server.hang_up()
+        server.server_close()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+
+class LocalHTTPServer(ThreadingHTTPServer):
+    """Knows its connections."""
+
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler], service: Any) -> None:
+        self.service = service
+        self._open: set[socket.socket] = set()
+        self._guard = threading.Lock()
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._guard:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._guard:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that gave up are no news."""
+
+    def hang_up(self) -> None:
+        """On everybody."""
+        with self._guard:
+            for one in self._open:
+                try:
+                    one.shutdown(socket.SHUT_RDWR)
+                except OSError:  # gone already
+                    continue
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFault:
+    """What a request meets, an answer too; `length` answers, with vectors of another length."""
+
+    status: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    hang: bool = False
+    drop: bool = False
+    length: int = 0
+
+
+def limited(after: str = "") -> ServiceFault:
+    """Too many requests; `after` is when to come back."""
+    return failing(429, headers={"Retry-After": after} if after else {})
+
+
+def failing(
+    status: int, *, message: str = "", code: str = "", headers: Mapping[str, str] | None = None
+) -> ServiceFault:
+    """An error in OpenAI's shape."""
+    return ServiceFault(status, headers or {}, _error(message or f"failing with {status}", code))
+
+
+def _error(message: str, code: str) -> bytes:
+    return json.dumps({"error": {"message": message, "type": "error", "code": code or None}}).encode()
+
+
+HANG = ServiceFault(hang=True)
+DROP = ServiceFault(drop=True)
+F = TypeVar("F")  # what requests of that service may meet
+
+
+class FaultyService(ABC, Generic[F]):
+    """Listens on this machine, on one port through stops and starts."""
+
+    def __init__(self) -> None:
+        self.reached = threading.Event()  # by the first request
+        self._faults: deque[F] = deque()
+        self._always: F | None = None
+        self._sockets = LocalHTTPService(_Handler, self)
+        self._over = threading.Event()
+
+    @property
+    def port(self) -> int:
+        """The same after a stop and a start."""
+        return self._sockets.port
+
+    @property
+    def running(self) -> bool:
+        """Whether it takes connections."""
+        return self._sockets.running
+
+    def meet(self, *faults: F) -> None:
+        """The next requests meet these, in order."""
+        self._faults.extend(faults)
+
+    def always(self, fault: F | None) -> None:
+        """Every request meets this, until told otherwise."""
+        self._always = fault
+
+    def start(self) -> None:
+        """Listen, on the port that it had before."""
+        self._over.clear()
+        self._sockets.start()
+
+    def stop(self) -> None:
+        """As if the machine were gone: connections end, new ones are refused. Idempotent."""
+        self._over.set()
+        self._sockets.stop()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @abstractmethod
+    def respond(self, path: str, content: bytes, headers: Mapping[str, str]) -> ServiceFault:
+        """What is sent back, as status, headers and body. Names of headers are in small letters."""
+
+    def _next_fault(self) -> F | None:
+        return self._faults.popleft() if self._faults else self._always
+
+    def _hung(self) -> ServiceFault:
+        """Waits until the server stops."""
+        self._over.wait()
+        return DROP
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+    disable_nagle_algorithm = True
+    wbufsize = 64 * 1024
+    server: LocalHTTPServer
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        answer: ServiceFault = self.server.service.respond(self.path, content, headers)
+        if answer.drop:
+            self.close_connection = True
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        self.send_response(answer.status)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer.body)))
+        self.end_headers()
+        self.wfile.write(answer.body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Quiet."""
+
+
+Vectors = Callable[[Sequence[str], int], Matrix]  # texts, and how long their vectors are to be
+FIELDS = {
+    "model",
+    "input",
+    "dimensions",
+    "output_dimension",
+    "input_type",
+    "encoding_format",
+    "truncation",
+    "user",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingRequest:
+    """A request that came, and the key that came with it."""
+
+    body: Mapping[str, Any]
+    key: str
+
+    @property
+    def texts(self) -> list[str]:
+        return list(self.body["input"])
+
+
+class EmbeddingServer(FaultyService[ServiceFault]):
+    """Answers with what `vectors` makes. A `key` is wanted unless it is empty; `models` unless there are none."""
+
+    def __init__(
+        self,
+        vectors: Vectors,
+        *,
+        key: str = "",
+        dimensions: int = 1536,
+        models: Sequence[str] = (),
+        most_texts: int = 1_000,
+        most_tokens: int = 120_000,
+    ) -> None:
+        super().__init__()
+        self.asked: list[EmbeddingRequest] = []
+        self._vectors = vectors
+        self._key = key
+        self._dimensions = dimensions
+        self._models = frozenset(models)
+        self._most = (most_texts, most_tokens)
+
+    @property
+    def url(self) -> str:
+        """The base that clients are given."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    @property
+    def texts(self) -> list[str]:
+        """Everything that was ever sent, in order."""
+        return [text for asked in self.asked for text in asked.texts]
+
+    def respond(self, path: str, content: bytes, headers: Mapping[str, str]) -> ServiceFault:
+        if not path.endswith("/v1/embeddings"):
+            return failing(404, message="no such place")
+        fault = self._next_fault()
+        body = json.loads(content)
+        key = headers.get("authorization", "").removeprefix("Bearer ")
+        self.asked.append(EmbeddingRequest(body, key))
+        self.reached.set()
+        if fault is not None and fault.hang:
+            return self._hung()
+        if fault is not None and not fault.length:
+            return fault
+        if self._key and key != self._key:
+            return failing(401, message=f"Incorrect API key provided: {key}.", code="invalid_api_key")
+        wrong = self._wrong(body)
+        if wrong:
+            return failing(404 if wrong == "no such model" else 400, message=wrong)
+        length = body.get("dimensions") or body.get("output_dimension") or self._dimensions
+        return ServiceFault(200, body=self._embedded(body, fault.length if fault else length))
+
+    def _wrong(self, body: Mapping[str, Any]) -> str:
+        texts = body.get("input")
+        if set(body) - FIELDS:
+            return f"unknown fields: {', '.join(sorted(set(body) - FIELDS))}"
+        if self._models and body.get("model") not in self._models:
+            return "no such model"
+        if (
+            not isinstance(texts, list)
+            or not texts
+            or not all(isinstance(text, str) and text for text in texts)
+        ):
+            return "input must be texts that are not empty"
+        if len(texts) > self._most[0] or sum(map(count_tokens, texts)) > self._most[1]:
+            return "too many texts or tokens"
+        return ""
+
+    def _embedded(self, body: Mapping[str, Any], length: int) -> bytes:
+        texts: list[str] = body["input"]
+        rows = self._vectors(texts, length).astype("<f4")
+        tokens = sum(map(count_tokens, texts))
+        # Backwards: the place of a vector is what its index says.
+        data = [
+            {"object": "embedding", "index": index, "embedding": _written(rows[index], body)}
+            for index in reversed(range(len(texts)))
+        ]
+        usage = {"total_tokens": tokens} | ({} if "input_type" in body else {"prompt_tokens": tokens})
+        return json.dumps({"object": "list", "data": data, "model": body["model"], "usage": usage}).encode()
+
+
+def _written(row: Matrix, body: Mapping[str, Any]) -> Any:
+    if body.get("encoding_format") == "base64":
+        return base64.b64encode(row.tobytes()).decode()
+    return np.asarray(row, dtype=np.float64).tolist()
+
+
+Answers = Callable[[str, str], str]  # the system's words and the prompt; what the model says to them
+MESSAGES, CHAT = "/v1/messages", "/v1/chat/completions"
+_FIELDS = {
+    MESSAGES: {"model", "max_tokens", "system", "messages", "temperature"},
+    CHAT: {"model", "messages", "max_tokens", "max_completion_tokens", "temperature"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TruncatedAnswer:
+    """An answer whose end is another than usual, such as max_tokens or length."""
+
+    reason: str
+    text: str = "The answer beg"
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageRequest:
+    """A request that came, where to, and the key that came with it."""
+
+    path: str
+    body: Mapping[str, Any]
+    key: str
+    headers: Mapping[str, str]
+
+    @property
+    def system(self) -> str:
+        """What the model is told to be."""
+        return str(self.body["system"] if self.path == MESSAGES else self.body["messages"][0]["content"])
+
+    @property
+    def prompt(self) -> str:
+        """What it is asked."""
+        return str(self.body["messages"][-1]["content"])
+
+
+class LanguageServer(FaultyService[ServiceFault | TruncatedAnswer]):
+    """Answers with what `answers` says. A `key` is wanted unless it is empty; `thought` are tokens that it bills and doesn't show."""
+
+    def __init__(self, answers: Answers, *, key: str = "", thought: int = 0) -> None:
+        super().__init__()
+        self.asked: list[LanguageRequest] = []
+        self._answers = answers
+        self._key = key
+        self.thought = thought
+
+    @property
+    def url(self) -> str:
+        """The base that clients are given; OpenAI's has a version besides."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def respond(self, path: str, content: bytes, headers: Mapping[str, str]) -> ServiceFault:
+        if path not in _FIELDS:
+            return _failing(path, 404, "no such place")
+        fault = self._next_fault()
+        body = json.loads(content)
+        given = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+        asked = LanguageRequest(path, body, given, headers)
+        self.asked.append(asked)
+        self.reached.set()
+        if isinstance(fault, ServiceFault):
+            return self._hung() if fault.hang else fault
+        if self._key and given != self._key:
+            return _failing(path, 401, f"invalid key: {given}")
+        if wrong := _wrong(path, body, headers):
+            return _failing(path, 400, wrong)
+        text, reason = (
+            (fault.text, fault.reason) if fault else (self._answers(asked.system, asked.prompt), "")
+        )
+        shape = _message if path == MESSAGES else _completion
+        return ServiceFault(200, body=json.dumps(shape(body, text, reason, self.thought)).encode())
+
+
+def _wrong(path: str, body: Mapping[str, Any], headers: Mapping[str, str]) -> str:
+    unknown = set(body) - _FIELDS[path]
+    if unknown:
+        return f"unknown fields: {', '.join(sorted(unknown))}"
+    if path == MESSAGES and "anthropic-version" not in headers:
+        return "anthropic-version: header is required"
+    if path == MESSAGES and not isinstance(body.get("max_tokens"), int):
+        return "max_tokens: field required"
+    if not body.get("messages") or not all(isinstance(one.get("content"), str) for one in body["messages"]):
+        return "messages: field required"
+    return ""
+
+
+def _message(body: Mapping[str, Any], text: str, reason: str, thought: int) -> dict[str, Any]:
+    return {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": [{"type": "text", "text": text}] if text else [],
+        "stop_reason": reason or "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 10, "output_tokens": count_tokens(text) + thought},
+    }
+
+
+def _completion(body: Mapping[str, Any], text: str, reason: str, thought: int) -> dict[str, Any]:
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "model": body["model"],
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": text, "refusal": None},
+                "finish_reason": reason or "stop",
+            }
+        ],
+        "usage": {"prompt_tokens": 10, "completion_tokens": count_tokens(text) + thought},
+    }
+
+
+def _failing(path: str, status: int, message: str) -> ServiceFault:
+    error = {"type": "authentication_error" if status == 401 else "invalid_request_error", "message": message}
+    document = {"type": "error", "error": error} if path == MESSAGES else {"error": error | {"code": None}}
+    return ServiceFault(status, body=json.dumps(document).encode())

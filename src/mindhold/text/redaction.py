@@ -1,0 +1,387 @@
+"""Takes secrets and personal data out of text before it is written anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from functools import lru_cache, reduce
+from operator import or_
+from typing import Any
+
+from mindhold.text import secrets
+from mindhold.text.pattern import LazyPattern
+from mindhold.text.secrets import RedactionRule, mark
+
+_FILE_ENDINGS = frozenset(
+    "png jpg jpeg gif svg webp ico tgz gz zip js mjs cjs ts css scss json map html xml yaml yml toml txt md".split()
+)
+# Lengths of an IBAN by country.
+_IBAN_LENGTHS = {
+    **dict.fromkeys(("NO",), 15),
+    **dict.fromkeys(("BE",), 16),
+    **dict.fromkeys(("DK", "FI", "NL", "FO", "GL"), 18),
+    **dict.fromkeys(("MK", "SI"), 19),
+    **dict.fromkeys(("AT", "BA", "EE", "KZ", "LT", "LU", "XK"), 20),
+    **dict.fromkeys(("CH", "CR", "HR", "LI", "LV"), 21),
+    **dict.fromkeys(("BG", "BH", "DE", "GB", "GE", "IE", "ME", "RS"), 22),
+    **dict.fromkeys(("AE", "GI", "IL", "TL"), 23),
+    **dict.fromkeys(("AD", "CZ", "ES", "MD", "PK", "RO", "SA", "SE", "SK", "TN", "VG"), 24),
+    **dict.fromkeys(("PT", "ST"), 25),
+    **dict.fromkeys(("IS", "TR"), 26),
+    **dict.fromkeys(("FR", "GR", "IT", "MC", "MR", "SM"), 27),
+    **dict.fromkeys(("AL", "AZ", "CY", "DO", "GT", "HU", "LB", "PL", "SV", "BY"), 28),
+    **dict.fromkeys(("BR", "PS", "QA", "UA"), 29),
+    **dict.fromkeys(("JO", "KW", "MU"), 30),
+    **dict.fromkeys(("MT", "SC"), 31),
+}
+_DIGIT_ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def luhn(digits: str) -> bool:
+    """Whether the digits end in the check digit that payment cards carry."""
+    total = 0
+    for place, char in enumerate(reversed(digits)):
+        value = int(char) * (2 if place % 2 else 1)
+        total += value - 9 if value > 9 else value
+    return total % 10 == 0
+
+
+def valid_iban(compact: str) -> bool:
+    """Whether country, length and the mod 97 check agree."""
+    if _IBAN_LENGTHS.get(compact[:2]) != len(compact):
+        return False
+    turned = compact[4:] + compact[:4]
+    return int("".join(str(_DIGIT_ALPHABET.index(char)) for char in turned)) % 97 == 1
+
+
+def _email(match: re.Match[str]) -> str | None:
+    labels = match["domain"].lower().split(".")
+    is_file = labels[-1] in _FILE_ENDINGS and labels[0][:1].isdigit()  # icon@2x.png, lodash@4.17.21.tgz
+    is_remote = match["local"] == "git" and match.string[match.end() : match.end() + 1] in (":", "/")
+    return None if is_file or is_remote else mark("email")
+
+
+def _card(match: re.Match[str]) -> str | None:
+    digits = re.sub(r"\D", "", match[0])
+    return mark("payment-card") if luhn(digits) and len(set(digits)) > 1 else None
+
+
+def _iban(match: re.Match[str]) -> str | None:
+    # Words in capitals may follow the number: try the longest reading first, then shorter ones.
+    text = match[0]
+    length = _IBAN_LENGTHS.get(text[:2], 0)
+    taken = end = 0
+    while end < len(text) and taken < length:
+        taken += text[end] not in " -"
+        end += 1
+    compact = re.sub("[ -]", "", text[:end])
+    whole = end == len(text) or text[end] in " -"
+    return mark("iban") + text[end:] if whole and valid_iban(compact) else None
+
+
+def _resident(match: re.Match[str]) -> str | None:
+    born, rest = match.groups()
+    century = 1900 if rest[0] in "1256" else 2000
+    try:
+        date(century + int(born[:2]), int(born[2:4]), int(born[4:]))
+    except ValueError:
+        return None
+    return mark("kr-resident-number")
+
+
+def _phone(match: re.Match[str]) -> str | None:
+    digits = sum(char.isdigit() for char in match[0])
+    return mark("phone") if 8 <= digits <= 15 else None
+
+
+def _plus_phone(match: re.Match[str]) -> str | None:
+    digits = sum(char.isdigit() for char in match[0])
+    separated = len(match[0]) > digits + 1
+    return mark("phone") if (8 if separated else 10) <= digits <= 15 else None
+
+
+def _labelled_phone(match: re.Match[str]) -> str | None:
+    number = match["number"]
+    digits = sum(char.isdigit() for char in number)
+    if not 7 <= digits <= 15 or re.match(r"\d{4}-\d\d-\d\d\b|\d{1,3}(?:\.\d{1,3}){3}\b", number):
+        return None
+    return match["label"] + mark("phone")
+
+
+def _passport(match: re.Match[str]) -> str:
+    return match[1] + mark("passport")
+
+
+_NOT_INSIDE = r"(?<![\w#+=./:-])"
+_NOT_GOING_ON = r"(?![\w-]|[.:/]\d)"
+_EMAIL = (
+    r"(?<![A-Za-z0-9._%+/-])(?P<local>[A-Za-z0-9][A-Za-z0-9._%+'-]{0,63})@"
+    r"(?P<domain>(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24})(?![A-Za-z0-9-])"
+)
+_CARD = (
+    r"(?:4\d{3}|5[1-5]\d\d|2[2-7]\d\d|6(?:011|4[4-9]\d|5\d\d)|35\d\d)(?:([ -]?)\d{4})(?:\1\d{4}){2}"
+    r"|3[47]\d\d([ -]?)\d{6}\2\d{5}|3(?:0[0-5]|[68]\d)\d([ -])\d{6}\3\d{4}"
+)
+_IBAN = r"(?<![A-Za-z0-9])[A-Z]{2}\d{2}(?:[ -]?[A-Z0-9]{1,4}){3,9}(?![A-Za-z0-9])"
+_PLUS_PHONE = (
+    r"(?<![\w+.])(?:\+|00(?=[1-9]\d[ -]))[1-9]\d{0,2}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{1,12}(?:[ .-]\d{2,8}){0,5}"
+    + (r"(?!\d|[.:]\d)")
+)
+_NATIONAL_PHONE = "|".join(
+    (
+        r"(?:1[ .-])?\([2-9]\d\d\) ?[2-9]\d\d[ .-]\d{4}",  # North America
+        r"(?:1-)?[2-9]\d\d-[2-9]\d\d-\d{4}",
+        r"[2-9]\d\d\.[2-9]\d\d\.\d{4}",
+        r"0\d{1,3}-\d{3,4}-\d{4}",  # Korea, Japan
+        r"01\d[ .]\d{3,4}[ .]\d{4}",
+        r"0\d(?: \d\d){4}|0\d(?:\.\d\d){4}",  # France
+        r"0\d{2} \d{4} \d{4}|07\d{3} ?\d{6}|01\d{3} \d{6}",  # United Kingdom
+        r"\(0\d{1,4}\) ?\d{3,4}[ -]?\d{3,5}",
+        r"\(\d\d\) ?9\d{4}-\d{4}",  # Brazil
+        r"1[3-9]\d[ -]\d{4}[ -]\d{4}",  # China
+    )
+)
+_LABELS = (
+    r"phone(?: number)?|telephone|tel|mobile|cell|whatsapp|call|sms|fax|전화(?:번호)?|휴대폰|핸드폰|연락처|電話(?:番号)?|携帯|电话|手机(?:号)?"
+    r"|teléfono|telefon|téléphone|telefone|celular|móvil|handy|телефон"
+)
+_LABELLED_PHONE = (
+    rf"(?P<label>(?<![a-z])(?:{_LABELS})[ .:：=#]{{0,3}}(?:is |at |me at |는 |은 |は|是|me on )?)"
+    r"(?P<number>(?:\+|\()?\d[\d ().-]{5,20}\d)(?![\d.:]\d|\w)"
+)
+_PASSPORT_WORDS = "passport|여권|旅券|パスポート|护照|護照|pasaporte|passeport|reisepass|passaporte"
+_PASSPORT = (
+    rf"((?:{_PASSPORT_WORDS})"
+    r"[^\n\d]{0,24}?(?<![A-Za-z0-9]))(?-i:[A-Z]{1,2}\d{6,8}|\d{9}|[A-Z]\d{3}[A-Z]\d{4})(?![A-Za-z0-9])"
+)
+
+WORD_RULES: tuple[RedactionRule, ...] = (
+    RedactionRule("email", ("@",), LazyPattern(_EMAIL), _email),
+    RedactionRule(
+        "passport", tuple(_PASSPORT_WORDS.split("|")), LazyPattern(_PASSPORT, re.IGNORECASE), _passport
+    ),
+)
+IBAN_RULE = RedactionRule("iban", (), LazyPattern(_IBAN), _iban)
+
+# All of these need MANY_DIGITS: redact() looks for that first.
+NUMBER_RULES: tuple[RedactionRule, ...] = (
+    RedactionRule(
+        "payment-card", (), LazyPattern(rf"{_NOT_INSIDE}(?:{_CARD}){_NOT_GOING_ON}", re.ASCII), _card
+    ),
+    RedactionRule(
+        "us-ssn",
+        (),
+        LazyPattern(
+            rf"{_NOT_INSIDE}(?!000|666|9)\d{{3}}-(?!00)\d\d-(?!0000)\d{{4}}{_NOT_GOING_ON}", re.ASCII
+        ),
+    ),
+    RedactionRule(
+        "kr-resident-number", (), LazyPattern(r"(?<![\w-])(\d{6})-([1-8]\d{6})(?![\w-])", re.ASCII), _resident
+    ),
+    RedactionRule("phone", (), LazyPattern(_PLUS_PHONE, re.ASCII), _plus_phone),
+    RedactionRule(
+        "phone", (), LazyPattern(rf"{_NOT_INSIDE}(?:{_NATIONAL_PHONE}){_NOT_GOING_ON}", re.ASCII), _phone
+    ),
+    RedactionRule("phone", (), LazyPattern(_LABELLED_PHONE, re.IGNORECASE | re.ASCII), _labelled_phone),
+)
+# Seven digits with only the usual separators between, not inside a word or hash, not an ISO date.
+# Both begin with one character of a class, which is quick to look for.
+MANY_DIGITS = LazyPattern(r"\d(?<![A-Za-z0-9_]\d)(?!\d{3}-\d\d-\d\d(?!\d))(?:[ .()-]{0,2}\d){6}", re.ASCII)
+IBAN_START = LazyPattern(r"[A-Z][A-Z]\d\d[ -]?[A-Z0-9]{4}", re.ASCII)
+
+REDACTION_VERSION = (
+    "1"  # of the rules: whoever changes what they find raises it, and what was made by others is made anew
+)
+
+# Whether a pass can turn up something new depends on the marks of the one before; two settle all real text.
+_MOST_PASSES = 8
+_RULES = (*secrets.CREDENTIAL_RULES, *secrets.ASSIGNMENT_RULES, *WORD_RULES)
+
+
+# What several triggers hold, which most words lack.
+_GATES = ("pass", "pin", *"_-=:.@~\"'/")
+MOST_WORDS, LONGEST_WORD = 50_000, 40  # that are remembered
+
+
+def _grouped(triggers: Iterable[tuple[str, int]]) -> tuple[tuple[str, tuple[tuple[str, int], ...]], ...]:
+    """Triggers under something that each of them holds: words that lack it skip them all at once."""
+    groups: dict[str, list[tuple[str, int]]] = {}
+    for trigger, rule in triggers:
+        gate = next((gate for gate in _GATES if gate in trigger), "")
+        groups.setdefault(gate, []).append((trigger, rule))
+    return tuple((gate, tuple(group)) for gate, group in groups.items())
+
+
+# Each rule is a bit, and so is each of the other things that a word may show.
+_TRIGGERS = tuple((trigger, 1 << place) for place, rule in enumerate(_RULES) for trigger in rule.triggers)
+_ALL = (1 << len(_RULES)) - 1
+_DIGIT, _LONG, _IBAN_GATE, _SPACED = (1 << (len(_RULES) + number) for number in range(4))
+_WORDS = tuple((trigger, rule) for trigger, rule in _TRIGGERS if trigger.split() == [trigger])
+_SEVERAL = tuple(pair for pair in _TRIGGERS if pair not in _WORDS)  # triggers that have a blank
+_EXACT = tuple(pair for pair in _WORDS if pair[0] != pair[0].lower())
+_FOREIGN = tuple(pair for pair in _WORDS if not pair[0].isascii())
+_FOLDED = _grouped(
+    [
+        *(pair for pair in _WORDS if pair not in _EXACT and pair not in _FOREIGN),
+        *((trigger.split()[0], _SPACED) for trigger, _ in _SEVERAL),
+    ]
+)
+_ANY_DIGIT = LazyPattern(r"\d", re.ASCII)
+_LONG_RUN = LazyPattern(r"[A-Za-z0-9+/_\-]{20}", re.ASCII)
+_IBAN_BEGINS = LazyPattern(r"[A-Z][A-Z]\d\d", re.ASCII)
+
+
+class _Signs(dict[str, int]):
+    """What each word that was met shows, as bits. Words recur: most texts cost no more than to take them apart."""
+
+    def __missing__(self, word: str) -> int:
+        signs = _signs_of(word)
+        if len(word) <= LONGEST_WORD:
+            if len(self) >= MOST_WORDS:
+                self.clear()
+            self[word] = signs
+        return signs
+
+    def of(self, text: str) -> int:
+        """All that its words show."""
+        return reduce(or_, set(map(self.__getitem__, text.split())), 0)
+
+
+_signs = _Signs()
+
+
+@dataclass(frozen=True, slots=True)
+class RedactionFinding:
+    """What kind of thing was taken out and how often; never the thing itself."""
+
+    kind: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    text: str
+    found: tuple[RedactionFinding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RedactedMetadata:
+    value: Any
+    found: tuple[RedactionFinding, ...]
+
+
+def redact(text: str) -> Redaction:
+    """Replace each secret and each piece of personal data by a mark such as `[redacted:email]`.
+
+    Redacting the result again changes nothing.
+    """
+    found: Counter[str] = Counter()
+    text = _redact(text, found)
+    return Redaction(text, _findings(found))
+
+
+def redact_metadata(value: Any) -> RedactedMetadata:
+    """The same for JSON: every string, every key, and whatever stands under a key that names a secret."""
+    found: Counter[str] = Counter()
+    value = _redact_value(value, found)
+    return RedactedMetadata(value, _findings(found))
+
+
+def _findings(found: Counter[str]) -> tuple[RedactionFinding, ...]:
+    return tuple(RedactionFinding(kind, count) for kind, count in sorted(found.items()))
+
+
+def _redact(text: str, found: Counter[str]) -> str:
+    for _ in range(_MOST_PASSES):
+        rules = _worth_trying(text)
+        if not rules:
+            return text
+        before = text
+        for rule in rules:
+            text = _apply(rule, text, found)
+        if text == before:
+            return text
+    return text
+
+
+def _worth_trying(text: str) -> list[RedactionRule]:
+    """Those of whose triggers the text has one, and whose cheaper patterns it holds."""
+    signs = _signs.of(text)
+    if not signs:
+        return []
+    low = text.lower()
+    if signs & _SPACED:
+        signs |= reduce(or_, [rule for trigger, rule in _SEVERAL if trigger in low], 0)
+    rules = [rule for rule in _shown(signs & _ALL) if rule.gate is None or rule.gate.search(low)]
+    if signs & _LONG and secrets.RANDOM_RULE.pattern.search(text):
+        rules.append(secrets.RANDOM_RULE)
+    if signs & _IBAN_GATE and IBAN_START.search(text):
+        rules.append(IBAN_RULE)
+    if signs & _DIGIT and MANY_DIGITS.search(text):
+        rules.extend(NUMBER_RULES)
+    return rules
+
+
+@lru_cache(4096)
+def _shown(signs: int) -> tuple[RedactionRule, ...]:
+    return tuple(rule for place, rule in enumerate(_RULES) if signs >> place & 1)
+
+
+def _signs_of(word: str) -> int:
+    low = word.lower()
+    found = [rule for trigger, rule in _EXACT if trigger in word]
+    for gate, triggers in _FOLDED:
+        if gate in low:
+            found += [rule for trigger, rule in triggers if trigger in low]
+    if not low.isascii():
+        found += [rule for trigger, rule in _FOREIGN if trigger in low]
+    if _ANY_DIGIT.search(word):
+        found.append(_DIGIT)
+        if _IBAN_BEGINS.search(word):
+            found.append(_IBAN_GATE)
+    if len(word) >= 20 and _LONG_RUN.search(word):
+        found.append(_LONG)
+    return reduce(or_, found, 0)
+
+
+def _apply(rule: RedactionRule, text: str, found: Counter[str]) -> str:
+    def once(match: re.Match[str]) -> str:
+        new = rule.replace(match) if rule.replace else mark(rule.kind)
+        if new is None:
+            return match[0]
+        found[rule.kind] += 1
+        return new
+
+    return rule.pattern.sub(once, text)
+
+
+def _redact_value(value: Any, found: Counter[str]) -> Any:
+    if isinstance(value, str):
+        return _redact(value, found)
+    if isinstance(value, Mapping):
+        result: dict[str, Any] = {}
+        for key, item in value.items():
+            name = _redact(str(key), found)
+            while name in result:  # two keys may become one mark; neither value may be lost
+                name += "'"
+            result[name] = _redact_item(name, item, found)
+        return result
+    if isinstance(value, list | tuple):
+        return [_redact_value(item, found) for item in value]
+    return value
+
+
+def _redact_item(name: str, item: Any, found: Counter[str]) -> Any:
+    kind = secrets.names_secret(name)
+    if kind is None or isinstance(item, bool) or item is None:
+        return _redact_value(item, found)
+    if isinstance(item, list | tuple):
+        return [_redact_item(name, part, found) for part in item]
+    held = isinstance(item, str) and item != "" and secrets.is_quoted_secret(kind, item)
+    if held or (isinstance(item, int | float) and kind in ("password", "secret")):
+        found[kind] += 1
+        return mark(kind)
+    return _redact_value(item, found)
