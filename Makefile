@@ -15,7 +15,7 @@ PY := $(BIN)/python
 UV := $(shell command -v uv 2>/dev/null)
 LOCKED = --require-hashes --no-deps -r
 
-.PHONY: help install run test test-stores test-claude test-conformance check lint types unit docs map bench bench-assistant bench-consolidate bench-stores bench-quality bench-extraction bench-capture bench-history bench-history-quality bench-rest bench-load bench-start bench-hooks lock clean
+.PHONY: help index install run test test-stores test-claude test-conformance check lint types unit docs map bench bench-assistant bench-consolidate bench-stores bench-quality bench-extraction bench-capture bench-history bench-history-quality bench-rest bench-load bench-start bench-hooks lock clean
 
 help: ## List the targets.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -97,6 +97,9 @@ docs: $(VENV)/runtime ## Make docs/TOOLS.md anew from the dialects.
 
 map: $(VENV)/dev ## Measures the code: modules, sizes, fan-out, and what one memory passes through.
 	$(PY) tools/code_map.py $(ARGS)
+
+index: $(VENV)/runtime ## Write src/mindhold/operation_index.py anew from the declared operations.
+	$(PY) tools/operation_index.py
 
 define install_npm
 	@command -v npm >/dev/null 2>&1 || { echo "This needs npm, which comes with Node.js."; exit 1; }

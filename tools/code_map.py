@@ -153,12 +153,12 @@ def metaphors(modules: Mapping[str, Module]) -> list[str]:
 
 
 def operation_names(modules: Mapping[str, Module]) -> set[str]:
-    """The catalogue: names that are declared by `Operation("name")` or `@operation("name")`."""
+    """The catalogue: names that are declared by `operation("name", ...)`."""
     names: set[str] = set()
     for module in modules.values():
         for node in ast.walk(module.tree):
             declared: list[ast.expr] = []
-            if isinstance(node, ast.Call) and _called(node) == "Operation":
+            if isinstance(node, ast.Call) and _called(node) in ("Operation", "operation"):
                 declared = [node]
             elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 declared = [one for one in node.decorator_list if isinstance(one, ast.Call)]

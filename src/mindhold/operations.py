@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
@@ -46,7 +46,7 @@ def do_nothing() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class Context:
     """Who calls, on which engine, and whom to tell how far a long operation is."""
 
     engine: Engine
@@ -63,23 +63,82 @@ O = TypeVar("O", bound=Output)  # noqa: E741
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[I, O]):
-    """One ability, declared once."""
+    """One ability, declared once. Its flags are all that interfaces and the application know about it."""
 
     name: str
     summary: str
     takes: type[I]
     gives: type[O]
-    run: Callable[[Call, I], Awaitable[O]]
+    run: Callable[[Context, I], Awaitable[O]]
     effect: Effect
-    owner_only: bool = False  # concerns everybody: not for callers who are bound to an agent or to scopes
+    owner_only: bool = False  # concerns everybody: refused to callers who are bound to an agent or to scopes
+    needs_vectors: bool = False  # the embedding model is loaded while the caller prepares the call
+    default_scope: bool = False  # works in the configured scope when the call names none
+    erases: bool = False  # may erase memories for good, though it only counts as writing
+    changes_memories: bool = True  # whether hook caches are rebuilt after it; only for what writes
+    refreshes_hook_caches: bool = False  # rebuilds all of them where its input says `others`
+    runs_jobs: bool = False  # works off the job queue, so it doesn't wake those who wait for new jobs
+    shown_ids: Callable[[O], Iterable[str]] | None = None  # the memories that a result shows
+    stored_ids: Callable[[O], Iterable[str]] | None = None  # the memories that it stored
 
 
-async def full_id(call: Call, given: str) -> str:
+def operation(
+    name: str,
+    run: Callable[[Context, I], Awaitable[O]],
+    *,
+    reads: bool = False,
+    writes: bool = False,
+    destroys: bool = False,
+    owner_only: bool = False,
+    needs_vectors: bool = False,
+    default_scope: bool = False,
+    erases: bool = False,
+    changes_memories: bool = True,
+    refreshes_hook_caches: bool = False,
+    runs_jobs: bool = False,
+    shown_ids: Callable[[O], Iterable[str]] | None = None,
+    stored_ids: Callable[[O], Iterable[str]] | None = None,
+) -> Operation[I, O]:
+    """Declare a use case as an operation; its summary, input and output are those of the function."""
+    if reads + writes + destroys != 1:
+        raise TypeError(f"{name} must be one of reads, writes, destroys")
+    takes, gives = (eval(text, run.__globals__) for text in list(run.__annotations__.values())[1:])
+    return Operation(
+        name,
+        (run.__doc__ or "").partition("\n")[0],
+        takes,
+        gives,
+        run,
+        Effect.READS if reads else Effect.WRITES if writes else Effect.DESTROYS,
+        owner_only=owner_only,
+        needs_vectors=needs_vectors,
+        default_scope=default_scope,
+        erases=erases or destroys,
+        changes_memories=changes_memories and not reads,
+        refreshes_hook_caches=refreshes_hook_caches,
+        runs_jobs=runs_jobs,
+        shown_ids=shown_ids,
+        stored_ids=stored_ids,
+    )
+
+
+def created_ids(results: Iterable[Any]) -> list[str]:
+    """The ids of the memories that results of storing say were created; all parts of a long one."""
+    return [
+        memory_id
+        for result in results
+        if result.created
+        for memory_id in (result.parts or [result.id])
+        if memory_id
+    ]
+
+
+async def full_id(context: Context, given: str) -> str:
     """The id that a person's beginning of it stands for. Raises MemoryNotFound, InvalidInput when several do."""
     wanted = given.strip()
     if not wanted:
         raise InvalidInput("An id is empty.", advice="`mindhold list` shows ids.")
-    found = await call.engine.store.resolve(wanted, viewer=call.agent)
+    found = await context.engine.store.resolve(wanted, viewer=context.agent)
     if wanted in found:
         return wanted
     if not found:
@@ -89,9 +148,9 @@ async def full_id(call: Call, given: str) -> str:
     return found[0]
 
 
-async def full_ids(call: Call, given: list[str]) -> list[str]:
+async def full_ids(context: Context, given: list[str]) -> list[str]:
     """Each in full, without repeats."""
-    return list(dict.fromkeys([await full_id(call, one) for one in given]))
+    return list(dict.fromkeys([await full_id(context, one) for one in given]))
 
 
 LONGEST_QUOTE = 60

@@ -18,7 +18,7 @@ from mindhold.memories.idempotency import PATIENCE, PAUSE, RENEWED, TERM, hold_k
 from mindhold.memories.transfer import EXPORT
 from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, KeyReused
-from mindhold.operations import Call
+from mindhold.operations import Context
 from mindhold.ports.store import Tend
 from mindhold.projects.scope_operations import LIST_SCOPES
 
@@ -118,7 +118,7 @@ def test_who_waits_for_the_dead_is_answered_before_callers_give_up() -> None:
 
 async def test_many_that_take_long_hold_their_key(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idempotency, "RENEWED", 0)
-    cursors, call = [f"once:{number:02x}" for number in range(256)], Call(app.engine, "default")
+    cursors, call = [f"once:{number:02x}" for number in range(256)], Context(app.engine, "default")
 
     async def notes() -> list[str]:
         return [note for name in cursors if (note := await app.engine.store.cursor(name))]

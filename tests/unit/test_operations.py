@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 from pydantic import BaseModel, Field, ValidationError
+from tools.operation_index import INDEX, declared_operations, index_text
 
-import mindhold
 from mindhold.operation_index import names, operation
 from mindhold.operations import Effect, Input, Operation, Output, invalid_input
-
-SOURCE = Path(mindhold.__file__).parent
-# Every module that may declare one, whether or not the index knows it.
-FEATURE_MODULES = sorted(
-    f"mindhold.{path.relative_to(SOURCE).with_suffix('').as_posix().replace('/', '.')}"
-    for path in SOURCE.glob("*/*.py")
-    if "Operation(" in path.read_text(encoding="utf-8")
-)
 
 
 def declared() -> dict[str, Operation[Input, Output]]:
     return {
         value.name: value
-        for module in FEATURE_MODULES
+        for module in set(declared_operations().values())
         for value in vars(import_module(module)).values()
         if isinstance(value, Operation)
     }
+
+
+def test_the_index_is_the_generated_one() -> None:
+    assert INDEX.read_text(encoding="utf-8") == index_text(), "run `make index`"
 
 
 def test_every_declared_operation_is_in_the_index() -> None:

@@ -15,9 +15,6 @@ from mindhold.ports.cache import NO_SIDECAR
 from mindhold.ports.history import NoArchive, NoHistory
 from mindhold.ports.transcripts import NoTranscripts
 
-# They export, erase and then reshape: the fence would refuse only when half is done.
-RESHAPING = frozenset({"rename_scope", "delete_scope"})
-
 
 def as_agent(caller: Caller, agent: str | None) -> Caller:
     """The caller as the agent that a call names. Raises Refused, InvalidInput for what is no agent's name."""
@@ -45,7 +42,7 @@ def admitted_engine(engine: Engine, operation: Operation[Any, Any], caller: Call
 
 
 def _fenced(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> Engine:
-    if operation.owner_only or operation.name in RESHAPING:
+    if operation.owner_only:
         raise Refused(
             f"{operation.name} concerns more than the scopes of this key.", advice="Use the owner's key."
         )

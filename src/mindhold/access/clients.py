@@ -16,7 +16,7 @@ from mindhold.engine import Engine
 from mindhold.model.errors import Conflict, ContentTooLarge, InvalidInput, NotFound, Refused
 from mindhold.model.host import is_registered_redirect, is_safe_redirect
 from mindhold.model.job import Entry
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 
 CLIENT_NAMESPACE = "oauth_client"
 FAMILIES = "oauth_family"  # the grants that hold
@@ -159,30 +159,18 @@ class FoundClient(Output):
     client: dict[str, Any] = {}
 
 
-async def _save_client(call: Call, given: SaveClientInput) -> SavedClient:
-    return SavedClient(client=await save_client(call.engine, given.client))
+async def _save_client(context: Context, request: SaveClientInput) -> SavedClient:
+    """Keep a client's registration."""
+    return SavedClient(client=await save_client(context.engine, request.client))
 
 
-async def _find_client(call: Call, given: FindClientInput) -> FoundClient:
-    client = await find_client(call.engine, given.id)
+SAVE_CLIENT = operation("save_client", _save_client, writes=True, owner_only=True)
+
+
+async def _find_client(context: Context, request: FindClientInput) -> FoundClient:
+    """A registered client."""
+    client = await find_client(context.engine, request.id)
     return FoundClient(found=client is not None, client=client or {})
 
 
-SAVE_CLIENT = Operation(
-    "save_client",
-    "Keep a client's registration.",
-    SaveClientInput,
-    SavedClient,
-    _save_client,
-    Effect.WRITES,
-    owner_only=True,
-)
-FIND_CLIENT = Operation(
-    "find_client",
-    "A registered client.",
-    FindClientInput,
-    FoundClient,
-    _find_client,
-    Effect.READS,
-    owner_only=True,
-)
+FIND_CLIENT = operation("find_client", _find_client, reads=True, owner_only=True)

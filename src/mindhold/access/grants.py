@@ -15,7 +15,7 @@ from mindhold.access.secrets import fingerprint, new_secret
 from mindhold.engine import Engine
 from mindhold.model.errors import InvalidInput, NotFound, Refused
 from mindhold.model.job import Entry
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 
 CONSENTS = "oauth_consent"
 CODES = "oauth_code"
@@ -448,139 +448,89 @@ class ListGrantsResult(Output):
     grants: list[GrantView]
 
 
-async def _open_consent(call: Call, given: OpenConsentInput) -> OpenedConsent:
-    return OpenedConsent(ticket=await open_consent(call.engine, given.client_id, given.params))
+async def _open_consent(context: Context, request: OpenConsentInput) -> OpenedConsent:
+    """Put a client's wish before the owner."""
+    return OpenedConsent(ticket=await open_consent(context.engine, request.client_id, request.params))
 
 
-async def _find_consent(call: Call, given: FindConsentInput) -> FoundConsent:
-    consent = await find_consent(call.engine, given.ticket)
+OPEN_CONSENT = operation("open_consent", _open_consent, writes=True, owner_only=True)
+
+
+async def _find_consent(context: Context, request: FindConsentInput) -> FoundConsent:
+    """Who asks the owner, and for what."""
+    consent = await find_consent(context.engine, request.ticket)
     return FoundConsent(found=consent is not None, **matching_fields(FoundConsent, consent))
 
 
-async def _grant_code(call: Call, given: GrantCodeInput) -> GrantedCode:
-    answer = await grant_code(call.engine, given.ticket, allow=given.allow, scopes=given.scopes)
+FIND_CONSENT = operation("find_consent", _find_consent, reads=True, owner_only=True)
+
+
+async def _grant_code(context: Context, request: GrantCodeInput) -> GrantedCode:
+    """The owner's answer to a client's wish."""
+    answer = await grant_code(context.engine, request.ticket, allow=request.allow, scopes=request.scopes)
     return GrantedCode(**asdict(answer))
 
 
-async def _find_code(call: Call, given: CodeInput) -> FoundCode:
-    code = await find_code(call.engine, given.code, client_id=given.client_id)
+GRANT_CODE = operation("grant_code", _grant_code, writes=True, owner_only=True)
+
+
+async def _find_code(context: Context, request: CodeInput) -> FoundCode:
+    """What a code stands for; one that was redeemed already ends its grant."""
+    code = await find_code(context.engine, request.code, client_id=request.client_id)
     return FoundCode(found=code is not None, **matching_fields(FoundCode, code))
 
 
-async def _redeem_code(call: Call, given: CodeInput) -> TokenPair:
-    return TokenPair(**asdict(await redeem_code(call.engine, given.code, client_id=given.client_id)))
+FIND_CODE = operation("find_code", _find_code, writes=True, owner_only=True)
 
 
-async def _find_refresh(call: Call, given: RefreshInput) -> FoundToken:
-    token = await find_refresh(call.engine, given.token, client_id=given.client_id)
+async def _redeem_code(context: Context, request: CodeInput) -> TokenPair:
+    """Turn a code into tokens, once; a second time ends its grant."""
+    return TokenPair(**asdict(await redeem_code(context.engine, request.code, client_id=request.client_id)))
+
+
+REDEEM_CODE = operation("redeem_code", _redeem_code, writes=True, owner_only=True)
+
+
+async def _find_refresh(context: Context, request: RefreshInput) -> FoundToken:
+    """What a refresh token stands for; one that was used already ends its grant."""
+    token = await find_refresh(context.engine, request.token, client_id=request.client_id)
     return FoundToken(found=token is not None, **matching_fields(FoundToken, token))
 
 
-async def _refresh_grant(call: Call, given: RefreshGrantInput) -> TokenPair:
-    pair = await refresh_grant(call.engine, given.token, client_id=given.client_id, scopes=given.scopes)
+FIND_REFRESH = operation("find_refresh", _find_refresh, writes=True, owner_only=True)
+
+
+async def _refresh_grant(context: Context, request: RefreshGrantInput) -> TokenPair:
+    """New tokens for a refresh token, once; a second time ends its grant."""
+    pair = await refresh_grant(
+        context.engine, request.token, client_id=request.client_id, scopes=request.scopes
+    )
     return TokenPair(**asdict(pair))
 
 
-async def _check_token(call: Call, given: TokenInput) -> FoundToken:
-    token = await check_token(call.engine, given.token)
+REFRESH_GRANT = operation("refresh_grant", _refresh_grant, writes=True, owner_only=True)
+
+
+async def _check_token(context: Context, request: TokenInput) -> FoundToken:
+    """What an access token stands for, if it holds."""
+    token = await check_token(context.engine, request.token)
     return FoundToken(found=token is not None, **matching_fields(FoundToken, token))
 
 
-async def _list_grants(call: Call, _given: NoInput) -> ListGrantsResult:
-    return ListGrantsResult(grants=[GrantView(**asdict(one)) for one in await list_grants(call.engine)])
+CHECK_TOKEN = operation("check_token", _check_token, reads=True, owner_only=True)
 
 
-async def _revoke_grant(call: Call, given: RevokeGrantInput) -> RevokedGrant:
-    return RevokedGrant(revoked=await revoke_grant(call.engine, given.token))
+async def _list_grants(context: Context, _given: NoInput) -> ListGrantsResult:
+    """The clients that the owner let in."""
+    return ListGrantsResult(grants=[GrantView(**asdict(one)) for one in await list_grants(context.engine)])
 
 
-OPEN_CONSENT = Operation(
-    "open_consent",
-    "Put a client's wish before the owner.",
-    OpenConsentInput,
-    OpenedConsent,
-    _open_consent,
-    Effect.WRITES,
-    owner_only=True,
-)
-FIND_CONSENT = Operation(
-    "find_consent",
-    "Who asks the owner, and for what.",
-    FindConsentInput,
-    FoundConsent,
-    _find_consent,
-    Effect.READS,
-    owner_only=True,
-)
-GRANT_CODE = Operation(
-    "grant_code",
-    "The owner's answer to a client's wish.",
-    GrantCodeInput,
-    GrantedCode,
-    _grant_code,
-    Effect.WRITES,
-    owner_only=True,
-)
-FIND_CODE = Operation(
-    "find_code",
-    "What a code stands for; one that was redeemed already ends its grant.",
-    CodeInput,
-    FoundCode,
-    _find_code,
-    Effect.WRITES,
-    owner_only=True,
-)
-REDEEM_CODE = Operation(
-    "redeem_code",
-    "Turn a code into tokens, once; a second time ends its grant.",
-    CodeInput,
-    TokenPair,
-    _redeem_code,
-    Effect.WRITES,
-    owner_only=True,
-)
-FIND_REFRESH = Operation(
-    "find_refresh",
-    "What a refresh token stands for; one that was used already ends its grant.",
-    RefreshInput,
-    FoundToken,
-    _find_refresh,
-    Effect.WRITES,
-    owner_only=True,
-)
-REFRESH_GRANT = Operation(
-    "refresh_grant",
-    "New tokens for a refresh token, once; a second time ends its grant.",
-    RefreshGrantInput,
-    TokenPair,
-    _refresh_grant,
-    Effect.WRITES,
-    owner_only=True,
-)
-CHECK_TOKEN = Operation(
-    "check_token",
-    "What an access token stands for, if it holds.",
-    TokenInput,
-    FoundToken,
-    _check_token,
-    Effect.READS,
-    owner_only=True,
-)
-LIST_GRANTS = Operation(
-    "list_grants",
-    "The clients that the owner let in.",
-    NoInput,
-    ListGrantsResult,
-    _list_grants,
-    Effect.READS,
-    owner_only=True,
-)
-REVOKE_GRANT = Operation(
-    "revoke_grant",
-    "End a grant with all its tokens, at once and everywhere.",
-    RevokeGrantInput,
-    RevokedGrant,
-    _revoke_grant,
-    Effect.DESTROYS,
-    owner_only=True,
-)
+LIST_GRANTS = operation("list_grants", _list_grants, reads=True, owner_only=True)
+
+
+async def _revoke_grant(context: Context, request: RevokeGrantInput) -> RevokedGrant:
+    """End a grant with all its tokens, at once and everywhere."""
+    return RevokedGrant(revoked=await revoke_grant(context.engine, request.token))
+
+
+REVOKE_GRANT = operation("revoke_grant", _revoke_grant, destroys=True, owner_only=True)

@@ -13,7 +13,7 @@ from mindhold.access.secrets import checked_agent, fingerprint, new_secret
 from mindhold.engine import Engine
 from mindhold.model.errors import Conflict, InvalidInput, NotFound, Refused, ScopeNotFound
 from mindhold.model.job import Entry
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 
 KEY_NAMESPACE = "key"
 PREFIX = "rk_"
@@ -246,71 +246,49 @@ class CheckedKey(Output):
     access: Access = "read"
 
 
-async def _create_key(call: Call, given: CreateKeyInput) -> CreatedKey:
+async def _create_key(context: Context, request: CreateKeyInput) -> CreatedKey:
+    """Make a key; it is shown once."""
     key, secret = await create_key(
-        call.engine,
-        given.name,
-        agent=given.agent,
-        scopes=given.scopes,
-        access=given.access,
-        days=given.expires_days,
+        context.engine,
+        request.name,
+        agent=request.agent,
+        scopes=request.scopes,
+        access=request.access,
+        days=request.expires_days,
     )
     return CreatedKey(key=secret, **asdict(key))
 
 
-async def _list_keys(call: Call, _given: NoInput) -> ListKeysResult:
-    return ListKeysResult(keys=[KeyView(**asdict(key)) for key in await list_keys(call.engine)])
+CREATE_KEY = operation("create_key", _create_key, writes=True, owner_only=True)
 
 
-async def _revoke_key(call: Call, given: RevokeKeyInput) -> RevokedKey:
-    key = await revoke_key(call.engine, given.id)
+async def _list_keys(context: Context, _given: NoInput) -> ListKeysResult:
+    """The keys that open the door."""
+    return ListKeysResult(keys=[KeyView(**asdict(key)) for key in await list_keys(context.engine)])
+
+
+LIST_KEYS = operation("list_keys", _list_keys, reads=True, owner_only=True)
+
+
+async def _revoke_key(context: Context, request: RevokeKeyInput) -> RevokedKey:
+    """End a key, at once and everywhere."""
+    key = await revoke_key(context.engine, request.id)
     return RevokedKey(id=key.id, name=key.name)
 
 
-async def _check_key(call: Call, given: CheckKeyInput) -> CheckedKey:
-    key = await check_key(call.engine, given.key)
+REVOKE_KEY = operation("revoke_key", _revoke_key, destroys=True, owner_only=True)
+
+
+async def _check_key(context: Context, request: CheckKeyInput) -> CheckedKey:
+    """Whose key it is, if it is one."""
+    key = await check_key(context.engine, request.key)
     return CheckedKey(found=key is not None, **matching_fields(CheckedKey, key))
+
+
+CHECK_KEY = operation("check_key", _check_key, reads=True, owner_only=True)
 
 
 def matching_fields(gives: type[Output], found: Any) -> dict[str, Any]:
     """Of what was found the fields that the answer has; none when nothing was."""
     fields = asdict(found) if found is not None else {}
     return {name: value for name, value in fields.items() if name in gives.model_fields}
-
-
-CREATE_KEY = Operation(
-    "create_key",
-    "Make a key; it is shown once.",
-    CreateKeyInput,
-    CreatedKey,
-    _create_key,
-    Effect.WRITES,
-    owner_only=True,
-)
-LIST_KEYS = Operation(
-    "list_keys",
-    "The keys that open the door.",
-    NoInput,
-    ListKeysResult,
-    _list_keys,
-    Effect.READS,
-    owner_only=True,
-)
-REVOKE_KEY = Operation(
-    "revoke_key",
-    "End a key, at once and everywhere.",
-    RevokeKeyInput,
-    RevokedKey,
-    _revoke_key,
-    Effect.DESTROYS,
-    owner_only=True,
-)
-CHECK_KEY = Operation(
-    "check_key",
-    "Whose key it is, if it is one.",
-    CheckKeyInput,
-    CheckedKey,
-    _check_key,
-    Effect.READS,
-    owner_only=True,
-)

@@ -15,7 +15,7 @@ from mindhold.access.secrets import fingerprint
 from mindhold.engine import Engine
 from mindhold.model.errors import ContentTooLarge, InvalidInput, Refused
 from mindhold.model.job import Entry
-from mindhold.operations import Call, Effect, Operation, Output
+from mindhold.operations import Context, Output, operation
 
 VISIT_NAMESPACE = "visit"
 LONGEST_ID = 200
@@ -117,32 +117,27 @@ class EndedVisit(Output):
     ended: bool
 
 
-async def _keep_visit(call: Call, given: KeepVisitInput) -> KeptVisit:
-    visit = Visit(given.owner, given.protocol_version, given.client)
-    return KeptVisit(expires=await keep_visit(call.engine, given.id, visit, minutes=given.ttl_minutes))
+async def _keep_visit(context: Context, request: KeepVisitInput) -> KeptVisit:
+    """Keep a visit, so that it outlives a restart."""
+    visit = Visit(request.owner, request.protocol_version, request.client)
+    return KeptVisit(expires=await keep_visit(context.engine, request.id, visit, minutes=request.ttl_minutes))
 
 
-async def _find_visit(call: Call, given: VisitInput) -> FoundVisit:
-    visit = await find_visit(call.engine, given.id)
+KEEP_VISIT = operation("keep_visit", _keep_visit, writes=True, owner_only=True)
+
+
+async def _find_visit(context: Context, request: VisitInput) -> FoundVisit:
+    """A visit that goes on."""
+    visit = await find_visit(context.engine, request.id)
     return FoundVisit(found=visit is not None, **matching_fields(FoundVisit, visit))
 
 
-async def _end_visit(call: Call, given: VisitInput) -> EndedVisit:
-    return EndedVisit(ended=await end_visit(call.engine, given.id))
+FIND_VISIT = operation("find_visit", _find_visit, reads=True, owner_only=True)
 
 
-KEEP_VISIT = Operation(
-    "keep_visit",
-    "Keep a visit, so that it outlives a restart.",
-    KeepVisitInput,
-    KeptVisit,
-    _keep_visit,
-    Effect.WRITES,
-    owner_only=True,
-)
-FIND_VISIT = Operation(
-    "find_visit", "A visit that goes on.", VisitInput, FoundVisit, _find_visit, Effect.READS, owner_only=True
-)
-END_VISIT = Operation(
-    "end_visit", "Forget a visit.", VisitInput, EndedVisit, _end_visit, Effect.WRITES, owner_only=True
-)
+async def _end_visit(context: Context, request: VisitInput) -> EndedVisit:
+    """Forget a visit."""
+    return EndedVisit(ended=await end_visit(context.engine, request.id))
+
+
+END_VISIT = operation("end_visit", _end_visit, writes=True, owner_only=True)

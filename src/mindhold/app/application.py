@@ -27,7 +27,7 @@ from mindhold.memories.idempotency import run_once
 from mindhold.model.errors import MindholdError, NotFound, Refused, SettingsError, StoreError
 from mindhold.model.memory import IdMaker
 from mindhold.model.scope import EVERYONE, GLOBAL, Caller
-from mindhold.operations import Call, Effect, Input, Operation, Output, do_nothing, no_progress
+from mindhold.operations import Context, Effect, Input, Operation, Output, do_nothing, no_progress
 from mindhold.ports.backend import StoreRegistry
 from mindhold.ports.cache import Sidecar
 from mindhold.ports.history import NoHistory
@@ -42,10 +42,6 @@ from mindhold.stores.sqlite.connection import FileContents, contents_of_file
 
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
-QUEUE_WORK = "run_jobs"  # the operation that queues are worked off by, which stirs nobody
-LEAFLET_WORK = "make_leaflet"
-# They read what hooks don't tell of, or nothing that was remembered.
-NO_MEMORIES = frozenset((QUEUE_WORK, "index_history", "embed_history", "archive_history"))
 OF_DOORS = ("scope", "agent", "toolsets")  # settings that are no matter to who works behind
 FEW = 5  # leaflets that a call makes itself before it ends
 LEAFLETS_SECONDS = 20.0
@@ -86,20 +82,20 @@ class App:
         """
         who = as_agent(caller or Caller(self.loaded.settings.agent), agent)
         engine = admitted_engine(self.engine, operation, who)
-        if operation.effect is not Effect.READS and operation.name not in NO_MEMORIES:
+        if operation.changes_memories:
             self.written.add(_written_to(operation, given, engine))  # also by one that fails half-way
-        if operation.name == LEAFLET_WORK and getattr(given, "others", False):
+        if operation.refreshes_hook_caches and getattr(given, "others", False):
             self.written.clear()
-        call = Call(engine, who.agent, progress, model, conversation, who.owner)
+        call = Context(engine, who.agent, progress, model, conversation, who.owner)
         with self.engine.quiet.broken(self.engine.clock) if _is_call(caller) else nullcontext():
             answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
-        if operation.effect is not Effect.READS and operation.name != QUEUE_WORK:
+        if operation.effect is not Effect.READS and not operation.runs_jobs:
             self.stirred.set()
         if operation.effect is not Effect.READS and getattr(
             answer, "ran", True
         ):  # the queue, or something else
             self.engine.pulse.beat()
-        if operation.name == QUEUE_WORK and getattr(answer, "ran", False):
+        if operation.runs_jobs and getattr(answer, "ran", False):
             self.written.add(GLOBAL)
         if conversation is not None:
             done = call_activity_of(operation, answer, tool=tool)

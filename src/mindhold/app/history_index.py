@@ -59,6 +59,8 @@ def _run_indexer(home: str, *, until: float) -> None:
 
 async def _index(loaded: LoadedSettings, *, until: float) -> None:
     from mindhold.app.application import open_app
+    from mindhold.history.index import INDEX_HISTORY
+    from mindhold.history.vectors import EMBED_HISTORY
     from mindhold.interfaces.runtime import call_operation
 
     def left() -> float:
@@ -67,14 +69,14 @@ async def _index(loaded: LoadedSettings, *, until: float) -> None:
     async with open_app(loaded) as running:
         patience = time.monotonic() + INDEXER_BUSY_SECONDS
         while left() > 0:
-            done = await call_operation(running, "index_history", most_seconds=left(), workers=_processes())
+            done = await call_operation(running, INDEX_HISTORY, most_seconds=left(), workers=_processes())
             if done.busy and time.monotonic() < patience:
                 await asyncio.sleep(INDEXER_LOOK_SECONDS)
             elif done.busy or not done.left or not done.bytes:
                 break
         while (
             left() > 0
-            and (await call_operation(running, "embed_history", most=PASSAGES, seconds=left())).embedded
+            and (await call_operation(running, EMBED_HISTORY, most=PASSAGES, seconds=left())).embedded
         ):
             continue
 
@@ -176,13 +178,15 @@ class _Keeper:
 
     async def _read(self) -> float:
         """A turn; in how many seconds the next one is due if nothing happens."""
+        from mindhold.history.index import INDEX_HISTORY
+
         whole, changed = self._whole, frozenset(self._changed)
         self._whole = False
         self._changed.clear()
         try:
             done = await call_operation(
                 self._running,
-                "index_history",
+                INDEX_HISTORY,
                 files=[] if whole else sorted(changed),
                 most_bytes=TURN,
                 most_seconds=TURN_SECONDS,

@@ -19,7 +19,6 @@ from mindhold.settings.loader import LoadedSettings, value_in_file
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
 # Those that are done in the scope of the call where none is named; for others that means all scopes.
-IN_SCOPE = frozenset({"remember", "remember_many", "store", "recall", "context", "ask", "reflect"})
 EXPORT, JSON_LINES = "export", "jsonl"
 UNKNOWN_KEY = "UNAUTHORIZED"
 NO_PROJECT = "PROJECT_NOT_FOUND"
@@ -85,7 +84,7 @@ class RemoteApp:
             raise InvalidInput(
                 f"The folder {folder!r} would be the server's own.", advice="Give its whole path there."
             )
-        named = "scope" in self.loaded.sources and operation.name in IN_SCOPE
+        named = "scope" in self.loaded.sources and operation.default_scope
         if not named or getattr(given, "scope", None) is not None or getattr(given, "everywhere", False):
             return given
         return given.model_copy(update={"scope": self.loaded.settings.scope})

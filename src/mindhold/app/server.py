@@ -143,6 +143,8 @@ async def _engine(loaded: LoadedSettings) -> AsyncIterator[OpenMindhold]:
 
 async def _make_scope(running: OpenMindhold, known: Sequence[str]) -> None:
     """A server for a project that nothing is known of yet begins it."""
+    from mindhold.projects.scope_operations import CREATE_SCOPE
+
     name = running.loaded.settings.scope
     if name in known:
         return
@@ -151,11 +153,13 @@ async def _make_scope(running: OpenMindhold, known: Sequence[str]) -> None:
         raise SettingsError(
             f"There is no scope {name!r}, but {alike[0]!r}.", advice=f"Say --scope {alike[0]!r}."
         )
-    await call_operation(running, "create_scope", name=name, kind="project")
+    await call_operation(running, CREATE_SCOPE, name=name, kind="project")
 
 
 async def _upkeep(opening: LazyEngine, server: McpServer) -> None:
     """Run the jobs that are due, now and then; and say which conversations are still there, less often."""
+    from mindhold.jobs.queue import RUN_JOBS
+
     if opening.opened is None:
         await asyncio.sleep(FIRST_UPKEEP_SECONDS)
     else:
@@ -171,7 +175,7 @@ async def _upkeep(opening: LazyEngine, server: McpServer) -> None:
                 ):
                     kept = time.monotonic()
                     await server.keep_conversations()
-                done = await call_operation(running, "run_jobs", most=JOBS_AT_ONCE, seconds=JOBS_SECONDS)
+                done = await call_operation(running, RUN_JOBS, most=JOBS_AT_ONCE, seconds=JOBS_SECONDS)
                 await running.keep_leaflets()
                 if done.more:
                     continue
@@ -227,8 +231,10 @@ async def _keep_history(opening: LazyEngine, loaded: LoadedSettings) -> None:
 
 async def _until_due(running: OpenMindhold) -> float:
     """Seconds until the next job that waits is due, as far as anybody here knows."""
+    from mindhold.jobs.queue import LIST_JOBS
+
     try:
-        waiting = await call_operation(running, "list_jobs", states=["waiting"], limit=JOBS_AT_ONCE)
+        waiting = await call_operation(running, LIST_JOBS, states=["waiting"], limit=JOBS_AT_ONCE)
     except MindholdError:  # it was logged, or will be
         return UPKEEP_SECONDS
     now = datetime.now(UTC)

@@ -184,6 +184,8 @@ class _Work:
 
     async def _index(self, running: OpenMindhold) -> None:
         """What was said is found at once. Where that fails, another who indexes makes up for it."""
+        from mindhold.history.index import INDEX_HISTORY
+        from mindhold.history.vectors import EMBED_HISTORY
         from mindhold.interfaces.runtime import call_operation
         from mindhold.model.errors import MindholdError
 
@@ -195,10 +197,10 @@ class _Work:
         try:
             async with asyncio.timeout(seconds + LAST_SECONDS):
                 await call_operation(
-                    running, "index_history", files=files, most_seconds=max(0.1, seconds), workers=0
+                    running, INDEX_HISTORY, files=files, most_seconds=max(0.1, seconds), workers=0
                 )
                 await call_operation(
-                    running, "embed_history", most=PASSAGES, seconds=max(0.1, min(self.left, EMBED_SECONDS))
+                    running, EMBED_HISTORY, most=PASSAGES, seconds=max(0.1, min(self.left, EMBED_SECONDS))
                 )
         except (MindholdError, TimeoutError) as error:
             log.warning("conversations are not indexed: %s", getattr(error, "code", "TIMEOUT"))
@@ -207,6 +209,7 @@ class _Work:
             _note(self._home, type(error).__name__)
 
     async def _make_leaflets(self, running: OpenMindhold, *, others: bool = False) -> None:
+        from mindhold.capture.hook_cache import MAKE_LEAFLET
         from mindhold.interfaces.runtime import call_operation
         from mindhold.model.errors import MindholdError
 
@@ -218,7 +221,7 @@ class _Work:
                     every = others and not agent  # those of all agents are made by one
                     if folders or every:
                         given = {"folders": list(folders), "others": every}
-                        await call_operation(running, "make_leaflet", caller=_caller(agent), **given)
+                        await call_operation(running, MAKE_LEAFLET, caller=_caller(agent), **given)
                     folders.clear()
         except (MindholdError, OSError, TimeoutError) as error:
             log.warning("leaflets were not made: %s", getattr(error, "code", type(error).__name__))
@@ -229,13 +232,14 @@ class _Work:
     async def _ran_a_job(self, running: OpenMindhold) -> bool:
         """One that is due, unless a server of this home is there to do it."""
         from mindhold.interfaces.runtime import call_operation
+        from mindhold.jobs.queue import RUN_JOBS
         from mindhold.model.errors import MindholdError
 
         if names_in(hooks_path(self._home, server.SERVERS_FOLDER), ".json"):
             return False
         try:
             async with asyncio.timeout(max(0.0, self.left)):
-                return bool((await call_operation(running, "run_jobs", most=1)).ran)
+                return bool((await call_operation(running, RUN_JOBS, most=1)).ran)
         except (MindholdError, TimeoutError) as error:
             log.warning("upkeep: %s", getattr(error, "code", "TIMEOUT"))
             return False
@@ -243,6 +247,7 @@ class _Work:
 
 async def _capture(running: OpenMindhold, event: Event, more: Event) -> bool:
     """False while another process has the conversation in hand. Raises MindholdError."""
+    from mindhold.capture.capture import CAPTURE
     from mindhold.interfaces.runtime import call_operation
     from mindhold.settings.sections import comma_list
 
@@ -255,7 +260,7 @@ async def _capture(running: OpenMindhold, event: Event, more: Event) -> bool:
     for turn in range(LAGS):
         if turn == LAGS - 1:
             given["last_message"] = ""  # it is not going to come
-        done = await call_operation(running, "capture", caller=_caller(_text(event, "agent")), **given)
+        done = await call_operation(running, CAPTURE, caller=_caller(_text(event, "agent")), **given)
         if not done.lags:
             return bool(done.outcome != BUSY)
         await asyncio.sleep(LAG_SECONDS)

@@ -47,7 +47,7 @@ from mindhold.model.errors import (
 )
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.backend import Backend, Placements, Totals
 
 BackupProgress = Callable[[str, int, int | None], None]
@@ -381,9 +381,10 @@ class ListBackupsResult(Output):
     backups: list[BackupFileView]
 
 
-async def _backup(call: Call, given: BackupInput) -> BackupView:
+async def _backup(context: Context, request: BackupInput) -> BackupView:
+    """Write everything into a verified file."""
     made = await back_up(
-        call.engine, given.name, encrypt=given.encrypt, without=given.without, told=call.progress
+        context.engine, request.name, encrypt=request.encrypt, without=request.without, told=context.progress
     )
     written = made.totals
     return BackupView(
@@ -403,8 +404,15 @@ async def _backup(call: Call, given: BackupInput) -> BackupView:
     )
 
 
-async def _list_backups(call: Call, _given: ListBackupsInput) -> ListBackupsResult:
-    return ListBackupsResult(backups=[file_view(one) for one in await backups(call.engine)])
+BACKUP = operation("backup", _backup, writes=True, owner_only=True)
+
+
+async def _list_backups(context: Context, _given: ListBackupsInput) -> ListBackupsResult:
+    """The backups that there are."""
+    return ListBackupsResult(backups=[file_view(one) for one in await backups(context.engine)])
+
+
+LIST_BACKUPS = operation("list_backups", _list_backups, reads=True, owner_only=True)
 
 
 def file_view(one: BackupFile) -> BackupFileView:
@@ -421,26 +429,6 @@ def file_view(one: BackupFile) -> BackupFileView:
     )
 
 
-BACKUP = Operation(
-    "backup",
-    "Write everything into a verified file.",
-    BackupInput,
-    BackupView,
-    _backup,
-    Effect.WRITES,
-    owner_only=True,
-)
-LIST_BACKUPS = Operation(
-    "list_backups",
-    "The backups that there are.",
-    ListBackupsInput,
-    ListBackupsResult,
-    _list_backups,
-    Effect.READS,
-    owner_only=True,
-)
-
-
 class DropBackupInput(Input):
     """Which file of the folder of backups."""
 
@@ -453,19 +441,12 @@ class DropBackupResult(Output):
     dropped: BackupFileView
 
 
-async def _drop(call: Call, given: DropBackupInput) -> DropBackupResult:
-    chosen = await asyncio.to_thread(find_backup_file, folder_of(call.engine), given.file)
+async def _drop(context: Context, request: DropBackupInput) -> DropBackupResult:
+    """Remove one backup."""
+    chosen = await asyncio.to_thread(find_backup_file, folder_of(context.engine), request.file)
     if not await asyncio.to_thread(delete_backup_file, chosen):
         raise StoreBusy(f"{chosen.path.name} can't be removed now.", advice="Somebody reads it: try again.")
     return DropBackupResult(dropped=file_view(chosen))
 
 
-DROP_BACKUP = Operation(
-    "drop_backup",
-    "Remove one backup.",
-    DropBackupInput,
-    DropBackupResult,
-    _drop,
-    Effect.DESTROYS,
-    owner_only=True,
-)
+DROP_BACKUP = operation("drop_backup", _drop, destroys=True, owner_only=True)

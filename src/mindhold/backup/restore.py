@@ -31,7 +31,7 @@ from mindhold.memories.importer import Imported, import_lines
 from mindhold.model.errors import InvalidInput, Refused
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.backend import Backend, BackendSite, BackendSites, ReplacedStore, Totals
 from mindhold.ports.store import Capability
 
@@ -129,12 +129,13 @@ class RestoreResult(Output):
     note: str = ""
 
 
-async def _restore(call: Call, given: RestoreInput) -> RestoreResult:
+async def _restore(context: Context, request: RestoreInput) -> RestoreResult:
+    """Bring back what a backup holds."""
     file, done, safety = await restore(
-        call.engine,
-        given.file,
-        progress=lambda count: call.progress("restore", count, None),
-        told=call.progress,
+        context.engine,
+        request.file,
+        progress=lambda count: context.progress("restore", count, None),
+        told=context.progress,
     )
     return RestoreResult(
         file=file.path.name,
@@ -148,15 +149,8 @@ async def _restore(call: Call, given: RestoreInput) -> RestoreResult:
     )
 
 
-RESTORE = Operation(
-    "restore",
-    "Bring back what a backup holds.",
-    RestoreInput,
-    RestoreResult,
-    _restore,
-    Effect.WRITES,
-    owner_only=True,
-)
+RESTORE = operation("restore", _restore, writes=True, owner_only=True)
+
 
 Sites = dict[str, BackendSite]
 

@@ -17,7 +17,7 @@ from mindhold.backup.reader import PartReader, ReaderContext, parts_of
 from mindhold.backup.rows import lines_of
 from mindhold.engine import Engine
 from mindhold.model.errors import InvalidInput, Refused, SchemaTooNew, StoreDamaged, StoreFull
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.backend import Totals
 
 
@@ -142,15 +142,16 @@ class VerifyBackupsResult(Output):
     backups: list[ProofView]
 
 
-async def _verify(call: Call, given: VerifyBackupsInput) -> VerifyBackupsResult:
-    engine = call.engine
-    if given.all and given.file is not None:
+async def _verify(context: Context, request: VerifyBackupsInput) -> VerifyBackupsResult:
+    """Prove backups by restoring them to a temporary place."""
+    engine = context.engine
+    if request.all and request.file is not None:
         raise InvalidInput("Either one file is verified or all of them.", advice="Give one of the two.")
-    if given.all:
+    if request.all:
         chosen = await backups(engine)
     else:
-        chosen = [await asyncio.to_thread(find_backup_file, folder_of(engine), given.file)]
-    proofs = await verify(engine, chosen, told=call.progress)
+        chosen = [await asyncio.to_thread(find_backup_file, folder_of(engine), request.file)]
+    proofs = await verify(engine, chosen, told=context.progress)
     return VerifyBackupsResult(
         good=all(proof.good for proof in proofs),
         backups=[
@@ -167,12 +168,4 @@ async def _verify(call: Call, given: VerifyBackupsInput) -> VerifyBackupsResult:
     )
 
 
-VERIFY_BACKUPS = Operation(
-    "verify_backups",
-    "Prove backups by restoring them to a temporary place.",
-    VerifyBackupsInput,
-    VerifyBackupsResult,
-    _verify,
-    Effect.READS,
-    owner_only=True,
-)
+VERIFY_BACKUPS = operation("verify_backups", _verify, reads=True, owner_only=True)

@@ -29,7 +29,7 @@ from mindhold.engine import Engine
 from mindhold.history.index_guard import is_forgotten
 from mindhold.hooks.already_shown import MARK_PREFIX, begins_with_mark, message_mark
 from mindhold.model.errors import InvalidInput, MindholdError, ModelAway, NotFound, Refused, StoreError
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.llm import FallbackModel, LanguageModel, Meter, RetryingModel, levels_of
 from mindhold.ports.transcripts import Role, TranscriptCursor, TranscriptInfo, TranscriptRead, TranscriptStep
 
@@ -486,26 +486,27 @@ class CaptureResult(Output):
     notice: str = ""
 
 
-async def _capture(call: Call, given: CaptureInput) -> CaptureResult:
-    folder = given.folder or await _held_in(call, given.file)
-    if is_excluded(folder, given.exclude):
+async def _capture(context: Context, request: CaptureInput) -> CaptureResult:
+    """Keep what a conversation left that is worth keeping."""
+    folder = request.folder or await _held_in(context, request.file)
+    if is_excluded(folder, request.exclude):
         return CaptureResult(outcome=CaptureOutcome.EXCLUDED)
     heard = CaptureEvent(
-        conversation=given.conversation or Path(given.file).stem,
-        file=given.file,
-        event=given.event,
+        conversation=request.conversation or Path(request.file).stem,
+        file=request.file,
+        event=request.event,
         folder=folder,
-        last_message=given.last_message,
-        subagent=given.subagent,
+        last_message=request.last_message,
+        subagent=request.subagent,
     )
-    call = _hurried(call, given.model_seconds)
-    done = await capture(call.engine, heard, agent=call.agent)
+    context = _hurried(context, request.model_seconds)
+    done = await capture(context.engine, heard, agent=context.agent)
     why, notice = "", done.notice
     documents: list[WrittenView] = []
-    if given.documents and done.scope is not None and done.outcome in _FOLLOWED:
-        why, condensed = await _condense(call, done, scope=done.scope, event=given.event)
+    if request.documents and done.scope is not None and done.outcome in _FOLLOWED:
+        why, condensed = await _condense(context, done, scope=done.scope, event=request.event)
         notice = notice or condensed
-        written = await write_documents(call.engine, done.scope, folder, agent=call.agent)
+        written = await write_documents(context.engine, done.scope, folder, agent=context.agent)
         documents = [WrittenView.of(one) for one in written]
     return CaptureResult(
         outcome=done.outcome,
@@ -523,16 +524,19 @@ async def _capture(call: Call, given: CaptureInput) -> CaptureResult:
     )
 
 
-def _hurried(call: Call, seconds: float | None) -> Call:
-    model = call.engine.llm
+CAPTURE = operation("capture", _capture, writes=True, owner_only=True)
+
+
+def _hurried(context: Context, seconds: float | None) -> Context:
+    model = context.engine.llm
     if seconds is None or model is None:
-        return call
-    return replace(call, engine=replace(call.engine, llm=with_deadline(model, seconds)))
+        return context
+    return replace(context, engine=replace(context.engine, llm=with_deadline(model, seconds)))
 
 
-async def _held_in(call: Call, file: str) -> str:
+async def _held_in(context: Context, file: str) -> str:
     head = await asyncio.to_thread(
-        call.engine.transcripts.follow, Path(file), TranscriptCursor(), most_bytes=HEAD
+        context.engine.transcripts.follow, Path(file), TranscriptCursor(), most_bytes=HEAD
     )
     if head is None:
         raise InvalidInput(
@@ -547,20 +551,9 @@ async def _held_in(call: Call, file: str) -> str:
 _FOLLOWED = frozenset({CaptureOutcome.CAPTURED, CaptureOutcome.NOTHING})
 
 
-async def _condense(call: Call, done: CaptureReceipt, *, scope: str, event: str) -> tuple[str, str]:
+async def _condense(context: Context, done: CaptureReceipt, *, scope: str, event: str) -> tuple[str, str]:
     """Why it was done, if it was, and what is to be said of it."""
-    why = await condensation_reason(call.engine, scope, event=event, captures=done.captures)
+    why = await condensation_reason(context.engine, scope, event=event, captures=done.captures)
     if not why:
         return "", ""
-    return why, (await condense(call.engine, scope, agent=call.agent)).notice
-
-
-CAPTURE = Operation(
-    "capture",
-    "Keep what a conversation left that is worth keeping.",
-    CaptureInput,
-    CaptureResult,
-    _capture,
-    Effect.WRITES,
-    owner_only=True,
-)
+    return why, (await condense(context.engine, scope, agent=context.agent)).notice

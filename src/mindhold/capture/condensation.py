@@ -37,7 +37,7 @@ from mindhold.model.lifecycle import Fate, fate_of, is_kept_for_good, is_part, i
 from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.policies import CAPTURED_KINDS
 from mindhold.model.query import Filter
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import find_scope
 
 CONDENSED_NAMESPACE = "capture:condensed"  # by scope: what the last condensing left
@@ -359,9 +359,10 @@ class CondenseResult(Output):
     changes: list[CondensedView] = []  # the first of them
 
 
-async def _condense(call: Call, given: CondenseInput) -> CondenseResult:
-    engine, scope = call.engine, given.scope or call.engine.policy.scope
-    done = await condense(engine, scope, agent=call.agent, force=given.force, dry=given.dry_run)
+async def _condense(context: Context, request: CondenseInput) -> CondenseResult:
+    """Merge what was captured twice, and drop what is over."""
+    engine, scope = context.engine, request.scope or context.engine.policy.scope
+    done = await condense(engine, scope, agent=context.agent, force=request.force, dry=request.dry_run)
     return CondenseResult(
         scope=scope,
         kept=done.kept,
@@ -371,18 +372,10 @@ async def _condense(call: Call, given: CondenseInput) -> CondenseResult:
         replaced=done.replaced,
         pruned=done.pruned,
         by=done.by,
-        dry_run=given.dry_run,
+        dry_run=request.dry_run,
         notice=done.notice,
         changes=[CondensedView.of(told) for told in done.told[:MOST_NAMED]],
     )
 
 
-CONDENSE = Operation(
-    "condense",
-    "Merge what was captured twice, and drop what is over.",
-    CondenseInput,
-    CondenseResult,
-    _condense,
-    Effect.WRITES,
-    owner_only=True,
-)
+CONDENSE = operation("condense", _condense, writes=True, owner_only=True)

@@ -28,7 +28,7 @@ from mindhold.model.markers import find_block, replace_block
 from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.prompt_markup import neutralize
 from mindhold.model.query import Filter, Order
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Receipt
 from mindhold.projects.scopes import PATHS, find_scope
 
@@ -424,28 +424,21 @@ class WriteDocumentsResult(Output):
     documents: list[WrittenView]
 
 
-async def _write_documents(call: Call, given: WriteDocumentsInput) -> WriteDocumentsResult:
-    engine = call.engine
-    if given.scope is not None:
-        scope = (await find_scope(engine, given.scope)).name
+async def _write_documents(context: Context, request: WriteDocumentsInput) -> WriteDocumentsResult:
+    """Bring the memory in a project's documents up to date."""
+    engine = context.engine
+    if request.scope is not None:
+        scope = (await find_scope(engine, request.scope)).name
     else:
-        found = await scope_of_folder(engine, given.folder, create=False)
+        found = await scope_of_folder(engine, request.folder, create=False)
         if found is None:
             raise NotFound(
-                f"{given.folder} is no project that is known here.",
+                f"{request.folder} is no project that is known here.",
                 advice="`mindhold init` in that folder makes it one; a first capture does too.",
             )
         scope = found
-    written = await write_documents(engine, scope, given.folder, agent=call.agent)
+    written = await write_documents(engine, scope, request.folder, agent=context.agent)
     return WriteDocumentsResult(scope=scope, documents=[WrittenView.of(one) for one in written])
 
 
-WRITE_DOCUMENTS = Operation(
-    "write_documents",
-    "Bring the memory in a project's documents up to date.",
-    WriteDocumentsInput,
-    WriteDocumentsResult,
-    _write_documents,
-    Effect.WRITES,
-    owner_only=True,
-)
+WRITE_DOCUMENTS = operation("write_documents", _write_documents, writes=True, owner_only=True)

@@ -33,7 +33,7 @@ from mindhold.model.lifecycle import DOUBTED_AFTER, FAINT, PART_OF_WHOLE, doubte
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import GLOBAL
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import PATHS, visible_scopes
 from mindhold.text.resolution import says_how_resolved
 
@@ -402,32 +402,24 @@ class BringResult(Output):
     memories: list[BroughtView]
 
 
-async def _make_leaflet(call: Call, given: MakeLeafletInput) -> MakeLeafletResult:
-    done = await make_hook_caches(call.engine, given.folders, agent=call.agent, others=given.others)
+async def _make_leaflet(context: Context, request: MakeLeafletInput) -> MakeLeafletResult:
+    """Make anew what hooks hand out."""
+    done = await make_hook_caches(context.engine, request.folders, agent=context.agent, others=request.others)
     return MakeLeafletResult(made=done.made, gone=done.gone)
 
 
-async def _bring(call: Call, given: BringInput) -> BringResult:
-    brought = await memories_for_prompt(call.engine, given.text, folder=given.folder, agent=call.agent)
-    call.engine.uses.note_shown(one.id for one in brought)
+MAKE_LEAFLET = operation(
+    "make_leaflet", _make_leaflet, reads=True, owner_only=True, refreshes_hook_caches=True
+)
+
+
+async def _bring(context: Context, request: BringInput) -> BringResult:
+    """What a prompt is surely about."""
+    brought = await memories_for_prompt(
+        context.engine, request.text, folder=request.folder, agent=context.agent
+    )
+    context.engine.uses.note_shown(one.id for one in brought)
     return BringResult(memories=[BroughtView.of(one) for one in brought])
 
 
-MAKE_LEAFLET = Operation(
-    "make_leaflet",
-    "Make anew what hooks hand out.",
-    MakeLeafletInput,
-    MakeLeafletResult,
-    _make_leaflet,
-    Effect.READS,  # what it writes is derived, beside the store
-    owner_only=True,
-)
-BRING_TO_MIND = Operation(
-    "bring_to_mind",
-    "What a prompt is surely about.",
-    BringInput,
-    BringResult,
-    _bring,
-    Effect.READS,
-    owner_only=True,
-)
+BRING_TO_MIND = operation("bring_to_mind", _bring, reads=True, owner_only=True)

@@ -16,7 +16,7 @@ from mindhold.engine import Engine
 from mindhold.hooks import event_queue, hook_cache_writer
 from mindhold.hooks.files import HOOKS
 from mindhold.model.job import Entry
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import StoreFinding
 
 STATE_NAMESPACE = "capture:state"  # by scope
@@ -212,9 +212,10 @@ class CaptureStatusResult(Output):
     given_up: int
 
 
-async def _capture_status(call: Call, _given: CaptureStatusInput) -> CaptureStatusResult:
-    policy = call.engine.policy.capture
-    report = await capture_report(call.engine)
+async def _capture_status(context: Context, _given: CaptureStatusInput) -> CaptureStatusResult:
+    """How silent capture stands."""
+    policy = context.engine.policy.capture
+    report = await capture_report(context.engine)
     return CaptureStatusResult(
         enabled=policy.enabled,
         extract_with="model" if policy.by_model else "rules",
@@ -224,12 +225,4 @@ async def _capture_status(call: Call, _given: CaptureStatusInput) -> CaptureStat
     )
 
 
-CAPTURE_STATUS = Operation(
-    "capture_status",
-    "How silent capture stands.",
-    CaptureStatusInput,
-    CaptureStatusResult,
-    _capture_status,
-    Effect.READS,
-    owner_only=True,
-)
+CAPTURE_STATUS = operation("capture_status", _capture_status, reads=True, owner_only=True)

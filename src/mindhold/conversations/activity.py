@@ -153,42 +153,14 @@ def newest_ids(ids: Iterable[str], most: int) -> dict[str, None]:
 
 
 STORED, RECALLED = "memories stored", "memories recalled"
-Ids = Callable[[Any], Iterable[str]]
-
-
-def _listed(*names: str, by: str = "id") -> Ids:
-    """The ids of what stands in an answer's lists of these names."""
-    return lambda answer: [getattr(one, by) for name in names for one in getattr(answer, name)]
-
-
-# The memories that an answer gives, by operation, and those that it says were stored.
-GIVES: Mapping[str, Ids] = {
-    "recall": _listed("hits"),
-    "context": _listed("core", "working"),
-    "list": _listed("memories"),
-    "show": lambda answer: [answer.memory.id],
-    "ask": _listed("citations"),
-    "explore": _listed("nodes"),
-}
-STORES: Mapping[str, Ids] = {
-    "remember": lambda answer: _created([answer]),
-    "remember_many": lambda answer: _created(answer.results),
-    "reflect": lambda answer: answer.ids,
-    "store": lambda answer: _created([answer]),
-}
-
-
-def _created(results: Iterable[Any]) -> list[str]:
-    return [each for one in results if one.created for each in (one.parts or [one.id]) if each]
 
 
 def call_activity_of(operation: Operation[Any, Any], answer: Output, *, tool: str | None) -> CallActivity:
     """One call, in the words of the conversation's activity."""
-    gives, stores = GIVES.get(operation.name), STORES.get(operation.name)
     return CallActivity(
         tool or operation.name,
-        stored=tuple(stores(answer)) if stores else (),
-        gave=tuple(gives(answer)) if gives else None,
+        stored=tuple(operation.stored_ids(answer)) if operation.stored_ids else (),
+        gave=tuple(operation.shown_ids(answer)) if operation.shown_ids else None,
     )
 
 

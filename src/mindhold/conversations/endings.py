@@ -36,7 +36,7 @@ from mindhold.memories.reflect import REFLECTION_OF
 from mindhold.model.errors import MindholdError, StoreError
 from mindhold.model.job import Entry, Job
 from mindhold.model.policies import RECAP
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Enqueue
 
 AGAIN = timedelta(minutes=1)  # at the earliest, for those that are still open
@@ -303,8 +303,11 @@ class EndSessionResult(Output):
     ended: int
 
 
-async def _end_conversation(call: Call, given: EndConversationInput) -> EndConversationResult:
-    ending = await end_conversation(call.engine, given.conversation, agent=call.agent, over=given.over)
+async def _end_conversation(context: Context, request: EndConversationInput) -> EndConversationResult:
+    """End a conversation's working memory, and keep what it was about."""
+    ending = await end_conversation(
+        context.engine, request.conversation, agent=context.agent, over=request.over
+    )
     return EndConversationResult(
         reflected=ending.reflection is not None,
         id=ending.reflection,
@@ -313,24 +316,12 @@ async def _end_conversation(call: Call, given: EndConversationInput) -> EndConve
     )
 
 
-async def _end_session(call: Call, given: EndSessionInput) -> EndSessionResult:
-    return EndSessionResult(ended=await end_session(call.engine, given.conversation))
+END_CONVERSATION = operation("end_conversation", _end_conversation, writes=True)
 
 
-END_CONVERSATION = Operation(
-    "end_conversation",
-    "End a conversation's working memory, and keep what it was about.",
-    EndConversationInput,
-    EndConversationResult,
-    _end_conversation,
-    Effect.WRITES,
-)
-END_SESSION = Operation(
-    "end_session",
-    "End the conversations of a session, whoever spoke in it.",
-    EndSessionInput,
-    EndSessionResult,
-    _end_session,
-    Effect.WRITES,
-    owner_only=True,
-)
+async def _end_session(context: Context, request: EndSessionInput) -> EndSessionResult:
+    """End the conversations of a session, whoever spoke in it."""
+    return EndSessionResult(ended=await end_session(context.engine, request.conversation))
+
+
+END_SESSION = operation("end_session", _end_session, writes=True, owner_only=True)

@@ -22,7 +22,7 @@ from mindhold.memories.verbatim import VerbatimResult, keep_many
 from mindhold.model.errors import InvalidInput, MindholdError
 from mindhold.model.memory import ANY_STATUS, Memory
 from mindhold.model.query import Filter
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import mode_of, open_project
 from mindhold.text.redaction import redact
 
@@ -168,21 +168,24 @@ class SaveMessagesResult(Output):
     seconds: float
 
 
-async def _save(call: Call, given: SaveMessagesInput) -> SaveMessagesResult:
+async def _save(context: Context, request: SaveMessagesInput) -> SaveMessagesResult:
+    """Add many messages to a project's log."""
     began = time.monotonic()
-    project = (await open_project(call.engine, given.project, create=given.create_project, writing=True)).name
+    project = (
+        await open_project(context.engine, request.project, create=request.create_project, writing=True)
+    ).name
     numbered = [
         (number, _message(line))
-        for number, line in enumerate(given.messages, given.first)
+        for number, line in enumerate(request.messages, request.first)
         if line is not None
     ]
     answers = await save_messages(
-        call.engine,
+        context.engine,
         project,
         numbered,
-        agent=call.agent,
-        key=given.idempotency_key,
-        embed=given.embed,
+        agent=context.agent,
+        key=request.idempotency_key,
+        embed=request.embed,
     )
     by_number = dict(zip((number for number, _ in numbered), answers, strict=True))
     new = [kept for kept in answers if isinstance(kept, VerbatimResult) and not kept.repeated]
@@ -197,13 +200,16 @@ async def _save(call: Call, given: SaveMessagesInput) -> SaveMessagesResult:
         errors=_errors(by_number.items()),
         message_ids=[
             kept.memory.id if isinstance(kept := by_number.get(number), VerbatimResult) else None
-            for number in range(given.first, given.first + len(given.messages))
+            for number in range(request.first, request.first + len(request.messages))
         ],
-        embedding_model=plain_model(call.engine.meaning.model) if indexed else None,
-        storage_backend=await mode_of(call.engine, project),
+        embedding_model=plain_model(context.engine.meaning.model) if indexed else None,
+        storage_backend=await mode_of(context.engine, project),
         project=project,
         seconds=round(time.monotonic() - began, 3),
     )
+
+
+SAVE_MESSAGES = operation("save_messages", _save, writes=True)
 
 
 def _message(line: MessageLine) -> NewMessage:
@@ -231,13 +237,3 @@ def _errors(answers: Iterable[tuple[int, VerbatimResult | MindholdError]]) -> li
 def line_error(number: int, error: str, code: str, *, advice: str = "") -> LineError:
     """Errors repeat what was sent, and are kept by those who read them: secrets are taken out."""
     return LineError(line=number, error=redact(error).text, code=code, advice=advice)
-
-
-SAVE_MESSAGES = Operation(
-    "save_messages",
-    "Add many messages to a project's log.",
-    SaveMessagesInput,
-    SaveMessagesResult,
-    _save,
-    Effect.WRITES,
-)

@@ -42,7 +42,7 @@ from mindhold.model.errors import MemoryNotFound, MessageNotFound, NoCriteria, S
 from mindhold.model.lifecycle import is_kept_for_good
 from mindhold.model.memory import ANY_STATUS, PART_KEY, Memory, Status
 from mindhold.model.query import Filter, Order, PagePosition
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import mode_of, open_project
 
 BATCH = 500  # so that others write in between
@@ -427,168 +427,152 @@ class DeleteMessagesResult(Output):
     notice: str = ""  # of documents that couldn't be written
 
 
-async def _save(call: Call, given: SaveMessageInput) -> SaveMessageResult:
-    metadata = given.metadata or {}
-    said_in = session_name(call.engine, given.conversation) or session_name(
-        call.engine, metadata.get(SESSION)
+async def _save(context: Context, request: SaveMessageInput) -> SaveMessageResult:
+    """Add one message to a project's log."""
+    metadata = request.metadata or {}
+    said_in = session_name(context.engine, request.conversation) or session_name(
+        context.engine, metadata.get(SESSION)
     )
     message = NewMessage(
-        role=given.message_type,
-        content=given.content,
-        project=given.project,
-        task=given.task_id,
-        conversation=said_in or call.conversation,
+        role=request.message_type,
+        content=request.content,
+        project=request.project,
+        task=request.task_id,
+        conversation=said_in or context.conversation,
         metadata=metadata,
-        occurred=given.timestamp,
+        occurred=request.timestamp,
     )
-    kept = await save_message(call.engine, message, agent=call.agent, create_project=given.create_project)
+    kept = await save_message(
+        context.engine, message, agent=context.agent, create_project=request.create_project
+    )
     return SaveMessageResult(
         message_id=kept.memory.id,
         indexed=kept.embedded,
-        embedding_model=plain_model(call.engine.meaning.model) if kept.embedded else None,
-        storage_backend=await mode_of(call.engine, kept.memory.scope),
+        embedding_model=plain_model(context.engine.meaning.model) if kept.embedded else None,
+        storage_backend=await mode_of(context.engine, kept.memory.scope),
         project=kept.memory.scope,
         quarantined=bool(kept.suspicious),
         redacted=list(kept.redacted),
     )
 
 
-async def _recent(call: Call, given: RecentMessagesInput) -> RecentMessagesResult:
+SAVE_MESSAGE = operation("save_message", _save, writes=True)
+
+
+async def _recent(context: Context, request: RecentMessagesInput) -> RecentMessagesResult:
+    """The newest messages of a project."""
     messages = await recent_messages(
-        roomy(call.engine, answers=given.limit) if given.whole else call.engine,
-        given.project,
-        agent=call.agent,
-        limit=given.limit,
-        conversation=given.conversation,
-        task=given.task_id,
+        roomy(context.engine, answers=request.limit) if request.whole else context.engine,
+        request.project,
+        agent=context.agent,
+        limit=request.limit,
+        conversation=request.conversation,
+        task=request.task_id,
     )
-    if given.whole:  # the newest have the room
-        messages = await in_full(call.engine, [one.memory for one in reversed(messages)], agent=call.agent)
+    if request.whole:  # the newest have the room
+        messages = await in_full(
+            context.engine, [one.memory for one in reversed(messages)], agent=context.agent
+        )
         messages.reverse()
     return RecentMessagesResult(
         messages=[MessageView.of(one) for one in messages],
         count=len(messages),
-        storage_backend=await _backend(call, given.project),
+        storage_backend=await _backend(context, request.project),
     )
 
 
-async def _list(call: Call, given: ListMessagesInput) -> ListMessagesResult:
-    name = (await open_project(call.engine, given.project)).name
-    order = Order(given.order)
+RECENT_MESSAGES = operation("recent_messages", _recent, reads=True)
+
+
+async def _list(context: Context, request: ListMessagesInput) -> ListMessagesResult:
+    """The messages of a project, page by page."""
+    name = (await open_project(context.engine, request.project)).name
+    order = Order(request.order)
     where = messages_where(
         name,
-        viewer=call.agent,
-        conversation=asked_session(call.engine, given.conversation),
-        task=given.task_id,
-        since=_moment(call, given.since),
-        until=_moment(call, given.until),
+        viewer=context.agent,
+        conversation=asked_session(context.engine, request.conversation),
+        task=request.task_id,
+        since=_moment(context, request.since),
+        until=_moment(context, request.until),
     )
-    after = page_start(order, cursor=given.cursor)
-    page = await message_page(call.engine, where, order=order, limit=given.limit, after=after)
+    after = page_start(order, cursor=request.cursor)
+    page = await message_page(context.engine, where, order=order, limit=request.limit, after=after)
     messages = [one for one in page if is_message(one)]
-    told = await in_full(call.engine, messages, agent=call.agent) if given.whole else map(shown, messages)
+    told = (
+        await in_full(context.engine, messages, agent=context.agent)
+        if request.whole
+        else map(shown, messages)
+    )
     return ListMessagesResult(
         messages=[MessageView.of(one) for one in told],
-        next=next_cursor(page, order, limit=given.limit),
-        storage_backend=await mode_of(call.engine, name),
+        next=next_cursor(page, order, limit=request.limit),
+        storage_backend=await mode_of(context.engine, name),
     )
 
 
-async def _show(call: Call, given: ShowMessageInput) -> WholeMessageView:
-    found = await show_message(call.engine, given.project, given.message_id, agent=call.agent)
+LIST_MESSAGES = operation("list_messages", _list, reads=True)
+
+
+async def _show(context: Context, request: ShowMessageInput) -> WholeMessageView:
+    """One message of a project, whole."""
+    found = await show_message(context.engine, request.project, request.message_id, agent=context.agent)
     return WholeMessageView.of_whole(found)
 
 
-async def _search(call: Call, given: SearchMessagesInput) -> SearchMessagesResult:
+SHOW_MESSAGE = operation("show_message", _show, reads=True)
+
+
+async def _search(context: Context, request: SearchMessagesInput) -> SearchMessagesResult:
+    """Find what a project remembers."""
     found = await search_project(
-        roomy(call.engine, answers=given.limit) if given.whole else call.engine,
-        given.project,
-        given.query,
-        agent=call.agent,
-        limit=given.limit,
-        conversation=given.conversation,
-        summary=given.summary,
+        roomy(context.engine, answers=request.limit) if request.whole else context.engine,
+        request.project,
+        request.query,
+        agent=context.agent,
+        limit=request.limit,
+        conversation=request.conversation,
+        summary=request.summary,
     )
-    meaning = call.engine.meaning
+    meaning = context.engine.meaning
     by_meaning = meaning.model is not None and not meaning.reason
     return SearchMessagesResult(
         results=[FoundView.of(hit) for hit in found.hits],
         query_embedding_model=plain_model(meaning.model) if by_meaning else None,
         search_method="hybrid" if by_meaning else "full_text",
         count=len(found.hits),
-        storage_backend=await mode_of(call.engine, found.scopes[0]),
+        storage_backend=await mode_of(context.engine, found.scopes[0]),
     )
 
 
-async def _delete(call: Call, given: DeleteMessagesInput) -> DeleteMessagesResult:
+SEARCH_MESSAGES = operation("search_messages", _search, reads=True)
+
+
+async def _delete(context: Context, request: DeleteMessagesInput) -> DeleteMessagesResult:
+    """Remove messages of a project for good."""
     criteria = MessageCriteria(
-        message=given.message_id,
-        conversation=given.conversation,
-        task=given.task_id,
-        before=_moment(call, given.before),
+        message=request.message_id,
+        conversation=request.conversation,
+        task=request.task_id,
+        before=_moment(context, request.before),
     )
-    gone = await delete_messages(call.engine, given.project, criteria, agent=call.agent, force=given.force)
+    gone = await delete_messages(
+        context.engine, request.project, criteria, agent=context.agent, force=request.force
+    )
     return DeleteMessagesResult(
         deleted_count=gone.count,
-        storage_backend=await mode_of(call.engine, gone.project),
+        storage_backend=await mode_of(context.engine, gone.project),
         kept_count=gone.kept,
         notice=gone.notice,
     )
 
 
-async def _backend(call: Call, project: str | None) -> str:
-    return await mode_of(call.engine, (await open_project(call.engine, project)).name)
+DELETE_MESSAGES = operation("delete_messages", _delete, destroys=True)
 
 
-def _moment(call: Call, given: datetime | None) -> datetime | None:
-    return None if given is None else checked_moment(call.engine, given)
+async def _backend(context: Context, project: str | None) -> str:
+    return await mode_of(context.engine, (await open_project(context.engine, project)).name)
 
 
-SAVE_MESSAGE = Operation(
-    "save_message",
-    "Add one message to a project's log.",
-    SaveMessageInput,
-    SaveMessageResult,
-    _save,
-    Effect.WRITES,
-)
-RECENT_MESSAGES = Operation(
-    "recent_messages",
-    "The newest messages of a project.",
-    RecentMessagesInput,
-    RecentMessagesResult,
-    _recent,
-    Effect.READS,
-)
-LIST_MESSAGES = Operation(
-    "list_messages",
-    "The messages of a project, page by page.",
-    ListMessagesInput,
-    ListMessagesResult,
-    _list,
-    Effect.READS,
-)
-SHOW_MESSAGE = Operation(
-    "show_message",
-    "One message of a project, whole.",
-    ShowMessageInput,
-    WholeMessageView,
-    _show,
-    Effect.READS,
-)
-SEARCH_MESSAGES = Operation(
-    "search_messages",
-    "Find what a project remembers.",
-    SearchMessagesInput,
-    SearchMessagesResult,
-    _search,
-    Effect.READS,
-)
-DELETE_MESSAGES = Operation(
-    "delete_messages",
-    "Remove messages of a project for good.",
-    DeleteMessagesInput,
-    DeleteMessagesResult,
-    _delete,
-    Effect.DESTROYS,
-)
+def _moment(context: Context, given: datetime | None) -> datetime | None:
+    return None if given is None else checked_moment(context.engine, given)

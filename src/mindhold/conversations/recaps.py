@@ -22,7 +22,7 @@ from mindhold.model.errors import InvalidInput, SessionNotFound
 from mindhold.model.memory import Kind, Status
 from mindhold.model.policies import CONVERSATION_RECAP, RECAP_TAG, RECAP_TOPICS
 from mindhold.model.query import Filter, Order, PagePosition
-from mindhold.operations import Call, Effect, Input, Operation, Output, full_id
+from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.projects.placement import open_project
 
 PAGE = 200
@@ -261,96 +261,82 @@ class ListConversationsResult(Output):
     conversations: list[ConversationView]
 
 
-async def _recap(call: Call, given: RecapInput) -> RecapResult:
-    scope = (await open_project(call.engine, given.project)).name
-    name = clean_conversation_name(call.engine, given.conversation.strip())
-    if await logged_conversation(call.engine, name, scope=scope, agent=call.agent) is None:
+async def _recap(context: Context, request: RecapInput) -> RecapResult:
+    """Summarise a conversation of the log now."""
+    scope = (await open_project(context.engine, request.project)).name
+    name = clean_conversation_name(context.engine, request.conversation.strip())
+    if await logged_conversation(context.engine, name, scope=scope, agent=context.agent) is None:
         raise SessionNotFound(name, project=scope)
-    found = await recap_conversation(call.engine, name, scope=scope, agent=call.agent)
+    found = await recap_conversation(context.engine, name, scope=scope, agent=context.agent)
     if found is None:
         return RecapResult(notice="There is too little of your own in it to be told in fewer words.")
     return RecapResult(recap=RecapView.of(found), made=found.made)
 
 
-async def _list_recaps(call: Call, given: ListRecapsInput) -> ListRecapsResult:
-    frame = timeframe_of(call.engine, given.when) if given.when else None
-    starts = (frame and frame.start, given.since and checked_moment(call.engine, given.since))
-    ends = (frame and frame.end, given.until and checked_moment(call.engine, given.until))
+RECAP = operation("recap", _recap, writes=True)
+
+
+async def _list_recaps(context: Context, request: ListRecapsInput) -> ListRecapsResult:
+    """Summaries of conversations, months and years."""
+    frame = timeframe_of(context.engine, request.when) if request.when else None
+    starts = (frame and frame.start, request.since and checked_moment(context.engine, request.since))
+    ends = (frame and frame.end, request.until and checked_moment(context.engine, request.until))
     where = recaps_where(
-        await _scopes(call, given.project),
-        viewer=call.agent,
-        conversation=clean_conversation_name(call.engine, given.conversation) if given.conversation else None,
-        level=given.level,
+        await _scopes(context, request.project),
+        viewer=context.agent,
+        conversation=clean_conversation_name(context.engine, request.conversation)
+        if request.conversation
+        else None,
+        level=request.level,
         since=max((one for one in starts if one), default=None),
         until=min((one for one in ends if one), default=None),
-        archived=given.archived,
+        archived=request.archived,
     )
-    after = page_start(Order.NEWEST, cursor=given.cursor)
-    page = await call.engine.store.find(where, order=Order.NEWEST, limit=given.limit, after=after)
+    after = page_start(Order.NEWEST, cursor=request.cursor)
+    page = await context.engine.store.find(where, order=Order.NEWEST, limit=request.limit, after=after)
     return ListRecapsResult(
         recaps=[RecapView.of(recap_of(one)) for one in page if is_recap(one)],
-        next=next_cursor(page, Order.NEWEST, limit=given.limit),
+        next=next_cursor(page, Order.NEWEST, limit=request.limit),
     )
 
 
-async def _messages(call: Call, given: RecapMessagesInput) -> RecapMessagesResult:
-    memory = await call.engine.store.get(await full_id(call, given.id), viewer=call.agent)
+LIST_RECAPS = operation("list_recaps", _list_recaps, reads=True)
+
+
+async def _messages(context: Context, request: RecapMessagesInput) -> RecapMessagesResult:
+    """The messages that a summary stands for."""
+    memory = await context.engine.store.get(await full_id(context, request.id), viewer=context.agent)
     if not is_recap(memory):
         raise InvalidInput(
             f"The memory {memory.id} is no summary of a conversation.",
             advice="`mindhold conversations list` names those.",
         )
-    messages = await messages_of(call.engine, memory, agent=call.agent)
-    page = messages[given.offset : given.offset + given.limit]
+    messages = await messages_of(context.engine, memory, agent=context.agent)
+    page = messages[request.offset : request.offset + request.limit]
     return RecapMessagesResult(
         id=memory.id, messages=[MessageView.of(shown(one)) for one in page], total=len(messages)
     )
 
 
-async def _list_conversations(call: Call, given: ListConversationsInput) -> ListConversationsResult:
-    scopes = await _scopes(call, given.project)
-    if given.conversation is None:
-        found = await logged_conversations(call.engine, scopes, agent=call.agent, limit=given.limit)
+RECAP_MESSAGES = operation("recap_messages", _messages, reads=True)
+
+
+async def _list_conversations(context: Context, request: ListConversationsInput) -> ListConversationsResult:
+    """The conversations of the log, each with its summary."""
+    scopes = await _scopes(context, request.project)
+    if request.conversation is None:
+        found = await logged_conversations(context.engine, scopes, agent=context.agent, limit=request.limit)
         return ListConversationsResult(conversations=[ConversationView.of(one) for one in found])
-    name = clean_conversation_name(call.engine, given.conversation.strip())
-    there = scopes or [scope.name for scope in await call.engine.store.scopes()]
-    each = [await logged_conversation(call.engine, name, scope=scope, agent=call.agent) for scope in there]
+    name = clean_conversation_name(context.engine, request.conversation.strip())
+    there = scopes or [scope.name for scope in await context.engine.store.scopes()]
+    each = [
+        await logged_conversation(context.engine, name, scope=scope, agent=context.agent) for scope in there
+    ]
     return ListConversationsResult(conversations=[ConversationView.of(one) for one in each if one])
 
 
-async def _scopes(call: Call, project: str | None) -> tuple[str, ...]:
-    return () if project is None else ((await open_project(call.engine, project)).name,)
+LIST_CONVERSATIONS = operation("list_conversations", _list_conversations, reads=True)
 
 
-RECAP = Operation(
-    "recap",
-    "Summarise a conversation of the log now.",
-    RecapInput,
-    RecapResult,
-    _recap,
-    Effect.WRITES,
-)
-LIST_RECAPS = Operation(
-    "list_recaps",
-    "Summaries of conversations, months and years.",
-    ListRecapsInput,
-    ListRecapsResult,
-    _list_recaps,
-    Effect.READS,
-)
-RECAP_MESSAGES = Operation(
-    "recap_messages",
-    "The messages that a summary stands for.",
-    RecapMessagesInput,
-    RecapMessagesResult,
-    _messages,
-    Effect.READS,
-)
-LIST_CONVERSATIONS = Operation(
-    "list_conversations",
-    "The conversations of the log, each with its summary.",
-    ListConversationsInput,
-    ListConversationsResult,
-    _list_conversations,
-    Effect.READS,
-)
+async def _scopes(context: Context, project: str | None) -> tuple[str, ...]:
+    return () if project is None else ((await open_project(context.engine, project)).name,)

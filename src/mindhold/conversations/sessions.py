@@ -28,7 +28,7 @@ from mindhold.model.lifecycle import SESSION_ONLY
 from mindhold.model.memory import Memory, Provenance, Status, Tier
 from mindhold.model.query import Filter
 from mindhold.model.scope import sees
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Enqueue, Mark
 
 CONVERSATION_NAMESPACE = "conversation"  # which there are
@@ -303,15 +303,11 @@ class GoOnResult(Output):
     open: bool
 
 
-async def _go_on(call: Call, given: GoOnInput) -> GoOnResult:
-    return GoOnResult(open=await keep_conversation_open(call.engine, given.conversation, agent=call.agent))
+async def _go_on(context: Context, request: GoOnInput) -> GoOnResult:
+    """Say that a silent conversation is still there."""
+    return GoOnResult(
+        open=await keep_conversation_open(context.engine, request.conversation, agent=context.agent)
+    )
 
 
-GO_ON = Operation(
-    "go_on",
-    "Say that a silent conversation is still there.",
-    GoOnInput,
-    GoOnResult,
-    _go_on,
-    Effect.WRITES,
-)
+GO_ON = operation("go_on", _go_on, writes=True)

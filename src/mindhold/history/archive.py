@@ -38,7 +38,7 @@ from mindhold.model.errors import (
     StoreReadOnly,
 )
 from mindhold.model.job import Entry
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import ArchivedTranscript, ArchiveSource, IndexedConversation, Passage
 from mindhold.ports.transcripts import Check, ConversationFile, TranscriptCursor, TranscriptRead, Transcripts
 
@@ -511,17 +511,21 @@ class RestoreConversationResult(Output):
     files: list[str]
 
 
-async def _archive(call: Call, _given: ArchiveHistoryInput) -> ArchiveHistoryResult:
-    engine = call.engine
+async def _archive(context: Context, _given: ArchiveHistoryInput) -> ArchiveHistoryResult:
+    """Copy transcripts before the program that wrote them deletes them."""
+    engine = context.engine
     if not engine.policy.history.enabled:
         raise InvalidInput(
             "Past conversations are switched off: nothing is copied.",
             advice="`mindhold config set history.enabled true` switches them on.",
         )
-    await index_history(_unarchiving(engine), progress=call.progress)
+    await index_history(_unarchiving(engine), progress=context.progress)
     report = await archive_history(engine)
     copies = await asyncio.to_thread(engine.archive.all)
     return ArchiveHistoryResult.of(report, copies=len(copies), enabled=engine.policy.history.archive)
+
+
+ARCHIVE_HISTORY = operation("archive_history", _archive, writes=True, owner_only=True, changes_memories=False)
 
 
 def _unarchiving(engine: Engine) -> Engine:
@@ -530,28 +534,12 @@ def _unarchiving(engine: Engine) -> Engine:
     return replace(engine, policy=replace(engine.policy, history=history))
 
 
-async def _restore(call: Call, given: RestoreConversationInput) -> RestoreConversationResult:
-    restored = await restore_conversation(call.engine, given.session, given.to.expanduser().absolute())
+async def _restore(context: Context, request: RestoreConversationInput) -> RestoreConversationResult:
+    """Write an archived transcript to a file, as it was."""
+    restored = await restore_conversation(context.engine, request.session, request.to.expanduser().absolute())
     return RestoreConversationResult(
         session_id=restored.session_id, files=[str(file) for file in restored.files]
     )
 
 
-ARCHIVE_HISTORY = Operation(
-    "archive_history",
-    "Copy transcripts before the program that wrote them deletes them.",
-    ArchiveHistoryInput,
-    ArchiveHistoryResult,
-    _archive,
-    Effect.WRITES,
-    owner_only=True,
-)
-RESTORE_CONVERSATION = Operation(
-    "restore_conversation",
-    "Write an archived transcript to a file, as it was.",
-    RestoreConversationInput,
-    RestoreConversationResult,
-    _restore,
-    Effect.WRITES,
-    owner_only=True,
-)
+RESTORE_CONVERSATION = operation("restore_conversation", _restore, writes=True, owner_only=True)

@@ -22,7 +22,7 @@ from mindhold.history.index import refresh
 from mindhold.history.index_guard import forgotten_named, forgotten_sessions, run_in_own_thread
 from mindhold.history.preparation import is_empty
 from mindhold.model.errors import InvalidInput, NotFound, StoreError
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation, IndexedStep
 from mindhold.ports.transcripts import Check, Role, TranscriptCursor, Transcripts, TranscriptStep, shortened
 from mindhold.text.injection import suspicion
@@ -425,19 +425,12 @@ class ShowConversationInput(Input):
     limit: int = Field(default=200, ge=1, le=5_000)
 
 
-async def _show(call: Call, given: ShowConversationInput) -> StretchView:
+async def _show(context: Context, request: ShowConversationInput) -> StretchView:
+    """A past conversation, or a part of it."""
     shown = await read_conversation(
-        call.engine, given.session, around=given.around, after=given.after, most=given.limit
+        context.engine, request.session, around=request.around, after=request.after, most=request.limit
     )
     return StretchView.of(shown)
 
 
-SHOW_CONVERSATION = Operation(
-    "show_conversation",
-    "A past conversation, or a part of it.",
-    ShowConversationInput,
-    StretchView,
-    _show,
-    Effect.READS,
-    owner_only=True,
-)
+SHOW_CONVERSATION = operation("show_conversation", _show, reads=True, owner_only=True)

@@ -47,7 +47,7 @@ from mindhold.model.lifecycle import is_kept_for_good
 from mindhold.model.memory import ANY_STATUS, Memory
 from mindhold.model.query import Filter
 from mindhold.model.scope import EVERYONE
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation
 from mindhold.ports.store import Receipt
 
@@ -432,26 +432,19 @@ class ForgetConversationResult(Output):
         )
 
 
-async def _forget(call: Call, given: ForgetConversationInput) -> ForgetConversationResult:
-    if given.lift and (given.preview or given.force):
+async def _forget(context: Context, request: ForgetConversationInput) -> ForgetConversationResult:
+    """Remove a past conversation and what was derived from it for good, with proof; it doesn't come back."""
+    if request.lift and (request.preview or request.force):
         raise InvalidInput("`lift` removes nothing: there is nothing to preview or to force.")
-    if given.lift:
-        session_id = await unforget_conversation(call.engine, given.session)
+    if request.lift:
+        session_id = await unforget_conversation(context.engine, request.session)
         return ForgetConversationResult(session_id=session_id, forgotten=False, lifted=True)
-    if given.preview:
-        doomed = await conversation_traces(call.engine, given.session, force=given.force)
+    if request.preview:
+        doomed = await conversation_traces(context.engine, request.session, force=request.force)
         return ForgetConversationResult.of(doomed, forgotten=False)
-    gone = await forget_conversation(call.engine, given.session, force=given.force)
+    gone = await forget_conversation(context.engine, request.session, force=request.force)
     told = ForgetConversationResult.of(gone.doomed, forgotten=True)
     return told.model_copy(update={"receipt": ReceiptView.of(gone.receipt), "notice": gone.notice})
 
 
-FORGET_CONVERSATION = Operation(
-    "forget_conversation",
-    "Remove a past conversation and what was derived from it for good, with proof; it doesn't come back.",
-    ForgetConversationInput,
-    ForgetConversationResult,
-    _forget,
-    Effect.DESTROYS,
-    owner_only=True,
-)
+FORGET_CONVERSATION = operation("forget_conversation", _forget, destroys=True, owner_only=True)

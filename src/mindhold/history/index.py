@@ -19,7 +19,7 @@ from mindhold.history.index_pass import IndexPass, PassLimits, PassProgress, Unr
 from mindhold.history.preparation import IndexRules
 from mindhold.history.vectors import queue_history_embedding
 from mindhold.model.errors import StoreDamaged, StoreError
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.transcripts import Check, Transcripts
 
 Progress = Callable[[str, int, int | None], None]
@@ -291,15 +291,16 @@ class IndexHistoryResult(Output):
     archive: str = ""  # what went wrong with copies, or made room
 
 
-async def _index(call: Call, given: IndexHistoryInput) -> IndexHistoryResult:
+async def _index(context: Context, request: IndexHistoryInput) -> IndexHistoryResult:
+    """Read past conversations into their index: what is new since the last time."""
     indexed = await index_history(
-        call.engine,
-        progress=call.progress,
-        most_bytes=given.most_bytes,
-        most_seconds=given.most_seconds,
-        files=[Path(file) for file in given.files] or None,
-        workers=_cores() if given.workers is None else given.workers,
-        anew=given.all,
+        context.engine,
+        progress=context.progress,
+        most_bytes=request.most_bytes,
+        most_seconds=request.most_seconds,
+        files=[Path(file) for file in request.files] or None,
+        workers=_cores() if request.workers is None else request.workers,
+        anew=request.all,
     )
     return IndexHistoryResult(
         files=indexed.files,
@@ -314,9 +315,12 @@ async def _index(call: Call, given: IndexHistoryInput) -> IndexHistoryResult:
         ],
         busy=indexed.busy,
         seconds=round(indexed.seconds, 3),
-        notice=_notice(call, indexed),
+        notice=_notice(context, indexed),
         archive=indexed.archive,
     )
+
+
+INDEX_HISTORY = operation("index_history", _index, writes=True, owner_only=True, changes_memories=False)
 
 
 def _named(file: Path) -> str:
@@ -324,8 +328,8 @@ def _named(file: Path) -> str:
     return os.fsencode(file).decode("utf-8", "replace")
 
 
-def _notice(call: Call, indexed: IndexReport) -> str:
-    if not call.engine.policy.history.enabled:
+def _notice(context: Context, indexed: IndexReport) -> str:
+    if not context.engine.policy.history.enabled:
         return DISABLED
     told = [BUSY] if indexed.busy else [LEFT] if indexed.left else []
     if indexed.reread:
@@ -337,14 +341,3 @@ def _notice(call: Call, indexed: IndexReport) -> str:
 
 def _cores() -> int:
     return min(MOST_WORKERS, os.cpu_count() or 1)
-
-
-INDEX_HISTORY = Operation(
-    "index_history",
-    "Read past conversations into their index: what is new since the last time.",
-    IndexHistoryInput,
-    IndexHistoryResult,
-    _index,
-    Effect.WRITES,
-    owner_only=True,
-)

@@ -26,7 +26,7 @@ from mindhold.history.index import refresh
 from mindhold.history.index_guard import forgotten_sessions
 from mindhold.model.memory import ANY_STATUS, Memory
 from mindhold.model.query import Filter, Order
-from mindhold.operations import Call, Effect, Input, Operation, Output, full_id
+from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.ports.history import IndexedConversation
 
 MOST_PLACES = 5  # of the memories that one was made of
@@ -255,9 +255,10 @@ class OriginResult(Output):
     notice: str = ""
 
 
-async def _origin(call: Call, given: OriginInput) -> OriginResult:
-    memory_id = await full_id(call, given.id)
-    found = await origin(call.engine, memory_id, agent=call.agent, most=given.limit)
+async def _origin(context: Context, request: OriginInput) -> OriginResult:
+    """From a memory to the words that it came from."""
+    memory_id = await full_id(context, request.id)
+    found = await origin(context.engine, memory_id, agent=context.agent, most=request.limit)
     return OriginResult(
         id=found.memory.id,
         content=found.memory.content,
@@ -270,12 +271,4 @@ async def _origin(call: Call, given: OriginInput) -> OriginResult:
     )
 
 
-ORIGIN = Operation(
-    "origin",
-    "From a memory to the words that it came from.",
-    OriginInput,
-    OriginResult,
-    _origin,
-    Effect.READS,
-    owner_only=True,
-)
+ORIGIN = operation("origin", _origin, reads=True, owner_only=True)

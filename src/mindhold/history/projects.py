@@ -15,7 +15,7 @@ from mindhold.history.index_guard import forgotten_sessions
 from mindhold.history.preparation import IndexRules, is_left_out
 from mindhold.model.errors import InvalidInput
 from mindhold.model.scope import Scope
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation
 from mindhold.ports.transcripts import ConversationFile
 
@@ -317,8 +317,9 @@ class HistoryProjectsResult(Output):
     suggestion: str | None = None
 
 
-async def _projects(call: Call, _given: HistoryProjectsInput) -> HistoryProjectsResult:
-    listed = await history_projects(call.engine)
+async def _projects(context: Context, _given: HistoryProjectsInput) -> HistoryProjectsResult:
+    """The projects that there are conversations of."""
+    listed = await history_projects(context.engine)
     return HistoryProjectsResult(
         projects=[
             HistoryProjectView(
@@ -336,11 +337,4 @@ async def _projects(call: Call, _given: HistoryProjectsInput) -> HistoryProjects
     )
 
 
-HISTORY_PROJECTS = Operation(
-    "history_projects",
-    "The projects that there are conversations of.",
-    HistoryProjectsInput,
-    HistoryProjectsResult,
-    _projects,
-    Effect.READS,
-)
+HISTORY_PROJECTS = operation("history_projects", _projects, reads=True)

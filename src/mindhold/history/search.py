@@ -44,7 +44,7 @@ from mindhold.history.ranking import LookupResult, held_in, look_up, narrowed_to
 from mindhold.history.rlm_reader import read_by_rlm
 from mindhold.memories.filters import Question, check_question
 from mindhold.model.errors import InvalidInput, RlmError
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation
 
 INDEX = "index"
@@ -351,14 +351,15 @@ class SearchHistoryResult(Output):
     partial_results: list[dict[str, Any]] | None = None  # as results
 
 
-async def _search(call: Call, given: SearchHistoryInput) -> SearchHistoryResult:
+async def _search(context: Context, request: SearchHistoryInput) -> SearchHistoryResult:
+    """Find what was said in past conversations."""
     searched = await search_history(
-        call.engine,
-        given.query,
-        agent=call.agent,
-        project=given.project,
-        limit=given.limit,
-        besides=call.conversation,
+        context.engine,
+        request.query,
+        agent=context.agent,
+        project=request.project,
+        limit=request.limit,
+        besides=context.conversation,
     )
     return SearchHistoryResult(
         results=[FindView.of(found) for found in searched.results],
@@ -374,11 +375,4 @@ async def _search(call: Call, given: SearchHistoryInput) -> SearchHistoryResult:
     )
 
 
-SEARCH_HISTORY = Operation(
-    "search_history",
-    "Find what was said in past conversations.",
-    SearchHistoryInput,
-    SearchHistoryResult,
-    _search,
-    Effect.READS,
-)
+SEARCH_HISTORY = operation("search_history", _search, reads=True)

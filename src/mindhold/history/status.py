@@ -17,7 +17,7 @@ from mindhold.history.index_guard import FORGOTTEN_NAMESPACE, MOST, PART_OF, run
 from mindhold.history.preparation import is_empty
 from mindhold.history.vectors import history_model
 from mindhold.model.errors import StoreError
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import ArchivedTranscript, HistoryTotals, IndexedConversation
 from mindhold.ports.store import StoreFinding
 from mindhold.ports.transcripts import ConversationFile
@@ -355,20 +355,13 @@ class HistoryStatusResult(Output):
         )
 
 
-async def _status(call: Call, _given: HistoryStatusInput) -> HistoryStatusResult:
-    policy = call.engine.policy.history
-    state = await history_state(call.engine)
+async def _status(context: Context, _given: HistoryStatusInput) -> HistoryStatusResult:
+    """What of past conversations is indexed, kept and about to vanish."""
+    policy = context.engine.policy.history
+    state = await history_state(context.engine)
     return HistoryStatusResult.of(
         state, enabled=policy.enabled, archive=policy.archive, room=policy.archive_room
     )
 
 
-HISTORY_STATUS = Operation(
-    "history_status",
-    "What of past conversations is indexed, kept and about to vanish.",
-    HistoryStatusInput,
-    HistoryStatusResult,
-    _status,
-    Effect.READS,
-    owner_only=True,
-)
+HISTORY_STATUS = operation("history_status", _status, reads=True, owner_only=True)

@@ -17,7 +17,7 @@ from mindhold.memories.spending import HISTORY, metered
 from mindhold.model.errors import ModelError, NotFound, RlmError
 from mindhold.model.lexemes import LexemeCache
 from mindhold.model.prompt_markup import parse_json_answer, quote_as_json
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import ConversationLabel, IndexedConversation, Passage
 from mindhold.text.clean import clean
 from mindhold.text.injection import suspicion
@@ -172,19 +172,12 @@ class SummarizeConversationResult(Output):
     notice: str = ""
 
 
-async def _summarize(call: Call, given: SummarizeConversationInput) -> SummarizeConversationResult:
-    summed = await summarize_conversation(call.engine, given.session)
+async def _summarize(context: Context, request: SummarizeConversationInput) -> SummarizeConversationResult:
+    """Sum a past conversation up, and keep that."""
+    summed = await summarize_conversation(context.engine, request.session)
     return SummarizeConversationResult(
         conversation=PastConversationView.of(summed.conversation), notice=summed.notice
     )
 
 
-SUMMARIZE_CONVERSATION = Operation(
-    "summarize_conversation",
-    "Sum a past conversation up, and keep that.",
-    SummarizeConversationInput,
-    SummarizeConversationResult,
-    _summarize,
-    Effect.WRITES,
-    owner_only=True,
-)
+SUMMARIZE_CONVERSATION = operation("summarize_conversation", _summarize, writes=True, owner_only=True)

@@ -31,7 +31,7 @@ from mindhold.history.projects import (
 from mindhold.memories.filters import timeframe_of
 from mindhold.model.memory import Kind, Memory
 from mindhold.model.query import Filter
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation
 
 MOST_MEMORIES = 2_000  # that are looked at
@@ -219,16 +219,17 @@ class HistoryTimelineResult(Output):
     suggestion: str | None = None
 
 
-async def _timeline(call: Call, given: HistoryTimelineInput) -> HistoryTimelineResult:
+async def _timeline(context: Context, request: HistoryTimelineInput) -> HistoryTimelineResult:
+    """The conversations of the last days."""
     passed = await history_timeline(
-        call.engine,
-        agent=call.agent,
-        days=given.days,
-        when=given.when,
-        project=given.project,
-        most=given.limit,
+        context.engine,
+        agent=context.agent,
+        days=request.days,
+        when=request.when,
+        project=request.project,
+        most=request.limit,
     )
-    zone = call.engine.zone()
+    zone = context.engine.zone()
     return HistoryTimelineResult(
         sessions=[SessionView.of(one) for one in passed.sessions],
         total_sessions=passed.total,
@@ -237,11 +238,4 @@ async def _timeline(call: Call, given: HistoryTimelineInput) -> HistoryTimelineR
     )
 
 
-HISTORY_TIMELINE = Operation(
-    "history_timeline",
-    "The conversations of the last days.",
-    HistoryTimelineInput,
-    HistoryTimelineResult,
-    _timeline,
-    Effect.READS,
-)
+HISTORY_TIMELINE = operation("history_timeline", _timeline, reads=True)

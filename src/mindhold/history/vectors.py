@@ -16,7 +16,7 @@ from mindhold.engine import Engine
 from mindhold.history.index_guard import index_turn
 from mindhold.model.job import Job
 from mindhold.model.scope import LOCAL
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import Passage
 from mindhold.ports.store import Enqueue
 from mindhold.ports.transcripts import Role, shortened
@@ -132,32 +132,25 @@ class EmbedHistoryResult(Output):
     notice: str
 
 
-async def _embed(call: Call, given: EmbedHistoryInput) -> EmbedHistoryResult:
-    engine = call.engine
+async def _embed(context: Context, request: EmbedHistoryInput) -> EmbedHistoryResult:
+    """Make vectors for past conversations."""
+    engine = context.engine
     model = history_model(engine)
     if model is None:
         return EmbedHistoryResult(embedded=0, left=0, model=None, notice=engine.meaning.reason or NO_MODEL)
-    end = None if given.seconds is None else time.monotonic() + given.seconds
-    total = min(given.most, await unembedded(engine))
+    end = None if request.seconds is None else time.monotonic() + request.seconds
+    total = min(request.most, await unembedded(engine))
     done = 0
-    while done < given.most and (end is None or time.monotonic() < end):
-        call.progress("embed", done, total)
+    while done < request.most and (end is None or time.monotonic() < end):
+        context.progress("embed", done, total)
         left = None if end is None else end - time.monotonic()
-        now = await embed_history(engine, most=min(TURN, given.most - done), seconds=left)
+        now = await embed_history(engine, most=min(TURN, request.most - done), seconds=left)
         if not now:
             break
         done += now
-    call.progress("embed", done, max(done, total))
+    context.progress("embed", done, max(done, total))
     notice = engine.meaning.reason
     return EmbedHistoryResult(embedded=done, left=await unembedded(engine), model=model, notice=notice)
 
 
-EMBED_HISTORY = Operation(
-    "embed_history",
-    "Make vectors for past conversations.",
-    EmbedHistoryInput,
-    EmbedHistoryResult,
-    _embed,
-    Effect.WRITES,
-    owner_only=True,
-)
+EMBED_HISTORY = operation("embed_history", _embed, writes=True, owner_only=True, changes_memories=False)

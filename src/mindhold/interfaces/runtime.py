@@ -82,17 +82,15 @@ def local_caller(loaded: LoadedSettings) -> Caller:
 
 
 async def call_operation(
-    running: OpenMindhold, name: str, /, *, caller: Caller | None = None, **given: Any
-) -> Any:
-    """An operation by its name; without a caller it is the door's own question. Raises MindholdError."""
+    running: OpenMindhold, operation: Operation[I, O], /, *, caller: Caller | None = None, **fields: Any
+) -> O:
+    """Run an operation with the given input fields; without a caller, as the server itself. Raises MindholdError."""
     from pydantic import ValidationError
 
-    from mindhold.operation_index import operation
     from mindhold.operations import invalid_input
 
-    chosen = operation(name)
     try:
-        taken = chosen.takes(**given)
+        request = operation.takes(**fields)
     except ValidationError as error:
-        raise invalid_input(error, known=list(chosen.takes.model_fields)) from error
-    return await running.run(chosen, taken, caller=caller)
+        raise invalid_input(error, known=list(operation.takes.model_fields)) from error
+    return await running.run(operation, request, caller=caller)

@@ -17,7 +17,7 @@ from mindhold.memories.evaluation import EVALUATE
 from mindhold.memories.views import JobView
 from mindhold.model.errors import Conflict
 from mindhold.model.job import Job, JobState
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 
 MOST_BROUGHT_FORWARD = 1000
 
@@ -62,11 +62,12 @@ class JobInput(Input):
     id: str
 
 
-async def _list_jobs(call: Call, given: ListJobsInput) -> ListJobsResult:
-    store = call.engine.store
-    runs = await next_runs(call.engine)
-    known = await all_progress(call.engine)
-    found = await store.jobs(states=given.states, limit=given.limit)
+async def _list_jobs(context: Context, request: ListJobsInput) -> ListJobsResult:
+    """Queued work."""
+    store = context.engine.store
+    runs = await next_runs(context.engine)
+    known = await all_progress(context.engine)
+    found = await store.jobs(states=request.states, limit=request.limit)
     return ListJobsResult(
         jobs=[JobView.of(job, known.get(job.id)) for job in found],
         tally=await store.tally_jobs(),
@@ -74,16 +75,20 @@ async def _list_jobs(call: Call, given: ListJobsInput) -> ListJobsResult:
     )
 
 
-async def _run_jobs(call: Call, given: RunJobsInput) -> RunJobsResult:
-    if given.scheduled:
-        await enqueue_due(call.engine)
-    if given.waiting:
-        await _bring_forward(call)
-    runner = Runner(call.engine, handlers_of(call.engine), owner=call.engine.new_id())
-    end = inf if given.seconds is None else time.monotonic() + given.seconds
+LIST_JOBS = operation("list_jobs", _list_jobs, reads=True, owner_only=True)
+
+
+async def _run_jobs(context: Context, request: RunJobsInput) -> RunJobsResult:
+    """Run what is due."""
+    if request.scheduled:
+        await enqueue_due(context.engine)
+    if request.waiting:
+        await _bring_forward(context)
+    runner = Runner(context.engine, handlers_of(context.engine), owner=context.engine.new_id())
+    end = inf if request.seconds is None else time.monotonic() + request.seconds
     ran = await runner.run_all(
-        most=given.most,
-        told=lambda count: call.progress("jobs", count, None),
+        most=request.most,
+        told=lambda count: context.progress("jobs", count, None),
         enough=lambda: time.monotonic() >= end,
     )
     last = {one.job.id: one.job for one in ran}  # what took several turns is one job
@@ -93,66 +98,60 @@ async def _run_jobs(call: Call, given: RunJobsInput) -> RunJobsResult:
     )
 
 
-async def _bring_forward(call: Call) -> None:
+RUN_JOBS = operation(
+    "run_jobs", _run_jobs, writes=True, owner_only=True, changes_memories=False, runs_jobs=True
+)
+
+
+async def _bring_forward(context: Context) -> None:
     """Somebody asked, and may have mended what made it fail: nothing waits for its next attempt, nor for more to come."""
-    store, now, model = call.engine.store, call.engine.clock(), call.engine.meaning.model
+    store, now, model = context.engine.store, context.engine.clock(), context.engine.meaning.model
     for job in await store.jobs(states=(JobState.WAITING,), limit=MOST_BROUGHT_FORWARD):
         if job.due > now and (job.attempts or job.name == EVALUATE):
             await store.replace_job(replace(job, due=now), expected=JobState.WAITING)
     if model is not None and await store.unembedded(model, limit=1):
-        await queue_embedding(call.engine)
+        await queue_embedding(context.engine)
 
 
-async def _retry_job(call: Call, given: JobInput) -> JobView:
+async def _retry_job(context: Context, request: JobInput) -> JobView:
+    """Try a dead job again."""
     advice = "Only dead and waiting jobs can be tried again."
-    job = await call.engine.store.job(given.id)
+    job = await context.engine.store.job(request.id)
     if job.state in (JobState.RUNNING, JobState.DONE):
         raise Conflict(f"The job {job.id} is {job.state}.", advice=advice)
     again = replace(
-        job, state=JobState.WAITING, attempts=0, due=call.engine.clock(), error=None, finished=None
+        job, state=JobState.WAITING, attempts=0, due=context.engine.clock(), error=None, finished=None
     )
-    await clear_cancel(call.engine, job.id)
-    await _replace_job(call, again, expected=job.state, advice=advice)
-    call.engine.pressing.set()
-    return JobView.of(again, await progress_of(call.engine, job.id))
+    await clear_cancel(context.engine, job.id)
+    await _replace_job(context, again, expected=job.state, advice=advice)
+    context.engine.pressing.set()
+    return JobView.of(again, await progress_of(context.engine, job.id))
 
 
-async def _cancel_job(call: Call, given: JobInput) -> JobView:
-    job = await call.engine.store.job(given.id)
-    ended = await cancel_job(call.engine, job, stops=job.name in STOPPING)
-    return JobView.of(ended, await progress_of(call.engine, job.id))
+RETRY_JOB = operation("retry_job", _retry_job, writes=True, owner_only=True)
 
 
-async def _show_job(call: Call, given: JobInput) -> JobView:
-    job = await call.engine.store.job(given.id)
-    return JobView.of(job, await progress_of(call.engine, job.id))
+async def _cancel_job(context: Context, request: JobInput) -> JobView:
+    """Give up a job that waits, or can be stopped."""
+    job = await context.engine.store.job(request.id)
+    ended = await cancel_job(context.engine, job, stops=job.name in STOPPING)
+    return JobView.of(ended, await progress_of(context.engine, job.id))
 
 
-async def _replace_job(call: Call, job: Job, *, expected: JobState, advice: str) -> None:
+CANCEL_JOB = operation("cancel_job", _cancel_job, writes=True, owner_only=True)
+
+
+async def _show_job(context: Context, request: JobInput) -> JobView:
+    """One job, and how far it is."""
+    job = await context.engine.store.job(request.id)
+    return JobView.of(job, await progress_of(context.engine, job.id))
+
+
+SHOW_JOB = operation("show_job", _show_job, reads=True, owner_only=True)
+
+
+async def _replace_job(context: Context, job: Job, *, expected: JobState, advice: str) -> None:
     """Raises Conflict if a runner took it meanwhile."""
-    if not await call.engine.store.replace_job(job, expected=expected):
-        now = await call.engine.store.job(job.id)
+    if not await context.engine.store.replace_job(job, expected=expected):
+        now = await context.engine.store.job(job.id)
         raise Conflict(f"The job {job.id} is {now.state} by now.", advice=advice)
-
-
-LIST_JOBS = Operation(
-    "list_jobs", "Queued work.", ListJobsInput, ListJobsResult, _list_jobs, Effect.READS, owner_only=True
-)
-SHOW_JOB = Operation(
-    "show_job", "One job, and how far it is.", JobInput, JobView, _show_job, Effect.READS, owner_only=True
-)
-RUN_JOBS = Operation(
-    "run_jobs", "Run what is due.", RunJobsInput, RunJobsResult, _run_jobs, Effect.WRITES, owner_only=True
-)
-RETRY_JOB = Operation(
-    "retry_job", "Try a dead job again.", JobInput, JobView, _retry_job, Effect.WRITES, owner_only=True
-)
-CANCEL_JOB = Operation(
-    "cancel_job",
-    "Give up a job that waits, or can be stopped.",
-    JobInput,
-    JobView,
-    _cancel_job,
-    Effect.WRITES,
-    owner_only=True,
-)

@@ -24,7 +24,7 @@ from mindhold.lifecycle.stages import StageExample
 from mindhold.model.errors import Conflict, MemoryNotFound, StoreFull, StoreReadOnly
 from mindhold.model.lifecycle import Fate, fate_of, is_going, may_be_erased, next_review
 from mindhold.model.memory import Memory, Status, Tier
-from mindhold.operations import Call, Effect, Operation, Output
+from mindhold.operations import Context, Output, operation
 from mindhold.ports.store import Change, Mark, Tend
 from mindhold.projects.scope_operations import RETIRED, revive_scope
 
@@ -259,9 +259,10 @@ class UndoAuditResult(Output):
     notice: str = ""  # of documents that couldn't be written
 
 
-async def _undo(call: Call, given: AuditInput) -> UndoAuditResult:
-    done = await undo_run(call.engine, given.id, agent=call.agent)
-    notice = await update_documents(call.engine, done.back) if done.back else ""
+async def _undo(context: Context, request: AuditInput) -> UndoAuditResult:
+    """Bring back what a run of upkeep archived."""
+    done = await undo_run(context.engine, request.id, agent=context.agent)
+    notice = await update_documents(context.engine, done.back) if done.back else ""
     return UndoAuditResult(
         id=done.record.id,
         restored=[memory.id for memory in done.back],
@@ -272,12 +273,4 @@ async def _undo(call: Call, given: AuditInput) -> UndoAuditResult:
     )
 
 
-UNDO_AUDIT = Operation(
-    "undo_audit",
-    "Bring back what a run of upkeep archived.",
-    AuditInput,
-    UndoAuditResult,
-    _undo,
-    Effect.WRITES,
-    owner_only=True,
-)
+UNDO_AUDIT = operation("undo_audit", _undo, writes=True, owner_only=True)

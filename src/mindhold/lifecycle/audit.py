@@ -24,7 +24,7 @@ from mindhold.lifecycle.stages import (
 from mindhold.model.errors import InvalidInput, NotFound
 from mindhold.model.job import Entry
 from mindhold.model.lifecycle import Fate
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 
 AUDIT_NAMESPACE = "audit"
 MOST = 1_000  # records; the oldest make room
@@ -305,13 +305,18 @@ def _back(kept: AuditRecord) -> str:
     return "; ".join(said)
 
 
-async def _list(call: Call, given: ListAuditInput) -> ListAuditResult:
-    found = await audit_records(call.engine, limit=given.limit)
+async def _list(context: Context, request: ListAuditInput) -> ListAuditResult:
+    """What upkeep did, run by run."""
+    found = await audit_records(context.engine, limit=request.limit)
     return ListAuditResult(records=[AuditView.of(one) for one in found])
 
 
-async def _show(call: Call, given: AuditInput) -> ShowAuditResult:
-    kept = await find_audit_record(call.engine, given.id)
+LIST_AUDIT = operation("list_audit", _list, reads=True, owner_only=True)
+
+
+async def _show(context: Context, request: AuditInput) -> ShowAuditResult:
+    """One run of upkeep, closely."""
+    kept = await find_audit_record(context.engine, request.id)
     named = [
         TouchedView(id=told.memory_id, what=told.what, why=told.why) for told in kept.memories[:MOST_NAMED]
     ]
@@ -319,21 +324,4 @@ async def _show(call: Call, given: AuditInput) -> ShowAuditResult:
     return ShowAuditResult(**dict(AuditView.of(kept)), memories=named, more=more)
 
 
-LIST_AUDIT = Operation(
-    "list_audit",
-    "What upkeep did, run by run.",
-    ListAuditInput,
-    ListAuditResult,
-    _list,
-    Effect.READS,
-    owner_only=True,
-)
-SHOW_AUDIT = Operation(
-    "show_audit",
-    "One run of upkeep, closely.",
-    AuditInput,
-    ShowAuditResult,
-    _show,
-    Effect.READS,
-    owner_only=True,
-)
+SHOW_AUDIT = operation("show_audit", _show, reads=True, owner_only=True)

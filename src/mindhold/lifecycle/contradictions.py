@@ -30,7 +30,7 @@ from mindhold.model.errors import InvalidInput, MemoryNotFound, NotFound
 from mindhold.model.lifecycle import OUTDATED, is_kept_for_good
 from mindhold.model.memory import Link, Memory, Relation, Status
 from mindhold.model.scope import EVERYONE, visible_agents
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Change, Connect, Disconnect, Tend
 
 BATCH = 500
@@ -282,9 +282,10 @@ class ContradictionResult(Output):
     contradiction: ContradictionView
 
 
-async def _list(call: Call, given: ListContradictionsInput) -> ListContradictionsResult:
+async def _list(context: Context, request: ListContradictionsInput) -> ListContradictionsResult:
+    """Memories that deny each other: found ones, and those that wait for somebody to judge them."""
     found, pending = [
-        await list_contradictions(call.engine, agent=call.agent, pending=pending, limit=given.limit)
+        await list_contradictions(context.engine, agent=context.agent, pending=pending, limit=request.limit)
         for pending in (False, True)
     ]
     return ListContradictionsResult(
@@ -292,22 +293,37 @@ async def _list(call: Call, given: ListContradictionsInput) -> ListContradiction
     )
 
 
-async def _undo(call: Call, given: ContradictionInput) -> ContradictionResult:
+LIST_CONTRADICTIONS = operation("list_contradictions", _list, reads=True)
+
+
+async def _undo(context: Context, request: ContradictionInput) -> ContradictionResult:
+    """Take a found contradiction back; it isn't found again."""
     return ContradictionResult(
-        contradiction=_view(await undo_contradiction(call.engine, given.id, agent=call.agent))
+        contradiction=_view(await undo_contradiction(context.engine, request.id, agent=context.agent))
     )
 
 
-async def _confirm(call: Call, given: ContradictionInput) -> ContradictionResult:
+UNDO_CONTRADICTION = operation("undo_contradiction", _undo, writes=True)
+
+
+async def _confirm(context: Context, request: ContradictionInput) -> ContradictionResult:
+    """Say that a pending one is one: the later memory takes the earlier one's place."""
     return ContradictionResult(
-        contradiction=_view(await confirm_contradiction(call.engine, given.id, agent=call.agent))
+        contradiction=_view(await confirm_contradiction(context.engine, request.id, agent=context.agent))
     )
 
 
-async def _dismiss(call: Call, given: ContradictionInput) -> ContradictionResult:
+CONFIRM_CONTRADICTION = operation("confirm_contradiction", _confirm, writes=True)
+
+
+async def _dismiss(context: Context, request: ContradictionInput) -> ContradictionResult:
+    """Say that a pending one is none; it isn't raised again."""
     return ContradictionResult(
-        contradiction=_view(await dismiss_contradiction(call.engine, given.id, agent=call.agent))
+        contradiction=_view(await dismiss_contradiction(context.engine, request.id, agent=context.agent))
     )
+
+
+DISMISS_CONTRADICTION = operation("dismiss_contradiction", _dismiss, writes=True)
 
 
 def _view(one: Contradiction) -> ContradictionView:
@@ -327,37 +343,3 @@ def _side(memory: Memory) -> SideView:
     text = memory.content
     short = text if len(text) <= LONGEST else text[: LONGEST - 1].rstrip() + "…"
     return SideView(id=memory.id, content=short, occurred=memory.occurred, importance=memory.importance)
-
-
-LIST_CONTRADICTIONS = Operation(
-    "list_contradictions",
-    "Memories that deny each other: found ones, and those that wait for somebody to judge them.",
-    ListContradictionsInput,
-    ListContradictionsResult,
-    _list,
-    Effect.READS,
-)
-UNDO_CONTRADICTION = Operation(
-    "undo_contradiction",
-    "Take a found contradiction back; it isn't found again.",
-    ContradictionInput,
-    ContradictionResult,
-    _undo,
-    Effect.WRITES,
-)
-CONFIRM_CONTRADICTION = Operation(
-    "confirm_contradiction",
-    "Say that a pending one is one: the later memory takes the earlier one's place.",
-    ContradictionInput,
-    ContradictionResult,
-    _confirm,
-    Effect.WRITES,
-)
-DISMISS_CONTRADICTION = Operation(
-    "dismiss_contradiction",
-    "Say that a pending one is none; it isn't raised again.",
-    ContradictionInput,
-    ContradictionResult,
-    _dismiss,
-    Effect.WRITES,
-)

@@ -32,7 +32,7 @@ from mindhold.lifecycle.stages import (
 )
 from mindhold.model.job import JobState
 from mindhold.model.lifecycle import Fate
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 
 JOBS = "jobs"
 MOST_JOBS = 1000
@@ -141,40 +141,48 @@ class ReportsResult(Output):
     reports: list[ReportView]
 
 
-async def _consolidate(call: Call, given: ConsolidateInput) -> ConsolidateResult:
+async def _consolidate(context: Context, request: ConsolidateInput) -> ConsolidateResult:
+    """Do the upkeep that is due."""
     begun = perf_counter()
-    limit = call.engine.policy.life.seconds if given.seconds is None else given.seconds
+    limit = context.engine.policy.life.seconds if request.seconds is None else request.seconds
     until = monotonic() + limit
-    with_jobs = not given.dry_run and not given.stages
-    if not given.dry_run:
-        await call.engine.uses.flush()
+    with_jobs = not request.dry_run and not request.stages
+    if not request.dry_run:
+        await context.engine.uses.flush()
     report = await run_consolidation(
-        call.engine,
-        dry=given.dry_run,
-        seconds=given.seconds,
-        stages=given.stages,
-        tell=lambda name, done, total: call.progress(name, done, total + with_jobs),
+        context.engine,
+        dry=request.dry_run,
+        seconds=request.seconds,
+        stages=request.stages,
+        tell=lambda name, done, total: context.progress(name, done, total + with_jobs),
     )
-    if not given.stages and not report.notice:
-        within = StageLimits(dry=given.dry_run, deadline=until, batch=call.engine.policy.life.batch)
-        kept = await retention.run_retention(call.engine, within, consolidated=True)
+    if not request.stages and not report.notice:
+        within = StageLimits(dry=request.dry_run, deadline=until, batch=context.engine.policy.life.batch)
+        kept = await retention.run_retention(context.engine, within, consolidated=True)
         if kept.changed:
             report = replace(report, stages=(*report.stages, kept))
     stages = list(report.stages)
     if with_jobs and not report.notice:
-        call.progress(JOBS, len(STAGES), len(STAGES) + 1)
-        stages.append(await run_due_jobs(call, until=until))
+        context.progress(JOBS, len(STAGES), len(STAGES) + 1)
+        stages.append(await run_due_jobs(context, until=until))
     return _consolidate_result(report, stages, seconds=perf_counter() - begun, most=MOST_NAMED)
 
 
-async def _reports(call: Call, given: ReportsInput) -> ReportsResult:
-    found = await list_reports(call.engine, limit=given.limit)
+CONSOLIDATE = operation("consolidate", _consolidate, writes=True, owner_only=True, erases=True)
+
+
+async def _reports(context: Context, request: ReportsInput) -> ReportsResult:
+    """What earlier consolidations did."""
+    found = await list_reports(context.engine, limit=request.limit)
     return ReportsResult(
         reports=[
             ReportView(started=one.started, **dict(_consolidate_result(one, one.stages, seconds=one.seconds)))
             for one in found
         ]
     )
+
+
+CONSOLIDATION_REPORTS = operation("consolidation_reports", _reports, reads=True, owner_only=True)
 
 
 def _consolidate_result(
@@ -199,7 +207,7 @@ def _consolidate_result(
     )
 
 
-async def run_due_jobs(call: Call, *, until: float) -> StageResult:
+async def run_due_jobs(context: Context, *, until: float) -> StageResult:
     """What they changed, by what each of them says; a job that failed is told and will be tried again.
 
     In the time that is left, and a short one even in none; what isn't begun stays queued.
@@ -210,9 +218,9 @@ async def run_due_jobs(call: Call, *, until: float) -> StageResult:
 
     begun = perf_counter()
     whole = (CONSOLIDATION_JOB, MAINTENANCE_JOB)  # the caller is such a run
-    await enqueue_due(call.engine, besides=whole)
+    await enqueue_due(context.engine, besides=whole)
     names = [name for name in HANDLERS if name not in (*whole, *OF_HISTORY)] if left() > 0 else SHORT
-    runner = Runner(call.engine, handlers_within(left), owner=call.engine.new_id())
+    runner = Runner(context.engine, handlers_within(left), owner=context.engine.new_id())
     ran = await runner.run_all(most=MOST_JOBS, names=names, enough=lambda: left() <= 0)
     done = [one.job for one in ran if one.kept and one.job.state is JobState.DONE]
     runs = Counter(job.name for job in done)
@@ -229,25 +237,6 @@ async def run_due_jobs(call: Call, *, until: float) -> StageResult:
     counts = {what.partition(" ")[2]: count for what, count in effects.items() if count}
     return StageResult(JOBS, effects.total(), detail, seconds=perf_counter() - begun, counts=counts)
 
-
-CONSOLIDATE = Operation(
-    "consolidate",
-    "Do the upkeep that is due.",
-    ConsolidateInput,
-    ConsolidateResult,
-    _consolidate,
-    Effect.WRITES,
-    owner_only=True,
-)
-CONSOLIDATION_REPORTS = Operation(
-    "consolidation_reports",
-    "What earlier consolidations did.",
-    ReportsInput,
-    ReportsResult,
-    _reports,
-    Effect.READS,
-    owner_only=True,
-)
 
 # What a count is told as; any other as its own words and the number.
 _NAMES = {
@@ -311,24 +300,28 @@ class MaintainResult(Output):
     notice: str = ""  # why nothing was done
 
 
-async def _maintain(call: Call, given: MaintainInput) -> MaintainResult:
+async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
+    """Do all the upkeep in one run."""
     begun = perf_counter()
-    limit = call.engine.policy.maintenance.seconds if given.seconds is None else given.seconds
+    limit = context.engine.policy.maintenance.seconds if request.seconds is None else request.seconds
     until = monotonic() + limit
-    with_jobs = not given.dry_run and not given.steps
+    with_jobs = not request.dry_run and not request.steps
     report = await run_maintenance(
-        call.engine,
-        dry=given.dry_run,
-        seconds=given.seconds,
-        steps=given.steps,
-        besides=() if given.backup else (BACKUP,),
-        tell=lambda name, done, total: call.progress(name, done, total + with_jobs),
+        context.engine,
+        dry=request.dry_run,
+        seconds=request.seconds,
+        steps=request.steps,
+        besides=() if request.backup else (BACKUP,),
+        tell=lambda name, done, total: context.progress(name, done, total + with_jobs),
     )
     steps = list(report.steps)
     if with_jobs and not report.notice:
-        call.progress(JOBS, len(steps), len(steps) + 1)
-        steps.append(StepResult(await run_due_jobs(call, until=until)))
+        context.progress(JOBS, len(steps), len(steps) + 1)
+        steps.append(StepResult(await run_due_jobs(context, until=until)))
     return _maintain_result(report, steps, seconds=perf_counter() - begun)
+
+
+MAINTAIN = operation("maintain", _maintain, writes=True, owner_only=True, erases=True)
 
 
 def _maintain_result(
@@ -353,14 +346,3 @@ def _told(step: StepResult) -> Iterator[str]:
         yield _NAMES.get(what, usual).format(number).replace(" ", "_")
     if stage.changed and not counts:
         yield f"{stage.name}_{stage.changed}"
-
-
-MAINTAIN = Operation(
-    "maintain",
-    "Do all the upkeep in one run.",
-    MaintainInput,
-    MaintainResult,
-    _maintain,
-    Effect.WRITES,
-    owner_only=True,
-)

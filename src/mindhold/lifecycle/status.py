@@ -26,7 +26,7 @@ from mindhold.model.errors import ModelError
 from mindhold.model.job import JobState
 from mindhold.model.memory import ANY_STATUS, Status
 from mindhold.model.query import Filter
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.cache import ActiveConversation, SidecarFacts
 from mindhold.ports.embedder import ModelCard
 from mindhold.ports.llm import ModelLevel, levels_of
@@ -334,16 +334,20 @@ class DoctorResult(Output):
     scrubbed: ReceiptView | None = None
 
 
-async def _status(call: Call, _given: StatusInput) -> StatusResult:
+async def _status(context: Context, _given: StatusInput) -> StatusResult:
+    """How things are, at a glance."""
     from mindhold import __version__
 
-    report = await status(call.engine, agent=call.agent)
-    told = _status_of(call, report, version=__version__)
-    if not call.owner:
+    report = await status(context.engine, agent=context.agent)
+    told = _status_of(context, report, version=__version__)
+    if not context.owner:
         return told.model_copy(update=_untold(report))
-    notice = " ".join(filter(None, (told.notice, await room_notice(call.engine))))
-    state = _backup(await backup_state(call.engine))
+    notice = " ".join(filter(None, (told.notice, await room_notice(context.engine))))
+    state = _backup(await backup_state(context.engine))
     return told.model_copy(update={"notice": notice, "backup": state})
+
+
+STATUS = operation("status", _status, reads=True)
 
 
 def _backup(state: BackupState) -> dict[str, Any]:
@@ -366,7 +370,7 @@ def _untold(report: StatusReport) -> dict[str, Any]:
     return {**untold, "jobs": {}, "dead_jobs": [], **money}
 
 
-def _status_of(call: Call, report: StatusReport, *, version: str) -> StatusResult:
+def _status_of(context: Context, report: StatusReport, *, version: str) -> StatusResult:
     facts = report.store
     return StatusResult(
         version=version,
@@ -396,9 +400,9 @@ def _status_of(call: Call, report: StatusReport, *, version: str) -> StatusResul
         unready_models=list(report.unready),
         language_calls=report.asked.calls,
         language_tokens=report.asked.tokens,
-        daily_tokens=call.engine.policy.daily_tokens,
+        daily_tokens=context.engine.policy.daily_tokens,
         language_dollars=round(report.asked.dollars, 9),
-        daily_dollars=call.engine.policy.daily_dollars,
+        daily_dollars=context.engine.policy.daily_dollars,
         classifier=report.classifier,
         beside=_sidecar_view(report),
         conversations=len(report.activity),
@@ -427,12 +431,13 @@ def _sidecar_view(report: StatusReport) -> dict[str, str]:
     return told | {"location": facts.location} if report.store.location else told | {"detail": ""}
 
 
-async def _doctor(call: Call, given: DoctorInput) -> DoctorResult:
-    repaired = await repair_derived(call.engine) if given.repair else []
-    scrubbed = await call.engine.store.scrub(given.phrases) if given.scrub else None
+async def _doctor(context: Context, request: DoctorInput) -> DoctorResult:
+    """Look closely; repair what is derived; prove erasure."""
+    repaired = await repair_derived(context.engine) if request.repair else []
+    scrubbed = await context.engine.store.scrub(request.phrases) if request.scrub else None
     if scrubbed is not None:
-        scrubbed = await scrub_hook_caches(call.engine, scrubbed, given.phrases)
-    findings = [FindingView.of(finding) for finding in await examine(call.engine)]
+        scrubbed = await scrub_hook_caches(context.engine, scrubbed, request.phrases)
+    findings = [FindingView.of(finding) for finding in await examine(context.engine)]
     return DoctorResult(
         healthy=all(finding.healthy for finding in findings),
         findings=findings,
@@ -441,13 +446,4 @@ async def _doctor(call: Call, given: DoctorInput) -> DoctorResult:
     )
 
 
-STATUS = Operation("status", "How things are, at a glance.", StatusInput, StatusResult, _status, Effect.READS)
-DOCTOR = Operation(
-    "doctor",
-    "Look closely; repair what is derived; prove erasure.",
-    DoctorInput,
-    DoctorResult,
-    _doctor,
-    Effect.WRITES,
-    owner_only=True,
-)
+DOCTOR = operation("doctor", _doctor, writes=True, owner_only=True)

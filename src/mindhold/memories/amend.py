@@ -40,7 +40,7 @@ from mindhold.model.lifecycle import OURS, OUTDATED
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status, Tier, Version, moment_of
 from mindhold.model.query import Vector
 from mindhold.model.tokens import count_tokens
-from mindhold.operations import Call, Effect, Input, Operation, Output, full_id
+from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.ports.store import Change, Connect, Enqueue, Keep, Put
 from mindhold.text.injection import suspicion
 
@@ -409,45 +409,41 @@ class AmendResult(Output):
     etag: str = ""
 
 
-async def _run_amend(call: Call, given: AmendInput) -> AmendResult:
-    tier = None if given.permanent is None else (Tier.PERMANENT if given.permanent else Tier.WARM)
+async def _run_amend(context: Context, request: AmendInput) -> AmendResult:
+    """Correct a memory; what it said before is kept."""
+    tier = None if request.permanent is None else (Tier.PERMANENT if request.permanent else Tier.WARM)
     amendment = Amendment(
-        content=given.content,
-        kind=given.kind,
-        topic=given.topic,
-        tags=None if given.tags is None else tuple(given.tags),
-        keywords=None if given.keywords is None else tuple(given.keywords),
-        importance=given.importance,
-        anchor=given.anchor,
+        content=request.content,
+        kind=request.kind,
+        topic=request.topic,
+        tags=None if request.tags is None else tuple(request.tags),
+        keywords=None if request.keywords is None else tuple(request.keywords),
+        importance=request.importance,
+        anchor=request.anchor,
         tier=tier,
-        occurred=given.occurred,
-        metadata=None if given.metadata is None else checked_caller_metadata(given.metadata),
+        occurred=request.occurred,
+        metadata=None if request.metadata is None else checked_caller_metadata(request.metadata),
     )
-    memory_id = await full_id(call, given.id)
+    memory_id = await full_id(context, request.id)
     if amendment == Amendment():
         raise InvalidInput("Nothing was given to change.", advice="Give the content, or another field.")
-    previous, seen = None, None if given.expected is None else given.expected.partition("-")[0]
-    if given.supersedes:
-        memory, old = await supersede(call.engine, memory_id, amendment, agent=call.agent, expected=seen)
+    previous, seen = None, None if request.expected is None else request.expected.partition("-")[0]
+    if request.supersedes:
+        memory, old = await supersede(
+            context.engine, memory_id, amendment, agent=context.agent, expected=seen
+        )
         previous = old.id
     else:
-        memory = await amend(call.engine, memory_id, amendment, agent=call.agent, expected=seen)
+        memory = await amend(context.engine, memory_id, amendment, agent=context.agent, expected=seen)
     told = (
-        LONG_NOTICE if given.content is not None and is_long(memory) else "",
-        await update_documents(call.engine, [memory]),
+        LONG_NOTICE if request.content is not None and is_long(memory) else "",
+        await update_documents(context.engine, [memory]),
     )
     notice = " ".join(filter(None, told))
-    shown = await shown_memory(call, memory)
+    shown = await shown_memory(context, memory)
     return AmendResult(
         id=memory.id, previous_id=previous, memory=shown.memory, notice=notice, etag=shown.etag
     )
 
 
-AMEND = Operation(
-    "amend",
-    "Correct a memory; what it said before is kept.",
-    AmendInput,
-    AmendResult,
-    _run_amend,
-    Effect.WRITES,
-)
+AMEND = operation("amend", _run_amend, writes=True)

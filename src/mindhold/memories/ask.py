@@ -18,7 +18,7 @@ from mindhold.model.errors import ModelError
 from mindhold.model.lexemes import lexemes, query_lexemes, stop_lexemes
 from mindhold.model.prompt_markup import quote_as_json
 from mindhold.model.tokens import count_tokens
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.llm import LanguageModel
 from mindhold.text.clean import split
 from mindhold.text.redaction import redact
@@ -171,14 +171,15 @@ class AskResult(Output):
     notice: str = ""
 
 
-async def _ask(call: Call, given: AskInput) -> AskResult:
+async def _ask(context: Context, request: AskInput) -> AskResult:
+    """Answer a question from memory, with citations."""
     told = await ask(
-        call.engine,
-        given.question,
-        agent=call.agent,
-        scope=given.scope,
-        limit=given.limit,
-        model=call.model or call.engine.llm,
+        context.engine,
+        request.question,
+        agent=context.agent,
+        scope=request.scope,
+        limit=request.limit,
+        model=context.model or context.engine.llm,
     )
     return AskResult(
         answer=told.answer,
@@ -199,6 +200,10 @@ async def _ask(call: Call, given: AskInput) -> AskResult:
     )
 
 
-ASK = Operation(
-    "ask", "Answer a question from memory, with citations.", AskInput, AskResult, _ask, Effect.READS
+ASK = operation(
+    "ask",
+    _ask,
+    reads=True,
+    default_scope=True,
+    shown_ids=lambda result: [citation.id for citation in result.citations],
 )

@@ -17,7 +17,7 @@ from mindhold.memories.verbatim import VerbatimResult, keep_verbatim
 from mindhold.memories.write import REMEMBER, RememberInput, RememberResult
 from mindhold.model.memory import Kind
 from mindhold.model.query import Filter
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, created_ids, operation
 from mindhold.profile.profile import learn
 from mindhold.projects.placement import open_project
 from mindhold.projects.scopes import ScopeChoice, choose_scope
@@ -130,37 +130,54 @@ class StoreResult(Output):
     notice: str = ""
 
 
-async def _store(call: Call, given: StoreInput) -> StoreResult:
-    source = given.source.strip().casefold()
-    tags = (*given.tags, *hashtags(given.content))
-    unfiled = not (source or tags or given.scope)
-    if source == SourceKind.PROFILE or (unfiled and states_profile(given.content)):
-        return await _learned(call, given)
-    found = await scope_for(call.engine, given.content, tags, scope=given.scope, create=given.create_scope)
+async def _store(context: Context, request: StoreInput) -> StoreResult:
+    """Store what an assistant is told, where and as what it belongs."""
+    source = request.source.strip().casefold()
+    tags = (*request.tags, *hashtags(request.content))
+    unfiled = not (source or tags or request.scope)
+    if source == SourceKind.PROFILE or (unfiled and states_profile(request.content)):
+        return await _learned(context, request)
+    found = await scope_for(
+        context.engine, request.content, tags, scope=request.scope, create=request.create_scope
+    )
     if source == SourceKind.CONVERSATION:
-        return await _logged(call, given, found, tags)
+        return await _logged(context, request, found, tags)
     told = source == SourceKind.SUMMARY
     remembered = await REMEMBER.run(
-        call,
+        context,
         RememberInput(
-            content=given.content,
+            content=request.content,
             kind=Kind.CONTEXT if told else Kind.NOTE,
             scope=found.scope,
             tags=list(tags),
-            source="" if source == SourceKind.NOTE else source if told else given.source,
-            dialect=given.dialect,
-            conversation=given.conversation,
+            source="" if source == SourceKind.NOTE else source if told else request.source,
+            dialect=request.dialect,
+            conversation=request.conversation,
         ),
     )
     return _answer(remembered, "summary" if told else "note", found)
 
 
-async def _logged(call: Call, given: StoreInput, found: ScopeChoice, tags: tuple[str, ...]) -> StoreResult:
-    named = session_name(call.engine, given.conversation)
-    said = FiledText(given.content, found.scope, given.speaker, named or call.conversation, tags)
-    kept = await log_message(call.engine, said, agent=call.agent)
-    if named and named != call.conversation:  # of its own the door tells
-        note_call(call.engine, named, CallActivity(STORE_NAME, stored=(kept.memory.id,)), agent=call.agent)
+STORE = operation(
+    "store",
+    _store,
+    writes=True,
+    needs_vectors=True,
+    default_scope=True,
+    stored_ids=lambda result: created_ids([result]),
+)
+
+
+async def _logged(
+    context: Context, given: StoreInput, found: ScopeChoice, tags: tuple[str, ...]
+) -> StoreResult:
+    named = session_name(context.engine, given.conversation)
+    said = FiledText(given.content, found.scope, given.speaker, named or context.conversation, tags)
+    kept = await log_message(context.engine, said, agent=context.agent)
+    if named and named != context.conversation:  # of its own the door tells
+        note_call(
+            context.engine, named, CallActivity(STORE_NAME, stored=(kept.memory.id,)), agent=context.agent
+        )
     return StoreResult(
         outcome="stored",
         created=True,
@@ -172,14 +189,14 @@ async def _logged(call: Call, given: StoreInput, found: ScopeChoice, tags: tuple
         redacted=list(kept.redacted),
         quarantined=bool(kept.suspicious),
         embedded=kept.embedded,
-        notice="" if kept.embedded else call.engine.meaning.reason,
+        notice="" if kept.embedded else context.engine.meaning.reason,
     )
 
 
-async def _learned(call: Call, given: StoreInput) -> StoreResult:
+async def _learned(context: Context, given: StoreInput) -> StoreResult:
     """As entries of the profile. What it is filed under is the profile's own affair."""
-    conversation = given.conversation or call.conversation
-    learned = await learn(call.engine, given.content, agent=call.agent, conversation=conversation)
+    conversation = given.conversation or context.conversation
+    learned = await learn(context.engine, given.content, agent=context.agent, conversation=conversation)
     first = learned.memories[0]
     new = any(one.what != "unchanged" for one in learned.changes)
     replaced = [one.label for one in learned.changes if one.what == "replaced"]
@@ -188,7 +205,7 @@ async def _learned(call: Call, given: StoreInput) -> StoreResult:
         f"It replaces what was known of {', '.join(replaced)}; `mindhold profile history` has that."
         if replaced
         else "",
-        "" if embedded else call.engine.meaning.reason,
+        "" if embedded else context.engine.meaning.reason,
     )
     return StoreResult(
         outcome="stored" if new else "duplicate",
@@ -199,7 +216,7 @@ async def _learned(call: Call, given: StoreInput) -> StoreResult:
         reason="the profile is everybody's" if given.scope is None else "",
         tags=list(first.tags),
         parts=[one.id for one in learned.memories] if len(learned.memories) > 1 else [],
-        redacted=[one.kind for one in redact(given.content).found] if call.engine.policy.redact else [],
+        redacted=[one.kind for one in redact(given.content).found] if context.engine.policy.redact else [],
         embedded=embedded,
         notice=" ".join(filter(None, notices)),
     )
@@ -222,13 +239,3 @@ def _answer(told: RememberResult, stored_as: Literal["summary", "note"], found: 
         embedded=told.embedded,
         notice=told.notice,
     )
-
-
-STORE = Operation(
-    STORE_NAME,
-    "Store what an assistant is told, where and as what it belongs.",
-    StoreInput,
-    StoreResult,
-    _store,
-    Effect.WRITES,
-)

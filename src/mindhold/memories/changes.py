@@ -19,7 +19,7 @@ from mindhold.model.errors import JobNotFound
 from mindhold.model.job import SCOPE_KEY, Job, JobState
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order, PagePosition
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import open_project
 from mindhold.projects.reindex import Stage, may_see, stage_of
 from mindhold.projects.storage import ask_reachable
@@ -200,42 +200,36 @@ class RecentChangesResult(Output):
     next: str | None = None
 
 
-async def _recent_changes(call: Call, given: RecentChangesInput) -> RecentChangesResult:
-    now = call.engine.clock()
-    since = now if given.since is None else checked_moment(call.engine, given.since)
+async def _recent_changes(context: Context, request: RecentChangesInput) -> RecentChangesResult:
+    """What was written lately, and which jobs are under way."""
+    now = context.engine.clock()
+    since = now if request.since is None else checked_moment(context.engine, request.since)
     memories: list[Memory] = []
     jobs: list[JobProgress] = []
-    if Topic.MEMORIES in given.topics:
+    if Topic.MEMORIES in request.topics:
         memories = await changed_memories(
-            call.engine,
-            given.project,
-            agent=call.agent,
+            context.engine,
+            request.project,
+            agent=context.agent,
             since=since,
-            limit=given.limit,
-            before=None if given.before is None else position_of(given.before, Order.CHANGED),
+            limit=request.limit,
+            before=None if request.before is None else position_of(request.before, Order.CHANGED),
         )
-    if Topic.JOBS in given.topics:
+    if Topic.JOBS in request.topics:
         jobs = await jobs_now(
-            call.engine,
-            given.project,
-            agent=call.agent,
-            owner=call.owner,
+            context.engine,
+            request.project,
+            agent=context.agent,
+            owner=context.owner,
             since=since,
-            known=given.known,
+            known=request.known,
         )
     return RecentChangesResult(
         now=now,
         memories=[ChangeView.of(memory) for memory in reversed(memories)],
         jobs=[JobChangeView.of(job) for job in jobs],
-        next=next_cursor(memories, Order.CHANGED, limit=given.limit),
+        next=next_cursor(memories, Order.CHANGED, limit=request.limit),
     )
 
 
-RECENT_CHANGES = Operation(
-    "recent_changes",
-    "What was written lately, and which jobs are under way.",
-    RecentChangesInput,
-    RecentChangesResult,
-    _recent_changes,
-    Effect.READS,
-)
+RECENT_CHANGES = operation("recent_changes", _recent_changes, reads=True)

@@ -18,7 +18,7 @@ from mindhold.model.memory import Kind, Memory
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import GLOBAL
 from mindhold.model.tokens import count_tokens, truncate_to_tokens
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.profile.entries import outline_profile, profile
 from mindhold.projects.scopes import visible_scopes
 
@@ -275,14 +275,15 @@ class ContextResult(Output):
     profile: str = ""  # what is known of the person, as it stands in the text
 
 
-async def _context(call: Call, given: ContextInput) -> ContextResult:
+async def _context(call: Context, request: ContextInput) -> ContextResult:
+    """What to have in mind at the start."""
     found = await context(
         call.engine,
         agent=call.agent,
-        budget=given.token_budget,
-        kinds=given.kinds,
-        conversation=given.conversation or call.conversation,
-        scope=given.scope,
+        budget=request.token_budget,
+        kinds=request.kinds,
+        conversation=request.conversation or call.conversation,
+        scope=request.scope,
     )
     return ContextResult(
         core=[_item(memory) for memory in found.core],
@@ -297,6 +298,15 @@ async def _context(call: Call, given: ContextInput) -> ContextResult:
     )
 
 
+CONTEXT = operation(
+    "context",
+    _context,
+    reads=True,
+    default_scope=True,
+    shown_ids=lambda result: [item.id for item in (*result.core, *result.working)],
+)
+
+
 def _item(memory: Memory) -> ContextItem:
     return ContextItem(
         id=memory.id,
@@ -309,8 +319,3 @@ def _item(memory: Memory) -> ContextItem:
         occurred=memory.occurred,
         tokens=memory.tokens,
     )
-
-
-CONTEXT = Operation(
-    "context", "What to have in mind at the start.", ContextInput, ContextResult, _context, Effect.READS
-)

@@ -27,7 +27,7 @@ from mindhold.model.job import Entry, Job
 from mindhold.model.memory import ANY_STATUS, Memory, Status
 from mindhold.model.query import Filter
 from mindhold.model.ranking import Cosines
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.embedder import Embedder, Matrix, ServiceModelTraits, ServiceTerms, Usage
 from mindhold.ports.store import Clock, Cursors, Enqueue, Entries, NewId, Store
 
@@ -506,20 +506,15 @@ class EmbedResult(Output):
     notice: str
 
 
-async def _embed(call: Call, _given: EmbedInput) -> EmbedResult:
-    await follow_model(call.engine)
-    done = await embed_missing(call.engine, progress=lambda count: call.progress("embed", count, None))
-    if call.engine.meaning.reason:
-        await queue_embedding(call.engine)
-    return EmbedResult(embedded=done, model=call.engine.meaning.model, notice=call.engine.meaning.reason)
+async def _embed(context: Context, _given: EmbedInput) -> EmbedResult:
+    """Make the vectors that are missing."""
+    await follow_model(context.engine)
+    done = await embed_missing(context.engine, progress=lambda count: context.progress("embed", count, None))
+    if context.engine.meaning.reason:
+        await queue_embedding(context.engine)
+    return EmbedResult(
+        embedded=done, model=context.engine.meaning.model, notice=context.engine.meaning.reason
+    )
 
 
-EMBED_MISSING = Operation(
-    "embed_missing",
-    "Make the vectors that are missing.",
-    EmbedInput,
-    EmbedResult,
-    _embed,
-    Effect.WRITES,
-    owner_only=True,
-)
+EMBED_MISSING = operation("embed_missing", _embed, writes=True, owner_only=True)

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from mindhold.engine import Engine
 from mindhold.memories.embedding import adopt, quote
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.embedder import ModelCard
 
 
@@ -68,68 +68,57 @@ def judging(engine: Engine) -> str:
     return engine.classifier.name if engine.classifier else ""
 
 
-async def _list_models(call: Call, _given: ListModelsInput) -> ListModelsResult:
-    installed = await asyncio.to_thread(call.engine.models.installed)
-    shelf = call.engine.models
+async def _list_models(context: Context, _given: ListModelsInput) -> ListModelsResult:
+    """Models here and to be had."""
+    installed = await asyncio.to_thread(context.engine.models.installed)
+    shelf = context.engine.models
     known = await asyncio.to_thread(lambda: [*shelf.catalogue(), *shelf.classifiers()])
     cards = {card.name: card for card in (*installed, *known) if card.installed}
     cards |= {card.name: card for card in known if card.name not in cards}
     return ListModelsResult(
-        models=[_model(call, card) for card in cards.values()], active=call.engine.meaning.model
+        models=[_model(context, card) for card in cards.values()], active=context.engine.meaning.model
     )
 
 
-async def _pull_model(call: Call, given: PullModelInput) -> PullModelResult:
+LIST_MODELS = operation("list_models", _list_models, reads=True)
+
+
+async def _pull_model(context: Context, request: PullModelInput) -> PullModelResult:
+    """Fetch and prepare a model."""
     card = await asyncio.to_thread(
-        call.engine.models.pull,
-        given.name,
-        precision=given.precision,
-        force=given.force,
-        progress=call.progress,
+        context.engine.models.pull,
+        request.name,
+        precision=request.precision,
+        force=request.force,
+        progress=context.progress,
     )
-    return PullModelResult(model=_model(call, card))
+    return PullModelResult(model=_model(context, card))
 
 
-async def _remove_model(call: Call, given: RemoveModelInput) -> RemoveModelResult:
-    await asyncio.to_thread(call.engine.models.remove, given.name)
-    return RemoveModelResult(name=given.name)
+PULL_MODEL = operation("pull_model", _pull_model, writes=True, owner_only=True)
 
 
-def _model(call: Call, card: ModelCard) -> ModelView:
-    active = (call.engine.meaning.model or "").rpartition("/")[0]
+async def _remove_model(context: Context, request: RemoveModelInput) -> RemoveModelResult:
+    """Remove a model's files."""
+    await asyncio.to_thread(context.engine.models.remove, request.name)
+    return RemoveModelResult(name=request.name)
+
+
+REMOVE_MODEL = operation("remove_model", _remove_model, destroys=True, owner_only=True)
+
+
+def _model(context: Context, card: ModelCard) -> ModelView:
+    active = (context.engine.meaning.model or "").rpartition("/")[0]
     return ModelView(
         name=card.name,
         dimensions=card.dimensions,
         description=card.description,
         installed=card.installed,
-        active=card.installed and (card.name == active or judging(call.engine).endswith(card.name)),
+        active=card.installed and (card.name == active or judging(context.engine).endswith(card.name)),
         precision=card.precision,
         bytes_used=card.bytes_used,
         source=card.source,
     )
-
-
-LIST_MODELS = Operation(
-    "list_models", "Models here and to be had.", ListModelsInput, ListModelsResult, _list_models, Effect.READS
-)
-PULL_MODEL = Operation(
-    "pull_model",
-    "Fetch and prepare a model.",
-    PullModelInput,
-    PullModelResult,
-    _pull_model,
-    Effect.WRITES,
-    owner_only=True,
-)
-REMOVE_MODEL = Operation(
-    "remove_model",
-    "Remove a model's files.",
-    RemoveModelInput,
-    RemoveModelResult,
-    _remove_model,
-    Effect.DESTROYS,
-    owner_only=True,
-)
 
 
 class AdoptInput(Input):
@@ -149,26 +138,19 @@ class AdoptResult(Output):
     queued: bool
 
 
-async def _adopt(call: Call, given: AdoptInput) -> AdoptResult:
-    told = await quote(call.engine)
-    if not given.preview:
-        await adopt(call.engine)
+async def _adopt(context: Context, request: AdoptInput) -> AdoptResult:
+    """Let the configured model make every vector anew, or tell what that costs."""
+    told = await quote(context.engine)
+    if not request.preview:
+        await adopt(context.engine)
     return AdoptResult(
         model=told.model,
         before=told.before,
         memories=told.memories,
         tokens=told.tokens,
         dollars=told.dollars,
-        queued=not given.preview,
+        queued=not request.preview,
     )
 
 
-ADOPT_MODEL = Operation(
-    "adopt_model",
-    "Let the configured model make every vector anew, or tell what that costs.",
-    AdoptInput,
-    AdoptResult,
-    _adopt,
-    Effect.WRITES,
-    owner_only=True,
-)
+ADOPT_MODEL = operation("adopt_model", _adopt, writes=True, owner_only=True)

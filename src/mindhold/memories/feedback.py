@@ -25,7 +25,7 @@ from mindhold.model.errors import MindholdError
 from mindhold.model.job import Entry
 from mindhold.model.memory import Status
 from mindhold.model.scope import sees, visible_agents
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Rate
 
 TOOLS = "tool_feedback"
@@ -399,42 +399,34 @@ class FeedbackReportResult(Output):
     tasks: TaskReportView
 
 
-async def _feedback(call: Call, given: FeedbackInput) -> FeedbackResult:
+async def _feedback(context: Context, request: FeedbackInput) -> FeedbackResult:
+    """Keep whether a tool's answer served."""
     verdict = ToolVerdict(
-        tool=given.tool_name,
-        relevant=given.relevant,
-        sufficient=given.sufficient,
-        suggestion=given.suggestion,
-        context=given.context,
-        conversation=given.conversation or call.conversation,
-        trigger=given.trigger,
-        memories=given.memories,
+        tool=request.tool_name,
+        relevant=request.relevant,
+        sufficient=request.sufficient,
+        suggestion=request.suggestion,
+        context=request.context,
+        conversation=request.conversation or context.conversation,
+        trigger=request.trigger,
+        memories=request.memories,
     )
-    kept, rated = await keep_verdict(call.engine, verdict, agent=call.agent, held_in=call.conversation)
+    kept, rated = await keep_verdict(
+        context.engine, verdict, agent=context.agent, held_in=context.conversation
+    )
     return FeedbackResult(id=kept, rated=rated)
 
 
-async def _feedback_report(call: Call, _given: FeedbackReportInput) -> FeedbackReportResult:
-    report = await feedback_report(call.engine, agent=call.agent)
+FEEDBACK = operation("feedback", _feedback, writes=True)
+
+
+async def _feedback_report(context: Context, _given: FeedbackReportInput) -> FeedbackReportResult:
+    """What callers think of the tools."""
+    report = await feedback_report(context.engine, agent=context.agent)
     return FeedbackReportResult(
         tools={name: ToolReportView.of(one) for name, one in report.tools.items()},
         tasks=TaskReportView.of(report.tasks),
     )
 
 
-FEEDBACK = Operation(
-    "feedback",
-    "Keep whether a tool's answer served.",
-    FeedbackInput,
-    FeedbackResult,
-    _feedback,
-    Effect.WRITES,
-)
-FEEDBACK_REPORT = Operation(
-    "feedback_report",
-    "What callers think of the tools.",
-    FeedbackReportInput,
-    FeedbackReportResult,
-    _feedback_report,
-    Effect.READS,
-)
+FEEDBACK_REPORT = operation("feedback_report", _feedback_report, reads=True)

@@ -15,7 +15,7 @@ from mindhold.memories.views import LinkedView, MemoryView, VersionView, etag_of
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import DEFAULT_FOLLOWED, Kind, Memory, Relation, Status
 from mindhold.model.query import Filter, Order
-from mindhold.operations import Call, Effect, Input, Operation, Output, full_id
+from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.projects.scopes import active_scopes, visible_scopes
 from mindhold.projects.storage import ask_reachable
 from mindhold.text.clean import clean
@@ -96,81 +96,95 @@ class TagsResult(Output):
     notice: str = ""  # which stores don't answer
 
 
-async def _show(call: Call, given: ShowInput) -> ShowResult:
-    memory_id = await full_id(call, given.id)
-    return await shown_memory(call, await call.engine.store.get(memory_id, viewer=call.agent))
+async def _show(context: Context, request: ShowInput) -> ShowResult:
+    """One memory, with links and versions."""
+    memory_id = await full_id(context, request.id)
+    return await shown_memory(context, await context.engine.store.get(memory_id, viewer=context.agent))
 
 
-async def shown_memory(call: Call, memory: Memory) -> ShowResult:
+SHOW = operation("show", _show, reads=True, shown_ids=lambda result: [result.memory.id])
+
+
+async def shown_memory(context: Context, memory: Memory) -> ShowResult:
     """All that is shown of it, and the tag that it has as that."""
-    store, memory_id = call.engine.store, memory.id
-    links = await store.links_of([memory_id], viewer=call.agent)
+    store, memory_id = context.engine.store, memory.id
+    links = await store.links_of([memory_id], viewer=context.agent)
     ends = {end for link in links for end in (link.origin, link.target)} - {memory_id}
-    others = await store.get_many(list(ends), viewer=call.agent)
+    others = await store.get_many(list(ends), viewer=context.agent)
     shown = [
         LinkedView.of(link, others[far])
         for link in links
         if (far := link.target if link.origin == memory_id else link.origin) in others
     ]
     versions = [VersionView.of(version) for version in await store.versions_of(memory_id)]
-    result = ShowResult(memory=MemoryView.of(memory, call.engine.clock()), links=shown, versions=versions)
+    result = ShowResult(memory=MemoryView.of(memory, context.engine.clock()), links=shown, versions=versions)
     return result.model_copy(update={"etag": etag_of(memory, result)})
 
 
-async def _list(call: Call, given: ListInput) -> ListResult:
-    where = await filter_for(call, given, everywhere=given.everywhere)
-    store, begin = call.engine.store, page_start(given.order, cursor=given.cursor, after=given.after)
+async def _list(context: Context, request: ListInput) -> ListResult:
+    """Memories by filter, page by page."""
+    where = await filter_for(context, request, everywhere=request.everywhere)
+    store, begin = context.engine.store, page_start(request.order, cursor=request.cursor, after=request.after)
 
     async def page(scopes: tuple[str, ...]) -> tuple[list[Memory], int]:
         own = replace(where, scopes=where.scopes or scopes)
-        memories = await store.find(own, order=given.order, limit=given.limit, after=begin)
+        memories = await store.find(own, order=request.order, limit=request.limit, after=begin)
         return memories, await store.count(own)
 
-    (memories, total), left = await as_asked(call, page, everywhere=not where.scopes)
+    (memories, total), left = await as_asked(context, page, everywhere=not where.scopes)
     return ListResult(
-        memories=[MemoryView.of(memory, call.engine.clock()) for memory in memories],
+        memories=[MemoryView.of(memory, context.engine.clock()) for memory in memories],
         total=total,
-        next=next_cursor(memories, given.order, limit=given.limit),
+        next=next_cursor(memories, request.order, limit=request.limit),
         notice=left,
     )
 
 
-async def _tags(call: Call, given: TagsInput) -> TagsResult:
-    named = await visible_scopes(call.engine, given.scope) if given.scope else ()
+LIST = operation(
+    "list", _list, reads=True, shown_ids=lambda result: [memory.id for memory in result.memories]
+)
+
+
+async def _tags(context: Context, request: TagsInput) -> TagsResult:
+    """Tags and their counts."""
+    named = await visible_scopes(context.engine, request.scope) if request.scope else ()
 
     async def counted(scopes: tuple[str, ...]) -> dict[str, int]:
-        return await call.engine.store.tally(Filter(viewer=call.agent, scopes=named or scopes), "tag")
+        return await context.engine.store.tally(Filter(viewer=context.agent, scopes=named or scopes), "tag")
 
-    tally, left = await as_asked(call, counted, everywhere=not named)
+    tally, left = await as_asked(context, counted, everywhere=not named)
     ordered = sorted(tally.items(), key=lambda item: (-item[1], item[0].casefold()))
     return TagsResult(tags=dict(ordered), notice=left)
 
 
+TAGS = operation("tags", _tags, reads=True)
+
+
 async def as_asked(
-    call: Call, ask: Callable[[tuple[str, ...]], Awaitable[T]], *, everywhere: bool
+    context: Context, ask: Callable[[tuple[str, ...]], Awaitable[T]], *, everywhere: bool
 ) -> tuple[T, str]:
     """Who names a scope is told when its store is away; who asks everywhere gets what is within reach."""
     if not everywhere:
         return await ask(()), ""
 
     async def of_active(scopes: tuple[str, ...]) -> T:
-        return await ask(await active_scopes(call.engine, scopes))
+        return await ask(await active_scopes(context.engine, scopes))
 
-    return await ask_reachable(call.engine, of_active)
+    return await ask_reachable(context.engine, of_active)
 
 
-async def filter_for(call: Call, given: Filtering, *, everywhere: bool) -> Filter:
+async def filter_for(context: Context, given: Filtering, *, everywhere: bool) -> Filter:
     """What picks the memories that are listed. Raises UnknownTime, ScopeNotFound, InvalidInput."""
-    frame = timeframe_of(call.engine, given.when) if given.when else None
+    frame = timeframe_of(context.engine, given.when) if given.when else None
     scopes: tuple[str, ...] = ()
     if given.scope:
-        scopes = (await visible_scopes(call.engine, given.scope))[:1]
+        scopes = (await visible_scopes(context.engine, given.scope))[:1]
     elif not everywhere:
-        scopes = await visible_scopes(call.engine, None)
-    starts = (frame and frame.start, given.since and checked_moment(call.engine, given.since))
-    ends = (frame and frame.end, given.until and checked_moment(call.engine, given.until))
+        scopes = await visible_scopes(context.engine, None)
+    starts = (frame and frame.start, given.since and checked_moment(context.engine, given.since))
+    ends = (frame and frame.end, given.until and checked_moment(context.engine, given.until))
     return Filter(
-        viewer=call.agent,
+        viewer=context.agent,
         scopes=scopes,
         tags=bare_tags(given.tags),
         tags_any=given.tags_any,
@@ -183,7 +197,7 @@ async def filter_for(call: Call, given: Filtering, *, everywhere: bool) -> Filte
     )
 
 
-def timeframe_view(call: Call, frame: Timeframe | None, *, filters: bool) -> TimeframeView | None:
+def timeframe_view(context: Context, frame: Timeframe | None, *, filters: bool) -> TimeframeView | None:
     """The frame as its view."""
     if frame is None:
         return None
@@ -191,14 +205,10 @@ def timeframe_view(call: Call, frame: Timeframe | None, *, filters: bool) -> Tim
         phrase=frame.phrase,
         start=frame.start,
         end=frame.end,
-        words=describe(frame, call.engine.zone()),
+        words=describe(frame, context.engine.zone()),
         filters=filters,
     )
 
-
-SHOW = Operation("show", "One memory, with links and versions.", ShowInput, ShowResult, _show, Effect.READS)
-LIST = Operation("list", "Memories by filter, page by page.", ListInput, ListResult, _list, Effect.READS)
-TAGS = Operation("tags", "Tags and their counts.", TagsInput, TagsResult, _tags, Effect.READS)
 
 LONGEST_QUERY = 8_000  # characters, the keywords included
 MOST_KEYWORDS = 500

@@ -23,7 +23,7 @@ from mindhold.model.lifecycle import PROFILE_SECTION_KEY, is_going, is_kept_for_
 from mindhold.model.memory import ANY_STATUS, Memory, Relation, Status
 from mindhold.model.query import Filter
 from mindhold.model.scope import GLOBAL, LOCAL
-from mindhold.operations import Call, Effect, Input, Operation, Output, full_id, full_ids
+from mindhold.operations import Context, Input, Output, full_id, full_ids, operation
 from mindhold.ports.store import Change, Mark, Receipt
 from mindhold.projects.placement import PROJECT
 from mindhold.projects.scopes import delete_scope, find_scope, scope_name, visible_scopes
@@ -276,92 +276,96 @@ class UnforgetResult(Output):
     notice: str = ""
 
 
-async def _forget(call: Call, given: ForgetInput) -> ForgetResult:
-    if given.scope:
+async def _forget(context: Context, request: ForgetInput) -> ForgetResult:
+    """Hide memories, or remove them for good with proof."""
+    if request.scope:
         try:
-            given = given.model_copy(update={"scope": await scope_name(call.engine, given.scope)})
+            request = request.model_copy(update={"scope": await scope_name(context.engine, request.scope)})
         except ScopeNotFound:
-            if not given.missing_ok:
+            if not request.missing_ok:
                 raise
-            return _nothing(given, "There is no such scope.")
+            return _nothing(request, "There is no such scope.")
     choice = ForgetChoice(
-        ids=tuple(await _named(call, given)),
-        query=(given.query or "").strip() or None,
-        tags=tuple(given.tags),
-        topic=given.topic,
-        scope=given.scope,
-        everywhere=given.everywhere,
-        hidden=given.hard,
+        ids=tuple(await _named(context, request)),
+        query=(request.query or "").strip() or None,
+        tags=tuple(request.tags),
+        topic=request.topic,
+        scope=request.scope,
+        everywhere=request.everywhere,
+        hidden=request.hard,
     )
-    if given.ids and not choice.ids:
-        return _nothing(given, "There is no such memory.")
+    if request.ids and not choice.ids:
+        return _nothing(request, "There is no such memory.")
     if choice.query:
-        hits = await candidates(call.engine, choice, agent=call.agent)
-        if len(hits) > FEW and not given.confirm:
-            return _asking(given, [_candidate(hit.memory, hit.score) for hit in hits], count=len(hits))
+        hits = await candidates(context.engine, choice, agent=context.agent)
+        if len(hits) > FEW and not request.confirm:
+            return _asking(request, [_candidate(hit.memory, hit.score) for hit in hits], count=len(hits))
         ids = [hit.memory.id for hit in hits]
     else:
-        ids = await chosen_memories(call.engine, choice, agent=call.agent)
+        ids = await chosen_memories(context.engine, choice, agent=context.agent)
     if not ids:
-        dropped = await _dropped(call, given, choice)
-        return _nothing(given, f"Nothing matches. {dropped}".strip())
+        dropped = await _dropped(context, request, choice)
+        return _nothing(request, f"Nothing matches. {dropped}".strip())
     kept: list[Memory] = []
-    if not (choice.ids or choice.query or choice.whole_scope or given.force):
-        kept = await kept_for_good(call.engine, ids, agent=call.agent)
+    if not (choice.ids or choice.query or choice.whole_scope or request.force):
+        kept = await kept_for_good(context.engine, ids, agent=context.agent)
         spared = {memory.id for memory in kept}
         ids = [memory_id for memory_id in ids if memory_id not in spared]
         if not ids:
-            return _nothing(given, _sparing(kept), kept=kept)
-    if given.hard and not (choice.ids or given.confirm) and len(ids) > FEW:
-        some = await call.engine.store.get_many(ids[:MOST_SHOWN], viewer=call.agent)
-        return _asking(given, [_candidate(memory, 1.0) for memory in some.values()], count=len(ids))
-    await forgettable(call.engine, ids, agent=call.agent, force=given.force)
+            return _nothing(request, _sparing(kept), kept=kept)
+    if request.hard and not (choice.ids or request.confirm) and len(ids) > FEW:
+        some = await context.engine.store.get_many(ids[:MOST_SHOWN], viewer=context.agent)
+        return _asking(request, [_candidate(memory, 1.0) for memory in some.values()], count=len(ids))
+    await forgettable(context.engine, ids, agent=context.agent, force=request.force)
     aside = None
-    if choice.whole_scope and given.scope and given.backup:
-        aside = (await back_up_scope(call.engine, given.scope, agent=call.agent)).path.name
-    act = erase if given.hard else forget
-    gone = await act(call.engine, ids, agent=call.agent, force=given.force)
+    if choice.whole_scope and request.scope and request.backup:
+        aside = (await back_up_scope(context.engine, request.scope, agent=context.agent)).path.name
+    act = erase if request.hard else forget
+    gone = await act(context.engine, ids, agent=context.agent, force=request.force)
     if not gone.memories:
-        return _nothing(given, "They were forgotten already.", kept=kept)
+        return _nothing(request, "They were forgotten already.", kept=kept)
     receipt = gone.receipt
     if receipt is not None:
-        receipt, unwritten = await erase_from_documents(call.engine, receipt, gone.memories)
+        receipt, unwritten = await erase_from_documents(context.engine, receipt, gone.memories)
     else:
-        unwritten = await update_documents(call.engine, gone.memories)
+        unwritten = await update_documents(context.engine, gone.memories)
     said = (
-        await _note(call, given, aside),
-        await _dropped(call, given, choice),
+        await _note(context, request, aside),
+        await _dropped(context, request, choice),
         _sparing(kept) if kept else "",
         unwritten,
     )
     return ForgetResult(
         forgotten=[memory.id for memory in gone.memories],
         count=len(gone.memories),
-        hard=given.hard,
+        hard=request.hard,
         receipt=ReceiptView.of(receipt) if receipt else None,
         note=" ".join(filter(None, said)),
         notice=unwritten,
-        scope=given.scope if choice.whole_scope else None,
+        scope=request.scope if choice.whole_scope else None,
         backup=aside,
         kept=[memory.id for memory in kept],
     )
 
 
-async def _dropped(call: Call, given: ForgetInput, choice: ForgetChoice) -> str:
+FORGET = operation("forget", _forget, destroys=True)
+
+
+async def _dropped(context: Context, given: ForgetInput, choice: ForgetChoice) -> str:
     """What became of the scope itself. Keys that are bound to scopes may empty one, and not reshape what there is."""
-    if not (given.drop_scope and given.hard and given.scope and choice.whole_scope and call.owner):
+    if not (given.drop_scope and given.hard and given.scope and choice.whole_scope and context.owner):
         return ""
-    if call.engine.fence or given.scope == GLOBAL:
+    if context.engine.fence or given.scope == GLOBAL:
         return ""
-    scope = await find_scope(call.engine, given.scope)
+    scope = await find_scope(context.engine, given.scope)
     if scope.kind == PROJECT:
         return "The project itself stays: `mindhold projects delete` removes it."
-    if await call.engine.store.count(
+    if await context.engine.store.count(
         Filter(viewer="system", scopes=(scope.name,), statuses=ANY_STATUS), most=1
     ):
         return "The scope stays, for something is left in it."
     try:
-        await delete_scope(call.engine, scope.name, agent=call.agent)
+        await delete_scope(context.engine, scope.name, agent=context.agent)
     except (Conflict, Refused) as error:
         return f"The scope stays. {error.message}"
     return "The scope is gone too."
@@ -375,13 +379,13 @@ def _sparing(kept: list[Memory]) -> str:
     return f"{len(kept)} {verb} kept ({why}): they go only with `force`."
 
 
-async def _named(call: Call, given: ForgetInput) -> list[str]:
+async def _named(context: Context, given: ForgetInput) -> list[str]:
     if not given.missing_ok:
-        return await full_ids(call, given.ids)
+        return await full_ids(context, given.ids)
     known: dict[str, None] = {}
     for one in given.ids:
         try:
-            known[await full_id(call, one)] = None
+            known[await full_id(context, one)] = None
         except MemoryNotFound:
             continue
     return list(known)
@@ -414,7 +418,7 @@ def _candidate(memory: Memory, score: float) -> CandidateView:
     return CandidateView(id=memory.id, content=content, score=round(score, 4))
 
 
-async def _note(call: Call, given: ForgetInput, aside: str | None) -> str:
+async def _note(context: Context, given: ForgetInput, aside: str | None) -> str:
     if not given.hard:
         kept = f" A copy of the scope is kept: backups/{aside} in the home folder." if aside else ""
         return (
@@ -428,35 +432,29 @@ async def _note(call: Call, given: ForgetInput, aside: str | None) -> str:
             "beside it, for it to be gone altogether."
         )
     said.append("Removed from the store for good." if aside else "Removed for good.")
-    others = sum(one.path.name != aside for one in await backups(call.engine))
+    others = sum(one.path.name != aside for one in await backups(context.engine))
     if others:
         said.append(f"{others} earlier backup{'s' if others > 1 else ''} may still hold them.")
-    if await _is_shared(call):
+    if await _is_shared(context):
         said.append("Other machines that share this store may tell them once more, at their next event.")
     return " ".join(said)
 
 
-async def _is_shared(call: Call) -> bool:
+async def _is_shared(context: Context) -> bool:
     """Whether hooks of other machines may have leaflets of what was in this store."""
-    modes = {call.engine.houses.home, *(place.mode for place in (await call.engine.houses.places()).values())}
+    modes = {
+        context.engine.houses.home,
+        *(place.mode for place in (await context.engine.houses.places()).values()),
+    }
     return modes != {LOCAL}
 
 
-async def _unforget(call: Call, given: UnforgetInput) -> UnforgetResult:
-    back = await unforget(call.engine, await full_ids(call, given.ids), agent=call.agent)
-    notice = await update_documents(call.engine, back)
-    views = [MemoryView.of(memory, call.engine.clock()) for memory in back]
+async def _unforget(context: Context, request: UnforgetInput) -> UnforgetResult:
+    """Bring forgotten memories back."""
+    back = await unforget(context.engine, await full_ids(context, request.ids), agent=context.agent)
+    notice = await update_documents(context.engine, back)
+    views = [MemoryView.of(memory, context.engine.clock()) for memory in back]
     return UnforgetResult(memories=views, notice=notice)
 
 
-FORGET = Operation(
-    "forget",
-    "Hide memories, or remove them for good with proof.",
-    ForgetInput,
-    ForgetResult,
-    _forget,
-    Effect.DESTROYS,
-)
-UNFORGET = Operation(
-    "unforget", "Bring forgotten memories back.", UnforgetInput, UnforgetResult, _unforget, Effect.WRITES
-)
+UNFORGET = operation("unforget", _unforget, writes=True)

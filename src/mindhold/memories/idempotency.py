@@ -19,7 +19,7 @@ from mindhold.memories.views import MemoryView
 from mindhold.model.errors import Conflict, InvalidInput, KeyReused, MindholdError, StoreError
 from mindhold.model.job import Entry
 from mindhold.model.scope import EVERYONE
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Effect, Input, Operation, Output
 
 IDEMPOTENCY_NAMESPACE = "once"
 ANSWER, WORDS = "answer", "words"  # fields of an entry; of the latter see Records.erase()
@@ -178,7 +178,6 @@ def _over(note: str, now: datetime) -> bool:
 I = TypeVar("I", bound=Input)  # noqa: E741
 O = TypeVar("O", bound=Output)  # noqa: E741
 OWN = "idempotency_key"  # the field of those operations that keep their answers themselves
-ERASING = frozenset({"consolidate", "maintain"})  # beside those that are said to destroy
 IDS = frozenset({"ids", "forgotten"})  # lists of an answer
 _ID = re.compile(r"[0-9a-z]{26}")
 GUEST = "guest of"  # what the owner is answered is nothing to others, though the agent be the same
@@ -190,7 +189,7 @@ class Repeating:
 
     def __init__(
         self,
-        call: Call,
+        context: Context,
         keyed: Mapping[int, tuple[str, str]],
         *,
         dry: Collection[int] = (),
@@ -199,7 +198,7 @@ class Repeating:
         self.known: dict[int, Mapping[str, Any]] = {}
         self.copies: dict[int, int] = {}  # an item with the key of an earlier one of the same call
         self.errors: dict[int, MindholdError] = {}
-        self._call = call
+        self._call = context
         self._keyed = keyed
         self._dry = dry
         self._staying: asyncio.Task[None] | None = None
@@ -269,64 +268,64 @@ def kept_answer(results: Sequence[Output]) -> dict[str, Any]:
     return {"results": [result.model_dump(mode="json", exclude={"memory"}) for result in results]}
 
 
-async def repeated(call: Call, before: Mapping[str, Any], shape: type[O]) -> list[O]:
+async def repeated(context: Context, before: Mapping[str, Any], shape: type[O]) -> list[O]:
     """The answers as they were, with the memories as they are; what was erased since is named no more."""
     rows = [dict(row) for row in before.get("results") or ()]
     ids = [row["id"] for row in rows if row.get("id")]
-    found = await call.engine.store.get_many(ids, viewer=call.agent) if ids else {}
+    found = await context.engine.store.get_many(ids, viewer=context.agent) if ids else {}
     for row in rows:
         whole = [link for link in row.get("links") or () if link.get("origin") and link.get("target")]
         memory = found.get(row.get("id") or "")
-        view = MemoryView.of(memory, call.engine.clock()) if memory else None
+        view = MemoryView.of(memory, context.engine.clock()) if memory else None
         row |= {"links": whole, "repeated": True, "memory": view}
     return [shape.model_validate(row) for row in rows]
 
 
 async def run_once(
-    call: Call, operation: Operation[I, O], given: I, *, key: str | None, on_repeat: Callable[[], None]
+    context: Context, operation: Operation[I, O], given: I, *, key: str | None, on_repeat: Callable[[], None]
 ) -> O:
     """Do it, unless a call with that key did it within a day: then the answer is that one's. Errors are not kept.
 
     Raises KeyReused where the key stands for another call, Conflict where what it was answered with is erased.
     """
     if key is None or operation.effect is Effect.READS or getattr(given, "dry_run", False):
-        return await operation.run(call, given)
+        return await operation.run(context, given)
     if OWN in operation.takes.model_fields:
-        answer = await operation.run(call, _with_key(given, key))
+        answer = await operation.run(context, _with_key(given, key))
         if _repeats(answer):
             on_repeat()
         return answer
     said = json.dumps([operation.name, given.model_dump(mode="json")], sort_keys=True)
-    found = await hold_key(call.engine, key, said, agent=_whose(call))
+    found = await hold_key(context.engine, key, said, agent=_whose(context))
     if not isinstance(found, HeldKey):
         on_repeat()
         return operation.gives.model_validate(found)
-    return await _held(call, operation, given, found)
+    return await _held(context, operation, given, found)
 
 
-async def _held(call: Call, operation: Operation[I, O], given: I, held: HeldKey) -> O:
-    staying = asyncio.create_task(_stay(call.engine, [held]))
+async def _held(context: Context, operation: Operation[I, O], given: I, held: HeldKey) -> O:
+    staying = asyncio.create_task(_stay(context.engine, [held]))
     try:
-        answer = await operation.run(call, given)
+        answer = await operation.run(context, given)
         try:
-            await save_answer(call.engine, held, await _kept(call, operation, answer), words=True)
+            await save_answer(context.engine, held, await _kept(context, operation, answer), words=True)
         except StoreError as error:  # it is done all the same
             log.warning("the answer to an idempotency key isn't kept: %s", error.code)
         return answer
     except BaseException:
-        await release_key(call.engine, held)
+        await release_key(context.engine, held)
         raise
     finally:
         staying.cancel()
 
 
-async def _kept(call: Call, operation: Operation[Any, Any], answer: Output) -> dict[str, Any]:
+async def _kept(context: Context, operation: Operation[Any, Any], answer: Output) -> dict[str, Any]:
     """The answer, but for what it says of memories that the call itself erased."""
     said = answer.model_dump(mode="json")
-    if operation.effect is not Effect.DESTROYS and operation.name not in ERASING:
+    if not operation.erases:
         return said
     named = set(_ids(said))
-    there = await call.engine.store.get_many(list(named), viewer=EVERYONE)
+    there = await context.engine.store.get_many(list(named), viewer=EVERYONE)
     found: dict[str, Any] = _blotted(said, named - there.keys())
     return found
 
@@ -359,9 +358,9 @@ def _is_about(item: Any, gone: Collection[str]) -> bool:
     )
 
 
-def _whose(call: Call) -> str:
+def _whose(context: Context) -> str:
     """Whose key it is."""
-    return call.agent if call.owner else f"{GUEST} {call.agent}"
+    return context.agent if context.owner else f"{GUEST} {context.agent}"
 
 
 async def _stay(engine: Engine, held: Collection[HeldKey]) -> None:

@@ -12,7 +12,7 @@ from mindhold.memories.hit_context import HIDDEN, Allowance, shortened
 from mindhold.memories.views import LinkView
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 from mindhold.model.memory import Link, Memory, Relation, Status
-from mindhold.operations import Call, Effect, Input, Operation, Output, full_id
+from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.ports.store import Connect, Disconnect
 
 
@@ -78,22 +78,26 @@ class UnlinkResult(Output):
     removed: list[LinkView]
 
 
-async def _link(call: Call, given: LinkInput) -> LinkResult:
-    origin, target = await full_id(call, given.origin), await full_id(call, given.target)
-    link, created = await connect(call.engine, origin, target, relation=given.relation, agent=call.agent)
+async def _link(context: Context, request: LinkInput) -> LinkResult:
+    """Say how two memories relate."""
+    origin, target = await full_id(context, request.origin), await full_id(context, request.target)
+    link, created = await connect(
+        context.engine, origin, target, relation=request.relation, agent=context.agent
+    )
     return LinkResult(link=LinkView.of(link), created=created)
 
 
-async def _unlink(call: Call, given: UnlinkInput) -> UnlinkResult:
-    origin, target = await full_id(call, given.origin), await full_id(call, given.target)
-    removed = await disconnect(call.engine, origin, target, relation=given.relation, agent=call.agent)
+LINK = operation("link", _link, writes=True)
+
+
+async def _unlink(context: Context, request: UnlinkInput) -> UnlinkResult:
+    """Remove links between two memories."""
+    origin, target = await full_id(context, request.origin), await full_id(context, request.target)
+    removed = await disconnect(context.engine, origin, target, relation=request.relation, agent=context.agent)
     return UnlinkResult(removed=[LinkView.of(link) for link in removed])
 
 
-LINK = Operation("link", "Say how two memories relate.", LinkInput, LinkResult, _link, Effect.WRITES)
-UNLINK = Operation(
-    "unlink", "Remove links between two memories.", UnlinkInput, UnlinkResult, _unlink, Effect.WRITES
-)
+UNLINK = operation("unlink", _unlink, writes=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +192,26 @@ class ExploreResult(Output):
     edges: list[LinkView]
 
 
-async def _explore(call: Call, given: ExploreInput) -> ExploreResult:
+async def _explore(context: Context, request: ExploreInput) -> ExploreResult:
+    """Follow links from one memory."""
     graph = await explore(
-        call.engine,
-        await full_id(call, given.start),
-        depth=given.depth,
-        relations=given.relations,
-        limit=given.limit,
-        agent=call.agent,
+        context.engine,
+        await full_id(context, request.start),
+        depth=request.depth,
+        relations=request.relations,
+        limit=request.limit,
+        agent=context.agent,
     )
     return ExploreResult(
         start=_node(graph.start),
         nodes=[_node(node) for node in graph.nodes],
         edges=[LinkView.of(link) for link in graph.links],
     )
+
+
+EXPLORE = operation(
+    "explore", _explore, reads=True, shown_ids=lambda result: [node.id for node in result.nodes]
+)
 
 
 def _node(node: GraphNode) -> NodeView:
@@ -214,8 +224,3 @@ def _node(node: GraphNode) -> NodeView:
         importance=round(memory.importance, 4),
         depth=node.depth,
     )
-
-
-EXPLORE = Operation(
-    "explore", "Follow links from one memory.", ExploreInput, ExploreResult, _explore, Effect.READS
-)

@@ -50,7 +50,7 @@ from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import DEFAULT_FOLLOWED, Kind, Memory, Relation, Status
 from mindhold.model.query import Candidates, Filter, Order, Search
 from mindhold.model.tokens import count_tokens, truncate_to_tokens
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.embedder import Matrix
 from mindhold.ports.store import Capability
 from mindhold.projects.storage import stores_without_vectors
@@ -357,55 +357,61 @@ class RecallResult(Output):
     digest: DigestView | None = None
 
 
-async def _run_recall(call: Call, given: RecallInput) -> RecallResult:
+async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
+    """Find the memories that answer."""
     question = Question(
-        text=given.query,
-        keywords=tuple(given.keywords),
-        scope=given.scope,
-        everywhere=given.everywhere,
-        scope_only=given.scope_only,
-        tags=tuple(given.tags),
-        tags_any=given.tags_any,
-        kinds=tuple(given.kinds),
-        topic=given.topic,
-        statuses=tuple(given.statuses),
-        when=given.when,
-        since=given.since,
-        until=given.until,
-        limit=given.limit,
-        token_budget=given.token_budget,
-        floor=given.minimum_score,
-        minimum_similarity=given.minimum_similarity,
-        minimum_trust=given.minimum_trust,
-        with_links=given.links,
-        relations=tuple(given.relations),
-        neighbours=given.neighbours,
-        count_use=given.count_use,
+        text=request.query,
+        keywords=tuple(request.keywords),
+        scope=request.scope,
+        everywhere=request.everywhere,
+        scope_only=request.scope_only,
+        tags=tuple(request.tags),
+        tags_any=request.tags_any,
+        kinds=tuple(request.kinds),
+        topic=request.topic,
+        statuses=tuple(request.statuses),
+        when=request.when,
+        since=request.since,
+        until=request.until,
+        limit=request.limit,
+        token_budget=request.token_budget,
+        floor=request.minimum_score,
+        minimum_similarity=request.minimum_similarity,
+        minimum_trust=request.minimum_trust,
+        with_links=request.links,
+        relations=tuple(request.relations),
+        neighbours=request.neighbours,
+        count_use=request.count_use,
     )
 
     async def asked(scopes: tuple[str, ...]) -> Recalled:
-        return await recall(call.engine, replace(question, among=scopes), agent=call.agent)
+        return await recall(context.engine, replace(question, among=scopes), agent=context.agent)
 
-    found, left = await as_asked(call, asked, everywhere=given.everywhere)
+    found, left = await as_asked(context, asked, everywhere=request.everywhere)
     return RecallResult(
-        hits=[HitView.of(hit, call.engine.clock()) for hit in found.hits],
+        hits=[HitView.of(hit, context.engine.clock()) for hit in found.hits],
         count=len(found.hits),
         considered=found.considered,
         tokens=found.tokens,
         rung=found.rung,
         notice=" ".join(filter(None, (found.notice, left))),
-        timeframe=timeframe_view(call, found.timeframe, filters=found.time_filters),
+        timeframe=timeframe_view(context, found.timeframe, filters=found.time_filters),
         scopes=list(found.scopes),
         layers=[LayerView(layer=one.layer, found=one.found) for one in found.layers],
-        digest=await _digest(call, question) if given.digest and not question.asked else None,
+        digest=await _digest(context, question) if request.digest and not question.asked else None,
     )
 
 
-async def _digest(call: Call, question: Question) -> DigestView:
-    where, _ = await filter_of(call.engine, question, agent=call.agent)
-    return DigestView.of(await digest_of(call.engine, where), call.engine.zone())
-
-
-RECALL = Operation(
-    "recall", "Find the memories that answer.", RecallInput, RecallResult, _run_recall, Effect.READS
+RECALL = operation(
+    "recall",
+    _run_recall,
+    reads=True,
+    needs_vectors=True,
+    default_scope=True,
+    shown_ids=lambda result: [hit.id for hit in result.hits],
 )
+
+
+async def _digest(context: Context, question: Question) -> DigestView:
+    where, _ = await filter_of(context.engine, question, agent=context.agent)
+    return DigestView.of(await digest_of(context.engine, where), context.engine.zone())

@@ -19,7 +19,7 @@ from mindhold.memories.feedback import TaskEffect, keep_effect
 from mindhold.memories.write import BATCH, remember_many
 from mindhold.model.errors import MindholdError, StoreError
 from mindhold.model.memory import Kind, Link, Provenance, Relation, Status
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Change, Connect, Mark
 from mindhold.projects.placement import open_project
 
@@ -204,33 +204,34 @@ class ReflectResult(Output):
     effectiveness_recorded: bool = False
 
 
-async def _reflect(call: Call, given: ReflectInput) -> ReflectResult:
-    conversation = given.conversation or call.conversation
+async def _reflect(context: Context, request: ReflectInput) -> ReflectResult:
+    """Keep what a conversation came to."""
+    conversation = request.conversation or context.conversation
     points = {
-        "summary": [given.summary],
-        "decisions": given.decisions,
-        "errors_resolved": given.errors_resolved,
-        "new_procedures": given.new_procedures,
-        "open_questions": given.open_questions,
+        "summary": [request.summary],
+        "decisions": request.decisions,
+        "errors_resolved": request.errors_resolved,
+        "new_procedures": request.new_procedures,
+        "open_questions": request.open_questions,
     }
-    if given.scope and given.create_scope:
-        await open_project(call.engine, given.scope, create=True)
+    if request.scope and request.create_scope:
+        await open_project(context.engine, request.scope, create=True)
     made = await reflect(
-        call.engine,
+        context.engine,
         points,
-        agent=call.agent,
+        agent=context.agent,
         conversation=conversation,
-        scope=given.scope,
-        held_in=call.conversation,
+        scope=request.scope,
+        held_in=context.conversation,
     )
-    if given.effectiveness is not None:
+    if request.effectiveness is not None:
         effect = TaskEffect(
-            success=given.effectiveness.overall_success,
-            highlights=given.effectiveness.tool_highlights,
-            pain_points=given.effectiveness.tool_pain_points,
+            success=request.effectiveness.overall_success,
+            highlights=request.effectiveness.tool_highlights,
+            pain_points=request.effectiveness.tool_pain_points,
             conversation=conversation,
         )
-        await keep_effect(call.engine, effect, agent=call.agent)
+        await keep_effect(context.engine, effect, agent=context.agent)
     return ReflectResult(
         ids=list(made.ids),
         stored=sum(made.stored.values()),
@@ -238,10 +239,10 @@ async def _reflect(call: Call, given: ReflectInput) -> ReflectResult:
         quarantined=made.quarantined,
         counts=ReflectCounts(**made.stored),
         conversation=conversation,
-        effectiveness_recorded=given.effectiveness is not None,
+        effectiveness_recorded=request.effectiveness is not None,
     )
 
 
-REFLECT = Operation(
-    "reflect", "Keep what a conversation came to.", ReflectInput, ReflectResult, _reflect, Effect.WRITES
+REFLECT = operation(
+    "reflect", _reflect, writes=True, default_scope=True, stored_ids=lambda result: result.ids
 )

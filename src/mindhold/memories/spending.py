@@ -15,7 +15,7 @@ from mindhold.hooks.environment import OWN_CALL_MARK
 from mindhold.model.errors import ModelError, ModelSpent, StoreError
 from mindhold.model.job import Entry
 from mindhold.model.tokens import count_tokens
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.llm import LanguageModel, ModelLevel, RetryingModel, first_answer, levels_of
 from mindhold.ports.store import Clock, Entries
 
@@ -416,19 +416,23 @@ class SpendResult(Output):
     today: BudgetView
 
 
-async def _spend(call: Call, given: SpendInput) -> SpendResult:
-    found = await spending(call.engine, days=given.days)
+async def _spend(context: Context, request: SpendInput) -> SpendResult:
+    """What models have cost, and for what."""
+    found = await spending(context.engine, days=request.days)
     return SpendResult(
         days=[ShareView.of(one) for one in found.days],
         purposes=[ShareView.of(one) for one in found.purposes],
         models=[ShareView.of(one) for one in found.models],
         total=ShareView.of(found.total),
-        today=_budget(call, found.today),
+        today=_budget(context, found.today),
     )
 
 
-def _budget(call: Call, spent: ModelSpend) -> BudgetView:
-    policy = call.engine.policy
+SPEND = operation("spend", _spend, reads=True, owner_only=True)
+
+
+def _budget(context: Context, spent: ModelSpend) -> BudgetView:
+    policy = context.engine.policy
     left = max(0.0, policy.daily_dollars - spent.dollars) if policy.daily_dollars else None
     return BudgetView(
         tokens=spent.tokens,
@@ -438,14 +442,3 @@ def _budget(call: Call, spent: ModelSpend) -> BudgetView:
         daily_dollars=policy.daily_dollars,
         dollars_left=None if left is None else round(left, 9),
     )
-
-
-SPEND = Operation(
-    "spend",
-    "What models have cost, and for what.",
-    SpendInput,
-    SpendResult,
-    _spend,
-    Effect.READS,
-    owner_only=True,
-)

@@ -14,7 +14,7 @@ from mindhold.memories.assistant_store import by_source
 from mindhold.memories.feedback import feedback_report
 from mindhold.memories.spending import EMBEDDING, spent_today
 from mindhold.model.query import Filter
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.storage import unreachable_notice
 
 
@@ -88,15 +88,16 @@ class StatsResult(Output):
     notice: str = ""  # which stores don't answer
 
 
-async def _stats(call: Call, _given: StatsInput) -> StatsResult:
-    engine, store = call.engine, call.engine.store
+async def _stats(context: Context, _given: StatsInput) -> StatsResult:
+    """How much is remembered."""
+    engine, store = context.engine, context.engine.store
     await write_activity(engine)  # conversations that are a moment old count too
-    report = await status(engine, agent=call.agent)
-    active = Filter(viewer=call.agent, scopes=report.reached)
+    report = await status(engine, agent=context.agent)
+    active = Filter(viewer=context.agent, scopes=report.reached)
     whole = [one for one in await backups(engine) if one.whole]
-    said = await feedback_report(engine, agent=call.agent)
+    said = await feedback_report(engine, agent=context.agent)
     spent, sent = await spent_today(engine), await spent_today(engine, EMBEDDING)
-    size = report.store.bytes_used if call.owner else 0  # of what others keep, too
+    size = report.store.bytes_used if context.owner else 0  # of what others keep, too
     return StatsResult(
         total=report.memories,
         by_status=dict(report.by_status),
@@ -109,9 +110,9 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
         embedded_ratio=round(report.embedded / report.memories, 4) if report.memories else 0.0,
         anchors=await store.count(replace(active, anchored=True)),
         unverified=await store.count(replace(active, unverified=True)),
-        pending_contradictions=len(await list_contradictions(engine, agent=call.agent, pending=True)),
+        pending_contradictions=len(await list_contradictions(engine, agent=context.agent, pending=True)),
         links=await store.count_links(active),
-        conversations=await count_conversations(engine, agent=call.agent),
+        conversations=await count_conversations(engine, agent=context.agent),
         feedback={
             name: ToolFeedback(
                 relevant=one.whole.relevant, sufficient=one.whole.sufficient, count=one.whole.count
@@ -144,4 +145,4 @@ async def _stats(call: Call, _given: StatsInput) -> StatsResult:
     )
 
 
-STATS = Operation("stats", "How much is remembered.", StatsInput, StatsResult, _stats, Effect.READS)
+STATS = operation("stats", _stats, reads=True)

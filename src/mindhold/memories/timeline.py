@@ -24,7 +24,7 @@ from mindhold.memories.views import MemoryView
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.text.timeframe import Timeframe
 
 
@@ -123,22 +123,23 @@ class InterpretTimeInput(Input):
     phrase: str
 
 
-async def _timeline(call: Call, given: TimelineInput) -> TimelineResult:
-    exact = given.since is not None or given.until is not None
-    if given.overview:
-        _check_time(call, given)
-    asked = given.model_copy(update={"when": None}) if given.overview and exact else given
-    where = await filter_for(call, asked, everywhere=given.everywhere)
+async def _timeline(context: Context, request: TimelineInput) -> TimelineResult:
+    """Memories by day."""
+    exact = request.since is not None or request.until is not None
+    if request.overview:
+        _check_time(context, request)
+    asked = request.model_copy(update={"when": None}) if request.overview and exact else request
+    where = await filter_for(context, asked, everywhere=request.everywhere)
 
     async def told(scopes: tuple[str, ...]) -> tuple[tuple[Day, ...], int | None, MemoryDigest | None]:
         own = replace(where, scopes=where.scopes or scopes)
-        if not given.overview:
-            return tuple(await memories_by_day(call.engine, own, limit=given.limit)), None, None
-        found = await period(call.engine, own, limit=given.limit)
+        if not request.overview:
+            return tuple(await memories_by_day(context.engine, own, limit=request.limit)), None, None
+        found = await period(context.engine, own, limit=request.limit)
         return found.days, found.total, found.digest
 
-    (days, total, digest), left = await as_asked(call, told, everywhere=not where.scopes)
-    now = call.engine.clock()
+    (days, total, digest), left = await as_asked(context, told, everywhere=not where.scopes)
+    now = context.engine.clock()
     limited = where.since is not None or where.until is not None
     frame = Timeframe(where.since, where.until, asked.when or "") if limited else None
     count = sum(len(day.memories) for day in days)
@@ -149,36 +150,32 @@ async def _timeline(call: Call, given: TimelineInput) -> TimelineResult:
             for day in days
         ],
         count=count,
-        timeframe=timeframe_view(call, frame, filters=True),
+        timeframe=timeframe_view(context, frame, filters=True),
         total=total,
-        digest=DigestView.of(digest, call.engine.zone()) if digest else None,
-        note=" ".join(filter(None, (LIMITS_WIN if asked is not given and given.when else "", some))),
+        digest=DigestView.of(digest, context.engine.zone()) if digest else None,
+        note=" ".join(filter(None, (LIMITS_WIN if asked is not request and request.when else "", some))),
         notice=left,
     )
 
 
-def _check_time(call: Call, given: TimelineInput) -> None:
+TIMELINE = operation("timeline", _timeline, reads=True)
+
+
+def _check_time(context: Context, given: TimelineInput) -> None:
     if not (given.when or given.since or given.until):
         raise InvalidInput(
             "No time is named.", advice='Give a phrase such as "last week", or the limits of a range.'
         )
-    limits = [checked_moment(call.engine, one) for one in (given.since, given.until) if one]
+    limits = [checked_moment(context.engine, one) for one in (given.since, given.until) if one]
     if limits != sorted(set(limits)):
         raise InvalidInput("The range ends before it begins.", advice="Exchange its limits.")
 
 
-async def _interpret_time(call: Call, given: InterpretTimeInput) -> TimeframeView:
-    view = timeframe_view(call, timeframe_of(call.engine, given.phrase), filters=False)
+async def _interpret_time(context: Context, request: InterpretTimeInput) -> TimeframeView:
+    """The range that a phrase of time means."""
+    view = timeframe_view(context, timeframe_of(context.engine, request.phrase), filters=False)
     assert view is not None
     return view
 
 
-TIMELINE = Operation("timeline", "Memories by day.", TimelineInput, TimelineResult, _timeline, Effect.READS)
-INTERPRET_TIME = Operation(
-    "interpret_time",
-    "The range that a phrase of time means.",
-    InterpretTimeInput,
-    TimeframeView,
-    _interpret_time,
-    Effect.READS,
-)
+INTERPRET_TIME = operation("interpret_time", _interpret_time, reads=True)

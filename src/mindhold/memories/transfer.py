@@ -42,7 +42,7 @@ from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import ANY_STATUS, LOG_DIALECT, PRIVACY_NOTICE, Kind, Memory, Status
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.model.scope import Scope
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import scope_name
 from mindhold.projects.summary import SUMMARY_OF
 
@@ -255,23 +255,24 @@ class ImportResult(Output):
     notice: str = ""
 
 
-async def _export(call: Call, given: ExportInput) -> ExportResult:
-    if given.memory_mcp:
-        return await _export_state(call, given)
-    engine = call.engine
-    scope = await scope_name(engine, given.scope) if given.scope else None
+async def _export(context: Context, request: ExportInput) -> ExportResult:
+    """Write everything into a file."""
+    if request.memory_mcp:
+        return await _export_state(context, request)
+    engine = context.engine
+    scope = await scope_name(engine, request.scope) if request.scope else None
     scopes = (scope,) if scope else ()
     path = (
-        Path(given.path).expanduser()
-        if given.path
-        else named_by_time(engine, engine.policy.export_dir, ENDINGS[given.format], scope=scope)
+        Path(request.path).expanduser()
+        if request.path
+        else named_by_time(engine, engine.policy.export_dir, ENDINGS[request.format], scope=scope)
     )
-    if given.format == LINES:
-        where = Filter(viewer=call.agent, scopes=scopes, statuses=ANY_STATUS)
+    if request.format == LINES:
+        where = Filter(viewer=context.agent, scopes=scopes, statuses=ANY_STATUS)
         written = await export_to(engine, path, where=where)
     else:
-        form = form_of(engine, given.format)
-        written = await export_readable(engine, path, form, agent=call.agent, scopes=scopes)
+        form = form_of(engine, request.format)
+        written = await export_readable(engine, path, form, agent=context.agent, scopes=scopes)
     return ExportResult(
         path=written.path,
         memories=written.memories,
@@ -283,10 +284,13 @@ async def _export(call: Call, given: ExportInput) -> ExportResult:
     )
 
 
-async def _export_state(call: Call, given: ExportInput) -> ExportResult:
-    path = Path(given.path).expanduser() if given.path else call.engine.policy.export_dir / NAME
-    scope = given.scope or await scope_of_state(call.engine, path, create=False)
-    written, kept = await export_state(call.engine, path, scope=scope, agent=call.agent)
+EXPORT = operation("export", _export, writes=True, owner_only=True)
+
+
+async def _export_state(context: Context, given: ExportInput) -> ExportResult:
+    path = Path(given.path).expanduser() if given.path else context.engine.policy.export_dir / NAME
+    scope = given.scope or await scope_of_state(context.engine, path, create=False)
+    written, kept = await export_state(context.engine, path, scope=scope, agent=context.agent)
     return ExportResult(
         path=written.path,
         memories=written.memories,
@@ -297,25 +301,27 @@ async def _export_state(call: Call, given: ExportInput) -> ExportResult:
     )
 
 
-async def _import(call: Call, given: ImportInput) -> ImportResult:
-    def told(count: int) -> None:
-        call.progress("import", count, None)
+async def _import(context: Context, request: ImportInput) -> ImportResult:
+    """Read an export."""
 
-    path = Path(given.path).expanduser()
+    def told(count: int) -> None:
+        context.progress("import", count, None)
+
+    path = Path(request.path).expanduser()
     try:
-        if given.memory_mcp or is_state(path):
-            scope = given.scope or given.usual_scope
-            done = await import_state(call.engine, path, scope=scope, agent=call.agent, progress=told)
-        elif given.scope is not None:
+        if request.memory_mcp or is_state(path):
+            scope = request.scope or request.usual_scope
+            done = await import_state(context.engine, path, scope=scope, agent=context.agent, progress=told)
+        elif request.scope is not None:
             raise InvalidInput(
                 "An export says itself which scopes its memories are of.",
                 advice="Leave the scope out; it is for a state.json.",
             )
         else:
             with path.open(encoding="utf-8") as lines:
-                done = await import_lines(call.engine, lines, agent=call.agent, progress=told)
+                done = await import_lines(context.engine, lines, agent=context.agent, progress=told)
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{given.path} can't be read: {error}.", advice="Check the path.") from error
+        raise InvalidInput(f"{request.path} can't be read: {error}.", advice="Check the path.") from error
     return ImportResult(
         memories=done.memories,
         skipped=done.skipped,
@@ -324,19 +330,8 @@ async def _import(call: Call, given: ImportInput) -> ImportResult:
         scopes=done.scopes,
         redacted=done.redacted,
         contradictions=done.contradictions,
-        notice=call.engine.meaning.reason,
+        notice=context.engine.meaning.reason,
     )
 
 
-EXPORT = Operation(
-    "export",
-    "Write everything into a file.",
-    ExportInput,
-    ExportResult,
-    _export,
-    Effect.WRITES,
-    owner_only=True,
-)
-IMPORT = Operation(
-    "import", "Read an export.", ImportInput, ImportResult, _import, Effect.WRITES, owner_only=True
-)
+IMPORT = operation("import", _import, writes=True, owner_only=True)

@@ -18,7 +18,7 @@ from mindhold.memories.views import LinkedView
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status, Tier, Version
 from mindhold.model.query import Filter, Order
-from mindhold.operations import Call, Effect, Input, Operation, Output, full_id
+from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.projects.scopes import visible_scopes
 from mindhold.text.injection import suspicion
 
@@ -212,9 +212,10 @@ class ReconstructResult(Output):
     notice: str = ""
 
 
-async def _versions(call: Call, given: VersionsInput) -> VersionsResult:
-    memory_id = await full_id(call, given.id)
-    found = await versions(call.engine, memory_id, agent=call.agent, limit=given.limit)
+async def _versions(context: Context, request: VersionsInput) -> VersionsResult:
+    """All that a memory has said, and who changed it when."""
+    memory_id = await full_id(context, request.id)
+    found = await versions(context.engine, memory_id, agent=context.agent, limit=request.limit)
     return VersionsResult(
         id=memory_id,
         status=found.memory.status,
@@ -227,9 +228,13 @@ async def _versions(call: Call, given: VersionsInput) -> VersionsResult:
     )
 
 
-async def _reconstruct(call: Call, given: ReconstructInput) -> ReconstructResult:
+VERSIONS = operation("versions", _versions, reads=True)
+
+
+async def _reconstruct(context: Context, request: ReconstructInput) -> ReconstructResult:
+    """The decisions on a topic in order of time."""
     chain = await reconstruct(
-        call.engine, given.topic, agent=call.agent, scope=given.scope, budget=given.token_budget
+        context.engine, request.topic, agent=context.agent, scope=request.scope, budget=request.token_budget
     )
     told, left = bool(chain.steps), chain.left_out
     notices = [
@@ -240,7 +245,7 @@ async def _reconstruct(call: Call, given: ReconstructInput) -> ReconstructResult
         "" if told or left else "No decision is remembered on that.",
     ]
     return ReconstructResult(
-        topic=given.topic,
+        topic=request.topic,
         decisions=[_step(step) for step in chain.steps],
         count=len(chain.steps),
         left_out=chain.left_out,
@@ -248,6 +253,9 @@ async def _reconstruct(call: Call, given: ReconstructInput) -> ReconstructResult
         matched="meaning" if chain.by_meaning else "topic",
         notice=" ".join(filter(None, notices)),
     )
+
+
+RECONSTRUCT = operation("reconstruct", _reconstruct, reads=True)
 
 
 def _edition(edition: MemoryEdition) -> EditionView:
@@ -292,23 +300,6 @@ def _step(step: DecisionStep) -> StepView:
         linked=[LinkedView.of(one.link, one.memory) for one in step.beside],
     )
 
-
-VERSIONS = Operation(
-    "versions",
-    "All that a memory has said, and who changed it when.",
-    VersionsInput,
-    VersionsResult,
-    _versions,
-    Effect.READS,
-)
-RECONSTRUCT = Operation(
-    "reconstruct",
-    "The decisions on a topic in order of time.",
-    ReconstructInput,
-    ReconstructResult,
-    _reconstruct,
-    Effect.READS,
-)
 
 MOST_DECISIONS = 200
 MOST_BY_MEANING = 20

@@ -49,7 +49,7 @@ from mindhold.model.errors import (
 from mindhold.model.lifecycle import SESSION_ONLY, is_working
 from mindhold.model.memory import Kind, Link, Memory, Provenance, Relation, Status, Tier
 from mindhold.model.scope import Scope
-from mindhold.operations import Call, Effect, Input, Operation, Output, full_ids
+from mindhold.operations import Context, Input, Output, created_ids, full_ids, operation
 from mindhold.ports.embedder import Matrix
 from mindhold.ports.store import Change, Connect, Enqueue, Put
 from mindhold.projects.placement import open_project
@@ -396,9 +396,9 @@ class RememberInput(Input):
 class DraftBuilder:
     """One call's drafts. A scope is opened once; in a dry run it is not made, but noted in `making`."""
 
-    def __init__(self, call: Call, *, dry: bool = False) -> None:
+    def __init__(self, context: Context, *, dry: bool = False) -> None:
         self.making: set[str] = set()
-        self._call = call
+        self._call = context
         self._dry = dry
         self._scopes: dict[str, str] = {}
 
@@ -460,14 +460,14 @@ class DraftBuilder:
         return fresh
 
 
-async def note_stored(call: Call, done: Iterable[tuple[Draft, Remembered]]) -> None:
+async def note_stored(context: Context, done: Iterable[tuple[Draft, Remembered]]) -> None:
     """Which conversations stored something. The turns of a log are none of it: they are the conversation."""
     stored: dict[tuple[str, bool], list[str]] = {}
     for draft, answer in done:
         told, memory = draft.provenance, answer.memory
         ends = SESSION_ONLY in draft.metadata  # whatever it is, somebody must see to its end
         if answer.outcome is WriteOutcome.DUPLICATE and memory and is_working(memory) and not ends:
-            await keep_working_memory(call.engine, memory)
+            await keep_working_memory(context.engine, memory)
         if (
             answer.outcome is WriteOutcome.STORED
             and memory
@@ -478,7 +478,7 @@ async def note_stored(call: Call, done: Iterable[tuple[Draft, Remembered]]) -> N
             ids.extend(answer.parts or (memory.id,))
     for (conversation, document), ids in stored.items():
         # The parts of a long text don't bear the conversation's name.
-        await note_activity(call.engine, conversation, ids, agent=call.agent, exactly=document)
+        await note_activity(context.engine, conversation, ids, agent=context.agent, exactly=document)
 
 
 def notice_of(answer: Remembered, *, unembedded: str) -> str:
@@ -578,24 +578,36 @@ class RememberManyResult(Output):
     dry_run: bool = False
 
 
-async def _remember(call: Call, given: RememberInput) -> RememberResult:
-    [result], [error] = await _several(call, [given])
+async def _remember(context: Context, request: RememberInput) -> RememberResult:
+    """Store one memory."""
+    [result], [error] = await _several(context, [request])
     if error is not None:
         raise error
     return result
 
 
-async def _remember_many(call: Call, given: RememberManyInput) -> RememberManyResult:
-    items = [_with_defaults(item, given) for item in given.items]
-    key = None if given.dry_run else given.idempotency_key
-    whole = Repeating(call, {0: (key, _said(given))} if key else {})
+REMEMBER = operation(
+    "remember",
+    _remember,
+    writes=True,
+    needs_vectors=True,
+    default_scope=True,
+    stored_ids=lambda result: created_ids([result]),
+)
+
+
+async def _remember_many(context: Context, request: RememberManyInput) -> RememberManyResult:
+    """Store several memories, with an answer for each."""
+    items = [_with_defaults(item, request) for item in request.items]
+    key = None if request.dry_run else request.idempotency_key
+    whole = Repeating(context, {0: (key, _said(request))} if key else {})
     async with whole:
         if 0 in whole.errors:
             raise whole.errors[0]
         if 0 in whole.known:
-            results = await repeated(call, whole.known[0], RememberResult)
+            results = await repeated(context, whole.known[0], RememberResult)
         else:
-            results, errors = await _several(call, items)
+            results, errors = await _several(context, items)
             if not all(
                 errors
             ):  # what is stored isn't stored again; where nothing was, all of it may be tried anew
@@ -604,8 +616,18 @@ async def _remember_many(call: Call, given: RememberManyInput) -> RememberManyRe
         results=results,
         created=sum(result.created and not result.repeated for result in results),
         failed=sum(result.outcome == "failed" for result in results),
-        dry_run=given.dry_run,
+        dry_run=request.dry_run,
     )
+
+
+REMEMBER_MANY = operation(
+    "remember_many",
+    _remember_many,
+    writes=True,
+    needs_vectors=True,
+    default_scope=True,
+    stored_ids=lambda result: created_ids(result.results),
+)
 
 
 def _with_defaults(item: RememberInput, given: RememberManyInput) -> RememberInput:
@@ -628,7 +650,7 @@ def _said(given: Input) -> str:
 
 
 async def _several(
-    call: Call, items: list[RememberInput]
+    context: Context, items: list[RememberInput]
 ) -> tuple[list[RememberResult], list[MindholdError | None]]:
     """An answer each, and the error of those that failed."""
     keyed = {
@@ -639,18 +661,20 @@ async def _several(
     dry = frozenset(number for number, item in enumerate(items) if item.dry_run)
     done: dict[int, RememberResult] = {}
     errors: dict[int, MindholdError] = {}
-    async with Repeating(call, keyed, dry=dry) as repeating:
+    async with Repeating(context, keyed, dry=dry) as repeating:
         errors |= repeating.errors
         for number, before in repeating.known.items():
-            [done[number]] = await repeated(call, before, RememberResult)
+            [done[number]] = await repeated(context, before, RememberResult)
         fresh = [number for number in range(len(items)) if number not in done and number not in errors]
         fresh = [number for number in fresh if number not in repeating.copies]
-        answers = await _run_checked(call, {number: items[number] for number in fresh if number not in dry})
+        answers = await _run_checked(
+            context, {number: items[number] for number in fresh if number not in dry}
+        )
         answers |= await _run_checked(
-            call, {number: items[number] for number in fresh if number in dry}, dry=True
+            context, {number: items[number] for number in fresh if number in dry}, dry=True
         )
         for number, answer in answers.items():
-            done[number] = _answer(call, items[number], answer)
+            done[number] = _answer(context, items[number], answer)
             if answer.error is not None:
                 errors[number] = answer.error
             elif number in repeating.held:
@@ -661,17 +685,17 @@ async def _several(
             else:
                 done[number] = done[first].model_copy(update={"repeated": True})
     for number, error in errors.items():
-        done[number] = _answer(call, items[number], Remembered(WriteOutcome.FAILED, error=error))
+        done[number] = _answer(context, items[number], Remembered(WriteOutcome.FAILED, error=error))
     numbers = range(len(items))
     return [done[number] for number in numbers], [errors.get(number) for number in numbers]
 
 
 async def _run_checked(
-    call: Call, items: Mapping[int, RememberInput], *, dry: bool = False
+    context: Context, items: Mapping[int, RememberInput], *, dry: bool = False
 ) -> dict[int, Remembered]:
     if not items:
         return {}
-    drafting = DraftBuilder(call, dry=dry)
+    drafting = DraftBuilder(context, dry=dry)
     drafts: dict[int, Draft] = {}
     answers: dict[int, Remembered] = {}
     for number, item in items.items():
@@ -683,14 +707,14 @@ async def _run_checked(
             answers[number] = Remembered(WriteOutcome.FAILED, error=error)
     wanted = list(drafts.values())
     if dry:
-        told = await preview(call.engine, wanted, making=drafting.making)
+        told = await preview(context.engine, wanted, making=drafting.making)
     else:
-        told = await remember_many(call.engine, wanted)
-        await note_stored(call, zip(wanted, told, strict=True))
+        told = await remember_many(context.engine, wanted)
+        await note_stored(context, zip(wanted, told, strict=True))
     return answers | dict(zip(drafts, told, strict=True))
 
 
-def _answer(call: Call, given: RememberInput, answer: Remembered) -> RememberResult:
+def _answer(context: Context, given: RememberInput, answer: Remembered) -> RememberResult:
     memory = answer.memory
     stored = answer.outcome is WriteOutcome.STORED
     would = stored and given.dry_run
@@ -703,7 +727,7 @@ def _answer(call: Call, given: RememberInput, answer: Remembered) -> RememberRes
         outcome="would_store" if would else answer.outcome.value,
         created=stored and not would,
         id=memory.id if memory and not answer.proposed else None,
-        memory=MemoryView.of(memory, call.engine.clock()) if memory else None,
+        memory=MemoryView.of(memory, context.engine.clock()) if memory else None,
         parts=[] if would else list(answer.parts),
         superseded=list(answer.superseded),
         links=links,
@@ -714,18 +738,7 @@ def _answer(call: Call, given: RememberInput, answer: Remembered) -> RememberRes
         quarantined=bool(answer.suspicious),
         suspicious=list(answer.suspicious),
         embedded=answer.embedded,
-        notice=notice_of(answer, unembedded=call.engine.meaning.reason),
+        notice=notice_of(answer, unembedded=context.engine.meaning.reason),
         error=str(answer.error) if answer.error else None,
         error_code=answer.error.code if answer.error else None,
     )
-
-
-REMEMBER = Operation("remember", "Store one memory.", RememberInput, RememberResult, _remember, Effect.WRITES)
-REMEMBER_MANY = Operation(
-    "remember_many",
-    "Store several memories, with an answer for each.",
-    RememberManyInput,
-    RememberManyResult,
-    _remember_many,
-    Effect.WRITES,
-)

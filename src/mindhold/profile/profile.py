@@ -12,7 +12,7 @@ from mindhold.engine import Engine
 from mindhold.memories.versions import WITHHELD, editions_of
 from mindhold.model.errors import InvalidInput, Refused
 from mindhold.model.memory import Memory
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.profile.entries import (
     Profile,
     ProfileEntry,
@@ -279,22 +279,33 @@ class ProfileHistoryResult(Output):
     editions: list[EntryEditionView]
 
 
-async def _show(call: Call, _given: ShowProfileInput) -> ProfileView:
-    return ProfileView.of(await profile(call.engine, call.agent))
+async def _show(context: Context, _given: ShowProfileInput) -> ProfileView:
+    """What is known of the person."""
+    return ProfileView.of(await profile(context.engine, context.agent))
 
 
-async def _change(call: Call, given: ChangeProfileInput) -> ChangeProfileResult:
-    removed = await dropping(call.engine, given.remove, agent=call.agent)
-    wishes = [*_wishes(given), *removed]
+SHOW_PROFILE = operation("show_profile", _show, reads=True)
+
+
+async def _change(context: Context, request: ChangeProfileInput) -> ChangeProfileResult:
+    """Set, replace or remove entries of the profile, all or nothing."""
+    removed = await dropping(context.engine, request.remove, agent=context.agent)
+    wishes = [*_wishes(request), *removed]
     if not wishes:
         raise InvalidInput("Nothing was named to change.", advice="Name something to set or to remove.")
-    done = await change_entries(call.engine, wishes, agent=call.agent, conversation=call.conversation)
-    known = await profile(call.engine, call.agent)
+    done = await change_entries(
+        context.engine, wishes, agent=context.agent, conversation=context.conversation
+    )
+    known = await profile(context.engine, context.agent)
     return ChangeProfileResult(changes=[_changed(one) for one in done], profile=ProfileView.of(known))
 
 
-async def _history(call: Call, given: ProfileHistoryInput) -> ProfileHistoryResult:
-    entry, editions = await entry_history(call.engine, given.entry, agent=call.agent)
+CHANGE_PROFILE = operation("change_profile", _change, writes=True)
+
+
+async def _history(context: Context, request: ProfileHistoryInput) -> ProfileHistoryResult:
+    """All that an entry of the profile has said."""
+    entry, editions = await entry_history(context.engine, request.entry, agent=context.agent)
     return ProfileHistoryResult(
         entry=_entry(entry),
         editions=[
@@ -304,6 +315,9 @@ async def _history(call: Call, given: ProfileHistoryInput) -> ProfileHistoryResu
             for one in editions
         ],
     )
+
+
+PROFILE_HISTORY = operation("profile_history", _history, reads=True)
 
 
 def _wishes(given: ChangeProfileInput) -> list[WantedEntry]:
@@ -342,24 +356,3 @@ def _changed(change: EntryChange) -> EntryChangeView:
         change=change.what,
         id=change.memory.id,
     )
-
-
-SHOW_PROFILE = Operation(
-    "show_profile", "What is known of the person.", ShowProfileInput, ProfileView, _show, Effect.READS
-)
-CHANGE_PROFILE = Operation(
-    "change_profile",
-    "Set, replace or remove entries of the profile, all or nothing.",
-    ChangeProfileInput,
-    ChangeProfileResult,
-    _change,
-    Effect.WRITES,
-)
-PROFILE_HISTORY = Operation(
-    "profile_history",
-    "All that an entry of the profile has said.",
-    ProfileHistoryInput,
-    ProfileHistoryResult,
-    _history,
-    Effect.READS,
-)

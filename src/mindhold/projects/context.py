@@ -21,7 +21,7 @@ from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import LOCAL
 from mindhold.model.tokens import count_tokens, truncate_to_tokens
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import StoreFacts
 from mindhold.projects.placement import mode_of, open_project
 from mindhold.projects.storage import stores_without_vectors
@@ -168,14 +168,15 @@ class ProjectStatsResult(Output):
     index_note: str = ""  # why it is not healthy
 
 
-async def _context(call: Call, given: ProjectContextInput) -> ProjectContextResult:
+async def _context(context: Context, request: ProjectContextInput) -> ProjectContextResult:
+    """Summary, newest messages and what is related, in one answer."""
     known = await brief(
-        call.engine,
-        given.project,
-        agent=call.agent,
-        query=given.query,
-        recent=given.recent,
-        related=given.related,
+        context.engine,
+        request.project,
+        agent=context.agent,
+        query=request.query,
+        recent=request.recent,
+        related=request.related,
     )
     recent = [MessageView.of(one) for one in reversed(known.recent)]  # the newest first
     related = [FoundView.of(hit) for hit in known.related]
@@ -184,12 +185,12 @@ async def _context(call: Call, given: ProjectContextInput) -> ProjectContextResu
         summary_version=known.summary.version,
         recent_messages=[],
         rag_results=[],
-        tokens=given.token_budget,
-        token_budget=given.token_budget,
-        left_out=_cut(given.token_budget, shortened=True, messages=len(recent), related=len(related)),
-        storage_backend=await mode_of(call.engine, known.summary.project),
+        tokens=request.token_budget,
+        token_budget=request.token_budget,
+        left_out=_cut(request.token_budget, shortened=True, messages=len(recent), related=len(related)),
+        storage_backend=await mode_of(context.engine, known.summary.project),
     )
-    room = given.token_budget - _cost(empty) - NOTICES
+    room = request.token_budget - _cost(empty) - NOTICES
     summary = _shortened(known.summary.text, room)
     costs, others = [_cost(view) for view in recent], [_cost(view) for view in related]
     among = {view.id: place for place, view in enumerate(recent)}
@@ -198,7 +199,7 @@ async def _context(call: Call, given: ProjectContextInput) -> ProjectContextResu
         recent=costs,
         related=others,
         same={place: among[view.id] for place, view in enumerate(related) if view.id in among},
-        most=given.related,
+        most=request.related,
     )
     apart = [view for view in related if among.get(view.id, fit.recent) >= fit.recent]
     answer = empty.model_copy(
@@ -207,28 +208,32 @@ async def _context(call: Call, given: ProjectContextInput) -> ProjectContextResu
             "recent_messages": recent[: fit.recent][::-1],
             "rag_results": [related[place] for place in fit.related],
             "left_out": _cut(
-                given.token_budget,
+                request.token_budget,
                 shortened=summary != known.summary.text,
                 messages=len(recent) - fit.recent,
-                related=min(len(apart), given.related) - len(fit.related),
+                related=min(len(apart), request.related) - len(fit.related),
             ),
         }
     )
     return answer.model_copy(update={"tokens": _cost(answer)})
 
 
-async def _stats(call: Call, given: ProjectStatsInput) -> ProjectStatsResult:
-    found = await project_stats(call.engine, given.project, agent=call.agent)
+PROJECT_CONTEXT = operation("project_context", _context, reads=True)
+
+
+async def _stats(context: Context, request: ProjectStatsInput) -> ProjectStatsResult:
+    """How many messages a project has, and how its index is."""
+    found = await project_stats(context.engine, request.project, agent=context.agent)
     collection = found.facts.collection if found.facts else None
     index = found.facts.vector_index if found.facts else None
     local = found.mode == LOCAL
-    place = found.facts.location if found.facts and call.owner else None
+    place = found.facts.location if found.facts and context.owner else None
     return ProjectStatsResult(
         total_messages=found.total,
         indexed_messages=found.indexed,
         unindexed_messages=found.total - found.indexed,
         storage_backend=found.mode,
-        embedding_model=plain_model(call.engine.meaning.model),
+        embedding_model=plain_model(context.engine.meaning.model),
         embedding_dimensions=found.dimensions,
         collection_name=None if local else collection,
         vector_index_name=None if local else index,
@@ -239,6 +244,9 @@ async def _stats(call: Call, given: ProjectStatsInput) -> ProjectStatsResult:
         index_health=found.health,
         index_note=found.note,
     )
+
+
+PROJECT_STATS = operation("project_stats", _stats, reads=True)
 
 
 def _cost(view: Output) -> int:
@@ -263,24 +271,6 @@ def _cut(budget: int, *, shortened: bool, messages: int, related: int) -> str:
     told += [f"{messages} of the newest messages left out"] if messages else []
     told += [f"{related} of the related ones left out"] if related else []
     return f"Within {budget} tokens: {', '.join(told)}." if told else ""
-
-
-PROJECT_CONTEXT = Operation(
-    "project_context",
-    "Summary, newest messages and what is related, in one answer.",
-    ProjectContextInput,
-    ProjectContextResult,
-    _context,
-    Effect.READS,
-)
-PROJECT_STATS = Operation(
-    "project_stats",
-    "How many messages a project has, and how its index is.",
-    ProjectStatsInput,
-    ProjectStatsResult,
-    _stats,
-    Effect.READS,
-)
 
 
 @dataclass(frozen=True, slots=True)

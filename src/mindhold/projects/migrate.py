@@ -12,7 +12,7 @@ from mindhold.model.errors import Conflict, InvalidInput, MindholdError, Refused
 from mindhold.model.memory import ANY_STATUS, Link
 from mindhold.model.query import Filter
 from mindhold.model.scope import EVERYONE, Scope, StorageMode
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.backend import Placement
 from mindhold.projects.copy import CopyProgress, CopyRound, ProjectCopy, ProjectLease
 from mindhold.projects.placement import checked_mode, movable
@@ -332,14 +332,15 @@ class MigrateProjectResult(Output):
     notice: str = ""
 
 
-async def _migrate(call: Call, given: MigrateProjectInput) -> MigrateProjectResult:
+async def _migrate(context: Context, request: MigrateProjectInput) -> MigrateProjectResult:
+    """Move a project to another store, verified."""
     done = await migrate(
-        call.engine,
-        given.project,
-        given.to,
-        drop_source=given.drop_source,
-        forget_copy=given.forget_copy,
-        told=call.progress,
+        context.engine,
+        request.project,
+        request.to,
+        drop_source=request.drop_source,
+        forget_copy=request.forget_copy,
+        told=context.progress,
     )
     return MigrateProjectResult(
         project=done.project,
@@ -362,6 +363,9 @@ async def _migrate(call: Call, given: MigrateProjectInput) -> MigrateProjectResu
     )
 
 
+MIGRATE_PROJECT = operation("migrate_project", _migrate, destroys=True, owner_only=True)
+
+
 def _notice(done: MigrationResult) -> str:
     if done.spared:
         return (
@@ -369,14 +373,3 @@ def _notice(done: MigrationResult) -> str:
             f"`mindhold migrate {done.project!r} --forget-copy MODE` leaves them to whoever it was."
         )
     return "Vectors that did not travel are made by a job: `mindhold jobs run`." if done.embedding else ""
-
-
-MIGRATE_PROJECT = Operation(
-    "migrate_project",
-    "Move a project to another store, verified.",
-    MigrateProjectInput,
-    MigrateProjectResult,
-    _migrate,
-    Effect.DESTROYS,
-    owner_only=True,
-)

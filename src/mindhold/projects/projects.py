@@ -8,7 +8,7 @@ from mindhold.capture.documents import document_places, erase_from_deleted_docum
 from mindhold.capture.project_folder import open_folder
 from mindhold.model.errors import InvalidInput
 from mindhold.model.scope import StorageMode
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import (
     PlacedProject,
     change_project,
@@ -144,49 +144,70 @@ class DeleteProjectResult(Output):
     notice: str = ""  # of documents that couldn't be written
 
 
-async def _create(call: Call, given: CreateProjectInput) -> ProjectView:
+async def _create(context: Context, request: CreateProjectInput) -> ProjectView:
+    """Make a project in a store of your choice."""
     made = await create_project(
-        call.engine,
-        given.name,
-        mode=given.storage_mode,
-        path=given.path,
-        description=given.description,
+        context.engine,
+        request.name,
+        mode=request.storage_mode,
+        path=request.path,
+        description=request.description,
     )
     return ProjectView.of(made)
 
 
-async def _open_folder(call: Call, given: OpenFolderInput) -> ProjectView:
-    name = await open_folder(call.engine, given.folder, name=given.name)
-    return ProjectView.of(await show_project(call.engine, name, agent=call.agent))
+CREATE_PROJECT = operation("create_project", _create, writes=True, owner_only=True)
 
 
-async def _list(call: Call, _given: ListProjectsInput) -> ListProjectsResult:
-    found = await list_projects(call.engine, agent=call.agent)
-    houses = call.engine.houses
+async def _open_folder(context: Context, request: OpenFolderInput) -> ProjectView:
+    """The project of a folder, found or made."""
+    name = await open_folder(context.engine, request.folder, name=request.name)
+    return ProjectView.of(await show_project(context.engine, name, agent=context.agent))
+
+
+OPEN_FOLDER = operation("open_folder", _open_folder, writes=True, owner_only=True)
+
+
+async def _list(context: Context, _given: ListProjectsInput) -> ListProjectsResult:
+    """Every project, and where it lives."""
+    found = await list_projects(context.engine, agent=context.agent)
+    houses = context.engine.houses
     return ListProjectsResult(
-        projects=[ProjectView.of(project, owner=call.owner) for project in found],
+        projects=[ProjectView.of(project, owner=context.owner) for project in found],
         home=houses.home,
         storage_modes=list(houses.modes),
     )
 
 
-async def _show(call: Call, given: ShowProjectInput) -> ProjectView:
-    found = await show_project(call.engine, given.name, agent=call.agent)
-    return ProjectView.of(found, owner=call.owner)
+LIST_PROJECTS = operation("list_projects", _list, reads=True)
 
 
-async def _change(call: Call, given: ChangeProjectInput) -> ProjectView:
-    changes = given.model_dump(exclude={"name"}, exclude_none=True)
+async def _show(context: Context, request: ShowProjectInput) -> ProjectView:
+    """One project, and where it lives."""
+    found = await show_project(context.engine, request.name, agent=context.agent)
+    return ProjectView.of(found, owner=context.owner)
+
+
+SHOW_PROJECT = operation("show_project", _show, reads=True)
+
+
+async def _change(context: Context, request: ChangeProjectInput) -> ProjectView:
+    """Change a project's description, folder and other settings."""
+    changes = request.model_dump(exclude={"name"}, exclude_none=True)
     if not changes:
         raise InvalidInput("Nothing was given to change.", advice="Give its description, or another setting.")
-    return ProjectView.of(await change_project(call.engine, given.name, agent=call.agent, **changes))
+    return ProjectView.of(await change_project(context.engine, request.name, agent=context.agent, **changes))
 
 
-async def _delete(call: Call, given: DeleteProjectInput) -> DeleteProjectResult:
-    project = await show_project(call.engine, given.name, agent=call.agent)
-    places = await document_places(call.engine, [project.scope.name])
-    dropped = await delete_project(call.engine, project, confirm=given.confirm)
-    receipt, notice = await erase_from_deleted_documents(call.engine, dropped.receipt, places)
+CHANGE_PROJECT = operation("change_project", _change, writes=True, owner_only=True)
+
+
+async def _delete(context: Context, request: DeleteProjectInput) -> DeleteProjectResult:
+    """Export a project's memories, then remove it and them for good."""
+    project = await show_project(context.engine, request.name, agent=context.agent)
+    places = await document_places(context.engine, [project.scope.name])
+    dropped = await delete_project(context.engine, project, confirm=request.confirm)
+    receipt, notice = await erase_from_deleted_documents(context.engine, dropped.receipt, places)
     return DeleteProjectResult(
         id=dropped.name,
         name=dropped.name,
@@ -199,50 +220,4 @@ async def _delete(call: Call, given: DeleteProjectInput) -> DeleteProjectResult:
     )
 
 
-CREATE_PROJECT = Operation(
-    "create_project",
-    "Make a project in a store of your choice.",
-    CreateProjectInput,
-    ProjectView,
-    _create,
-    Effect.WRITES,
-    owner_only=True,
-)
-OPEN_FOLDER = Operation(
-    "open_folder",
-    "The project of a folder, found or made.",
-    OpenFolderInput,
-    ProjectView,
-    _open_folder,
-    Effect.WRITES,
-    owner_only=True,
-)
-LIST_PROJECTS = Operation(
-    "list_projects",
-    "Every project, and where it lives.",
-    ListProjectsInput,
-    ListProjectsResult,
-    _list,
-    Effect.READS,
-)
-SHOW_PROJECT = Operation(
-    "show_project", "One project, and where it lives.", ShowProjectInput, ProjectView, _show, Effect.READS
-)
-CHANGE_PROJECT = Operation(
-    "change_project",
-    "Change a project's description, folder and other settings.",
-    ChangeProjectInput,
-    ProjectView,
-    _change,
-    Effect.WRITES,
-    owner_only=True,
-)
-DELETE_PROJECT = Operation(
-    "delete_project",
-    "Export a project's memories, then remove it and them for good.",
-    DeleteProjectInput,
-    DeleteProjectResult,
-    _delete,
-    Effect.DESTROYS,
-    owner_only=True,
-)
+DELETE_PROJECT = operation("delete_project", _delete, destroys=True, owner_only=True)

@@ -29,7 +29,7 @@ from mindhold.model.job import SCOPE_KEY, Entry, Job, JobState
 from mindhold.model.memory import ANY_STATUS, Memory, Status
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.model.scope import EVERYONE
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Enqueue
 from mindhold.projects.placement import mode_of, open_project
 from mindhold.projects.storage import stores_without_vectors
@@ -435,9 +435,10 @@ class ReindexStatusResult(Output):
         )
 
 
-async def _begin(call: Call, given: ReindexProjectInput) -> ReindexProjectResult:
+async def _begin(context: Context, request: ReindexProjectInput) -> ReindexProjectResult:
+    """Have a project's missing vectors made, or all of them anew."""
     begun = await begin_reindex(
-        call.engine, given.project, agent=call.agent, owner=call.owner, force=given.force
+        context.engine, request.project, agent=context.agent, owner=context.owner, force=request.force
     )
     return ReindexProjectResult(
         status="nothing_to_do" if begun.job is None else "reindexing_started",
@@ -448,37 +449,26 @@ async def _begin(call: Call, given: ReindexProjectInput) -> ReindexProjectResult
     )
 
 
-async def _look(call: Call, given: ReindexJobInput) -> ReindexStatusResult:
-    found = await reindex_status(call.engine, given.project, given.job_id, agent=call.agent, owner=call.owner)
+REINDEX_PROJECT = operation("reindex_project", _begin, writes=True)
+
+
+async def _look(context: Context, request: ReindexJobInput) -> ReindexStatusResult:
+    """How far the making of a project's vectors is."""
+    found = await reindex_status(
+        context.engine, request.project, request.job_id, agent=context.agent, owner=context.owner
+    )
     return ReindexStatusResult.of(found)
 
 
-async def _cancel(call: Call, given: ReindexJobInput) -> ReindexStatusResult:
-    found = await cancel_reindex(call.engine, given.project, given.job_id, agent=call.agent, owner=call.owner)
+REINDEX_STATUS = operation("reindex_status", _look, reads=True)
+
+
+async def _cancel(context: Context, request: ReindexJobInput) -> ReindexStatusResult:
+    """Give up the making of a project's vectors, waiting or under way."""
+    found = await cancel_reindex(
+        context.engine, request.project, request.job_id, agent=context.agent, owner=context.owner
+    )
     return ReindexStatusResult.of(found)
 
 
-REINDEX_PROJECT = Operation(
-    "reindex_project",
-    "Have a project's missing vectors made, or all of them anew.",
-    ReindexProjectInput,
-    ReindexProjectResult,
-    _begin,
-    Effect.WRITES,
-)
-REINDEX_STATUS = Operation(
-    "reindex_status",
-    "How far the making of a project's vectors is.",
-    ReindexJobInput,
-    ReindexStatusResult,
-    _look,
-    Effect.READS,
-)
-CANCEL_REINDEX = Operation(
-    "cancel_reindex",
-    "Give up the making of a project's vectors, waiting or under way.",
-    ReindexJobInput,
-    ReindexStatusResult,
-    _cancel,
-    Effect.WRITES,
-)
+CANCEL_REINDEX = operation("cancel_reindex", _cancel, writes=True)

@@ -16,7 +16,7 @@ from mindhold.model.errors import Refused
 from mindhold.model.memory import ANY_STATUS
 from mindhold.model.query import Filter
 from mindhold.model.scope import GLOBAL
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import (
     DroppedScope,
     ScopeReport,
@@ -126,49 +126,70 @@ class DeleteScopeResult(Output):
     notice: str = ""  # of documents that couldn't be written
 
 
-async def _list(call: Call, _given: ListScopesInput) -> ListScopesResult:
-    reports, notice = await report_scopes(call.engine, agent=call.agent)
+async def _list(context: Context, _given: ListScopesInput) -> ListScopesResult:
+    """Every scope with its counts."""
+    reports, notice = await report_scopes(context.engine, agent=context.agent)
     return ListScopesResult(scopes=[ScopeView.of(report) for report in reports], notice=notice)
 
 
-async def _show(call: Call, given: ScopeInput) -> ScopeView:
-    return ScopeView.of(await report_scope(call.engine, given.name, agent=call.agent))
+LIST_SCOPES = operation("list_scopes", _list, reads=True)
 
 
-async def _create(call: Call, given: CreateScopeInput) -> ScopeView:
+async def _show(context: Context, request: ScopeInput) -> ScopeView:
+    """One scope, closely."""
+    return ScopeView.of(await report_scope(context.engine, request.name, agent=context.agent))
+
+
+SHOW_SCOPE = operation("show_scope", _show, reads=True)
+
+
+async def _create(context: Context, request: CreateScopeInput) -> ScopeView:
+    """Make a scope."""
     scope = await create_scope(
-        call.engine,
-        given.name,
-        description=given.description,
-        kind=given.kind,
-        parent=given.parent,
-        keywords=given.keywords,
+        context.engine,
+        request.name,
+        description=request.description,
+        kind=request.kind,
+        parent=request.parent,
+        keywords=request.keywords,
     )
-    return await _show(call, ScopeInput(name=scope.name))
+    return await _show(context, ScopeInput(name=scope.name))
 
 
-async def _change(call: Call, given: ChangeScopeInput) -> ScopeView:
+CREATE_SCOPE = operation("create_scope", _create, writes=True)
+
+
+async def _change(context: Context, request: ChangeScopeInput) -> ScopeView:
+    """Describe, nest or switch a scope."""
     scope = await change_scope(
-        call.engine,
-        given.name,
-        description=given.description,
-        parent=given.parent,
-        active=given.active,
-        keywords=given.keywords,
+        context.engine,
+        request.name,
+        description=request.description,
+        parent=request.parent,
+        active=request.active,
+        keywords=request.keywords,
     )
-    return await _show(call, ScopeInput(name=scope.name))
+    return await _show(context, ScopeInput(name=scope.name))
 
 
-async def _rename(call: Call, given: RenameScopeInput) -> ScopeView:
-    scope = await rename_scope(call.engine, given.name, given.new_name)
-    return await _show(call, ScopeInput(name=scope.name))
+CHANGE_SCOPE = operation("change_scope", _change, writes=True)
 
 
-async def _delete(call: Call, given: DeleteScopeInput) -> DeleteScopeResult:
-    target = Path(given.export).expanduser() if given.export else None
-    places = await document_places(call.engine, [given.name])
-    dropped = await delete_scope(call.engine, given.name, agent=call.agent, export=target)
-    receipt, notice = await erase_from_deleted_documents(call.engine, dropped.receipt, places)
+async def _rename(context: Context, request: RenameScopeInput) -> ScopeView:
+    """Give a scope another name."""
+    scope = await rename_scope(context.engine, request.name, request.new_name)
+    return await _show(context, ScopeInput(name=scope.name))
+
+
+RENAME_SCOPE = operation("rename_scope", _rename, writes=True, owner_only=True)
+
+
+async def _delete(context: Context, request: DeleteScopeInput) -> DeleteScopeResult:
+    """Export a scope's memories, then remove it."""
+    target = Path(request.export).expanduser() if request.export else None
+    places = await document_places(context.engine, [request.name])
+    dropped = await delete_scope(context.engine, request.name, agent=context.agent, export=target)
+    receipt, notice = await erase_from_deleted_documents(context.engine, dropped.receipt, places)
     return DeleteScopeResult(
         name=dropped.name,
         memories=dropped.memories,
@@ -178,32 +199,8 @@ async def _delete(call: Call, given: DeleteScopeInput) -> DeleteScopeResult:
     )
 
 
-LIST_SCOPES = Operation(
-    "list_scopes", "Every scope with its counts.", ListScopesInput, ListScopesResult, _list, Effect.READS
-)
-SHOW_SCOPE = Operation("show_scope", "One scope, closely.", ScopeInput, ScopeView, _show, Effect.READS)
-CREATE_SCOPE = Operation("create_scope", "Make a scope.", CreateScopeInput, ScopeView, _create, Effect.WRITES)
-CHANGE_SCOPE = Operation(
-    "change_scope", "Describe, nest or switch a scope.", ChangeScopeInput, ScopeView, _change, Effect.WRITES
-)
-RENAME_SCOPE = Operation(
-    "rename_scope",
-    "Give a scope another name.",
-    RenameScopeInput,
-    ScopeView,
-    _rename,
-    Effect.WRITES,
-    owner_only=True,
-)
-DELETE_SCOPE = Operation(
-    "delete_scope",
-    "Export a scope's memories, then remove it.",
-    DeleteScopeInput,
-    DeleteScopeResult,
-    _delete,
-    Effect.DESTROYS,
-    owner_only=True,
-)
+DELETE_SCOPE = operation("delete_scope", _delete, destroys=True, owner_only=True)
+
 
 RETIRED, DELETED, REVIVED = "retired", "deleted", "revived"
 
@@ -287,22 +284,23 @@ class ReviveScopeInput(Input):
     name: str
 
 
-async def _retire(call: Call, given: RetireScopeInput) -> RetireScopeResult:
-    places = await document_places(call.engine, [given.name]) if given.delete else []
-    done = await retire_scope(call.engine, given.name, agent=call.agent, delete=given.delete)
+async def _retire(context: Context, request: RetireScopeInput) -> RetireScopeResult:
+    """Put a scope aside and switch it off, or remove it."""
+    places = await document_places(context.engine, [request.name]) if request.delete else []
+    done = await retire_scope(context.engine, request.name, agent=context.agent, delete=request.delete)
     receipt, notice = None, ""
     if done.dropped is not None:
-        receipt, notice = await erase_from_deleted_documents(call.engine, done.dropped.receipt, places)
+        receipt, notice = await erase_from_deleted_documents(context.engine, done.dropped.receipt, places)
     back = (
         f"`mindhold restore {done.backup} --merge` brings it back."
-        if given.delete
-        else f"Only who names it finds it; `mindhold scopes revive {given.name}` brings it back."
+        if request.delete
+        else f"Only who names it finds it; `mindhold scopes revive {request.name}` brings it back."
     )
     exported = done.dropped.export if done.dropped else None
     return RetireScopeResult(
         name=done.name,
         memories=done.memories,
-        deleted=given.delete,
+        deleted=request.delete,
         backup=done.backup,
         audit=done.audit,
         export=str(exported) if exported else None,
@@ -312,26 +310,13 @@ async def _retire(call: Call, given: RetireScopeInput) -> RetireScopeResult:
     )
 
 
-async def _revive(call: Call, given: ReviveScopeInput) -> ScopeView:
-    await revive_scope(call.engine, given.name, agent=call.agent)
-    return ScopeView.of(await report_scope(call.engine, given.name, agent=call.agent))
+RETIRE_SCOPE = operation("retire_scope", _retire, destroys=True, owner_only=True)
 
 
-RETIRE_SCOPE = Operation(
-    "retire_scope",
-    "Put a scope aside and switch it off, or remove it.",
-    RetireScopeInput,
-    RetireScopeResult,
-    _retire,
-    Effect.DESTROYS,
-    owner_only=True,
-)
-REVIVE_SCOPE = Operation(
-    "revive_scope",
-    "Switch a retired scope on again.",
-    ReviveScopeInput,
-    ScopeView,
-    _revive,
-    Effect.WRITES,
-    owner_only=True,
-)
+async def _revive(context: Context, request: ReviveScopeInput) -> ScopeView:
+    """Switch a retired scope on again."""
+    await revive_scope(context.engine, request.name, agent=context.agent)
+    return ScopeView.of(await report_scope(context.engine, request.name, agent=context.agent))
+
+
+REVIVE_SCOPE = operation("revive_scope", _revive, writes=True, owner_only=True)

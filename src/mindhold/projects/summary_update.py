@@ -11,7 +11,7 @@ from typing import Any, Literal
 from mindhold.engine import Engine
 from mindhold.memories.embedding import queue_embedding
 from mindhold.model.errors import ContentTooLarge, InvalidInput, ModelError, Refused
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.llm import LanguageModel
 from mindhold.projects.placement import mode_of, open_project
 from mindhold.projects.summary import (
@@ -281,8 +281,9 @@ class ReplaceSummaryResult(Output):
     etag: str
 
 
-async def _summary(call: Call, given: ProjectSummaryInput) -> ProjectSummaryResult:
-    known = await project_summary(call.engine, given.project, agent=call.agent)
+async def _summary(context: Context, request: ProjectSummaryInput) -> ProjectSummaryResult:
+    """What is known about a project."""
+    known = await project_summary(context.engine, request.project, agent=context.agent)
     return ProjectSummaryResult(
         project_id=known.project,
         summary=known.text,
@@ -291,29 +292,33 @@ async def _summary(call: Call, given: ProjectSummaryInput) -> ProjectSummaryResu
         last_updated=known.updated,
         summary_length=len(known.text),
         last_summarized_message_id=known.last_message,
-        storage_backend=await mode_of(call.engine, known.project),
+        storage_backend=await mode_of(context.engine, known.project),
         etag=known.etag,
     )
 
 
-async def _update(call: Call, given: UpdateSummaryInput) -> UpdateSummaryResult:
+PROJECT_SUMMARY = operation("project_summary", _summary, reads=True)
+
+
+async def _update(context: Context, request: UpdateSummaryInput) -> UpdateSummaryResult:
+    """Work new insights into a project's summary."""
     done = await update_summary(
-        call.engine,
-        given.project,
-        given.new_insights,
-        agent=call.agent,
-        trigger=given.trigger,
-        last_message=given.last_summarized_message_id,
-        expected=given.expected,
-        create_project=given.create_project,
-        model=call.engine.llm,
+        context.engine,
+        request.project,
+        request.new_insights,
+        agent=context.agent,
+        trigger=request.trigger,
+        last_message=request.last_summarized_message_id,
+        expected=request.expected,
+        create_project=request.create_project,
+        model=context.engine.llm,
     )
     known = done.summary
     return UpdateSummaryResult(
         summary_version=known.version,
         summary_length=len(known.text),
-        last_updated=known.updated or call.engine.clock(),
-        storage_backend=await mode_of(call.engine, known.project),
+        last_updated=known.updated or context.engine.clock(),
+        storage_backend=await mode_of(context.engine, known.project),
         project=known.project,
         messages_included=done.messages,
         merged_by=done.merged_by,
@@ -324,34 +329,41 @@ async def _update(call: Call, given: UpdateSummaryInput) -> UpdateSummaryResult:
     )
 
 
-async def _replace(call: Call, given: ReplaceSummaryInput) -> ReplaceSummaryResult:
+UPDATE_SUMMARY = operation("update_summary", _update, writes=True)
+
+
+async def _replace(context: Context, request: ReplaceSummaryInput) -> ReplaceSummaryResult:
+    """Write a project's summary anew; the version before is kept."""
     knowledge = SummaryKnowledge(
-        narrative=given.summary,
-        key_decisions=tuple(given.key_decisions or ()),
-        tech_stack=tuple(given.tech_stack or ()),
-        patterns=tuple(given.patterns or ()),
-        gotchas=tuple(given.gotchas or ()),
+        narrative=request.summary,
+        key_decisions=tuple(request.key_decisions or ()),
+        tech_stack=tuple(request.tech_stack or ()),
+        patterns=tuple(request.patterns or ()),
+        gotchas=tuple(request.gotchas or ()),
     )
     known = await replace_summary(
-        call.engine,
-        given.project,
+        context.engine,
+        request.project,
         knowledge,
-        agent=call.agent,
-        expected=given.expected,
-        create_project=given.create_project,
+        agent=context.agent,
+        expected=request.expected,
+        create_project=request.create_project,
     )
-    return ReplaceSummaryResult(**await as_it_is(call, known))
+    return ReplaceSummaryResult(**await as_it_is(context, known))
 
 
-async def as_it_is(call: Call, known: Summary) -> dict[str, Any]:
+REPLACE_SUMMARY = operation("replace_summary", _replace, writes=True)
+
+
+async def as_it_is(context: Context, known: Summary) -> dict[str, Any]:
     """The fields of an answer that gives the whole of it."""
     return {
         "project": known.project,
         "summary": known.knowledge.narrative,
         **sections_of(known),
-        "last_updated": known.updated or call.engine.clock(),
+        "last_updated": known.updated or context.engine.clock(),
         "version": known.version,
-        "storage_mode": await mode_of(call.engine, known.project),
+        "storage_mode": await mode_of(context.engine, known.project),
         "indexed": known.indexed,
         "memory_id": known.memory or "",
         "etag": known.etag,
@@ -361,29 +373,3 @@ async def as_it_is(call: Call, known: Summary) -> dict[str, Any]:
 def sections_of(known: Summary) -> dict[str, Any]:
     """Its lists, as answers have them."""
     return {name: list(known.knowledge.entries(name)) for name in SECTIONS}
-
-
-PROJECT_SUMMARY = Operation(
-    "project_summary",
-    "What is known about a project.",
-    ProjectSummaryInput,
-    ProjectSummaryResult,
-    _summary,
-    Effect.READS,
-)
-UPDATE_SUMMARY = Operation(
-    "update_summary",
-    "Work new insights into a project's summary.",
-    UpdateSummaryInput,
-    UpdateSummaryResult,
-    _update,
-    Effect.WRITES,
-)
-REPLACE_SUMMARY = Operation(
-    "replace_summary",
-    "Write a project's summary anew; the version before is kept.",
-    ReplaceSummaryInput,
-    ReplaceSummaryResult,
-    _replace,
-    Effect.WRITES,
-)

@@ -18,7 +18,7 @@ from mindhold.memories.views import decode_cursor, encode_cursor, unreadable_cur
 from mindhold.model.errors import Refused, VersionNotFound
 from mindhold.model.memory import Memory, Version
 from mindhold.model.query import PagePosition
-from mindhold.operations import Call, Effect, Input, Operation, Output
+from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.placement import mode_of, open_project
 from mindhold.projects.summary import Summary, held_summary, numbered, summary_of, write_summary
 from mindhold.projects.summary_sections import HEADINGS, SummaryKnowledge
@@ -288,23 +288,28 @@ class RestoreSummaryResult(ReplaceSummaryResult):
     restored_version: int
 
 
-async def _versions(call: Call, given: SummaryVersionsInput) -> SummaryVersionsResult:
-    project, editions = await summary_versions(call.engine, given.project, agent=call.agent)
-    before = LARGEST_NUMBER + 1 if given.cursor is None else _number(given.cursor)
+async def _versions(context: Context, request: SummaryVersionsInput) -> SummaryVersionsResult:
+    """Every version of a project's summary."""
+    project, editions = await summary_versions(context.engine, request.project, agent=context.agent)
+    before = LARGEST_NUMBER + 1 if request.cursor is None else _number(request.cursor)
     waiting = [one for one in reversed(editions) if one.summary.version < before]
-    page = waiting[: given.limit]
+    page = waiting[: request.limit]
     more = len(waiting) > len(page)
     return SummaryVersionsResult(
         project_id=project,
         versions=[SummaryEditionView(**_edition(one)) for one in page],
         count=len(editions),
         next=encode_cursor(LISTING, PagePosition(page[-1].summary.version, "")) if more else None,
-        storage_backend=await mode_of(call.engine, project),
+        storage_backend=await mode_of(context.engine, project),
     )
 
 
-async def _version(call: Call, given: SummaryVersionInput) -> SummaryVersionResult:
-    edition = await summary_version(call.engine, given.project, given.version, agent=call.agent)
+SUMMARY_VERSIONS = operation("summary_versions", _versions, reads=True)
+
+
+async def _version(context: Context, request: SummaryVersionInput) -> SummaryVersionResult:
+    """What one version of a project's summary said."""
+    edition = await summary_version(context.engine, request.project, request.version, agent=context.agent)
     said = edition.summary
     return SummaryVersionResult(
         **_edition(edition),
@@ -312,13 +317,21 @@ async def _version(call: Call, given: SummaryVersionInput) -> SummaryVersionResu
         summary=said.text,
         **sections_of(said),
         withheld=edition.withheld,
-        storage_backend=await mode_of(call.engine, said.project),
+        storage_backend=await mode_of(context.engine, said.project),
     )
 
 
-async def _diff(call: Call, given: SummaryDiffInput) -> SummaryDiffResult:
+SUMMARY_VERSION = operation("summary_version", _version, reads=True)
+
+
+async def _diff(context: Context, request: SummaryDiffInput) -> SummaryDiffResult:
+    """What differs between two versions of a project's summary."""
     found = await summary_diff(
-        call.engine, given.project, earlier=given.from_version, later=given.to_version, agent=call.agent
+        context.engine,
+        request.project,
+        earlier=request.from_version,
+        later=request.to_version,
+        agent=context.agent,
     )
     return SummaryDiffResult(
         project_id=found.project,
@@ -329,17 +342,24 @@ async def _diff(call: Call, given: SummaryDiffInput) -> SummaryDiffResult:
             SectionChangeView(section=one.section, added=list(one.added), removed=list(one.removed))
             for one in found.sections
         ],
-        storage_backend=await mode_of(call.engine, found.project),
+        storage_backend=await mode_of(context.engine, found.project),
     )
 
 
-async def _restore(call: Call, given: RestoreSummaryInput) -> RestoreSummaryResult:
+SUMMARY_DIFF = operation("summary_diff", _diff, reads=True)
+
+
+async def _restore(context: Context, request: RestoreSummaryInput) -> RestoreSummaryResult:
+    """Make a new version of a project's summary that says what an old one said."""
     known = await restore_summary(
-        call.engine, given.project, given.version, agent=call.agent, expected=given.expected
+        context.engine, request.project, request.version, agent=context.agent, expected=request.expected
     )
     # All of its text: one that was only ever updated has no narrative beside its lists.
-    told = {**await as_it_is(call, known), "summary": known.text}
-    return RestoreSummaryResult(**told, restored_version=given.version)
+    told = {**await as_it_is(context, known), "summary": known.text}
+    return RestoreSummaryResult(**told, restored_version=request.version)
+
+
+RESTORE_SUMMARY = operation("restore_summary", _restore, writes=True)
 
 
 def _edition(edition: SummaryEdition) -> dict[str, Any]:
@@ -363,37 +383,3 @@ def _number(cursor: str) -> int:
     if type(value) is not int:
         raise unreadable_cursor()
     return value
-
-
-SUMMARY_VERSIONS = Operation(
-    "summary_versions",
-    "Every version of a project's summary.",
-    SummaryVersionsInput,
-    SummaryVersionsResult,
-    _versions,
-    Effect.READS,
-)
-SUMMARY_VERSION = Operation(
-    "summary_version",
-    "What one version of a project's summary said.",
-    SummaryVersionInput,
-    SummaryVersionResult,
-    _version,
-    Effect.READS,
-)
-SUMMARY_DIFF = Operation(
-    "summary_diff",
-    "What differs between two versions of a project's summary.",
-    SummaryDiffInput,
-    SummaryDiffResult,
-    _diff,
-    Effect.READS,
-)
-RESTORE_SUMMARY = Operation(
-    "restore_summary",
-    "Make a new version of a project's summary that says what an old one said.",
-    RestoreSummaryInput,
-    RestoreSummaryResult,
-    _restore,
-    Effect.WRITES,
-)

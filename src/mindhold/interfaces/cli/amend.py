@@ -13,8 +13,7 @@ from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.memory import Relation
 
 if TYPE_CHECKING:
-    from mindhold.memories.amend import AmendResult
-    from mindhold.memories.links import LinkResult, UnlinkResult
+    pass
 
 
 RELATIONS = [relation.value for relation in Relation]
@@ -54,10 +53,12 @@ async def amend(
     **given: Any,
 ) -> None:
     """Correct a memory. What it said before is kept and shown by `mindhold show`."""
+    from mindhold.memories.amend import AMEND
+
     if no_tags and tags:
         raise click.UsageError("Give --tag or --no-tags, not both.")
-    result: AmendResult = await desk.run(
-        "amend",
+    result = await desk.run(
+        AMEND,
         id=id,
         content=None if content is None else text_or_stdin(desk, (content,)),
         tags=[] if no_tags else tags,
@@ -85,16 +86,18 @@ async def amend(
 @with_open_session
 async def link(desk: OpenSession, /, *, origin: str, target: str, relation: str | None, remove: bool) -> None:
     """Say how two memories relate."""
+    from mindhold.memories.links import LINK, UNLINK
+
     console = desk.console
     ends = {"origin": origin, "target": target, "relation": relation}
     if remove:
-        removed: UnlinkResult = await desk.run("unlink", **ends)
+        removed = await desk.run(UNLINK, **ends)
         if console.json:
             console.document(removed)
         else:
             console.line(f"Removed {plural(len(removed.removed), 'link')}.")
         return
-    made: LinkResult = await desk.run("link", **ends)
+    made = await desk.run(LINK, **ends)
     if console.json:
         console.document(made)
     else:

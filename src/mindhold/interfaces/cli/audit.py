@@ -12,13 +12,13 @@ from mindhold.interfaces.cli.output import local_time, neutral, one_line, plural
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.lifecycle.archive import UndoAuditResult
-    from mindhold.lifecycle.audit import AuditView, ListAuditResult, ShowAuditResult
+    from mindhold.lifecycle.audit import AuditView
     from mindhold.lifecycle.contradictions import (
+        ContradictionInput,
         ContradictionResult,
         ContradictionView,
-        ListContradictionsResult,
     )
+    from mindhold.operations import Operation
 
 
 MOST_LISTED = 50
@@ -48,7 +48,9 @@ def audit(ctx: click.Context) -> int | None:
 @with_open_session
 async def list_audit(desk: OpenSession, /, *, limit: int | None) -> None:
     """What was done, run by run, the newest first."""
-    result: ListAuditResult = await desk.run("list_audit", limit=limit)
+    from mindhold.lifecycle.audit import LIST_AUDIT
+
+    result = await desk.run(LIST_AUDIT, limit=limit)
     if desk.console.json:
         desk.console.document(result)
         return
@@ -63,7 +65,9 @@ async def list_audit(desk: OpenSession, /, *, limit: int | None) -> None:
 @with_open_session
 async def show_audit(desk: OpenSession, /, *, id: str) -> None:
     """One run, with the memories that it concerns. The beginning of its id is enough."""
-    result: ShowAuditResult = await desk.run("show_audit", id=id)
+    from mindhold.lifecycle.audit import SHOW_AUDIT
+
+    result = await desk.run(SHOW_AUDIT, id=id)
     if desk.console.json:
         desk.console.document(result)
         return
@@ -80,7 +84,9 @@ async def show_audit(desk: OpenSession, /, *, id: str) -> None:
 @with_open_session
 async def undo_audit(desk: OpenSession, /, *, id: str) -> None:
     """Bring back what a run archived, as far as it is archived still; switch on a scope that it retired."""
-    result: UndoAuditResult = await desk.run("undo_audit", id=id)
+    from mindhold.lifecycle.archive import UNDO_AUDIT
+
+    result = await desk.run(UNDO_AUDIT, id=id)
     console = desk.console
     if console.json:
         console.document(result)
@@ -139,7 +145,9 @@ def contradictions(ctx: click.Context) -> int | None:
 @with_open_session
 async def list_contradictions(desk: OpenSession, /, *, limit: int | None) -> None:
     """What was found, and what waits for you or a model to judge it."""
-    result: ListContradictionsResult = await desk.run("list_contradictions", limit=limit)
+    from mindhold.lifecycle.contradictions import LIST_CONTRADICTIONS
+
+    result = await desk.run(LIST_CONTRADICTIONS, limit=limit)
     if desk.console.json:
         desk.console.document(result)
         return
@@ -159,7 +167,9 @@ async def list_contradictions(desk: OpenSession, /, *, limit: int | None) -> Non
 @with_open_session
 async def undo(desk: OpenSession, /, *, found_id: str) -> None:
     """Take a found one back: both memories stand as before, and it isn't found again."""
-    await _settled(desk, "undo_contradiction", found_id, "Taken back. Both stand:")
+    from mindhold.lifecycle.contradictions import UNDO_CONTRADICTION
+
+    await _settled(desk, UNDO_CONTRADICTION, found_id, "Taken back. Both stand:")
 
 
 @contradictions.command("confirm", examples=["mindhold contradictions confirm 3f2a"])
@@ -167,7 +177,9 @@ async def undo(desk: OpenSession, /, *, found_id: str) -> None:
 @with_open_session
 async def confirm(desk: OpenSession, /, *, found_id: str) -> None:
     """Say that a doubtful one is one: the later memory takes the earlier one's place."""
-    await _settled(desk, "confirm_contradiction", found_id, "Confirmed:")
+    from mindhold.lifecycle.contradictions import CONFIRM_CONTRADICTION
+
+    await _settled(desk, CONFIRM_CONTRADICTION, found_id, "Confirmed:")
 
 
 @contradictions.command("dismiss", examples=["mindhold contradictions dismiss 3f2a"])
@@ -175,11 +187,15 @@ async def confirm(desk: OpenSession, /, *, found_id: str) -> None:
 @with_open_session
 async def dismiss(desk: OpenSession, /, *, found_id: str) -> None:
     """Say that a doubtful one is none; it isn't raised again."""
-    await _settled(desk, "dismiss_contradiction", found_id, "Dismissed. Both stand:")
+    from mindhold.lifecycle.contradictions import DISMISS_CONTRADICTION
+
+    await _settled(desk, DISMISS_CONTRADICTION, found_id, "Dismissed. Both stand:")
 
 
-async def _settled(desk: OpenSession, operation: str, found_id: str, said: str) -> None:
-    result: ContradictionResult = await desk.run(operation, id=found_id)
+async def _settled(
+    desk: OpenSession, operation: Operation[ContradictionInput, ContradictionResult], found_id: str, said: str
+) -> None:
+    result = await desk.run(operation, id=found_id)
     if desk.console.json:
         desk.console.document(result)
         return

@@ -15,9 +15,7 @@ from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import InvalidInput, Refused
 
 if TYPE_CHECKING:
-    from mindhold.backup.create import BackupView, DropBackupResult, ListBackupsResult
-    from mindhold.backup.restore import ReplaceResult, RestoreResult
-    from mindhold.backup.verify import VerifyBackupsResult
+    from mindhold.backup.restore import ReplaceResult
 
 
 UNPROVEN = 1
@@ -77,10 +75,12 @@ async def make(
     without: tuple[str, ...],
 ) -> None:
     """Make a backup now. `mindhold backup NAME` is the same."""
+    from mindhold.backup.create import BACKUP
+
     wanted = session.loaded().settings.backup.encrypt if encrypt is None else encrypt
     secret = _secret(session, passphrase_file, again=True) if wanted else {}
     async with session.open(**secret) as desk:
-        made: BackupView = await desk.run("backup", name=name, encrypt=encrypt, without=without)
+        made = await desk.run(BACKUP, name=name, encrypt=encrypt, without=without)
     if session.console.json:
         session.console.document(made)
         return
@@ -96,7 +96,9 @@ async def make(
 @with_open_session
 async def list_backups(desk: OpenSession) -> None:
     """The backups that there are, the newest first."""
-    result: ListBackupsResult = await desk.run("list_backups")
+    from mindhold.backup.create import LIST_BACKUPS
+
+    result = await desk.run(LIST_BACKUPS)
     console = desk.console
     if console.json:
         console.document(result)
@@ -133,8 +135,10 @@ async def verify(
     session: CliSession, /, *, file: str | None, every: bool, passphrase_file: Path | None
 ) -> int:
     """Prove a backup, or the newest: restore it to a temporary place, and count and compare. Status 1 if one is bad."""
+    from mindhold.backup.verify import VERIFY_BACKUPS
+
     async with session.open(**_given_secret(session, passphrase_file)) as desk:
-        result: VerifyBackupsResult = await desk.run("verify_backups", file=file, all=every)
+        result = await desk.run(VERIFY_BACKUPS, file=file, all=every)
     console = session.console
     if console.json:
         console.document(result)
@@ -154,9 +158,11 @@ async def verify(
 @with_open_session
 async def drop(desk: OpenSession, /, *, file: str, yes: bool) -> None:
     """Remove a backup for good."""
+    from mindhold.backup.create import DROP_BACKUP
+
     if not yes:
         confirm(desk.console, f"Remove the backup {file} for good?")
-    result: DropBackupResult = await desk.run("drop_backup", file=file)
+    result = await desk.run(DROP_BACKUP, file=file)
     if desk.console.json:
         desk.console.document(result)
     else:
@@ -234,8 +240,10 @@ async def _asked_again(session: CliSession, loaded: Any, file: str | None, told:
 
 
 async def _merge(session: CliSession, file: str | None, secret: Path | None) -> None:
+    from mindhold.backup.restore import RESTORE
+
     async with session.open(**_given_secret(session, secret)) as desk:
-        result: RestoreResult = await desk.run("restore", file=file)
+        result = await desk.run(RESTORE, file=file)
     console = session.console
     if console.json:
         console.document(result)

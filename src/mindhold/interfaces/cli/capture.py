@@ -16,7 +16,6 @@ from mindhold.model.markers import END, START
 
 if TYPE_CHECKING:
     from mindhold.capture.capture import CaptureResult
-    from mindhold.capture.documents import WriteDocumentsResult
     from mindhold.capture.status import CaptureStatusResult, ProjectCaptures
     from mindhold.settings.loader import LoadedSettings
 
@@ -48,6 +47,8 @@ async def capture(desk: OpenSession, /, *, files: tuple[Path, ...], folder: Path
 
     A conversation is read from where it was left the last time. One that can't be read is told, and the exit status is 1.
     """
+    from mindhold.capture.capture import CAPTURE
+
     desk.running.warm()
     done: list[dict[str, object]] = []
     failed = 0
@@ -55,7 +56,7 @@ async def capture(desk: OpenSession, /, *, files: tuple[Path, ...], folder: Path
     for file in files:
         try:
             path = file.expanduser().absolute()
-            result: CaptureResult = await desk.run("capture", file=str(path), folder=at)
+            result = await desk.run(CAPTURE, file=str(path), folder=at)
         except (
             InvalidInput,
             NotFound,
@@ -151,9 +152,9 @@ async def sync(desk: OpenSession, /, *, folder: Path | None, scope: str | None) 
     Each capture does it by itself. Nothing outside the markers is touched, and no file without them. Exit status 1 when
     a file could not be written.
     """
-    result: WriteDocumentsResult = await desk.run(
-        "write_documents", folder=str(whole_path(folder)), scope=scope
-    )
+    from mindhold.capture.documents import WRITE_DOCUMENTS
+
+    result = await desk.run(WRITE_DOCUMENTS, folder=str(whole_path(folder)), scope=scope)
     console = desk.console
     if console.json:
         console.document(result)

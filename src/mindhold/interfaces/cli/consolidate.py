@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         ReportsResult,
         ToldView,
     )
-    from mindhold.memories.filters import ShowResult
 
 
 TOLD = ("merged", "anchored", "contradicted", "doubtful")
@@ -66,6 +65,9 @@ async def consolidate(
     It goes on by itself once a day while a server runs. Nothing is removed that was not archived long before, and
     `mindhold forget ID --undo` brings an archived memory back.
     """
+    from mindhold.capture.condensation import CONDENSE
+    from mindhold.lifecycle.maintenance_operations import CONSOLIDATE, CONSOLIDATION_REPORTS
+
     if reports and (dry_run or stages or seconds):
         raise click.UsageError("--reports tells of earlier runs: it goes with --limit only.")
     if limit is not None and not reports:
@@ -75,12 +77,12 @@ async def consolidate(
     if captured:
         if stages or seconds or reports:
             raise click.UsageError("--captured goes with --scope and --dry-run only.")
-        _print_condensed(desk, await desk.run("condense", scope=scope, dry_run=dry_run))
+        _print_condensed(desk, await desk.run(CONDENSE, scope=scope, dry_run=dry_run))
         return
     if reports:
-        await _print_reports(desk, await desk.run("consolidation_reports", limit=limit))
+        await _print_reports(desk, await desk.run(CONSOLIDATION_REPORTS, limit=limit))
         return
-    result: ConsolidateResult = await desk.run("consolidate", dry_run=dry_run, stages=stages, seconds=seconds)
+    result = await desk.run(CONSOLIDATE, dry_run=dry_run, stages=stages, seconds=seconds)
     if desk.console.json:
         desk.console.document(result)
     else:
@@ -148,10 +150,12 @@ async def _print_gone(desk: OpenSession, result: ConsolidateResult) -> None:
 
 
 async def _beginnings(desk: OpenSession, ids: Sequence[str]) -> dict[str, str]:
+    from mindhold.memories.filters import SHOW
+
     found: dict[str, str] = {}
     for one in list(dict.fromkeys(ids))[:MOST_QUOTED]:
         with suppress(NotFound):  # erased, or another agent's
-            shown: ShowResult = await desk.run("show", id=one)
+            shown = await desk.run(SHOW, id=one)
             found[one] = one_line(shown.memory.content, most=LONGEST_QUOTE)
     return found
 
@@ -202,11 +206,11 @@ async def maintain(
     A server does the same by itself every night (maintenance.hour); this is for cron and its like. Of several at once
     one does it, and the others say so.
     """
+    from mindhold.lifecycle.maintenance_operations import MAINTAIN
+
     with logging_to(session.loaded().settings):
         async with session.open() as desk:
-            result: MaintainResult = await desk.run(
-                "maintain", dry_run=dry_run, steps=steps, seconds=seconds, backup=backup
-            )
+            result = await desk.run(MAINTAIN, dry_run=dry_run, steps=steps, seconds=seconds, backup=backup)
     if session.console.json:
         session.console.document(result)
     else:

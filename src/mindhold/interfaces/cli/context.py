@@ -14,9 +14,7 @@ from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.memory import Relation
 
 if TYPE_CHECKING:
-    from mindhold.memories.context import ContextResult
     from mindhold.memories.links import ExploreResult, NodeView
-    from mindhold.memories.reflect import ReflectResult
 
 
 RELATIONS = [relation.value for relation in Relation]
@@ -38,7 +36,9 @@ LONGEST_CELL = 100
 @with_open_session
 async def context(desk: OpenSession, /, **given: Any) -> None:
     """What an agent has in mind when a conversation begins."""
-    result: ContextResult = await desk.run("context", **given)
+    from mindhold.memories.context import CONTEXT
+
+    result = await desk.run(CONTEXT, **given)
     console = desk.console
     if console.json:
         console.document(result)
@@ -93,6 +93,8 @@ async def reflect(
     **given: Any,
 ) -> None:
     """Keep what a conversation came to: the summary, and each point as a memory of its own."""
+    from mindhold.memories.reflect import REFLECT
+
     if success is None and (highlights or pain_points):
         raise click.UsageError("Say --success or --failure with them.")
     effect = {
@@ -100,8 +102,8 @@ async def reflect(
         "tool_highlights": list(highlights),
         "tool_pain_points": list(pain_points),
     }
-    result: ReflectResult = await desk.run(
-        "reflect",
+    result = await desk.run(
+        REFLECT,
         summary=text_or_stdin(desk, summary),
         effectiveness=None if success is None else effect,
         **given,
@@ -140,7 +142,9 @@ async def reflect(
 @with_open_session
 async def explore(desk: OpenSession, /, *, id: str, **given: Any) -> None:
     """What caused a memory and what resolved it, link by link. The beginning of its id is enough."""
-    result: ExploreResult = await desk.run("explore", start=id, **given)
+    from mindhold.memories.links import EXPLORE
+
+    result = await desk.run(EXPLORE, start=id, **given)
     console = desk.console
     if console.json:
         console.document(result)

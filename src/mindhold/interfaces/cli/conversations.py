@@ -13,10 +13,6 @@ from mindhold.interfaces.cli.session import OpenSession
 if TYPE_CHECKING:
     from mindhold.conversations.recaps import (
         ConversationView,
-        ListConversationsResult,
-        ListRecapsResult,
-        RecapMessagesResult,
-        RecapResult,
         RecapView,
     )
 
@@ -54,7 +50,9 @@ async def list_conversations(
     desk: OpenSession, /, *, project: str | None = None, limit: int | None = None
 ) -> None:
     """The conversations of the log, the latest first: how much was said, when, and what it came to."""
-    result: ListConversationsResult = await desk.run("list_conversations", project=project, limit=limit)
+    from mindhold.conversations.recaps import LIST_CONVERSATIONS
+
+    result = await desk.run(LIST_CONVERSATIONS, project=project, limit=limit)
     console = desk.console
     if console.json:
         console.document(result)
@@ -86,12 +84,10 @@ async def list_conversations(
 @with_open_session
 async def show(desk: OpenSession, /, *, conversation: str, project: str | None, limit: int | None) -> None:
     """A conversation's summaries, and the messages that they stand for."""
-    found: ListConversationsResult = await desk.run(
-        "list_conversations", project=project, conversation=conversation
-    )
-    told: ListRecapsResult = await desk.run(
-        "list_recaps", project=project, conversation=conversation, archived=True, limit=200
-    )
+    from mindhold.conversations.recaps import LIST_CONVERSATIONS, LIST_RECAPS
+
+    found = await desk.run(LIST_CONVERSATIONS, project=project, conversation=conversation)
+    told = await desk.run(LIST_RECAPS, project=project, conversation=conversation, archived=True, limit=200)
     console = desk.console
     if console.json:
         console.document(found.model_dump(mode="json") | told.model_dump(mode="json", include={"recaps"}))
@@ -118,7 +114,9 @@ async def show(desk: OpenSession, /, *, conversation: str, project: str | None, 
 @with_open_session
 async def recap(desk: OpenSession, /, *, conversation: str, project: str | None) -> None:
     """Summarise a conversation now, or bring its summary up to date."""
-    result: RecapResult = await desk.run("recap", conversation=conversation, project=project)
+    from mindhold.conversations.recaps import RECAP
+
+    result = await desk.run(RECAP, conversation=conversation, project=project)
     console = desk.console
     if console.json:
         console.document(result)
@@ -140,6 +138,8 @@ def _print_heading(desk: OpenSession, one: ConversationView) -> None:
 
 
 async def _print_recap(desk: OpenSession, recap: RecapView, *, limit: int | None) -> None:
+    from mindhold.conversations.recaps import RECAP_MESSAGES
+
     console = desk.console
     away = ", in the archive" if recap.archived else ""
     console.line(f"{recap.id}  level {recap.level}, by {recap.made_by}{away}")
@@ -147,7 +147,7 @@ async def _print_recap(desk: OpenSession, recap: RecapView, *, limit: int | None
         console.line(f"  {line}")
     if recap.part is None:
         return
-    result: RecapMessagesResult = await desk.run("recap_messages", id=recap.id, limit=limit)
+    result = await desk.run(RECAP_MESSAGES, id=recap.id, limit=limit)
     for message in result.messages:
         when = local_time(message.timestamp, desk.zone)
         console.line(f"    {when}  {message.message_type}: {one_line(message.content, most=160)}")

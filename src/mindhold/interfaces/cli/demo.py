@@ -11,10 +11,7 @@ from mindhold.interfaces.cli.output import Console, one_line, plural
 from mindhold.interfaces.cli.session import CliSession, OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.lifecycle.status import StatusResult
-    from mindhold.memories.forget import ForgetResult
-    from mindhold.memories.recall import RecallResult
-    from mindhold.memories.write import RememberManyResult, RememberResult
+    pass
 
 
 FACTS: tuple[dict[str, Any], ...] = (
@@ -104,7 +101,10 @@ class Tour:
 
     async def remember(self) -> None:
         """Ten facts about a software project that doesn't exist."""
-        status: StatusResult = await self._desk.run("status")
+        from mindhold.lifecycle.status import STATUS
+        from mindhold.memories.write import REMEMBER_MANY
+
+        status = await self._desk.run(STATUS)
         self.by_meaning = status.model is not None and not status.notice
         self._heading("Remembering ten things about a made-up project, Lighthouse")
         items = []
@@ -112,7 +112,7 @@ class Tour:
             fields = dict(fact)
             phrase = fields.pop("when", None)
             items.append({**fields, "occurred": await self._desk.instant(phrase)} if phrase else fields)
-        stored: RememberManyResult = await self._desk.run("remember_many", items=items)
+        stored = await self._desk.run(REMEMBER_MANY, items=items)
         self._say(f"Stored {plural(stored.created, 'memory')}. Recall stands on: {status.rung}.")
         if status.notice:
             self._say(status.notice)
@@ -120,9 +120,11 @@ class Tour:
 
     async def recall(self) -> None:
         """Questions in other words than the facts'."""
+        from mindhold.memories.recall import RECALL
+
         self._heading("Recalling, in other words than they were stored in")
         for question in QUESTIONS:
-            found: RecallResult = await self._desk.run("recall", query=question, limit=1)
+            found = await self._desk.run(RECALL, query=question, limit=1)
             best = found.hits[0] if found.hits else None
             self._say(f"? {question}")
             self._say(f"  {best.score:.2f}  {one_line(best.content)}" if best else self._empty)
@@ -130,19 +132,23 @@ class Tour:
 
     async def refuse(self) -> None:
         """What is not stored: repeats and secrets."""
+        from mindhold.memories.write import REMEMBER
+
         self._heading("What is not stored twice, and what is not stored at all")
-        again: RememberResult = await self._desk.run("remember", content=FACTS[0]["content"])
+        again = await self._desk.run(REMEMBER, content=FACTS[0]["content"])
         self._say(f"The first fact again: {again.outcome}, known as {again.id}.")
         self._note("duplicate", outcome=again.outcome, id=again.id)
-        secret: RememberResult = await self._desk.run("remember", content=SECRET)
+        secret = await self._desk.run(REMEMBER, content=SECRET)
         content = secret.memory.content if secret.memory else ""
         self._say(f"A text with a token in it was kept as: {one_line(content)}")
         self._note("redaction", content=content, redacted=secret.redacted)
 
     async def time(self) -> None:
         """A phrase of time."""
+        from mindhold.memories.recall import RECALL
+
         self._heading('Asking by time: mindhold recall shipped --when "last week"')
-        found: RecallResult = await self._desk.run("recall", query="what was shipped", when="last week")
+        found = await self._desk.run(RECALL, query="what was shipped", when="last week")
         words = found.timeframe.words if found.timeframe else ""
         self._say(f"Understood as {words}.")
         for hit in found.hits[:1]:
@@ -151,13 +157,16 @@ class Tour:
 
     async def forget(self) -> None:
         """Hide, and bring back."""
+        from mindhold.memories.forget import FORGET, UNFORGET
+        from mindhold.memories.recall import RECALL
+
         self._heading("Forgetting, and changing one's mind")
-        found: RecallResult = await self._desk.run("recall", query=FACTS[0]["content"], limit=1)
+        found = await self._desk.run(RECALL, query=FACTS[0]["content"], limit=1)
         first = found.hits[0].id
-        gone: ForgetResult = await self._desk.run("forget", ids=[first])
-        hidden: RecallResult = await self._desk.run("recall", query=FACTS[0]["content"])
+        gone = await self._desk.run(FORGET, ids=[first])
+        hidden = await self._desk.run(RECALL, query=FACTS[0]["content"])
         away = first not in {hit.id for hit in hidden.hits}
-        await self._desk.run("unforget", ids=[first])
+        await self._desk.run(UNFORGET, ids=[first])
         self._say(
             f"Forgot {plural(gone.count, 'memory')}: {'recall no longer finds it' if away else 'still found'}."
         )

@@ -14,8 +14,7 @@ from mindhold.model.errors import Refused
 from mindhold.model.memory import Status
 
 if TYPE_CHECKING:
-    from mindhold.memories.filters import ListResult
-    from mindhold.memories.forget import ForgetResult, UnforgetResult
+    from mindhold.memories.forget import ForgetResult
     from mindhold.memories.views import ReceiptView
 
 
@@ -55,6 +54,8 @@ async def forget(
 
     What was merely hidden, or archived for its age, comes back with --undo.
     """
+    from mindhold.memories.forget import FORGET
+
     by_filter = any(chosen.values())
     if undo and hard:
         raise click.UsageError("What was removed --hard can't be brought back.")
@@ -66,9 +67,7 @@ async def forget(
         if count or hard:
             confirm(desk.console, f"{'Remove for good' if hard else 'Forget'} {plural(count, 'memory')}?")
     try:
-        result: ForgetResult = await desk.run(
-            "forget", ids=ids, hard=hard, force=force, confirm=True, **chosen
-        )
+        result = await desk.run(FORGET, ids=ids, hard=hard, force=force, confirm=True, **chosen)
     except Refused as error:
         raise type(error)(error.message, advice=error.advice.replace("`force`", "--force")) from error
     if desk.console.json:
@@ -87,10 +86,12 @@ def confirm(console: Console, question: str) -> None:
 
 async def count_of(desk: OpenSession, chosen: dict[str, Any], *, hidden: bool) -> int:
     """How many memories match; with those that recall doesn't find, if they are meant as well."""
+    from mindhold.memories.filters import LIST
+
     if not any(chosen.values()):
         return 0
     statuses = list(Status) if hidden else [Status.ACTIVE]
-    found: ListResult = await desk.run("list", everywhere=True, statuses=statuses, limit=1, **chosen)
+    found = await desk.run(LIST, everywhere=True, statuses=statuses, limit=1, **chosen)
     return found.total
 
 
@@ -110,11 +111,13 @@ def print_receipt(console: Console, receipt: ReceiptView) -> None:
 
 async def restore_memories(desk: OpenSession, ids: list[str]) -> None:
     """What was forgotten or archived."""
+    from mindhold.memories.forget import UNFORGET
+
     if not ids:
         raise click.UsageError(
             "Say which to bring back; `mindhold list --status forgotten` or `--archived` shows them."
         )
-    result: UnforgetResult = await desk.run("unforget", ids=ids)
+    result = await desk.run(UNFORGET, ids=ids)
     if desk.console.json:
         desk.console.document(result)
         return
@@ -126,12 +129,14 @@ async def restore_memories(desk: OpenSession, ids: list[str]) -> None:
 
 
 async def _matching(desk: OpenSession, /, *, status: str, chosen: dict[str, Any]) -> list[str]:
+    from mindhold.memories.filters import LIST
+
     if not any(chosen.values()):
         return []
     ids: list[str] = []
     after: str | None = None
     while True:
-        page: ListResult = await desk.run("list", statuses=[status], limit=PAGE, after=after, **chosen)
+        page = await desk.run(LIST, statuses=[status], limit=PAGE, after=after, **chosen)
         ids.extend(memory.id for memory in page.memories)
         after = page.next
         if after is None:

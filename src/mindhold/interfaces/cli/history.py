@@ -26,10 +26,6 @@ from mindhold.model.errors import InvalidInput
 if TYPE_CHECKING:
     from mindhold.history.conversation import PastConversationView, StretchView, UtteranceView
     from mindhold.history.index import IndexHistoryResult, MisreadView
-    from mindhold.history.projects import HistoryProjectsResult
-    from mindhold.history.search import SearchHistoryResult
-    from mindhold.history.summary import SummarizeConversationResult
-    from mindhold.history.timeline import HistoryTimelineResult
     from mindhold.history.vectors import EmbedHistoryResult
 
 
@@ -197,16 +193,19 @@ async def index(
 
     It happens by itself when something is searched, and while a server runs. What was interrupted goes on where it was.
     """
+    from mindhold.history.index import INDEX_HISTORY
+    from mindhold.history.vectors import EMBED_HISTORY
+
     if background:
         _in_background(session)
         return
     logging.getLogger("mindhold.history").addHandler(logging.NullHandler())  # it is told below
     async with session.open() as desk:
-        done: IndexHistoryResult = await desk.run("index_history", all=every, most_seconds=most_seconds)
+        done = await desk.run(INDEX_HISTORY, all=every, most_seconds=most_seconds)
         made: EmbedHistoryResult | None = None
         if not no_vectors and not done.busy and most_seconds is None:
             desk.running.warm()
-            made = await desk.run("embed_history", most=MOST_VECTORS, seconds=VECTOR_SECONDS)
+            made = await desk.run(EMBED_HISTORY, most=MOST_VECTORS, seconds=VECTOR_SECONDS)
         if desk.console.json:
             vectors = made.model_dump(mode="json") if made else None
             desk.console.document({**done.model_dump(mode="json"), "vectors": vectors})
@@ -292,9 +291,11 @@ async def search(
     desk: OpenSession, /, *, query: tuple[str, ...], project: str | None, limit: int | None
 ) -> None:
     """Find what was said in past conversations: the words, and the file and line where they stand."""
+    from mindhold.history.search import SEARCH_HISTORY
+
     desk.running.warm()
-    result: SearchHistoryResult = await desk.run(
-        "search_history",
+    result = await desk.run(
+        SEARCH_HISTORY,
         query=" ".join(query),
         project=project_named(project, server=desk.server),
         limit=limit,
@@ -352,10 +353,12 @@ async def timeline(
     desk: OpenSession, /, *, time: tuple[str, ...], days: int | None, project: str | None
 ) -> None:
     """The conversations of the last days, or of a TIME in words, the newest first."""
+    from mindhold.history.timeline import HISTORY_TIMELINE
+
     if time and days is not None:
         raise click.UsageError("Give a TIME or --days, not both.")
-    result: HistoryTimelineResult = await desk.run(
-        "history_timeline",
+    result = await desk.run(
+        HISTORY_TIMELINE,
         days=days,
         when=" ".join(time) or None,
         project=project_named(project, server=desk.server),
@@ -388,7 +391,9 @@ _TIMELINE = ("session", "when", "project", "about")
 @with_open_session
 async def projects(desk: OpenSession) -> None:
     """The projects that there are conversations of, the one used last first."""
-    result: HistoryProjectsResult = await desk.run("history_projects")
+    from mindhold.history.projects import HISTORY_PROJECTS
+
+    result = await desk.run(HISTORY_PROJECTS)
     if desk.console.json:
         desk.console.document(result)
         return
@@ -436,14 +441,14 @@ async def show(
 
     SESSION may be a file too, such as a sub-agent's.
     """
+    from mindhold.history.conversation import SHOW_CONVERSATION
+
     if around is not None and after is not None:
         raise click.UsageError(
             "--around shows what stands around a line, --after what follows one: give one."
         )
     most = 10 if limit is None and around else limit
-    shown: StretchView = await desk.run(
-        "show_conversation", session=session, around=around, after=after, limit=most
-    )
+    shown = await desk.run(SHOW_CONVERSATION, session=session, around=around, after=after, limit=most)
     if desk.console.json:
         desk.console.document(shown)
         return
@@ -466,7 +471,9 @@ async def show(
 @with_open_session
 async def summarize(desk: OpenSession, /, *, session: str) -> None:
     """Sum a conversation up, and keep that: by an RLM server or a language model where one is set up, else in its own words."""
-    result: SummarizeConversationResult = await desk.run("summarize_conversation", session=session)
+    from mindhold.history.summary import SUMMARIZE_CONVERSATION
+
+    result = await desk.run(SUMMARIZE_CONVERSATION, session=session)
     if desk.console.json:
         desk.console.document(result)
         return

@@ -16,7 +16,7 @@ from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.model.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from mindhold.history.archive import ArchiveHistoryResult, RestoreConversationResult
+    from mindhold.history.archive import ArchiveHistoryResult
     from mindhold.history.forget import ForgetConversationResult
     from mindhold.history.status import HistoryStatusResult
 
@@ -52,6 +52,8 @@ async def archive(
     Copies are compressed in the archive folder of the home, for you alone, whole and with all that was said, secrets too;
     what is shown of them is without. The oldest make room (history.archive_max_mb). The first time this asks.
     """
+    from mindhold.history.archive import ARCHIVE_HISTORY
+
     if (restore is None) != (to is None):
         raise click.UsageError("--restore names the conversation, and --to where it goes: give both.")
     if restore is not None and how is not None:
@@ -74,7 +76,7 @@ async def archive(
             confirm(session.console, "Keep copies of past conversations from now on?")
         _set(session, on=True, told=not session.console.json)
     async with session.open() as desk:
-        result: ArchiveHistoryResult = await desk.run("archive_history")
+        result = await desk.run(ARCHIVE_HISTORY)
     if session.console.json:
         session.console.document(result)
     else:
@@ -111,8 +113,10 @@ def _set(session: CliSession, *, on: bool, told: bool = True) -> None:
 
 
 async def _restore(session: CliSession, name: str, to: Path) -> None:
+    from mindhold.history.archive import RESTORE_CONVERSATION
+
     async with session.open() as desk:
-        result: RestoreConversationResult = await desk.run("restore_conversation", session=name, to=to)
+        result = await desk.run(RESTORE_CONVERSATION, session=name, to=to)
     if session.console.json:
         session.console.document(result)
         return
@@ -165,11 +169,13 @@ async def forget(
     says so. The transcript itself is another program's, and stays: its place is told. So do conversations that were resumed or
     forked from it: they are named. What was broken off is finished by the same command.
     """
+    from mindhold.history.forget import FORGET_CONVERSATION
+
     console = desk.console
     if lift and (dry_run or force):
         raise click.UsageError("--lift removes nothing: leave --dry-run and --force out.")
     if lift:
-        lifted: ForgetConversationResult = await desk.run("forget_conversation", session=session, lift=True)
+        lifted = await desk.run(FORGET_CONVERSATION, session=session, lift=True)
         if console.json:
             console.document(lifted)
         else:
@@ -177,9 +183,7 @@ async def forget(
             console.note("`mindhold history index` reads it now.")
         return
     if dry_run or not yes:
-        before: ForgetConversationResult = await desk.run(
-            "forget_conversation", session=session, force=force, preview=True
-        )
+        before = await desk.run(FORGET_CONVERSATION, session=session, force=force, preview=True)
         if dry_run and console.json:
             console.document(before)
             return
@@ -189,7 +193,7 @@ async def forget(
             return
         confirm(console, f"Remove it for good, and {plural(before.memory_count, 'memory')} with it?")
         session = before.session_id
-    result: ForgetConversationResult = await desk.run("forget_conversation", session=session, force=force)
+    result = await desk.run(FORGET_CONVERSATION, session=session, force=force)
     if console.json:
         console.document(result)
         return
@@ -266,7 +270,9 @@ MOST_NAMED = 5  # by their whole ids
 @with_open_session
 async def status(desk: OpenSession) -> None:
     """What is indexed and what isn't yet, what is kept, and what will be deleted within a week."""
-    result: HistoryStatusResult = await desk.run("history_status")
+    from mindhold.history.status import HISTORY_STATUS
+
+    result = await desk.run(HISTORY_STATUS)
     console = desk.console
     if console.json:
         console.document(result)

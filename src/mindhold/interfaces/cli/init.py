@@ -64,7 +64,7 @@ from mindhold.model.host import ClientFolders
 from mindhold.settings.loader import client_places
 
 if TYPE_CHECKING:
-    from mindhold.projects.projects import ListProjectsResult, ProjectView
+    pass
 
 
 TOOLSETS = "core,capture"
@@ -279,23 +279,29 @@ async def _registered(session: CliSession, wish: InitRequest) -> tuple[str | Non
 
     What is known already is laid out for the first conversation, which would be told nothing otherwise.
     """
+    from mindhold.capture.hook_cache import MAKE_LEAFLET
+    from mindhold.projects.projects import LIST_PROJECTS, OPEN_FOLDER
+
     async with session.open() as desk:
         if wish.level == PERSON:
-            await desk.run("make_leaflet", folders=[""])
+            await desk.run(MAKE_LEAFLET, folders=[""])
             return None, False
-        before: ListProjectsResult = await desk.run("list_projects")
-        here: ProjectView = await desk.run("open_folder", folder=str(wish.folder), name=wish.name)
-        await desk.run("make_leaflet", folders=[str(wish.folder)], others=False)
+        before = await desk.run(LIST_PROJECTS)
+        here = await desk.run(OPEN_FOLDER, folder=str(wish.folder), name=wish.name)
+        await desk.run(MAKE_LEAFLET, folders=[str(wish.folder)], others=False)
     return here.name, here.name not in {one.name for one in before.projects}
 
 
 async def _taken_back(session: CliSession, project: str) -> None:
     """A project that was made for files which then couldn't be written."""
+    from mindhold.projects.projects import SHOW_PROJECT
+    from mindhold.projects.scope_operations import DELETE_SCOPE
+
     with suppress(MindholdError):
         async with session.open() as desk:
-            made: ProjectView = await desk.run("show_project", name=project)
+            made = await desk.run(SHOW_PROJECT, name=project)
             if made.memories == 0:
-                await desk.run("delete_scope", name=project)
+                await desk.run(DELETE_SCOPE, name=project)
 
 
 def _notes(

@@ -12,7 +12,6 @@ from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.job import JobState
 
 if TYPE_CHECKING:
-    from mindhold.jobs.queue import ListJobsResult, RunJobsResult
     from mindhold.memories.views import JobView
 
 
@@ -33,7 +32,9 @@ def jobs() -> None:
 @with_open_session
 async def list_jobs(desk: OpenSession, /, *, states: tuple[str, ...], limit: int | None) -> None:
     """Jobs, the newest first, and when scheduled ones are due."""
-    result: ListJobsResult = await desk.run("list_jobs", states=states, limit=limit)
+    from mindhold.jobs.queue import LIST_JOBS
+
+    result = await desk.run(LIST_JOBS, states=states, limit=limit)
     if desk.console.json:
         desk.console.document(result)
         return
@@ -52,7 +53,9 @@ async def list_jobs(desk: OpenSession, /, *, states: tuple[str, ...], limit: int
 @with_open_session
 async def run_jobs(desk: OpenSession, /, *, most: int | None) -> int:
     """Run what is due now, and what failed and waits for its next attempt. Exit status 1 when one failed."""
-    result: RunJobsResult = await desk.run("run_jobs", most=most, waiting=True)
+    from mindhold.jobs.queue import RUN_JOBS
+
+    result = await desk.run(RUN_JOBS, most=most, waiting=True)
     failed = [job for job in result.ran if job.error or job.state == JobState.RUNNING]
     if desk.console.json:
         desk.console.document(result)
@@ -68,7 +71,9 @@ async def run_jobs(desk: OpenSession, /, *, most: int | None) -> int:
 @with_open_session
 async def retry_job(desk: OpenSession, /, *, id: str) -> None:
     """Try a dead job again."""
-    _print(desk, await desk.run("retry_job", id=id), told="will be tried again by `mindhold jobs run`")
+    from mindhold.jobs.queue import RETRY_JOB
+
+    _print(desk, await desk.run(RETRY_JOB, id=id), told="will be tried again by `mindhold jobs run`")
 
 
 @jobs.command("cancel", examples=["mindhold jobs cancel 01jxq3k5v6w7x8y9z0a1b2c3d4"])
@@ -76,7 +81,9 @@ async def retry_job(desk: OpenSession, /, *, id: str) -> None:
 @with_open_session
 async def cancel_job(desk: OpenSession, /, *, id: str) -> None:
     """Give up a waiting job."""
-    _print(desk, await desk.run("cancel_job", id=id), told="was given up")
+    from mindhold.jobs.queue import CANCEL_JOB
+
+    _print(desk, await desk.run(CANCEL_JOB, id=id), told="was given up")
 
 
 def _print(desk: OpenSession, job: JobView, *, told: str) -> None:

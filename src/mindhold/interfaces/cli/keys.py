@@ -13,8 +13,8 @@ from mindhold.model.errors import NotFound
 from mindhold.model.scope import ALL_SEEING, DEFAULT_AGENT
 
 if TYPE_CHECKING:
-    from mindhold.access.grants import GrantView, ListGrantsResult, RevokedGrant
-    from mindhold.access.keys import CreatedKey, KeyView, ListKeysResult, RevokedKey
+    from mindhold.access.grants import GrantView
+    from mindhold.access.keys import KeyView
 
 
 OPEN = "Keys restrict nobody on this machine until MINDHOLD_ACCESS_KEY is set: who sends none is let in as the owner."
@@ -60,9 +60,11 @@ async def create_key(
 
     Keys restrict nobody on this machine until MINDHOLD_ACCESS_KEY is set.
     """
+    from mindhold.access.keys import CREATE_KEY
+
     access = "read" if read_only else "write"
-    made: CreatedKey = await desk.run(
-        "create_key", name=name, agent=agent, scopes=scopes, access=access, expires_days=expires_days
+    made = await desk.run(
+        CREATE_KEY, name=name, agent=agent, scopes=scopes, access=access, expires_days=expires_days
     )
     if not desk.running.loaded.settings.access_key:
         desk.console.warn(OPEN)
@@ -79,8 +81,11 @@ async def create_key(
 @with_open_session
 async def list_keys(desk: OpenSession) -> None:
     """Keys that open the door, and clients that you let in."""
-    found: ListKeysResult = await desk.run("list_keys")
-    let_in: ListGrantsResult = await desk.run("list_grants")
+    from mindhold.access.grants import LIST_GRANTS
+    from mindhold.access.keys import LIST_KEYS
+
+    found = await desk.run(LIST_KEYS)
+    let_in = await desk.run(LIST_GRANTS)
     if desk.console.json:
         desk.console.document(found.model_dump(mode="json") | let_in.model_dump(mode="json"))
         return
@@ -96,10 +101,13 @@ async def list_keys(desk: OpenSession) -> None:
 @with_open_session
 async def revoke_key(desk: OpenSession, /, *, id: str) -> None:
     """End a key (by its name, its id, or the beginning of that), or a client's grant (by its id)."""
+    from mindhold.access.grants import REVOKE_GRANT
+    from mindhold.access.keys import REVOKE_KEY
+
     try:
-        ended: RevokedKey = await desk.run("revoke_key", id=id)
+        ended = await desk.run(REVOKE_KEY, id=id)
     except NotFound:
-        grant: RevokedGrant = await desk.run("revoke_grant", token=id)
+        grant = await desk.run(REVOKE_GRANT, token=id)
         if not grant.revoked:
             raise
         told, document = f"grant {id}", grant.model_dump(mode="json") | {"id": id}

@@ -12,7 +12,6 @@ from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.memory import Kind, Status
 
 if TYPE_CHECKING:
-    from mindhold.memories.filters import ListResult, ShowResult, TagsResult
     from mindhold.memories.views import MemoryView
 
 
@@ -27,7 +26,9 @@ LONGEST_CELL = 72
 @with_open_session
 async def show(desk: OpenSession, /, *, id: str) -> None:
     """One memory with its links and earlier versions. The beginning of its id is enough."""
-    result: ShowResult = await desk.run("show", id=id)
+    from mindhold.memories.filters import SHOW
+
+    result = await desk.run(SHOW, id=id)
     console = desk.console
     if console.json:
         console.document(result)
@@ -76,9 +77,11 @@ async def show(desk: OpenSession, /, *, id: str) -> None:
 @with_open_session
 async def list_memories(desk: OpenSession, /, *, everywhere: bool, archived: bool, **given: Any) -> None:
     """Memories by filter, page by page: of a project and Global in its folder, of all elsewhere."""
+    from mindhold.memories.filters import LIST
+
     given["statuses"] = in_the_archive(given["statuses"], archived=archived)
     here = desk.running.loaded.in_project and not everywhere
-    result: ListResult = await desk.run("list", everywhere=not here, **given)
+    result = await desk.run(LIST, everywhere=not here, **given)
     console = desk.console
     if console.json:
         console.document(result)
@@ -115,7 +118,9 @@ async def list_memories(desk: OpenSession, /, *, everywhere: bool, archived: boo
 @with_open_session
 async def tags(desk: OpenSession, /, *, scope: str | None) -> None:
     """Tags, and how many memories have each."""
-    result: TagsResult = await desk.run("tags", scope=scope)
+    from mindhold.memories.filters import TAGS
+
+    result = await desk.run(TAGS, scope=scope)
     if desk.console.json:
         desk.console.document(result)
         return

@@ -16,10 +16,7 @@ if TYPE_CHECKING:
     from mindhold.memories.embedding import EmbedResult
     from mindhold.memories.embedding_models import (
         AdoptResult,
-        ListModelsResult,
         ModelView,
-        PullModelResult,
-        RemoveModelResult,
     )
 
 
@@ -35,7 +32,9 @@ def models() -> None:
 @with_open_session
 async def list_models(desk: OpenSession) -> None:
     """Models that are here, and those that can be had."""
-    result: ListModelsResult = await desk.run("list_models")
+    from mindhold.memories.embedding_models import LIST_MODELS
+
+    result = await desk.run(LIST_MODELS)
     if desk.console.json:
         desk.console.document(result)
         return
@@ -71,8 +70,10 @@ async def pull_model(
 
     A model that tells contradictions is known by its labels; NAME nli is the default one.
     """
+    from mindhold.memories.embedding_models import PULL_MODEL
+
     async with session.open() as desk:
-        pulled: PullModelResult = await desk.run("pull_model", name=name, precision=precision, force=force)
+        pulled = await desk.run(PULL_MODEL, name=name, precision=precision, force=force)
     embedded = None if no_jobs or not pulled.model.dimensions else await _embed(session)
     if session.console.json:
         answer = pulled.model_dump(mode="json")
@@ -88,7 +89,9 @@ async def pull_model(
 @with_open_session
 async def remove_model(desk: OpenSession, /, *, name: str) -> None:
     """Remove a model's files; its vectors stay until another model takes over."""
-    result: RemoveModelResult = await desk.run("remove_model", name=name)
+    from mindhold.memories.embedding_models import REMOVE_MODEL
+
+    result = await desk.run(REMOVE_MODEL, name=name)
     if desk.console.json:
         desk.console.document(result)
     else:
@@ -102,9 +105,10 @@ async def remove_model(desk: OpenSession, /, *, name: str) -> None:
 async def use_model(session: CliSession, /, *, name: str, no_jobs: bool) -> None:
     """Recall with this model from now on, and make its vectors."""
     from mindhold.interfaces.cli.config import warn_if_overridden, write_setting
+    from mindhold.memories.embedding_models import LIST_MODELS
 
     async with session.open() as desk:
-        known: ListModelsResult = await desk.run("list_models")
+        known = await desk.run(LIST_MODELS)
     if name != "auto" and name not in {one.name for one in known.models if one.installed and one.dimensions}:
         raise ModelMissing(
             f"The model {name!r} is not here.", advice=f"`mindhold models pull {name}` fetches it."
@@ -129,12 +133,14 @@ async def adopt_model(session: CliSession, /, *, yes: bool, no_jobs: bool) -> No
 
     A local model does so by itself. A service is sent every memory, and paid: this shows how much that is, and asks.
     """
+    from mindhold.memories.embedding_models import ADOPT_MODEL
+
     async with session.open() as desk:
-        told: AdoptResult = await desk.run("adopt_model", preview=True)
+        told = await desk.run(ADOPT_MODEL, preview=True)
         if told.memories and not yes:
             _quoted(session, told)
             confirm(session.console, f"Let {told.model} embed {plural(told.memories, 'memory')}?")
-        told = await desk.run("adopt_model")
+        told = await desk.run(ADOPT_MODEL)
     embedded = None if no_jobs else await _embed(session)
     if session.console.json:
         answer = told.model_dump(mode="json")
@@ -153,9 +159,10 @@ def _quoted(session: CliSession, told: AdoptResult) -> None:
 
 async def _embed(session: CliSession) -> EmbedResult:
     """In a Mindhold opened anew, which knows the model."""
+    from mindhold.memories.embedding import EMBED_MISSING
+
     async with session.open() as desk:
-        done: EmbedResult = await desk.run("embed_missing")
-    return done
+        return await desk.run(EMBED_MISSING)
 
 
 def _told(session: CliSession, embedded: EmbedResult | None) -> None:

@@ -13,9 +13,7 @@ from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
     from mindhold.profile.profile import (
-        ChangeProfileResult,
         EntryChangeView,
-        ProfileHistoryResult,
         ProfileView,
     )
 
@@ -50,7 +48,9 @@ def profile(ctx: click.Context) -> int | None:
 @with_open_session
 async def show_profile(desk: OpenSession) -> None:
     """All of it."""
-    known: ProfileView = await desk.run("show_profile")
+    from mindhold.profile.profile import SHOW_PROFILE
+
+    known = await desk.run(SHOW_PROFILE)
     if desk.console.json:
         desk.console.document(known)
     else:
@@ -99,7 +99,9 @@ async def learn(desk: OpenSession, /, *, text: tuple[str, ...]) -> None:
 @with_open_session
 async def history(desk: OpenSession, /, *, key: str) -> None:
     """All that an entry has said, oldest first."""
-    found: ProfileHistoryResult = await desk.run("profile_history", entry=key)
+    from mindhold.profile.profile import PROFILE_HISTORY
+
+    found = await desk.run(PROFILE_HISTORY, entry=key)
     console = desk.console
     if console.json:
         console.document(found)
@@ -160,7 +162,9 @@ async def remove_note(desk: OpenSession, /, *, note: tuple[str, ...]) -> None:
 
 
 async def _change(desk: OpenSession, **given: Any) -> None:
-    result: ChangeProfileResult = await desk.run("change_profile", **given)
+    from mindhold.profile.profile import CHANGE_PROFILE
+
+    result = await desk.run(CHANGE_PROFILE, **given)
     if desk.console.json:
         desk.console.document(result)
         return

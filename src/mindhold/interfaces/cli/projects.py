@@ -16,13 +16,10 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from mindhold.projects.migrate import MigrateProjectResult
-    from mindhold.projects.projects import DeleteProjectResult, ListProjectsResult, ProjectView
+    from mindhold.projects.projects import ProjectView
     from mindhold.projects.summary_update import ProjectSummaryResult, ReplaceSummaryResult
     from mindhold.projects.summary_versions import (
-        RestoreSummaryResult,
-        SummaryDiffResult,
         SummaryVersionResult,
-        SummaryVersionsResult,
     )
 
 
@@ -51,8 +48,10 @@ async def create_project(
     desk: OpenSession, /, *, name: str, storage_mode: str | None, path: str | None, description: str | None
 ) -> None:
     """Make a project. One that others have in that store already is joined."""
-    made: ProjectView = await desk.run(
-        "create_project", name=name, storage_mode=storage_mode, path=path, description=description
+    from mindhold.projects.projects import CREATE_PROJECT
+
+    made = await desk.run(
+        CREATE_PROJECT, name=name, storage_mode=storage_mode, path=path, description=description
     )
     if desk.console.json:
         desk.console.document(made)
@@ -66,7 +65,9 @@ async def create_project(
 @with_open_session
 async def list_projects(desk: OpenSession) -> None:
     """Every project, where it lives, and how much is in it."""
-    found: ListProjectsResult = await desk.run("list_projects")
+    from mindhold.projects.projects import LIST_PROJECTS
+
+    found = await desk.run(LIST_PROJECTS)
     if desk.console.json:
         desk.console.document(found)
         return
@@ -93,7 +94,9 @@ async def list_projects(desk: OpenSession) -> None:
 @with_open_session
 async def show_project(desk: OpenSession, /, *, name: str) -> None:
     """One project, and where it lives."""
-    one: ProjectView = await desk.run("show_project", name=name)
+    from mindhold.projects.projects import SHOW_PROJECT
+
+    one = await desk.run(SHOW_PROJECT, name=name)
     console = desk.console
     if console.json:
         console.document(one)
@@ -131,10 +134,12 @@ async def change_project(desk: OpenSession, /, *, name: str, **given: Any) -> No
 
     Its store is changed by `mindhold migrate`, its name by `mindhold scopes rename`.
     """
+    from mindhold.projects.projects import CHANGE_PROJECT
+
     changes = {field: value for field, value in given.items() if value not in (None, ())}
     if not changes:
         raise click.UsageError("Give --description, --path, --active, --inactive, --parent or --keyword.")
-    changed: ProjectView = await desk.run("change_project", name=name, **changes)
+    changed = await desk.run(CHANGE_PROJECT, name=name, **changes)
     if desk.console.json:
         desk.console.document(changed)
     else:
@@ -150,11 +155,13 @@ async def delete_project(desk: OpenSession, /, *, name: str, yes: bool) -> None:
 
     In whichever store it lives, its hidden copies too, and whoever's the memories are.
     """
+    from mindhold.projects.projects import DELETE_PROJECT, SHOW_PROJECT
+
     console = desk.console
-    found: ProjectView = await desk.run("show_project", name=name)
+    found = await desk.run(SHOW_PROJECT, name=name)
     if not yes:
         confirm(console, f"Remove the project {found.name!r} in {found.storage_mode} for good?")
-    gone: DeleteProjectResult = await desk.run("delete_project", name=found.name, confirm=found.name)
+    gone = await desk.run(DELETE_PROJECT, name=found.name, confirm=found.name)
     if console.json:
         console.document(gone)
         return
@@ -193,6 +200,9 @@ async def project_summary(desk: OpenSession, /, *, name: str | None, **wish: Any
 
     Without a name it is the project of this folder. Every version is kept; none is lost by restoring an older one.
     """
+    from mindhold.projects.summary_update import REPLACE_SUMMARY
+    from mindhold.projects.summary_versions import RESTORE_SUMMARY
+
     asked = {option: value for option, value in wish.items() if value is not None and value is not False}
     if len(asked) > 1:
         raise click.UsageError("Give one of --versions, --version, --diff, --restore and --write.")
@@ -203,23 +213,24 @@ async def project_summary(desk: OpenSession, /, *, name: str | None, **wish: Any
         case {"diff": (earlier, later)}:
             await _show_difference(desk, project, from_version=earlier, to_version=later)
         case {"restore": version}:
-            back: RestoreSummaryResult = await desk.run("restore_summary", project=project, version=version)
+            back = await desk.run(RESTORE_SUMMARY, project=project, version=version)
             _written(desk, back, f"It says what version {back.restored_version} said")
         case {"write": stream}:
-            anew: ReplaceSummaryResult = await desk.run(
-                "replace_summary", project=project, create_project=False, **_read(stream)
-            )
+            anew = await desk.run(REPLACE_SUMMARY, project=project, create_project=False, **_read(stream))
             _written(desk, anew, "Written anew")
         case _:
             await _show_summary(desk, project, wish["number"])
 
 
 async def _show_summary(desk: OpenSession, project: str, version: int | None) -> None:
+    from mindhold.projects.summary_update import PROJECT_SUMMARY
+    from mindhold.projects.summary_versions import SUMMARY_VERSION
+
     told: ProjectSummaryResult | SummaryVersionResult
     if version is None:
-        told = await desk.run("project_summary", project=project)
+        told = await desk.run(PROJECT_SUMMARY, project=project)
     else:
-        told = await desk.run("summary_version", project=project, version=version)
+        told = await desk.run(SUMMARY_VERSION, project=project, version=version)
     if desk.console.json:
         desk.console.document(told)
         return
@@ -232,7 +243,9 @@ async def _show_summary(desk: OpenSession, project: str, version: int | None) ->
 
 
 async def _show_versions(desk: OpenSession, project: str) -> None:
-    found: SummaryVersionsResult = await desk.run("summary_versions", project=project, limit=MOST_VERSIONS)
+    from mindhold.projects.summary_versions import SUMMARY_VERSIONS
+
+    found = await desk.run(SUMMARY_VERSIONS, project=project, limit=MOST_VERSIONS)
     if desk.console.json:
         desk.console.document(found)
         return
@@ -257,7 +270,9 @@ async def _show_versions(desk: OpenSession, project: str) -> None:
 
 
 async def _show_difference(desk: OpenSession, project: str, **versions: int) -> None:
-    found: SummaryDiffResult = await desk.run("summary_diff", project=project, **versions)
+    from mindhold.projects.summary_versions import SUMMARY_DIFF
+
+    found = await desk.run(SUMMARY_DIFF, project=project, **versions)
     if desk.console.json:
         desk.console.document(found)
         return
@@ -322,6 +337,8 @@ async def migrate(
     Others may read it and write to it meanwhile. A move that was broken off goes on where it was. The copy that is left
     behind is hidden, and kept until --drop-source.
     """
+    from mindhold.projects.migrate import MIGRATE_PROJECT
+
     if to is None and not drop_source and forget_copy is None:
         raise click.UsageError("Give --to, --drop-source or --forget-copy.")
     if drop_source and not yes:
@@ -331,8 +348,8 @@ async def migrate(
         confirm(
             desk.console, f"Forget what is of {project!r} in {forget_copy}, without erasing anything there?"
         )
-    done: MigrateProjectResult = await desk.run(
-        "migrate_project", project=project, to=to, drop_source=drop_source, forget_copy=forget_copy
+    done = await desk.run(
+        MIGRATE_PROJECT, project=project, to=to, drop_source=drop_source, forget_copy=forget_copy
     )
     if desk.console.json:
         desk.console.document(done)

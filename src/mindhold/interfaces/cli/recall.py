@@ -14,8 +14,6 @@ from mindhold.interfaces.cli.session import OpenSession
 from mindhold.model.memory import Kind, Relation, Status
 
 if TYPE_CHECKING:
-    from mindhold.memories.ask import AskResult
-    from mindhold.memories.filters import ShowResult
     from mindhold.memories.recall import RecallResult
     from mindhold.memories.views import HitView
 
@@ -86,10 +84,12 @@ async def recall(
     **given: Any,
 ) -> None:
     """Find memories by words and by meaning."""
+    from mindhold.memories.recall import RECALL
+
     given["statuses"] = in_the_archive(given["statuses"], archived=archived)
     given["links"] = given["links"] or bool(given["relations"])
-    result: RecallResult = await desk.run(
-        "recall",
+    result = await desk.run(
+        RECALL,
         minimum_trust=0.0,  # a person sees for themselves; agents don't
         query=" ".join(query),
         since=await desk.instant(since) if since else None,
@@ -122,7 +122,9 @@ def _nothing(result: RecallResult, *, everywhere: bool) -> str:
 
 
 async def _whole(desk: OpenSession, hit: HitView) -> str:
-    shown: ShowResult = await desk.run("show", id=hit.id)
+    from mindhold.memories.filters import SHOW
+
+    shown = await desk.run(SHOW, id=hit.id)
     return shown.memory.content
 
 
@@ -180,8 +182,10 @@ LONGEST_SOURCE = 160
 @with_open_session
 async def ask(desk: OpenSession, /, *, question: tuple[str, ...], **given: Any) -> None:
     """Answer a question from memory, with sources: in remembered sentences, or in a model's words if you configured one."""
+    from mindhold.memories.ask import ASK
+
     desk.running.warm()
-    result: AskResult = await desk.run("ask", question=text_or_stdin(desk, question), **given)
+    result = await desk.run(ASK, question=text_or_stdin(desk, question), **given)
     console = desk.console
     if console.json:
         console.document(result)

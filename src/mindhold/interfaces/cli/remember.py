@@ -22,7 +22,7 @@ from mindhold.model.memory import Kind
 
 if TYPE_CHECKING:
     from mindhold.interfaces.runtime import ProgressCallback
-    from mindhold.memories.write import RememberManyResult, RememberResult
+    from mindhold.memories.write import RememberResult
     from mindhold.operations import Input
 
 
@@ -84,6 +84,8 @@ async def remember(
 
     The text may also be piped in, or be `-`. Secrets and personal data are replaced before anything is written.
     """
+    from mindhold.memories.write import REMEMBER
+
     given["metadata"] = pairs(metadata) or None
     given["occurred"] = await desk.instant(when) if when else None
     if batch:
@@ -96,7 +98,7 @@ async def remember(
         return await remember_lines(desk, path, defaults=given, run_jobs=not no_jobs)
     content = _content(desk, text, path)
     given["source"] = given["source"] or (path if path and path != "-" else None)
-    result: RememberResult = await desk.run("remember", content=content, dialect="cli", **given)
+    result = await desk.run(REMEMBER, content=content, dialect="cli", **given)
     if desk.console.json:
         desk.console.document(result)
     else:
@@ -243,6 +245,8 @@ async def remember_lines(
 
     A failure that ends it has its own exit status, but what was stored by then is told.
     """
+    from mindhold.jobs.queue import RUN_JOBS
+
     tally, ran = BatchCounts(), 0
     try:
         with open_binary(path or "-") as stream, desk.console.progress() as told:
@@ -251,7 +255,7 @@ async def remember_lines(
                 await _take(desk, chunk, tally=tally, defaults=defaults)
                 _tell(told, tally)
         if run_jobs and tally.counts["stored"] and not desk.server:  # a server does its jobs itself
-            ran = len((await desk.run("run_jobs", scheduled=False)).ran)
+            ran = len((await desk.run(RUN_JOBS, scheduled=False)).ran)
     except MindholdError as error:
         if not tally.lines:
             raise
@@ -264,6 +268,7 @@ async def remember_lines(
 async def _take(
     desk: OpenSession, chunk: Iterable[tuple[int, bytes]], *, tally: BatchCounts, defaults: Mapping[str, Any]
 ) -> None:
+    from mindhold.memories.write import REMEMBER_MANY
     from mindhold.operation_index import operation
 
     items: dict[int, Input] = {}
@@ -275,7 +280,7 @@ async def _take(
         except InvalidInput as error:
             tally.failed(number, error)
     try:
-        answer: RememberManyResult = await desk.run("remember_many", items=list(items.values()))
+        answer = await desk.run(REMEMBER_MANY, items=list(items.values()))
     except (InvalidInput, NotFound):  # one of them spoils the chunk: find out which
         await _take_singly(desk, items, tally=tally)
         return
@@ -287,9 +292,11 @@ async def _take(
 
 
 async def _take_singly(desk: OpenSession, items: Mapping[int, Input], *, tally: BatchCounts) -> None:
+    from mindhold.memories.write import REMEMBER_MANY
+
     for number, item in items.items():
         try:
-            answer: RememberManyResult = await desk.run("remember_many", items=[item])
+            answer = await desk.run(REMEMBER_MANY, items=[item])
         except (InvalidInput, NotFound) as error:
             tally.failed(number, error)
         except MindholdError as error:

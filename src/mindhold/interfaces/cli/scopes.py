@@ -13,9 +13,6 @@ from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
     from mindhold.projects.scope_operations import (
-        DeleteScopeResult,
-        ListScopesResult,
-        RetireScopeResult,
         ScopeView,
     )
 
@@ -36,7 +33,9 @@ def scopes() -> None:
 @with_open_session
 async def list_scopes(desk: OpenSession) -> None:
     """Every scope with its counts."""
-    result: ListScopesResult = await desk.run("list_scopes")
+    from mindhold.projects.scope_operations import LIST_SCOPES
+
+    result = await desk.run(LIST_SCOPES)
     if desk.console.json:
         desk.console.document(result)
         return
@@ -62,7 +61,9 @@ async def list_scopes(desk: OpenSession) -> None:
 @with_open_session
 async def show_scope(desk: OpenSession, /, *, name: str) -> None:
     """One scope, closely."""
-    _print(desk, await desk.run("show_scope", name=name))
+    from mindhold.projects.scope_operations import SHOW_SCOPE
+
+    _print(desk, await desk.run(SHOW_SCOPE, name=name))
 
 
 @scopes.command(
@@ -76,7 +77,9 @@ async def show_scope(desk: OpenSession, /, *, name: str) -> None:
 @with_open_session
 async def create_scope(desk: OpenSession, /, **given: Any) -> None:
     """Make a scope."""
-    _print(desk, await desk.run("create_scope", **given), told="Created")
+    from mindhold.projects.scope_operations import CREATE_SCOPE
+
+    _print(desk, await desk.run(CREATE_SCOPE, **given), told="Created")
 
 
 @scopes.command("describe", examples=["mindhold scopes describe work 'All about the day job'"])
@@ -85,9 +88,9 @@ async def create_scope(desk: OpenSession, /, **given: Any) -> None:
 @with_open_session
 async def describe_scope(desk: OpenSession, /, *, name: str, description: tuple[str, ...]) -> None:
     """Say what belongs in a scope."""
-    _print(
-        desk, await desk.run("change_scope", name=name, description=" ".join(description)), told="Described"
-    )
+    from mindhold.projects.scope_operations import CHANGE_SCOPE
+
+    _print(desk, await desk.run(CHANGE_SCOPE, name=name, description=" ".join(description)), told="Described")
 
 
 @scopes.command("keywords", examples=["mindhold scopes keywords work office payroll"])
@@ -99,7 +102,9 @@ async def set_keywords(desk: OpenSession, /, *, name: str, keywords: tuple[str, 
 
     What an assistant stores without a scope goes where such a word stands in it.
     """
-    _print(desk, await desk.run("change_scope", name=name, keywords=list(keywords)), told="Changed")
+    from mindhold.projects.scope_operations import CHANGE_SCOPE
+
+    _print(desk, await desk.run(CHANGE_SCOPE, name=name, keywords=list(keywords)), told="Changed")
 
 
 @scopes.command("nest", examples=["mindhold scopes nest api work", "mindhold scopes nest api Global"])
@@ -108,7 +113,9 @@ async def set_keywords(desk: OpenSession, /, *, name: str, keywords: tuple[str, 
 @with_open_session
 async def nest_scope(desk: OpenSession, /, *, name: str, parent: str) -> None:
     """Put a scope within another; within Global lifts it to the top."""
-    _print(desk, await desk.run("change_scope", name=name, parent=parent), told="Nested")
+    from mindhold.projects.scope_operations import CHANGE_SCOPE
+
+    _print(desk, await desk.run(CHANGE_SCOPE, name=name, parent=parent), told="Nested")
 
 
 @scopes.command("rename", examples=["mindhold scopes rename api rest-api"])
@@ -117,7 +124,9 @@ async def nest_scope(desk: OpenSession, /, *, name: str, parent: str) -> None:
 @with_open_session
 async def rename_scope(desk: OpenSession, /, *, name: str, new_name: str) -> None:
     """Give a scope another name; its memories follow."""
-    _print(desk, await desk.run("rename_scope", name=name, new_name=new_name), told="Renamed")
+    from mindhold.projects.scope_operations import RENAME_SCOPE
+
+    _print(desk, await desk.run(RENAME_SCOPE, name=name, new_name=new_name), told="Renamed")
 
 
 @scopes.command("activate", examples=["mindhold scopes activate work"])
@@ -125,7 +134,9 @@ async def rename_scope(desk: OpenSession, /, *, name: str, new_name: str) -> Non
 @with_open_session
 async def activate_scope(desk: OpenSession, /, *, name: str) -> None:
     """Switch a scope on again."""
-    _print(desk, await desk.run("change_scope", name=name, active=True), told="Activated")
+    from mindhold.projects.scope_operations import CHANGE_SCOPE
+
+    _print(desk, await desk.run(CHANGE_SCOPE, name=name, active=True), told="Activated")
 
 
 @scopes.command("deactivate", examples=["mindhold scopes deactivate work"])
@@ -133,7 +144,9 @@ async def activate_scope(desk: OpenSession, /, *, name: str) -> None:
 @with_open_session
 async def deactivate_scope(desk: OpenSession, /, *, name: str) -> None:
     """Switch a scope off; its memories stay."""
-    _print(desk, await desk.run("change_scope", name=name, active=False), told="Deactivated")
+    from mindhold.projects.scope_operations import CHANGE_SCOPE
+
+    _print(desk, await desk.run(CHANGE_SCOPE, name=name, active=False), told="Deactivated")
 
 
 @scopes.command("delete", examples=["mindhold scopes delete work --export work.jsonl --yes"])
@@ -143,11 +156,13 @@ async def deactivate_scope(desk: OpenSession, /, *, name: str) -> None:
 @with_open_session
 async def delete_scope(desk: OpenSession, /, *, name: str, export: str | None, yes: bool) -> None:
     """Export a scope's memories, then remove it and them for good."""
+    from mindhold.projects.scope_operations import DELETE_SCOPE
+
     console = desk.console
     if not yes:
         count = await count_of(desk, {"scope": name}, hidden=True)
         confirm(console, f"Remove the scope {name!r} and its {plural(count, 'memory')} for good?")
-    result: DeleteScopeResult = await desk.run("delete_scope", name=name, export=export)
+    result = await desk.run(DELETE_SCOPE, name=name, export=export)
     if console.json:
         console.document(result)
         return
@@ -169,11 +184,13 @@ async def delete_scope(desk: OpenSession, /, *, name: str, export: str | None, y
 @with_open_session
 async def retire_scope(desk: OpenSession, /, *, name: str, delete: bool, yes: bool) -> None:
     """Put a scope aside that is no longer needed: backed up, then found by nobody who doesn't name it."""
+    from mindhold.projects.scope_operations import RETIRE_SCOPE
+
     console = desk.console
     if delete and not yes:
         count = await count_of(desk, {"scope": name}, hidden=True)
         confirm(console, f"Back up the scope {name!r} and remove its {plural(count, 'memory')} for good?")
-    result: RetireScopeResult = await desk.run("retire_scope", name=name, delete=delete)
+    result = await desk.run(RETIRE_SCOPE, name=name, delete=delete)
     if console.json:
         console.document(result)
         return
@@ -191,7 +208,9 @@ async def retire_scope(desk: OpenSession, /, *, name: str, delete: bool, yes: bo
 @with_open_session
 async def revive_scope(desk: OpenSession, /, *, name: str) -> None:
     """Switch a retired scope on again."""
-    _print(desk, await desk.run("revive_scope", name=name), told="Revived")
+    from mindhold.projects.scope_operations import REVIVE_SCOPE
+
+    _print(desk, await desk.run(REVIVE_SCOPE, name=name), told="Revived")
 
 
 def _print(desk: OpenSession, scope: ScopeView, *, told: str = "") -> None:

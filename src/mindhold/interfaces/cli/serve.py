@@ -13,7 +13,7 @@ import click
 
 from mindhold.interfaces.cli.command import command, with_open_session
 from mindhold.interfaces.cli.keys import OPEN
-from mindhold.interfaces.cli.session import NEED_MEANING, CliSession, OpenSession
+from mindhold.interfaces.cli.session import CliSession, OpenSession
 from mindhold.interfaces.runtime import OpenMindhold
 from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError
 from mindhold.model.prompt_markup import neutralize
@@ -97,11 +97,14 @@ class _Start:
         self._session.console.warn(f"{error} Until it answers, calls fail.", label="warning:")
 
     async def opened(self, running: OpenMindhold) -> None:
+        from mindhold.access.keys import LIST_KEYS
+        from mindhold.lifecycle.status import STATUS
+
         desk = OpenSession(running, self._session)
         with suppress(MindholdError):  # the server tells its clients
-            store = (await desk.run("status")).store
+            store = (await desk.run(STATUS)).store
             self._store = f"{store['kind']}, {store['location']}"
-            if not self._keyed and (await desk.run("list_keys")).keys:
+            if not self._keyed and (await desk.run(LIST_KEYS)).keys:
                 self._session.console.warn(OPEN)  # who made keys means to restrict somebody
 
     def ready(self, address: str) -> None:
@@ -154,7 +157,7 @@ async def _acted(desk: OpenSession, tools: Mapping[str, Tool], line: bytes | Non
     if tool is None:
         raise InvalidInput(f"Unknown action: {name[:80]}.", advice=f"There are: {', '.join(tools)}.")
     request = tool.request(given)
-    if request.operation.name in NEED_MEANING:
+    if request.operation.needs_vectors:
         desk.running.warm()
     return tool.answer(await desk.running.run(request.operation, request.given, tool=tool.name))
 

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import click
 
 from mindhold.interfaces.cli.output import Console
-from mindhold.interfaces.runtime import OpenMindhold, OperationRunner
+from mindhold.interfaces.runtime import I, O, OpenMindhold, OperationRunner
 from mindhold.model.errors import MindholdError, UnknownTime
 
 if TYPE_CHECKING:
     from mindhold.backup.restore import DropOldResult, ReplaceResult
     from mindhold.interfaces.runtime import ProgressCallback
-    from mindhold.memories.filters import TimeframeView
-    from mindhold.operations import Input, Operation
+    from mindhold.operations import Operation
     from mindhold.settings.loader import LoadedSettings
 
 
@@ -96,7 +95,6 @@ class Launcher(Protocol):
 
 
 T = TypeVar("T")
-NEED_MEANING = frozenset({"recall", "remember", "remember_many", "store"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,22 +121,21 @@ class OpenSession:
         """The address of the server that is asked; empty where it is the store on this machine."""
         return self.running.loaded.settings.remote.url
 
-    async def run(self, name: str, /, **given: Any) -> Any:
-        """An operation of the catalogue, by its name; what wasn't given keeps the operation's default."""
-        if name in NEED_MEANING:
+    async def run(self, operation: Operation[I, O], /, **fields: Any) -> O:
+        """Run an operation; fields that are None keep the operation's default."""
+        if operation.needs_vectors:
             self.running.warm()
-        from mindhold.operation_index import operation as find
-
-        operation = find(name)
-        with self.console.progress() as told:
-            return await self.running.run(operation, build_input(operation, given), progress=told)
+        with self.console.progress() as progress:
+            return await self.running.run(operation, build_input(operation, fields), progress=progress)
 
     async def instant(self, phrase: str, *, end: bool = False) -> datetime:
         """The start (or end) of what people call a time. Raises UnknownTime."""
+        from mindhold.memories.timeline import INTERPRET_TIME
+
         exact = _exact_time(phrase, self.zone)
         if exact:
             return exact
-        frame: TimeframeView = await self.run("interpret_time", phrase=phrase)
+        frame = await self.run(INTERPRET_TIME, phrase=phrase)
         moment = frame.end if end else frame.start
         if moment is None:
             raise UnknownTime(f"{phrase!r} has no {'end' if end else 'beginning'}.", advice="Name a date.")
@@ -190,7 +187,7 @@ def _interrupted_at_once() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def build_input(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Input:
+def build_input(operation: Operation[I, Any], fields: Mapping[str, Any]) -> I:
     """The operation's input. Raises InvalidInput, naming the option."""
     from pydantic import ValidationError
 
@@ -198,14 +195,13 @@ def build_input(operation: Operation[Any, Any], given: Mapping[str, Any]) -> Inp
 
     values = {
         name: list(value) if isinstance(value, tuple) else value
-        for name, value in given.items()
+        for name, value in fields.items()
         if value is not None and value != ()
     }
     try:
-        made: Input = operation.takes(**values)
+        return operation.takes(**values)
     except ValidationError as error:
         raise invalid_input(error, known=list(operation.takes.model_fields), named=_option) from error
-    return made
 
 
 def _option(place: list[str]) -> str:

@@ -22,7 +22,7 @@ from mindhold.settings.loader import HIDDEN, check_address, parsed_value
 from mindhold.settings.sections import KINDS, LlmSettings, comma_list
 
 if TYPE_CHECKING:
-    from mindhold.memories.embedding_models import ListModelsResult, PullModelResult
+    pass
 
 
 PROVIDERS: tuple[str, ...] = get_args(get_type_hints(LlmSettings)["provider"])
@@ -225,6 +225,8 @@ def _check(session: CliSession, choices: Choices) -> None:
 
 async def _has_model(session: CliSession, choices: Choices) -> bool:
     """Whether one is here already. Where there is no home there is none, and it isn't made only to look."""
+    from mindhold.memories.embedding_models import LIST_MODELS
+
     settings = session.loaded().settings
     if (
         choices.pull
@@ -234,7 +236,7 @@ async def _has_model(session: CliSession, choices: Choices) -> bool:
     ):
         return False
     async with session.open() as desk:
-        known: ListModelsResult = await desk.run("list_models")
+        known = await desk.run(LIST_MODELS)
     return any(one.installed and one.dimensions for one in known.models)
 
 
@@ -321,15 +323,17 @@ def _kinds(text: str) -> str:
 
 async def _model(session: CliSession, choices: Choices) -> tuple[str | None, ModelError | None]:
     """The model that is here in the end. One that can't be fetched keeps nobody from going on."""
+    from mindhold.memories.embedding_models import LIST_MODELS, PULL_MODEL
+
     if choices.no_model or session.loaded().settings.embedding.provider != "local":
         return None, None
     async with session.open() as desk:
-        known: ListModelsResult = await desk.run("list_models")
+        known = await desk.run(LIST_MODELS)
         here = [one.name for one in known.models if one.installed and one.dimensions]
         if here and not choices.pull:
             return here[0], None
         try:
-            pulled: PullModelResult = await desk.run("pull_model", name=choices.pull)
+            pulled = await desk.run(PULL_MODEL, name=choices.pull)
         except ModelError as error:
             session.console.warn(f"{error} Recall goes by words until `mindhold models pull` succeeds.")
             return None, error

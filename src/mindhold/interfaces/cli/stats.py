@@ -12,9 +12,8 @@ from mindhold.interfaces.cli.output import Console, local_time, one_line, plural
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.memories.feedback import FeedbackReportResult, FeedbackResult, ToolReportView
-    from mindhold.memories.spending import BudgetView, ShareView, SpendResult
-    from mindhold.memories.stats import StatsResult
+    from mindhold.memories.feedback import ToolReportView
+    from mindhold.memories.spending import BudgetView, ShareView
 
 
 @command(
@@ -45,6 +44,9 @@ async def feedback(
     **given: Any,
 ) -> None:
     """What callers think of the tools; with a TOOL, say what you think of its answer."""
+    from mindhold.memories.feedback import FEEDBACK
+    from mindhold.memories.filters import SHOW
+
     if tool is None:
         if relevant is not None or sufficient is not None or memories or any(given.values()):
             raise click.UsageError("Name the TOOL that it is about.")
@@ -52,9 +54,9 @@ async def feedback(
         return
     if relevant is None:
         raise click.UsageError("Say --relevant or --irrelevant.")
-    full = [(await desk.run("show", id=one)).memory.id for one in memories]
-    result: FeedbackResult = await desk.run(
-        "feedback",
+    full = [(await desk.run(SHOW, id=one)).memory.id for one in memories]
+    result = await desk.run(
+        FEEDBACK,
         tool_name=tool,
         relevant=relevant,
         sufficient=relevant if sufficient is None else sufficient,
@@ -76,7 +78,9 @@ async def feedback(
 @with_open_session
 async def stats(desk: OpenSession, /) -> None:
     """How much is remembered: by kind, tier, scope and status, with links, conversations and what models were asked."""
-    result: StatsResult = await desk.run("stats")
+    from mindhold.memories.stats import STATS
+
+    result = await desk.run(STATS)
     console = desk.console
     if console.json:
         console.document(result)
@@ -116,7 +120,9 @@ async def stats(desk: OpenSession, /) -> None:
 
 
 async def _report(desk: OpenSession) -> None:
-    result: FeedbackReportResult = await desk.run("feedback_report")
+    from mindhold.memories.feedback import FEEDBACK_REPORT
+
+    result = await desk.run(FEEDBACK_REPORT)
     console = desk.console
     if console.json:
         console.document(result)
@@ -175,7 +181,9 @@ async def spend(desk: OpenSession, /, *, days: int | None) -> None:
 
     Days change at midnight UTC. With --json the memories are named that each share was spent for.
     """
-    result: SpendResult = await desk.run("spend", days=days)
+    from mindhold.memories.spending import SPEND
+
+    result = await desk.run(SPEND, days=days)
     console = desk.console
     if console.json:
         console.document(result)

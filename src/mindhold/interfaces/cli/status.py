@@ -35,7 +35,9 @@ UNHEALTHY = 1
 @with_open_session
 async def status(desk: OpenSession) -> None:
     """How things are, at a glance."""
-    result: StatusResult = await desk.run("status")
+    from mindhold.lifecycle.status import STATUS
+
+    result = await desk.run(STATUS)
     here = None if desk.server else await _of_this_machine(desk)
     if desk.console.json:
         desk.console.document({**result.model_dump(mode="json"), **(here.document() if here else {})})
@@ -80,8 +82,11 @@ class _Here:
 
 
 async def _of_this_machine(desk: OpenSession) -> _Here:
-    captured: CaptureStatusResult = await desk.run("capture_status")
-    past: HistoryStatusResult = await desk.run("history_status")
+    from mindhold.capture.status import CAPTURE_STATUS
+    from mindhold.history.status import HISTORY_STATUS
+
+    captured = await desk.run(CAPTURE_STATUS)
+    past = await desk.run(HISTORY_STATUS)
     hooks, wrong = hook_facts(desk.running.loaded)
     return _Here(
         captured,
@@ -94,13 +99,15 @@ async def _of_this_machine(desk: OpenSession) -> _Here:
 
 async def _left_in_the_file(desk: OpenSession) -> int:
     """How many memories the local file has, unless it is the store or what it has is in the store as well."""
+    from mindhold.memories.filters import SHOW
+
     loaded = desk.running.loaded
     if loaded.settings.store.mode == "local":
         return 0
     left = desk.session.launcher.leftover(loaded)
     try:
         for one in left.ids:
-            await desk.run("show", id=one)
+            await desk.run(SHOW, id=one)
     except MemoryNotFound:
         return left.memories
     except (StoreError, SettingsError):  # of a project's store, where it may be
@@ -128,12 +135,14 @@ async def _left_in_the_file(desk: OpenSession) -> int:
 @with_session
 async def doctor(session: CliSession, /, *, repair: bool, scrub: bool, phrases: tuple[str, ...]) -> int:
     """Look closely at database, models, folders and jobs. Exit status 1 when something is wrong."""
+    from mindhold.lifecycle.status import DOCTOR
+
     if phrases and not scrub:
         raise click.UsageError("--phrase goes with --scrub.")
     console = session.console
     try:
         async with session.open() as desk:
-            result: DoctorResult = await desk.run("doctor", repair=repair, scrub=scrub, phrases=phrases)
+            result = await desk.run(DOCTOR, repair=repair, scrub=scrub, phrases=phrases)
             result = _with_hooks(result, desk)
     except StoreBusy:
         raise

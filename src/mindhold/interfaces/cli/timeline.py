@@ -12,9 +12,8 @@ from mindhold.interfaces.cli.output import local_time, one_line, plural
 from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
-    from mindhold.history.origin import OriginResult, PlaceView
-    from mindhold.memories.timeline import TimelineResult
-    from mindhold.memories.versions import ReconstructResult, StepView, VersionsResult
+    from mindhold.history.origin import PlaceView
+    from mindhold.memories.versions import StepView
 
 
 @command(
@@ -30,9 +29,11 @@ if TYPE_CHECKING:
 @with_open_session
 async def timeline(desk: OpenSession, /, *, time: tuple[str, ...], when: str | None, **given: Any) -> None:
     """Memories by the day that they are about."""
+    from mindhold.memories.timeline import TIMELINE
+
     if time and when:
         raise click.UsageError("Give a TIME or --when, not both.")
-    result: TimelineResult = await desk.run("timeline", when=when or " ".join(time) or None, **given)
+    result = await desk.run(TIMELINE, when=when or " ".join(time) or None, **given)
     console = desk.console
     if console.json:
         console.document(result)
@@ -61,7 +62,9 @@ DOCUMENT = "document:"  # how a conversation's name begins that stands for the p
 @with_open_session
 async def versions(desk: OpenSession, /, *, id: str, limit: int | None) -> None:
     """All that a memory has said, and who changed it when."""
-    result: VersionsResult = await desk.run("versions", id=id, limit=limit)
+    from mindhold.memories.versions import VERSIONS
+
+    result = await desk.run(VERSIONS, id=id, limit=limit)
     console = desk.console
     if console.json:
         console.document(result)
@@ -101,9 +104,9 @@ async def reconstruct(
     desk: OpenSession, /, *, topic: tuple[str, ...], scope: str | None, token_budget: int | None
 ) -> None:
     """The decisions on a topic in order of time, and what became of them."""
-    result: ReconstructResult = await desk.run(
-        "reconstruct", topic=" ".join(topic), scope=scope, token_budget=token_budget
-    )
+    from mindhold.memories.versions import RECONSTRUCT
+
+    result = await desk.run(RECONSTRUCT, topic=" ".join(topic), scope=scope, token_budget=token_budget)
     console = desk.console
     if console.json:
         console.document(result)
@@ -142,9 +145,10 @@ def _relations(step: StepView) -> list[str]:
 @with_open_session
 async def why(desk: OpenSession, /, *, id: str, limit: int | None) -> None:
     """From a memory to the words that it came from: the conversation, the file and the line."""
+    from mindhold.history.origin import ORIGIN
     from mindhold.interfaces.cli.history import print_heading, print_stretch
 
-    result: OriginResult = await desk.run("origin", id=id, limit=limit)
+    result = await desk.run(ORIGIN, id=id, limit=limit)
     console = desk.console
     if console.json:
         console.document(result)

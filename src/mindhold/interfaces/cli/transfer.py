@@ -17,7 +17,7 @@ from mindhold.interfaces.cli.session import OpenSession
 
 if TYPE_CHECKING:
     from mindhold.jobs.queue import RunJobsResult
-    from mindhold.memories.transfer import ExportResult, ImportResult
+    from mindhold.memories.transfer import ExportResult
 
 
 STATE = Path(".memory") / "state.json"
@@ -56,6 +56,8 @@ async def export(
     As JSON lines memories, versions, links, scopes and what is known of contradictions; as one JSON document, Markdown or CSV what is
     remembered, scope by scope, to be read. It goes to PATH, to stdout for `-`, else into the export folder.
     """
+    from mindhold.memories.transfer import EXPORT
+
     if memory_mcp and form != "jsonl":
         raise click.UsageError("--memory-mcp has a format of its own.")
     named = scope or (_chosen_scope(desk) if memory_mcp else None)
@@ -63,7 +65,7 @@ async def export(
     if path == "-":
         with tempfile.TemporaryDirectory(prefix="mindhold-") as folder:
             whole = Path(folder) / f"export{ENDINGS[form]}"
-            written: ExportResult = await desk.run("export", path=str(whole), **given)
+            written = await desk.run(EXPORT, path=str(whole), **given)
             _copy_to_stdout(whole)
         desk.console.note(f"{_summary(written)}. {written.notice}")
         return
@@ -71,7 +73,7 @@ async def export(
     if desk.server and target is None:  # the file is made here
         name = f"full_export_{datetime.now(UTC):%Y-%m-%d-%H%M%S}{ENDINGS[form]}"
         target = str(desk.running.loaded.settings.export_dir / name)
-    result: ExportResult = await desk.run("export", path=path or target, **given)
+    result = await desk.run(EXPORT, path=path or target, **given)
     if desk.console.json:
         desk.console.document(result)
     else:
@@ -98,15 +100,18 @@ async def import_file(
     desk: OpenSession, /, *, path: str, scope: str | None, memory_mcp: bool, no_jobs: bool
 ) -> None:
     """Read an export, or a .memory/state.json. What is here already is passed over, so it can be run twice."""
+    from mindhold.jobs.queue import RUN_JOBS
+    from mindhold.memories.transfer import IMPORT
+
     with tempfile.TemporaryDirectory(prefix="mindhold-") as folder:
         source = path
         if path == "-":
             source = str(Path(folder) / "import.jsonl")
             _copy_from_stdin(Path(source))
-        result: ImportResult = await desk.run(
-            "import", path=source, scope=scope, usual_scope=_chosen_scope(desk), memory_mcp=memory_mcp
+        result = await desk.run(
+            IMPORT, path=source, scope=scope, usual_scope=_chosen_scope(desk), memory_mcp=memory_mcp
         )
-    ran: RunJobsResult | None = None if no_jobs else await desk.run("run_jobs", scheduled=False)
+    ran: RunJobsResult | None = None if no_jobs else await desk.run(RUN_JOBS, scheduled=False)
     if desk.console.json:
         desk.console.document({**result.model_dump(mode="json"), "jobs": len(ran.ran) if ran else 0})
         return

@@ -34,7 +34,7 @@ from mindhold.model.markers import find_block
 from mindhold.settings.loader import client_places
 
 if TYPE_CHECKING:
-    from mindhold.projects.projects import ListProjectsResult, ProjectView
+    from mindhold.projects.projects import ProjectView
 
 
 Planned = list[tuple[InstalledFile, FileChange]]
@@ -223,6 +223,9 @@ async def _projects(
     session: CliSession, known: Manifest, folders: set[str], *, keep: bool
 ) -> tuple[list[ProjectView], list[str]]:
     """Projects of these folders that stay, and the names of those that went: made by us, and empty."""
+    from mindhold.projects.projects import LIST_PROJECTS
+    from mindhold.projects.scope_operations import DELETE_SCOPE
+
     wanted = {project_identity(folder) for folder in folders}
     ours = {name for name, folder in known.projects if folder in folders}
     settings = session.loaded().settings
@@ -232,12 +235,12 @@ async def _projects(
         return kept, dropped
     try:
         async with session.open() as desk:
-            found: ListProjectsResult = await desk.run("list_projects")
+            found = await desk.run(LIST_PROJECTS)
             for one in found.projects:
                 if one.identity not in wanted and one.name not in ours:  # the folder may be gone
                     continue
                 if one.name in ours and one.memories == 0 and not keep:
-                    await desk.run("delete_scope", name=one.name)
+                    await desk.run(DELETE_SCOPE, name=one.name)
                     dropped.append(one.name)
                 else:
                     kept.append(one)

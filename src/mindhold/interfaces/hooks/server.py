@@ -84,6 +84,8 @@ class _HookServer:
 
     async def _answer(self, line: bytes) -> Answer | None:
         """Nothing for one who doesn't know the token. Raises ValueError, MindholdError."""
+        from mindhold.capture.hook_cache import BRING_TO_MIND
+
         question = json.loads(line)
         running = self._opened()
         if not isinstance(question, dict) or not self._is_known(question.get("token")) or running is None:
@@ -93,7 +95,7 @@ class _HookServer:
             return None
         found = await call_operation(
             running,
-            "bring_to_mind",
+            BRING_TO_MIND,
             caller=local_caller(running.loaded),
             text=text[:LONGEST_TEXT],
             folder=folder,

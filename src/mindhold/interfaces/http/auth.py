@@ -100,7 +100,9 @@ class CredentialLookup:
         return found
 
     async def _by_key(self, secret: str) -> AuthenticatedClient | None:
-        key = await self._door.ask("check_key", key=secret)
+        from mindhold.access.keys import CHECK_KEY
+
+        key = await self._door.ask(CHECK_KEY, key=secret)
         if not key.found:
             return None
         caller = Caller(
@@ -113,7 +115,9 @@ class CredentialLookup:
         return AuthenticatedClient(caller, f"key:{key.id}")
 
     async def _by_token(self, secret: str, scope: Scope) -> AuthenticatedClient | None:
-        token = await self._door.ask("check_token", token=secret)
+        from mindhold.access.grants import CHECK_TOKEN
+
+        token = await self._door.ask(CHECK_TOKEN, token=secret)
         if not token.found or not self._door.place.is_ours(token.resource or "", server=scope["server"]):
             return None
         own = local_caller(self._door.loaded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Scope
 
 from mindhold.interfaces.http.shutdown import ServerStopped
-from mindhold.interfaces.runtime import OpenMindhold, call_operation
+from mindhold.interfaces.runtime import I, O, OpenMindhold, call_operation
 from mindhold.model.errors import (
     Conflict,
     InvalidInput,
@@ -29,6 +29,10 @@ from mindhold.model.host import is_loopback
 from mindhold.model.scope import Caller
 from mindhold.settings.loader import LoadedSettings
 from mindhold.settings.schema import Settings
+
+if TYPE_CHECKING:
+    from mindhold.operations import Operation
+
 
 _CODES = {404: "NOT_FOUND", 405: "METHOD_NOT_ALLOWED"}
 _WORDS = {404: "There is nothing here.", 405: "This can't be done here."}
@@ -301,6 +305,6 @@ class HttpContext:
     def settings(self) -> Settings:
         return self.loaded.settings
 
-    async def ask(self, name: str, /, **given: Any) -> Any:
-        """An operation for the door itself. Raises MindholdError."""
-        return await call_operation(await self.opening.running(), name, caller=SERVER_CALLER, **given)
+    async def ask(self, operation: Operation[I, O], /, **fields: Any) -> O:
+        """Run an operation for the server itself. Raises MindholdError."""
+        return await call_operation(await self.opening.running(), operation, caller=SERVER_CALLER, **fields)

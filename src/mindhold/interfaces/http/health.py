@@ -79,7 +79,9 @@ class Health:
         self._fault = fault if isinstance(fault, MindholdError) else None
 
     async def _look(self) -> Any:
-        found = await self._door.ask("status")
+        from mindhold.lifecycle.status import STATUS
+
+        found = await self._door.ask(STATUS)
         settings = self._door.settings
         if settings.store.mode == "local" and not await asyncio.to_thread(settings.database.exists):
             raise StoreError("The database file is gone.", advice="Stop the server and restore a backup.")

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Sequence
 from html import escape
 from string import Template
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
@@ -43,8 +43,14 @@ from starlette.routing import Route
 from mindhold.interfaces.http.auth import ADMIN, READ, WELL_KNOWN, WRITE, CredentialLookup
 from mindhold.interfaces.http.context import HttpContext, error_response, is_local_request
 from mindhold.interfaces.http.limits import TokenBuckets, address_of, too_many
+from mindhold.interfaces.runtime import I
 from mindhold.model.errors import ContentTooLarge, InvalidInput, NotFound, Refused
 from mindhold.model.host import is_registered_redirect
+
+if TYPE_CHECKING:
+    from mindhold.access.grants import TokenPair
+    from mindhold.operations import Operation
+
 
 CONSENT_PATH = "/consent"
 ISSUER_PARAMETER = "iss"
@@ -150,7 +156,9 @@ class ConsentPage:
         status: int = 200,
         ticked: Sequence[str] = USUAL,
     ) -> Response:
-        found = await self._door.ask("find_consent", ticket=ticket)
+        from mindhold.access.grants import FIND_CONSENT
+
+        found = await self._door.ask(FIND_CONSENT, ticket=ticket)
         if not found.found:
             return _no_longer()
         nonce, token = secrets.token_urlsafe(16), secrets.token_urlsafe(32)
@@ -181,11 +189,13 @@ class ConsentPage:
     async def _decide(
         self, request: Request, ticket: str, *, allow: bool, scopes: Sequence[str] = ()
     ) -> Response:
+        from mindhold.access.grants import GRANT_CODE
+
         try:
-            found = await self._door.ask("grant_code", ticket=ticket, allow=allow, scopes=list(scopes))
+            found = await self._door.ask(GRANT_CODE, ticket=ticket, allow=allow, scopes=list(scopes))
         except Refused:
             return _no_longer()
-        told = {"code": found.code} if found.code else {"error": "access_denied"}
+        told: dict[str, str | None] = {"code": found.code} if found.code else {"error": "access_denied"}
         told |= {"state": found.state, ISSUER_PARAMETER: self._door.place.base_of(request.scope)}
         answer = RedirectResponse(construct_redirect_uri(found.redirect_uri, **told), status_code=303)
         answer.delete_cookie(COOKIE, path=CONSENT_PATH)
@@ -283,17 +293,21 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
         self._request = request
 
     async def get_client(self, client_id: str) -> RegisteredClient | None:
-        found = await self._door.ask("find_client", id=client_id)
+        from mindhold.access.clients import FIND_CLIENT
+
+        found = await self._door.ask(FIND_CLIENT, id=client_id)
         return RegisteredClient.model_validate(found.client) if found.found else None
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         """Whatever method the client asked for, it is told that it needs no secret."""
+        from mindhold.access.clients import SAVE_CLIENT
+
         client_info.token_endpoint_auth_method = "none"
         client_info.client_secret = client_info.client_secret_expires_at = None
         client_info.scope = " ".join(SCOPES)
         kept = client_info.model_dump(mode="json", exclude_none=True, include=set(KEPT))
         try:
-            await self._door.ask("save_client", client=kept)
+            await self._door.ask(SAVE_CLIENT, client=kept)
         except ContentTooLarge as error:
             raise RegistrationError("invalid_client_metadata", str(error)) from error
         except InvalidInput as error:
@@ -303,13 +317,15 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
 
     async def authorize(self, client: OAuthClientInformationFull, params: AuthorizationParams) -> str:
         """To the owner, who is asked."""
+        from mindhold.access.grants import OPEN_CONSENT
+
         place, scope = self._door.place, self._request.scope
         resource = params.resource or f"{place.base_of(scope)}/mcp"
         if not place.is_ours(resource, server=scope["server"]):
             raise AuthorizeError("invalid_target", "This server gives no tokens for that resource.")
         asked = params.model_dump(mode="json") | {"resource": resource}
         try:
-            opened = await self._door.ask("open_consent", client_id=client.client_id, params=asked)
+            opened = await self._door.ask(OPEN_CONSENT, client_id=client.client_id, params=asked)
         except (InvalidInput, NotFound, Refused) as error:
             raise AuthorizeError("invalid_request", str(error)) from error
         return f"{CONSENT_PATH}?ticket={opened.ticket}"
@@ -317,7 +333,9 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
     async def load_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: str
     ) -> AuthorizationCode | None:
-        found = await self._door.ask("find_code", code=authorization_code, client_id=client.client_id)
+        from mindhold.access.grants import FIND_CODE
+
+        found = await self._door.ask(FIND_CODE, code=authorization_code, client_id=client.client_id)
         if not found.found:
             return None
         return AuthorizationCode.model_validate({**found.model_dump(), "code": authorization_code})
@@ -325,29 +343,39 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[AuthorizationCode, 
     async def exchange_authorization_code(
         self, client: OAuthClientInformationFull, authorization_code: AuthorizationCode
     ) -> OAuthToken:
-        return await self._tokens("redeem_code", code=authorization_code.code, client_id=client.client_id)
+        from mindhold.access.grants import REDEEM_CODE
+
+        return await self._tokens(REDEEM_CODE, code=authorization_code.code, client_id=client.client_id)
 
     async def load_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: str
     ) -> RefreshToken | None:
-        found = await self._door.ask("find_refresh", token=refresh_token, client_id=client.client_id)
+        from mindhold.access.grants import FIND_REFRESH
+
+        found = await self._door.ask(FIND_REFRESH, token=refresh_token, client_id=client.client_id)
         return RefreshToken(token=refresh_token, **_known(found)) if found.found else None
 
     async def exchange_refresh_token(
         self, client: OAuthClientInformationFull, refresh_token: RefreshToken, scopes: list[str]
     ) -> OAuthToken:
+        from mindhold.access.grants import REFRESH_GRANT
+
         return await self._tokens(
-            "refresh_grant", token=refresh_token.token, client_id=client.client_id, scopes=scopes
+            REFRESH_GRANT, token=refresh_token.token, client_id=client.client_id, scopes=scopes
         )
 
     async def load_access_token(self, token: str) -> AccessToken | None:
-        found = await self._door.ask("check_token", token=token)
+        from mindhold.access.grants import CHECK_TOKEN
+
+        found = await self._door.ask(CHECK_TOKEN, token=token)
         return AccessToken(token=token, **_known(found)) if found.found else None
 
     async def revoke_token(self, token: AccessToken | RefreshToken) -> None:
-        await self._door.ask("revoke_grant", token=token.token)
+        from mindhold.access.grants import REVOKE_GRANT
 
-    async def _tokens(self, operation: str, **given: Any) -> OAuthToken:
+        await self._door.ask(REVOKE_GRANT, token=token.token)
+
+    async def _tokens(self, operation: Operation[I, TokenPair], **given: Any) -> OAuthToken:
         try:
             pair = await self._door.ask(operation, **given)
         except Refused as error:

@@ -23,12 +23,13 @@ from starlette.types import Message, Receive, Scope, Send
 from mindhold.interfaces.mcp.requests import LazyEngine, unreadable_message_error
 from mindhold.interfaces.mcp.server import McpServer
 from mindhold.interfaces.mcp.sessions import Sessions, owner_name, requestor_of
-from mindhold.interfaces.runtime import call_operation
+from mindhold.interfaces.runtime import I, O, call_operation
 from mindhold.model.errors import MindholdError
 from mindhold.settings.schema import ServeSettings
 
 if TYPE_CHECKING:
     from mindhold.access.visits import FoundVisit
+    from mindhold.operations import Operation
 
 
 log = logging.getLogger("mindhold.mcp")
@@ -140,10 +141,12 @@ class McpHttp:
         return True
 
     async def _keep(self, session_id: str, **visit: Any) -> None:
+        from mindhold.access.visits import KEEP_VISIT
+
         surely = True
         try:
             await self._ask(
-                "keep_visit", id=session_id, ttl_minutes=self._settings.session_ttl_minutes, **visit
+                KEEP_VISIT, id=session_id, ttl_minutes=self._settings.session_ttl_minutes, **visit
             )
         except MindholdError as error:  # the session works all the same, as long as this server does
             log.warning("a session could not be kept: %s", error.code)
@@ -155,19 +158,23 @@ class McpHttp:
             self._kept = {one: kept for one, kept in self._kept.items() if kept.renewed > oldest}
 
     async def _find_visit(self, session_id: str) -> FoundVisit | None:
-        found: FoundVisit = await self._ask("find_visit", id=session_id)
+        from mindhold.access.visits import FIND_VISIT
+
+        found = await self._ask(FIND_VISIT, id=session_id)
         return found if found.found else None
 
     async def _goes_on(self, session_id: str) -> bool:
         return await self._find_visit(session_id) is not None
 
     async def _end_visit(self, session_id: str) -> None:
+        from mindhold.access.visits import END_VISIT
+
         self._kept.pop(session_id, None)
-        await self._ask("end_visit", id=session_id)
+        await self._ask(END_VISIT, id=session_id)
         await self._server.session_ended(session_id)
 
-    async def _ask(self, name: str, /, **given: Any) -> Any:
-        return await call_operation(await self._opening.running(), name, **given)
+    async def _ask(self, operation: Operation[I, O], /, **fields: Any) -> O:
+        return await call_operation(await self._opening.running(), operation, **fields)
 
 
 class _Asgi:

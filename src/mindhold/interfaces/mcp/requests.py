@@ -8,7 +8,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import mcp_types as types
@@ -21,10 +21,14 @@ from mcp.shared.message import ServerMessageMetadata
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from mindhold.interfaces.runtime import CALLER_KEY, OpenMindhold, ProgressCallback, call_operation
+from mindhold.interfaces.runtime import CALLER_KEY, I, O, OpenMindhold, ProgressCallback, call_operation
 from mindhold.model.errors import ModelError
 from mindhold.model.scope import Caller
 from mindhold.settings.sections import LlmSettings
+
+if TYPE_CHECKING:
+    from mindhold.operations import Operation
+
 
 Context = ServerRequestContext[Any, Any]
 
@@ -121,9 +125,9 @@ class CallContext:
     running: OpenMindhold
     caller: Caller
 
-    async def run(self, name: str, /, **given: Any) -> Any:
-        """An operation by its name. Raises MindholdError."""
-        return await call_operation(self.running, name, caller=self.caller, **given)
+    async def run(self, operation: Operation[I, O], /, **fields: Any) -> O:
+        """Run an operation for this caller. Raises MindholdError."""
+        return await call_operation(self.running, operation, caller=self.caller, **fields)
 
 
 class LazyEngine:

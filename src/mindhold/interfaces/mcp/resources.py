@@ -76,9 +76,12 @@ def parse_address(uri: str) -> ResourceAddress:
 
 async def list_resources(work: CallContext) -> list[types.Resource]:
     """Every scope, and each project's summary."""
-    scopes = (await work.run("list_scopes")).scopes[:MOST_LISTED]
+    from mindhold.memories.filters import LIST
+    from mindhold.projects.scope_operations import LIST_SCOPES
+
+    scopes = (await work.run(LIST_SCOPES)).scopes[:MOST_LISTED]
     resources = [_scope_resource(scope) for scope in scopes]
-    told = (await work.run("list", topic=SUMMARY_TOPIC, kinds=["context"], limit=MOST_LISTED)).memories
+    told = (await work.run(LIST, topic=SUMMARY_TOPIC, kinds=["context"], limit=MOST_LISTED)).memories
     summed = {memory.scope for memory in told}
     for scope in scopes:
         if scope.name in summed:
@@ -95,11 +98,13 @@ async def list_resources(work: CallContext) -> list[types.Resource]:
 
 async def read_resource(work: CallContext, uri: str) -> types.ReadResourceResult:
     """Its content as JSON. Raises InvalidInput, NotFound."""
+    from mindhold.projects.summary_update import PROJECT_SUMMARY
+
     address = parse_address(uri)
     if address.kind == "scope":
         found = await _scope(work, address.name)
     elif address.kind == "summary":
-        found = (await work.run("project_summary", project=address.name)).model_dump(mode="json")
+        found = (await work.run(PROJECT_SUMMARY, project=address.name)).model_dump(mode="json")
     else:
         found = await _memory(work, address.name)
     text = json.dumps({"notice": NOTICE, **neutralize_values(found)}, ensure_ascii=False, indent=1)
@@ -118,10 +123,13 @@ def _scope_resource(scope: Any) -> types.Resource:
 
 
 async def _scope(work: CallContext, name: str) -> dict[str, Any]:
-    scope = await work.run("show_scope", name=name)
+    from mindhold.memories.filters import LIST
+    from mindhold.projects.scope_operations import SHOW_SCOPE
+
+    scope = await work.run(SHOW_SCOPE, name=name)
     from mindhold.engine import LEAST_TRUST
 
-    page = await work.run("list", scope=name, limit=MOST_OF_A_SCOPE, minimum_trust=LEAST_TRUST)
+    page = await work.run(LIST, scope=name, limit=MOST_OF_A_SCOPE, minimum_trust=LEAST_TRUST)
     return {
         "scope": scope.model_dump(mode="json"),
         "total": page.total,
@@ -131,8 +139,9 @@ async def _scope(work: CallContext, name: str) -> dict[str, Any]:
 
 async def _memory(work: CallContext, memory_id: str) -> dict[str, Any]:
     from mindhold.engine import LEAST_TRUST
+    from mindhold.memories.filters import SHOW
 
-    shown = await work.run("show", id=memory_id)
+    shown = await work.run(SHOW, id=memory_id)
     if shown.memory.status in ("forgotten", "quarantined") or shown.memory.trust < LEAST_TRUST:
         raise MemoryNotFound(memory_id)
     found: dict[str, Any] = shown.model_dump(mode="json", exclude_none=True)
@@ -212,11 +221,13 @@ def _remember(arguments: Mapping[str, str]) -> str:
 
 
 async def _known(work: CallContext, arguments: Mapping[str, str]) -> str:
+    from mindhold.memories.recall import RECALL
+
     subject = arguments["subject"]
     project = arguments.get("project", "").strip() or None
     try:
         given = {"scope": project, "everywhere": project is None, "limit": MOST_KNOWN}
-        hits = (await work.run("recall", query=subject, **given)).hits
+        hits = (await work.run(RECALL, query=subject, **given)).hits
     except NotFound:  # a project that nothing is known of
         hits = []
     known = [

@@ -262,9 +262,11 @@ class McpServer:
 
     async def _complete(self, ctx: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         """Names of scopes, wherever one is asked for."""
+        from mindhold.projects.scope_operations import LIST_SCOPES
+
         values: list[str] = []
         if params.argument.name in ("name", "project"):
-            scopes = (await (await self._work(ctx)).run("list_scopes")).scopes
+            scopes = (await (await self._work(ctx)).run(LIST_SCOPES)).scopes
             begun = params.argument.value.casefold()
             values = [scope.name for scope in scopes if scope.name.casefold().startswith(begun)]
         completion = types.Completion(values=values[:100], total=len(values), has_more=len(values) > 100)
@@ -286,23 +288,29 @@ class McpServer:
 
     async def keep_conversations(self) -> None:
         """Say of those that are open that they are still there, however silent: for upkeep, now and then."""
+        from mindhold.conversations.sessions import GO_ON
+
         running = self._opening.opened
         if running is None:
             return
         for conversation in self.conversations:
             for agent in sorted(conversation.agents):
                 with _on_its_own("a conversation could not be kept open"):
-                    await _work(running, conversation, agent).run("go_on", conversation=conversation.id)
+                    await _work(running, conversation, agent).run(GO_ON, conversation=conversation.id)
 
     async def session_ended(self, session_id: str) -> None:
         """By its owner. Ended by its name: since a restart, or at another server, others may have written in it."""
+        from mindhold.conversations.endings import END_SESSION
+
         running = self._opening.opened
         if running is not None:
             with _on_its_own("a session's conversations could not be ended"):  # then their silence ends them
-                await call_operation(running, "end_session", conversation=session_id)
+                await call_operation(running, END_SESSION, conversation=session_id)
 
     async def _ended(self, conversation: McpConversation) -> None:
         """What a conversation leaves behind, for each agent that was spoken for. Where nothing was stored: nothing."""
+        from mindhold.conversations.endings import END_CONVERSATION
+
         running = self._opening.opened
         if running is None:
             return
@@ -314,7 +322,7 @@ class McpServer:
         for agent in sorted(conversation.agents):
             with _on_its_own("a conversation could not be reflected on"):
                 work = _work(running, conversation, agent)
-                await work.run("end_conversation", conversation=conversation.id, over=over)
+                await work.run(END_CONVERSATION, conversation=conversation.id, over=over)
 
 
 @contextmanager

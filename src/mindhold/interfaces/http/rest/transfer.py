@@ -36,7 +36,7 @@ from mindhold.interfaces.http.shutdown import STOPPING_KEY, ServerStopped, Shutd
 from mindhold.interfaces.runtime import CALLER_KEY, OpenMindhold, call_operation
 from mindhold.memories.transfer import ExportInput, ExportResult
 from mindhold.model.errors import InvalidInput, MindholdError
-from mindhold.operations import Call, Output, invalid_input
+from mindhold.operations import Context, Output, invalid_input
 
 _MARK = b"\xef\xbb\xbf"  # with which some programs begin UTF-8
 _NOTHING = b" \t\r"
@@ -432,16 +432,18 @@ async def _looked_at(
     running: OpenMindhold, resource: Resource, request: Request, given: ExportInput
 ) -> Response:
     """What a download would begin with, after the same questions; nothing is written for it. Raises MindholdError."""
+    from mindhold.projects.scope_operations import SHOW_SCOPE
+
     caller = request.scope[CALLER_KEY]
 
-    async def nothing(_call: Call, _given: ExportInput) -> Output:
+    async def nothing(_call: Context, _given: ExportInput) -> Output:
         return ExportResult(path="", memories=0, links=0, versions=0, scopes=0)
 
     await running.run(
         replace(resource.serves, run=nothing), given, caller=caller, agent=header(request, AGENT)
     )
     if given.scope:
-        await call_operation(running, "show_scope", caller=caller, name=given.scope)
+        await call_operation(running, SHOW_SCOPE, caller=caller, name=given.scope)
     answer = Response(media_type=NDJSON, headers=_headers())
     del answer.headers["content-length"]  # nobody knows yet how much it would be
     return answer
