@@ -98,7 +98,7 @@ class Life:
 
     async def sleep(self) -> None:
         begun = time.perf_counter()
-        await self.app.engine.uses.flush()
+        await self.app.engine.use_counter.flush()
         nightly = operation("maintain")
         await self.app.run(nightly, nightly.takes(backup=False))
         self.nights.append(time.perf_counter() - begun)
@@ -180,13 +180,13 @@ async def _life(open_ones: AsyncExitStack, home: Path, level: str, calendar: Cal
         "maintenance.schedule": False,
     }
     app = await open_ones.enter_async_context(open_app(load_settings(given, environ={})))
-    await app.engine.meaning.embed(["the model is there before the first day"])
+    await app.engine.vector_source.embed(["the model is there before the first day"])
     chance = random.Random(7)
     engine = replace(
         app.engine,
         clock=calendar,
         new_id=IdMaker(calendar, chance.getrandbits),
-        uses=UseCounter(app.engine.store, calendar),
+        use_counter=UseCounter(app.engine.store, calendar),
     )
     return Life(level, replace(app, engine=engine), home)
 

@@ -99,7 +99,7 @@ async def _runs(loaded: LoadedSettings, *, bound: float) -> dict[str, Any]:
     async with open_app(loaded) as app:
         engine, runs = app.engine, dict[str, Any]()
         found = await engine.store.find(Filter(viewer="system"), limit=1)
-        await engine.meaning.embed([found[0].content])  # the model is there before anything is measured
+        await engine.vector_source.embed([found[0].content])  # the model is there before anything is measured
         print("judging", flush=True)
         begun = time.perf_counter()
         judged = await evaluate(replace(engine, llm=None), seconds=UNBOUNDED)

@@ -62,6 +62,6 @@ async def _moved(
 
 async def _arrived(app: App, project: str) -> int:
     """How many memories of the project there are with a vector."""
-    model = app.engine.meaning.model
+    model = app.engine.vector_source.model
     tally = await app.engine.store.tally(Filter(scopes=(project,)), "embedded_by")
     return tally.get(model, 0) if model else 0

@@ -123,11 +123,11 @@ async def recalled(app: App, question: str, *, scope: str, turns: dict[str, str]
 
 async def nearest(app: App, question: str, *, scope: str, turns: dict[str, str]) -> list[str]:
     """By our vectors alone."""
-    matrix = await app.engine.meaning.embed_query(question)
+    matrix = await app.engine.vector_source.embed_query(question)
     assert matrix is not None
-    assert app.engine.meaning.model is not None
+    assert app.engine.vector_source.model is not None
     [found] = await app.engine.store.nearest(
-        [matrix[0]], model=app.engine.meaning.model, where=Filter(scopes=(scope,)), limit=10
+        [matrix[0]], model=app.engine.vector_source.model, where=Filter(scopes=(scope,)), limit=10
     )
     return [turns[hit.id] for hit in found if hit.id in turns]
 
@@ -187,7 +187,7 @@ async def _one(asking: Asking, methods: Sequence[Method], chroma: Method | None)
     scope = asking.conversation["conversation"]
     dense: list[list[str]] = []
     async with asking.app() as opened:
-        app = replace(opened, engine=replace(opened.engine, meaning=VectorSource(asking.embedder)))
+        app = replace(opened, engine=replace(opened.engine, vector_source=VectorSource(asking.embedder)))
         turns = await fill(app, asking.conversation)
         for question in asking.questions:
             ask = question["question"]
@@ -212,10 +212,10 @@ async def _by_chroma(
 ) -> list[list[str]]:
     """ChromaDB's own dense search over the very vectors that ours are, for the same questions."""
     nothing: list[list[str]] = [[] for _ in questions]
-    if method.missing or app.engine.meaning.model is None:
+    if method.missing or app.engine.vector_source.model is None:
         return nothing
-    stored = await app.engine.store.vector_of(list(turns), model=app.engine.meaning.model)
-    asked = [await app.engine.meaning.embed_query(question["question"]) for question in questions]
+    stored = await app.engine.store.vector_of(list(turns), model=app.engine.vector_source.model)
+    asked = [await app.engine.vector_source.embed_query(question["question"]) for question in questions]
     np.save(folder / "turns.npy", np.stack(list(stored.values())))
     np.save(folder / "asked.npy", np.stack([matrix[0] for matrix in asked if matrix is not None]))
     (folder / "texts.json").write_text(json.dumps([turns[one] for one in stored]), encoding="utf-8")

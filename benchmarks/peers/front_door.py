@@ -57,7 +57,7 @@ def plain_puts(
             occurred=now,
             content_hash=content_hash(text),
             tokens=len(text) // 4,
-            embedded_by=engine.meaning.model,
+            embedded_by=engine.vector_source.model,
         )
         for text in texts
     ]
@@ -102,7 +102,7 @@ class FrontDoor:
             KnownTexts(uncached_embedder(self._options), dict(zip(texts, rows, strict=True)))
         )
         drafts = [Draft(content=text) for text in texts]
-        answers = self._run(remember_many(replace(self._app.engine, meaning=known), drafts))
+        answers = self._run(remember_many(replace(self._app.engine, vector_source=known), drafts))
         ids = [answer.memory.id for answer in answers if answer.memory is not None]
         if len(ids) < len(texts):
             raise SystemExit(f"it passed over {len(texts) - len(ids)} texts")
@@ -133,7 +133,7 @@ class FrontDoor:
     def nearest(self, vectors: str) -> list[list[int]]:
         rows = json.loads(self._names.read_text(encoding="utf-8"))
         engine = self._app.engine
-        model = engine.meaning.model
+        model = engine.vector_source.model
         assert model is not None
         found = self._run(
             engine.store.nearest(

@@ -85,7 +85,7 @@ class StoreDoor(FrontDoor):
         return self._beside()
 
     def _beside(self) -> str:
-        return self._run(self._app.engine.aside.facts()).keywords
+        return self._run(self._app.engine.sidecar.facts()).keywords
 
     def recalled(self, texts: Sequence[str]) -> list[list[int]]:
         """Row numbers of the ten memories that each question gets."""
@@ -112,13 +112,13 @@ class StoreDoor(FrontDoor):
         return self._run(self._app.engine.store.facts()).bytes_used
 
     def _query(self, text: str) -> Any:
-        matrix = self._run(self._app.engine.meaning.embed_query(text))
+        matrix = self._run(self._app.engine.vector_source.embed_query(text))
         assert matrix is not None
         return matrix.reshape(-1)
 
     def _floor(self) -> BarePgvector:
         if self._bare is None:
-            model = self._app.engine.meaning.model
+            model = self._app.engine.vector_source.model
             assert model is not None
             self._bare = BarePgvector(self._app.loaded.settings.postgres.url, model=model)
         return self._bare

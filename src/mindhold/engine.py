@@ -37,39 +37,39 @@ if TYPE_CHECKING:
 
 
 FLUSH_AT_COUNT = 200
-FLUSH_SECONDS = 5.0  # that a count waits at most: a crash loses no more
+FLUSH_SECONDS = 5.0  # a crash loses the counts of this time at most
 
 
 class UseCounter:
-    """Remembers which memories were recalled or shown, and writes it down soon after, and at the end."""
+    """Counts which memories were recalled or shown, and writes the counts a few seconds later and at the end."""
 
     def __init__(self, store: Store, clock: Clock, *, seconds: float = FLUSH_SECONDS) -> None:
         self._store = store
         self._clock = clock
         self._seconds = seconds
-        self._waiting: list[str] = []
+        self._used: list[str] = []
         self._shown: list[str] = []
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._writing: asyncio.Task[None] | None = None
 
     def note(self, ids: Iterable[str]) -> None:
-        """Count one use of each, later."""
-        self._waiting.extend(ids)
-        self._arrange()
+        """Count one use of each."""
+        self._used.extend(ids)
+        self._schedule()
 
     def note_shown(self, ids: Iterable[str]) -> None:
-        """Count that each was put before somebody who had not asked for it, later."""
+        """Count that each was shown without being asked for."""
         self._shown.extend(ids)
-        self._arrange()
+        self._schedule()
 
     async def flush(self) -> None:
-        """Write what has gathered; a store that is busy or full loses a count, not an answer."""
+        """Write the counts. They are lost if the store is busy or full: a count must not fail an answer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        async with self._turn:
-            used, self._waiting = self._waiting, []
+        async with self._lock:
+            used, self._used = self._used, []
             shown, self._shown = self._shown, []
             with suppress(StoreError):
                 if used:
@@ -78,12 +78,12 @@ class UseCounter:
                 if shown:
                     await self._store.note_shown(shown, self._clock())
 
-    def _arrange(self) -> None:
-        """Where much has gathered it is written at once; nobody waits for it, or two would write at a time."""
-        gathered = len(self._waiting) + len(self._shown)
-        if gathered >= FLUSH_AT_COUNT and not self._is_writing():
+    def _schedule(self) -> None:
+        """Write at once when many counts wait, otherwise after a delay; never two writers at a time."""
+        count = len(self._used) + len(self._shown)
+        if count >= FLUSH_AT_COUNT and not self._is_writing():
             self._begin()
-        elif gathered and self._timer is None:
+        elif count and self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._seconds, self._begin)
 
     def _is_writing(self) -> bool:
@@ -95,25 +95,25 @@ class UseCounter:
 
 
 class NoUseCounter(UseCounter):
-    """For callers who may only read: what they look at must not grow dearer by it."""
+    """Counts nothing: reading with a read-only key must not change how memories rank."""
 
     def note(self, ids: Iterable[str]) -> None:
-        """Nothing is counted."""
+        """Do nothing."""
 
     def note_shown(self, ids: Iterable[str]) -> None:
-        """Nothing is counted."""
+        """Do nothing."""
 
 
 class IdleTracker:
-    """The calls of one process. Its own questions are none."""
+    """Knows how long nobody has called this process. The process's own questions don't count."""
 
     def __init__(self) -> None:
         self._under_way = 0
         self._last: datetime | None = None
 
     @contextmanager
-    def broken(self, clock: Clock) -> Iterator[None]:
-        """For the time of a call."""
+    def busy(self, clock: Clock) -> Iterator[None]:
+        """A call lasts as long as the block."""
         self._under_way += 1
         self._last = clock()
         try:
@@ -122,8 +122,8 @@ class IdleTracker:
             self._under_way -= 1
             self._last = clock()
 
-    def lasts(self, now: datetime, at_least: timedelta) -> bool:
-        """Whether nobody called for so long. Who starts a process is about to call: it counts from the first look."""
+    def idle_for(self, now: datetime, at_least: timedelta) -> bool:
+        """Whether nobody called for so long. The first question starts the count: a new process is about to be called."""
         if self._last is None or self._last > now:
             self._last = now
         return not self._under_way and now - self._last >= at_least
@@ -175,36 +175,32 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """One store, one embedder, one policy: the use cases are functions of it."""
+    """The ports, the policy and the shared state of one running application; use cases are functions of it."""
 
     store: Store
-    meaning: VectorSource
+    vector_source: VectorSource
     models: ModelRegistry
     clock: Clock
     new_id: NewId
     zone: Callable[[], ZoneInfo]
-    uses: UseCounter
+    use_counter: UseCounter
     policy: Policy
     transcripts: Transcripts
-    ledger: Entries  # of the whole store, whoever calls: a fence has drawers of its own
-    houses: StoreRegistry  # the stores that projects live in; `store` is one over all of them
-    grounds: BackendSites = field(default_factory=NoBackendSites)  # where those stores stand
+    ledger: Entries  # of the whole store, also where the caller's store is scoped
+    store_registry: StoreRegistry  # the stores that projects live in; `store` routes to them
+    backend_sites: BackendSites = field(default_factory=NoBackendSites)
     history: HistoryIndex = field(default_factory=lambda: NoHistory(withheld=False))
     archive: Archive = field(default_factory=NoArchive)
-    rlm: RlmServer | None = None  # the one that was configured
-    aside: Sidecar = NO_SIDECAR  # what stands beside the store
-    llm: LanguageModel | None = None  # the one that was configured, for work that nobody waits for
+    rlm: RlmServer | None = None
+    sidecar: Sidecar = NO_SIDECAR  # Redis
+    llm: LanguageModel | None = None  # for background work
     classifier: Classifier | None = None  # of contradictions; None: none are looked for
-    behind: asyncio.Event = field(default_factory=asyncio.Event)  # set: conversations wait for the background
-    pressing: asyncio.Event = field(default_factory=asyncio.Event)  # set: somebody waits for a job
-    pulse: ChangeNotifier = field(
-        default_factory=ChangeNotifier
-    )  # beats when something was written, or a job got further
-    quiet: IdleTracker = field(default_factory=IdleTracker)  # broken while somebody calls
-    fence: tuple[str, ...] = ()  # the scopes that the caller is bound to, as the store is
-    summary_turns: NamedLocks = field(
-        default_factory=NamedLocks
-    )  # who writes a project's summary, by its name
-    doings: ActivityBuffer = field(
-        default_factory=ActivityBuffer
-    )  # what is done in conversations, until it is written down
+    history_behind: asyncio.Event = field(
+        default_factory=asyncio.Event
+    )  # set: transcripts wait to be indexed
+    urgent_job: asyncio.Event = field(default_factory=asyncio.Event)  # set: somebody waits for a job
+    change_notifier: ChangeNotifier = field(default_factory=ChangeNotifier)  # of writes and of jobs' progress
+    idle_tracker: IdleTracker = field(default_factory=IdleTracker)
+    allowed_scopes: tuple[str, ...] = ()  # the scopes that the caller is bound to; empty: all
+    summary_locks: NamedLocks = field(default_factory=NamedLocks)  # by project: one writer of its summary
+    activity: ActivityBuffer = field(default_factory=ActivityBuffer)  # of conversations, until it is written

@@ -63,7 +63,7 @@ def opened_at(folder: Path, addresses: Addresses, *, home: str = "local") -> Abs
         },
         environ={},
     )
-    return open_app(settings, houses=houses_at(addresses, home=home))
+    return open_app(settings, store_registry=houses_at(addresses, home=home))
 
 
 async def contents(store: Store, project: str) -> dict[str, Any]:

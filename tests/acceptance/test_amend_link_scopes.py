@@ -83,8 +83,8 @@ async def test_what_upkeep_does_while_an_amendment_is_embedded_stays(app: App, s
             [Tend(memory_id, anchor=True, tier=Tier.HOT, importance=0.4), Rate(memory_id, 0.5, NOON)]
         )
 
-    busy: Any = Meanwhile(app.engine.meaning, upkeep)
-    meeting = replace(app, engine=replace(app.engine, meaning=busy))
+    busy: Any = Meanwhile(app.engine.vector_source, upkeep)
+    meeting = replace(app, engine=replace(app.engine, vector_source=busy))
     done = await run(meeting, AMEND, id=memory_id, content="The pump is quiet.", supersedes=supersedes)
     now = (await show(app, done.id)).memory
     assert (now.content, now.anchor, now.tier, now.importance) == ("The pump is quiet.", True, "hot", 0.4)

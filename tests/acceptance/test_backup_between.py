@@ -86,7 +86,7 @@ async def filled(app: App) -> dict[str, str]:
 
 async def all_of(app: App) -> tuple[list[str], dict[str, Any]]:
     plain, vectors = [], {}
-    house = await app.engine.houses.house(app.engine.houses.home)
+    house = await app.engine.store_registry.house(app.engine.store_registry.home)
     async for batch in house.snapshot():
         for one in batch:
             plain.append(repr(one.memory if isinstance(one, Record) else one))
@@ -139,7 +139,7 @@ async def test_projects_in_several_stores_come_back_to_where_they_lived(loaded: 
     async with opened(loaded("local")) as app:
         for mode in MODES:
             assert await found(app, "shop opens", scope=f"of {mode}") == [ids[mode]]
-            house = await app.engine.houses.house(mode)
+            house = await app.engine.store_registry.house(mode)
             assert (await house.totals()).memories == (2 if mode == "local" else 1)
         modes = {one.name: one.storage_mode for one in (await run(app, LIST_PROJECTS)).projects}
         assert modes == {f"of {mode}": mode for mode in MODES}
@@ -158,7 +158,7 @@ async def test_in_another_home_they_all_live_in_one_store(
     async with opened(loaded(target)) as app:
         for mode in MODES:
             assert await found(app, "shop opens", scope=f"of {mode}") == [ids[mode]]
-        assert (await (await app.engine.houses.house(target)).totals()).memories == 4
+        assert (await (await app.engine.store_registry.house(target)).totals()).memories == 4
         assert ids["plain"] in [hit.id for hit in (await recall(app, "captain tea")).hits]
     shutil.rmtree(tmp_path / "claude", ignore_errors=True)
 

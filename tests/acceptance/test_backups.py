@@ -81,14 +81,14 @@ async def filled(app: App) -> dict[str, str]:
         {"content": f"Crate {n} holds {n * 7} lamps of type {n % 13}.", "scope": "ship"} for n in range(700)
     ]
     await run(app, REMEMBER_MANY, items=items)
-    await app.engine.uses.flush()
+    await app.engine.use_counter.flush()
     return ids
 
 
 async def all_of(app: App) -> tuple[list[str], dict[str, np.ndarray]]:
     """Everything that the store has, to be compared, and its vectors."""
     plain, vectors = [], {}
-    house = await app.engine.houses.house(app.engine.houses.home)
+    house = await app.engine.store_registry.house(app.engine.store_registry.home)
     async for batch in house.snapshot():
         for one in batch:
             assert not isinstance(one, SnapshotRemoval)
@@ -167,7 +167,7 @@ async def test_what_is_written_meanwhile_is_in_it_whole_or_not_at_all(load: Load
 
 
 async def everything_stored(app: App) -> list[object]:
-    house = await app.engine.houses.house(app.engine.houses.home)
+    house = await app.engine.store_registry.house(app.engine.store_registry.home)
     return [one.memory async for batch in house.snapshot() for one in batch if isinstance(one, Record)]
 
 

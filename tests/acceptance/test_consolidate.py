@@ -318,7 +318,7 @@ class TestBounds:
             await many(app, 200)
         async with opened() as app:
             answer = await run(app, CONSOLIDATE, seconds=1e-6)
-            model = app.engine.meaning.model
+            model = app.engine.vector_source.model
             assert model is not None
             assert len(await app.engine.store.unembedded(model, limit=300)) == 200
             assert "stays queued" in answer.stages[-1].detail

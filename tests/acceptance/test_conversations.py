@@ -327,9 +327,9 @@ class TestActivity:
 
     async def test_what_a_conversation_stored_belongs_to_it_whatever_happens(self, app: App) -> None:
         first = await said(app, "talk", "We chose PostgreSQL for the archive.")
-        app.engine.doings.take()  # the process dies before anything that was gathered is written
+        app.engine.activity.take()  # the process dies before anything that was gathered is written
         second = await said(app, "talk", "The importer fails on empty lines.")
-        app.engine.doings.take()
+        app.engine.activity.take()
         assert (await jobs_run(await silent(app)))["reflected"] == 1
         [episode] = [memory for memory in await everything(app) if memory.kind == "episode"]
         links = (await show(app, episode.id)).links

@@ -395,7 +395,7 @@ class TestActivity:
         for name in "abc":
             note_call(refusing, name, CallActivity("recall", gave=("x",)), agent="default")
         await write_activity(refusing)
-        assert [place.conversation for place in engine.doings.places()] == ["a"]
+        assert [place.conversation for place in engine.activity.places()] == ["a"]
         assert await conversation_of(engine, "b", agent="default") is not None
         note_call(engine, "a", CallActivity("recall"), agent="default")
         await write_activity(engine)
@@ -426,7 +426,7 @@ class TestActivity:
                 "remember_many", stored=tuple(f"m{number}" for number in range(start, start + 100))
             )
             note_call(app.engine, "talk", done, agent="default")
-        [(_, gathered)] = app.engine.doings.take()
+        [(_, gathered)] = app.engine.activity.take()
         assert (len(gathered.stored), list(gathered.stored)[-1]) == (500, "m1999")
 
 

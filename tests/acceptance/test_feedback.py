@@ -208,7 +208,7 @@ class TestShownInVain:
         for _ in range(60):
             await order()
             await asked(app, "deploy Fridays", limit=1)
-        await app.engine.uses.flush()
+        await app.engine.use_counter.flush()
         assert await order() == [used, ignored]
         shown = (await run(app, SHOW, id=ignored)).memory
         assert shown.uses == 0, "to be shown is not to be used"

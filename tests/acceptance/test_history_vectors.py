@@ -54,7 +54,7 @@ def hold(app: App, name: str, texts: Sequence[str], *, day: int = 0) -> int:
 
 async def nearest(app: App, question: str) -> str:
     """What is said in the passage that is nearest to the question."""
-    vector = await app.engine.meaning.embed_query(question)
+    vector = await app.engine.vector_source.embed_query(question)
     model = history_model(app.engine)
     assert vector is not None
     assert model is not None
@@ -92,7 +92,7 @@ async def test_another_model_reads_them_anew(opened: Open, models_dir: Path) -> 
     async with opened(**{"embedding.provider": "local", "embedding.threads": 1}) as app:
         done = await run(app, EMBED_HISTORY)
         assert (done.embedded, done.left) == (3, 0)
-        assert done.model == app.engine.meaning.model
+        assert done.model == app.engine.vector_source.model
         assert await nearest(app, "users are logged out again and again") == TALKS[0]
 
 
@@ -146,13 +146,13 @@ async def test_on_a_server_that_others_use_each_home_has_jobs_of_its_own(app: Ap
     class Elsewhere:
         home = POSTGRES
 
-    shared = replace(app.engine, houses=Elsewhere())  # type: ignore[arg-type]
+    shared = replace(app.engine, store_registry=Elsewhere())  # type: ignore[arg-type]
     other = replace(shared, policy=replace(shared.policy, home=Path("/another/home")))
     names = {own_job(shared, JOB), own_job(other, JOB), JOB}
     assert len(names) == 3
     assert own_job(shared, JOB) in handlers_of(shared)
     assert JOB not in handlers_of(shared)
-    assert (own_job(app.engine, JOB) == JOB) is (app.engine.houses.home == LOCAL)
+    assert (own_job(app.engine, JOB) == JOB) is (app.engine.store_registry.home == LOCAL)
 
 
 def test_what_was_said_is_read_before_what_was_done() -> None:

@@ -67,7 +67,7 @@ async def test_a_project_lives_where_it_was_made(app: App) -> None:
     assert (made.name, made.storage_mode, made.memories) == ("shop", "postgres", 0)
     saved = await run(app, SAVE_MESSAGE, project="shop", message_type="user", content="We sell blue lamps.")
     assert saved.storage_backend == "postgres"
-    home, postgres = [await app.engine.houses.house(mode) for mode in ("local", "postgres")]
+    home, postgres = [await app.engine.store_registry.house(mode) for mode in ("local", "postgres")]
     assert await home.get_many([saved.message_id], viewer="system") == {}
     assert (await postgres.get(saved.message_id, viewer="system")).content == "We sell blue lamps."
     for operation, fields in (
@@ -174,9 +174,9 @@ async def test_a_project_elsewhere_is_renamed_and_deleted_like_any_other(app: Ap
     assert gone.memories == 1
     assert "Lumen" in (tmp_path / "store.jsonl").read_text(encoding="utf-8")
     assert [scope.name for scope in (await run(app, LIST_SCOPES)).scopes] == ["Global"]
-    postgres = await app.engine.houses.house("postgres")
+    postgres = await app.engine.store_registry.house("postgres")
     assert await postgres.count(Filter(viewer="system", statuses=())) == 0
-    assert await app.engine.houses.places(fresh=True) == {}
+    assert await app.engine.store_registry.places(fresh=True) == {}
 
 
 async def test_what_is_not_given_stays_when_a_project_is_changed(app: App, tmp_path: Path) -> None:
@@ -219,10 +219,10 @@ async def test_a_project_is_exported_and_deleted_where_it_lives(app: App) -> Non
     export = Path(gone.export)
     assert export.parent == app.loaded.settings.home / "export"
     assert {"Lumen", "green", "Lamps"} <= set(re.findall(r"\w+", export.read_text(encoding="utf-8")))
-    postgres = await app.engine.houses.house("postgres")
+    postgres = await app.engine.store_registry.house("postgres")
     assert await postgres.count(Filter(viewer="system", statuses=())) == 0
     assert "shop" not in {scope.name for scope in await postgres.scopes()}
-    assert await app.engine.houses.places(fresh=True) == {}
+    assert await app.engine.store_registry.places(fresh=True) == {}
     assert (await run(app, LIST_PROJECTS)).projects == []
     assert (await run(acting(app, "system"), IMPORT, path=gone.export)).memories == 2
 
@@ -277,7 +277,7 @@ async def test_a_store_that_is_away_takes_only_its_projects_along(
     houses = OpenStoreRegistry(
         "local", {"local": lambda: opened_store(store_at(addresses["local"])), "postgres": away}
     )
-    async with open_app(settings, houses=houses) as app:
+    async with open_app(settings, store_registry=houses) as app:
         assert await found(app, "Lyon train") == [train]
         await stored(app, "Paris is further.")
         for work in (
@@ -402,7 +402,7 @@ async def test_who_is_slower_in_making_a_project_takes_nothing_from_who_was_fast
         "local", {"local": lambda: opened_store(store_at(addresses["local"])), "mongodb": slow}
     )
     settings = load_settings({"home": tmp_path / "home", "embedding.provider": "hashing"}, environ={})
-    async with open_app(settings, houses=houses) as other:
+    async with open_app(settings, store_registry=houses) as other:
         making = asyncio.create_task(run(other, CREATE_PROJECT, name="shop", storage_mode="mongodb"))
         await opening.wait()
         await run(app, CREATE_PROJECT, name="shop", storage_mode=first)

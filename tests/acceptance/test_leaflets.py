@@ -188,10 +188,10 @@ async def test_who_writes_keeps_it_fresh(opened: Open, folder: str) -> None:
     async with opened() as app:
         await run(app, AMEND, id=first, content="Orders are kept in MongoDB.")
         assert texts(read(app, folder)) == ["Orders are kept in PostgreSQL."]
-        await app.keep_leaflets()
+        await app.refresh_hook_caches()
         assert texts(read(app, folder)) == ["Orders are kept in MongoDB."]
         written = read(app, folder)["made"]
-        await app.keep_leaflets()
+        await app.refresh_hook_caches()
         assert read(app, folder)["made"] == written
 
 
@@ -258,11 +258,11 @@ async def test_a_write_touches_no_more_than_it_concerns(app: App, tmp_path: Path
     await stored(app, "Orders are kept in PostgreSQL.", scope="one")
     hidden = await stored(app, "Lamps are kept in the cellar.", scope="two")
     app.written.discard("two")
-    await app.keep_leaflets()
+    await app.refresh_hook_caches()
     assert read(app, folders[0])["print"] != blank_one
     assert read(app, folders[1])["print"] == blank_two
     await run(app, AMEND, id=hidden, importance=0.9)
-    await app.keep_leaflets()
+    await app.refresh_hook_caches()
     assert texts(read(app, folders[1])) == ["Lamps are kept in the cellar."]
 
 
@@ -277,10 +277,10 @@ async def test_what_could_not_be_made_is_made_another_time(app: App, folder: str
         / f"{identity_key(project_identity(folder))}.jsonl.{os.getpid()}.tmp"
     )
     beside.mkdir()
-    await app.keep_leaflets()
+    await app.refresh_hook_caches()
     assert texts(read(app, folder)) == []
     beside.rmdir()
-    await app.keep_leaflets()
+    await app.refresh_hook_caches()
     assert texts(read(app, folder)) == ["Orders are kept in PostgreSQL."]
 
 
@@ -318,7 +318,7 @@ async def test_a_server_follows_the_settings(app: App, folder: str) -> None:
     assert "PostgreSQL" in read(app, folder)["start"]
     app.loaded.settings.config_file.write_text("[capture]\nstart_tokens = 0\n", encoding="utf-8")
     await stored(app, "Lamps are kept in the cellar.")
-    await app.keep_leaflets()
+    await app.refresh_hook_caches()
     assert (read(app, folder)["start"], read(app, folder)["limits"]["start"]) == ("", False)
 
 
@@ -345,7 +345,7 @@ async def test_what_is_erased_is_off_it_at_once_and_the_receipt_says_so(app: App
     assert all(
         b"xylophone" not in path.read_bytes() for path in (home / "hooks").rglob("*") if path.is_file()
     )
-    await app.keep_leaflets()
+    await app.refresh_hook_caches()
     assert [memory["id"] for memory in read(app, folder)["memories"]] == [kept]
 
 
@@ -356,7 +356,7 @@ async def test_what_is_hidden_is_off_it_at_once_and_comes_back(app: App, folder:
     await run(app, FORGET, ids=[gone])
     assert (texts(read(app, folder)), read(app, folder)["start"]) == ([], "")
     await run(app, UNFORGET, ids=[gone])
-    await app.keep_leaflets()
+    await app.refresh_hook_caches()
     assert [memory["id"] for memory in read(app, folder)["memories"]] == [gone]
 
 
@@ -381,11 +381,11 @@ async def test_it_goes_with_its_project_and_follows_its_name(app: App, folder: s
     await stored(app, f"We decided that {PHRASE}.", kind="decision", scope="shop")
     await made(app, folder)
     await run(app, RENAME_SCOPE, name="shop", new_name="store")
-    await app.keep_leaflets()
+    await app.refresh_hook_caches()
     assert read(app, folder)["scope"] == "store"
     await run(app, DELETE_SCOPE, name="store")
     assert texts(read(app, folder)) == []
-    await app.keep_leaflets()
+    await app.refresh_hook_caches()
     assert [name for name, _ in hook_cache_writer.all_cache_heads(str(app.engine.policy.home))] == [
         hook_cache.GLOBAL
     ]

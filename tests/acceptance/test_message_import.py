@@ -206,7 +206,7 @@ async def test_vectors_may_come_later(app: App) -> None:
     await save(app, lines(20), embed=False)
     assert len([one for one in await app.engine.store.jobs() if one.name == EMBED]) == 1
     await run(at(app, job.due + timedelta(minutes=1)), RUN_JOBS)
-    assert all(memory.embedded_by == app.engine.meaning.model for memory in await kept(app))
+    assert all(memory.embedded_by == app.engine.vector_source.model for memory in await kept(app))
 
 
 async def test_a_project_is_made_only_if_that_is_wanted(app: App) -> None:

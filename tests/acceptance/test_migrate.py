@@ -67,7 +67,7 @@ async def filled(app: App, mode: str, *, bulk: int = 0) -> dict[str, str]:
     await run(app, FORGET, ids=[ids["hidden"]])
     await run(app, LINK, origin=ids["plain"], target=ids["amended"], relation="caused_by")
     assert ids["used"] in await found(app, "oven heat minutes", scope="shop")
-    await app.engine.uses.flush()
+    await app.engine.use_counter.flush()
     if bulk:
         await bulk_of(app, bulk)
     return ids
@@ -82,7 +82,7 @@ class MigrateContract:
     @pytest.mark.parametrize(("source", "target"), DIRECTIONS)
     async def test_everything_arrives(self, app: App, source: str, target: str) -> None:
         ids = await filled(app, source, bulk=60)
-        old, new = [await app.engine.houses.house(mode) for mode in (source, target)]
+        old, new = [await app.engine.store_registry.house(mode) for mode in (source, target)]
         before, meant = await contents(old, "shop"), await vectors(old, "shop")
         done = await moved(app, target)
         assert (done.moved, done.source, done.target) == (True, source, target)
@@ -118,7 +118,7 @@ class MigrateContract:
         assert done.dropped > 0
         assert await contents(app.engine.store, "shop") == expected
         for mode in ("mongodb", "postgres"):
-            store = await app.engine.houses.house(mode)
+            store = await app.engine.store_registry.house(mode)
             assert (await contents(store, "shop"))["memories"] == []
             assert "shop" not in {scope.name for scope in await store.scopes()}
 
@@ -138,9 +138,9 @@ class MigrateContract:
             assert await contents(app.engine.store, "shop") == before, f"killed after {steps} steps"
             if there == "postgres":
                 break
-            await app.engine.houses.settle(_hold_ended)
+            await app.engine.store_registry.settle(_hold_ended)
         done = await moved(app, "postgres")
-        assert await contents(await app.engine.houses.house("postgres"), "shop") == before
+        assert await contents(await app.engine.store_registry.house("postgres"), "shop") == before
         assert done.target == "postgres"
 
     async def test_nothing_that_others_write_meanwhile_is_lost(
@@ -157,7 +157,7 @@ class MigrateContract:
         assert [done.moved for done in results] == [True, True]
         assert not [said for said in heard if "error" in said]
         await check_acknowledged(app, heard)
-        mongodb = await app.engine.houses.house("mongodb")
+        mongodb = await app.engine.store_registry.house("mongodb")
         assert await contents(app.engine.store, "shop") == await contents(mongodb, "shop")
 
 
@@ -245,7 +245,7 @@ async def test_what_is_at_home_still_names_what_has_moved(app: App) -> None:
     done = await moved(app, "postgres", drop_source=True)
     assert done.dropped == done.memories == 65
     assert await app.engine.store.jobs() == jobs
-    home = await app.engine.houses.house("local")
+    home = await app.engine.store_registry.house("local")
     assert (await contents(home, "shop"))["memories"] == []
     await run(app, FORGET, ids=[ids["plain"]], hard=True)
     assert await app.engine.store.get_many([ids["plain"]], viewer="system") == {}
@@ -257,13 +257,13 @@ async def test_erasing_reaches_what_was_left_behind(app: App) -> None:
     receipt = (await run(app, FORGET, ids=[ids["plain"]], hard=True)).receipt
     assert receipt is not None
     for mode in MODES:
-        store = await app.engine.houses.house(mode)
+        store = await app.engine.store_registry.house(mode)
         assert ids["plain"] not in await store.get_many([ids["plain"]], viewer="system")
 
 
 async def test_vectors_of_another_model_are_made_anew(app: App) -> None:
     await filled(app, "local")
-    home = await app.engine.houses.house("local")
+    home = await app.engine.store_registry.house("local")
     where = Filter(viewer="system", scopes=("shop",), statuses=ANY_STATUS)
     [some] = [memory async for batch in home.scan(where) for memory in batch if memory.topic == "hours"]
     [vector] = (await home.vector_of([some.id], model=some.embedded_by or "")).values()
@@ -271,7 +271,7 @@ async def test_vectors_of_another_model_are_made_anew(app: App) -> None:
     done = await moved(app, "postgres")
     assert (done.memories, done.vectors) == (5, 4)
     assert "jobs run" in done.notice
-    there = await (await app.engine.houses.house("postgres")).get(some.id, viewer="system")
+    there = await (await app.engine.store_registry.house("postgres")).get(some.id, viewer="system")
     assert there.embedded_by is None
 
 
@@ -295,7 +295,7 @@ async def test_a_stranger_of_the_same_name_is_not_overwritten(app: App, addresse
 
 async def test_only_one_moves_a_project_at_a_time(app: App) -> None:
     await filled(app, "local")
-    houses = app.engine.houses
+    houses = app.engine.store_registry
     now = app.engine.clock()
 
     def held(until: Any) -> Any:
@@ -322,11 +322,11 @@ async def test_writers_wait_for_the_last_look_and_go_on_when_the_mover_is_dead(a
     await filled(app, "local")
     ended = app.engine.clock() - timedelta(minutes=1)
     frozen = Placement("local", copies=("postgres",), move=Move("postgres", "dead", ended, frozen=True))
-    await app.engine.houses.settle(lambda places: {**places, "shop": frozen})
+    await app.engine.store_registry.settle(lambda places: {**places, "shop": frozen})
     await stored(app, "Elsewhere nobody waits.")
-    assert (await app.engine.houses.places(fresh=True))["shop"] == frozen
+    assert (await app.engine.store_registry.places(fresh=True))["shop"] == frozen
     written = await stored(app, "The lamp shop has a new door.", scope="shop")
-    assert (await app.engine.houses.places(fresh=True))["shop"].move is None
+    assert (await app.engine.store_registry.places(fresh=True))["shop"].move is None
     assert (await app.engine.store.get(written, viewer="system")).scope == "shop"
 
 
@@ -367,7 +367,7 @@ async def test_a_copy_is_dropped_under_a_hold(tmp_path: Path, app: App, addresse
     await filled(app, "postgres")
     before = await contents(app.engine.store, "shop")
     await moved(app, "local")
-    store = await app.engine.houses.house("postgres")
+    store = await app.engine.store_registry.house("postgres")
     erase, begun, go = store.erase, asyncio.Event(), asyncio.Event()
 
     async def slow(ids: Sequence[str], *, references: bool = True) -> Receipt:
@@ -392,7 +392,7 @@ async def test_a_copy_is_dropped_under_a_hold(tmp_path: Path, app: App, addresse
 async def test_what_only_the_copy_has_is_not_dropped(app: App) -> None:
     ids = await filled(app, "postgres")
     await moved(app, "local")
-    store = await app.engine.houses.house("postgres")
+    store = await app.engine.store_registry.house("postgres")
     some = await store.get(ids["plain"], viewer="system")
     await store.apply([Put(replace(some, id="theirs", agent="ada", embedded_by=None), ["theirs"])])
     done = await run(app, MIGRATE_PROJECT, project="shop", drop_source=True)
@@ -413,17 +413,17 @@ async def test_an_empty_database_does_not_replace_the_kept_copy(
     another = str(tmp_path / "another.db")  # a lost volume, or another address in the settings
     async with opened_at(tmp_path / "home", {**addresses, "postgres": another}) as app:
         if there:
-            await (await app.engine.houses.house("postgres")).put_scope(scope)
+            await (await app.engine.store_registry.house("postgres")).put_scope(scope)
         with pytest.raises(Refused, match=r"another\.db"):
             await moved(app, "local")
-        assert len((await contents(await app.engine.houses.house("local"), "shop"))["memories"]) == 5
+        assert len((await contents(await app.engine.store_registry.house("local"), "shop"))["memories"]) == 5
 
 
 async def test_what_is_erased_during_a_move_is_nowhere_when_the_mover_dies(
     tmp_path: Path, app: App, addresses: Addresses
 ) -> None:
     ids = await filled(app, "local")
-    source, target = [await app.engine.houses.house(mode) for mode in ("local", "mongodb")]
+    source, target = [await app.engine.store_registry.house(mode) for mode in ("local", "mongodb")]
     apply, forgetting = target.apply, list[asyncio.Task[Any]]()
     async with opened_at(tmp_path / "home", addresses) as other:
 

@@ -345,7 +345,7 @@ class TestTogether:
     @pytest.mark.parametrize("others", [["red"], ["red", "green"]])
     async def test_one_that_is_begun_meanwhile_is_amended(self, app: App, others: list[str]) -> None:
         """Also where the other one was amended since, and no hash tells of it."""
-        slow = replace(app.engine, meaning=VectorSource(Meanwhile(app, *others)))
+        slow = replace(app.engine, vector_source=VectorSource(Meanwhile(app, *others)))
         await set_entry(slow, Section.FACTS, "favorite color", "blue", agent="default")
         assert len(await held(app, "favorite_color")) == 1
         assert await values(app, "favorite_color") == [*others, "blue"]
@@ -422,7 +422,7 @@ class TestContext:
         done = await change(app, name="Jane")
         for _ in range(12):
             await run(app, CONTEXT)
-        await app.engine.uses.flush()
+        await app.engine.use_counter.flush()
         [memory] = (await app.engine.store.get_many([done.changes[0].id], viewer="default")).values()
         assert (memory.shown, memory.usefulness, memory.status) == (0, 0.0, Status.ACTIVE)
 

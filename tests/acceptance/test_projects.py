@@ -75,7 +75,7 @@ async def test_a_first_message_makes_its_project(app: App) -> None:
     mode = app.loaded.settings.store.mode
     assert (saved.status, saved.project, saved.storage_backend) == ("saved", "shop", mode)
     assert saved.indexed
-    assert saved.embedding_model == app.engine.meaning.model
+    assert saved.embedding_model == app.engine.vector_source.model
     assert (await run(app, SHOW_SCOPE, name="shop")).kind == "project"
     [message] = (await run(app, RECENT_MESSAGES, project="shop")).messages
     assert message.id == saved.message_id
@@ -220,7 +220,7 @@ async def test_a_search_finds_messages_and_other_memories_of_that_project_alone(
     found = await run(app, SEARCH_MESSAGES, project="shop", query="refresh tokens")
     assert {result.id for result in found.results} == {message.message_id, fact}
     assert (found.count, found.search_method) == (2, "hybrid")
-    assert found.query_embedding_model == app.engine.meaning.model
+    assert found.query_embedding_model == app.engine.vector_source.model
     by_id = {result.id: result for result in found.results}
     told = by_id[message.message_id]
     assert (told.message_type, told.task_id, told.kind, told.session_id) == ("assistant", 38, "episode", "s1")

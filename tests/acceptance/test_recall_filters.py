@@ -248,6 +248,6 @@ async def test_what_found_a_memory_is_told(app: App) -> None:
     assert hit.updated == hit.created
     [hit] = (await recall(app, "heron", keywords=["pond"])).hits
     assert hit.layer == "L1"
-    await app.engine.uses.flush()
+    await app.engine.use_counter.flush()
     [hit] = (await recall(app, keywords=["pond"])).hits
     assert (hit.layer, hit.access) == ("L1", 2)

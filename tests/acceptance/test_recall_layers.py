@@ -457,8 +457,8 @@ async def test_an_agents_contradiction_is_no_other_agents_business(app: App) -> 
 async def test_being_shown_is_counted_apart_from_being_used(app: App) -> None:
     memory_id = await stored(app, "The lamp is lit.", keywords=["lamp"])
     await recall(app, keywords=["lamp"], limit=1)
-    app.engine.uses.note_shown([memory_id, memory_id])
-    await app.engine.uses.flush()
+    app.engine.use_counter.note_shown([memory_id, memory_id])
+    await app.engine.use_counter.flush()
     memory = await app.engine.store.get(memory_id, viewer="default")
     assert (memory.uses, memory.shown) == (1, 2)
     assert (await show(app, memory_id)).memory.uses == 1

@@ -156,7 +156,7 @@ async def test_a_project_that_others_write_to_is_asked_of_its_store(
     given = {"home": tmp_path / "ours", "time_zone": "UTC", "embedding.provider": "hashing"}
     loaded = load_settings(given | settings_of(redis_server), environ={})
     async with (
-        open_app(loaded, houses=houses_at(ours)) as app,
+        open_app(loaded, store_registry=houses_at(ours)) as app,
         opened_at(tmp_path / "theirs", {**ours, "local": str(tmp_path / "theirs.db")}) as other,
     ):
         for each in (app, other):

@@ -176,7 +176,7 @@ async def test_a_running_one_is_given_up_from_another_process(
     monkeypatch.setattr(reindex, "BATCH", 2)
     answer = await begun(idle)
     async with opened() as other:
-        embed = idle.engine.meaning.embed
+        embed = idle.engine.vector_source.embed
 
         async def given_up_meanwhile(texts: Any) -> Any:
             assert (await standing(idle, answer.job_id)).status == "running"
@@ -184,7 +184,7 @@ async def test_a_running_one_is_given_up_from_another_process(
             assert (told.status, told.finished is not None) == ("cancelled", True)
             return await embed(texts)
 
-        monkeypatch.setattr(idle.engine.meaning, "embed", given_up_meanwhile)
+        monkeypatch.setattr(idle.engine.vector_source, "embed", given_up_meanwhile)
         await work_off(idle)
         monkeypatch.undo()
         assert await embedded(idle) == {"hashing-256": 2, "": 4}  # the batch that it was at
@@ -246,9 +246,9 @@ async def test_a_model_that_fails_is_told_and_tried_again(idle: App, monkeypatch
     answer = await begun(idle)
 
     async def failing(_texts: Any) -> None:
-        idle.engine.meaning._reason = "It is away."
+        idle.engine.vector_source._reason = "It is away."
 
-    monkeypatch.setattr(idle.engine.meaning, "embed", failing)
+    monkeypatch.setattr(idle.engine.vector_source, "embed", failing)
     await work_off(idle)
     failed = await standing(idle, answer.job_id)
     assert failed.status == "waiting"
@@ -321,7 +321,7 @@ async def test_the_speed_is_remembered(idle: App, monkeypatch: pytest.MonkeyPatc
 async def test_an_erased_memory_holds_nothing_up(idle: App, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reindex, "BATCH", 2)
     answer = await begun(idle, force=True)
-    embed, store = idle.engine.meaning.embed, idle.engine.store
+    embed, store = idle.engine.vector_source.embed, idle.engine.store
 
     async def erased_meanwhile(texts: Any) -> Any:
         where = Filter(viewer="system", scopes=("web",))
@@ -330,7 +330,7 @@ async def test_an_erased_memory_holds_nothing_up(idle: App, monkeypatch: pytest.
         assert not any(receipt.remaining.values())
         return await embed(texts)
 
-    monkeypatch.setattr(idle.engine.meaning, "embed", erased_meanwhile)
+    monkeypatch.setattr(idle.engine.vector_source, "embed", erased_meanwhile)
     await work_off(idle)
     assert (await standing(idle, answer.job_id)).status == "done"
     assert await embedded(idle) == {}
@@ -350,7 +350,7 @@ async def main():
         begin, work = operation("reindex_project"), operation("run_jobs")
         answer = await app.run(begin, begin.takes(project="web", force=True))
         print(answer.job_id, flush=True)
-        embed, left = app.engine.meaning.embed, 2
+        embed, left = app.engine.vector_source.embed, 2
 
         async def mortal(texts):
             nonlocal left
@@ -359,7 +359,7 @@ async def main():
             left -= 1
             return await embed(texts)
 
-        app.engine.meaning.embed = mortal
+        app.engine.vector_source.embed = mortal
         await app.run(work, work.takes(scheduled=False))
 
 if __name__ == "__main__":
@@ -388,13 +388,13 @@ async def test_one_that_was_killed_goes_on_where_it_was(
         assert (part.status, part.done, part.total) == ("running", 4, 6)
         assert (await begun(app, force=True)).job_id == job
         texts: list[str] = []
-        embed = app.engine.meaning.embed
+        embed = app.engine.vector_source.embed
 
         async def noting(given: Any) -> Any:
             texts.extend(given)
             return await embed(given)
 
-        monkeypatch.setattr(app.engine.meaning, "embed", noting)
+        monkeypatch.setattr(app.engine.vector_source, "embed", noting)
         later = at(app, app.engine.clock() + timedelta(minutes=2))  # its runner has been silent for long
         await work_off(later)
         done = await standing(app, job)

@@ -313,11 +313,11 @@ class TestOtherStores:
         async with opened_at(home, addresses) as app:
             await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
             await stored(app, FERRY, scope="shop")
-        async with open_app(settings, houses=_without_postgres(addresses)) as app:
+        async with open_app(settings, store_registry=_without_postgres(addresses)) as app:
             assert "can't be told" in (await remember(app, "The kettle is in the cupboard.")).notice
             with pytest.raises(StoreAway):
                 await run(app, ADOPT_MODEL)
-        async with open_app(settings, houses=houses_at(addresses)) as app:
+        async with open_app(settings, store_registry=houses_at(addresses)) as app:
             await run(app, RUN_JOBS)
             assert server.asked == []
             assert await adopted(app) == 2
@@ -330,11 +330,11 @@ class TestOtherStores:
             await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
             for number in range(70):  # more than a batch
                 await stored(app, f"Crate {number} holds {number * 7} bolts.", scope="shop")
-        async with open_app(settings, houses=houses_at(addresses)) as app:
+        async with open_app(settings, store_registry=houses_at(addresses)) as app:
             await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
             server.meet(failing(401))
             assert (await remember(app, FERRY, scope="shop")).notice
-        async with open_app(settings, houses=houses_at(addresses)) as app:
+        async with open_app(settings, store_registry=houses_at(addresses)) as app:
             await run(app, RUN_JOBS)
             assert FERRY in server.texts, "what was stored here is"
             assert not [text for text in server.texts if "Crate" in text]

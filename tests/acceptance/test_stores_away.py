@@ -92,22 +92,22 @@ async def test_two_renamed_to_the_same_name_at_once(app: App, tmp_path: Path, ad
 async def test_a_rename_whose_name_is_taken_meanwhile_is_undone(app: App) -> None:
     await run(app, CREATE_PROJECT, name="alpha", storage_mode="postgres")
     lamp = await stored(app, "The lamp is blue.", scope="alpha")
-    home, postgres = [await app.engine.houses.house(mode) for mode in ("local", "postgres")]
+    home, postgres = [await app.engine.store_registry.house(mode) for mode in ("local", "postgres")]
     there = {scope.name: scope for scope in await home.scopes()}
     await home.put_scope(replace(there["alpha"], name="gamma"))
-    await app.engine.houses.settle(lambda places: {"alpha": Placement("postgres", renaming="gamma")})
+    await app.engine.store_registry.settle(lambda places: {"alpha": Placement("postgres", renaming="gamma")})
     names = {scope.name for scope in (await run(app, LIST_SCOPES)).scopes}
     assert names == {"Global", "alpha", "gamma"}
     assert await found(app, "lamp", scope="alpha") == [lamp]
     assert {scope.name for scope in await postgres.scopes()} == {"Global", "alpha"}
-    assert await app.engine.houses.places(fresh=True) == {"alpha": Placement("postgres")}
+    assert await app.engine.store_registry.places(fresh=True) == {"alpha": Placement("postgres")}
 
 
 async def test_a_rename_that_can_not_be_finished_is_put_off(
     tmp_path: Path, addresses: Addresses, settings: LoadedSettings
 ) -> None:
     stores: dict[str, Failing] = {}
-    async with open_app(settings, houses=failing(addresses, stores)) as app:
+    async with open_app(settings, store_registry=failing(addresses, stores)) as app:
         await run(app, CREATE_PROJECT, name="alpha", storage_mode="postgres")
         stores["postgres"].calls = {"rename_scope"}
         with pytest.raises(StoreAway):
@@ -117,16 +117,16 @@ async def test_a_rename_that_can_not_be_finished_is_put_off(
         assert await found(app, "tea hot") == [tea]
         with pytest.raises(Conflict):
             await run(app, CREATE_PROJECT, name="Gamma")
-    async with open_app(settings, houses=failing(addresses, {})) as app:  # it is back
+    async with open_app(settings, store_registry=failing(addresses, {})) as app:  # it is back
         assert {scope.name for scope in (await run(app, LIST_SCOPES)).scopes} == {"Global", "gamma"}
-        assert await app.engine.houses.places(fresh=True) == {"gamma": Placement("postgres")}
+        assert await app.engine.store_registry.places(fresh=True) == {"gamma": Placement("postgres")}
 
 
 async def test_who_asks_everywhere_gets_what_is_within_reach_and_is_told(
     addresses: Addresses, settings: LoadedSettings
 ) -> None:
     stores: dict[str, Failing] = {}
-    async with open_app(settings, houses=failing(addresses, stores)) as app:
+    async with open_app(settings, store_registry=failing(addresses, stores)) as app:
         await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
         await stored(app, "The lamp is blue.", scope="shop", tags=["light"])
         sun = await stored(app, "The sun is yellow.", tags=["light"])
@@ -229,7 +229,7 @@ async def test_a_project_on_its_way_is_not_deleted(app: App) -> None:
     lamp = await stored(app, "The lamp is blue.", scope="shop")
     for until, refused in ((timedelta(minutes=1), True), (-timedelta(minutes=1), False)):
         move = Move("mongodb", "somebody", now() + until)
-        await app.engine.houses.settle(_of_shop(Placement("postgres", move=move)))
+        await app.engine.store_registry.settle(_of_shop(Placement("postgres", move=move)))
         if refused:
             with pytest.raises(Conflict, match="being moved"):
                 await run(app, DELETE_SCOPE, name="shop")
@@ -242,8 +242,8 @@ async def test_a_project_that_can_not_be_made_is_not_half_made(
     addresses: Addresses, settings: LoadedSettings
 ) -> None:
     stores: dict[str, Failing] = {}
-    async with open_app(settings, houses=failing(addresses, stores)) as app:
-        await app.engine.houses.house("postgres")
+    async with open_app(settings, store_registry=failing(addresses, stores)) as app:
+        await app.engine.store_registry.house("postgres")
         stores["postgres"].calls = {"put_scope"}
         with pytest.raises(StoreAway):
             await run(app, CREATE_PROJECT, name="shop", storage_mode="postgres")
@@ -272,7 +272,7 @@ class Busy(NoSidecar):
 
 async def test_a_key_for_one_scope_is_not_told_what_others_do(app: App) -> None:
     await run(app, CREATE_PROJECT, name="shop")
-    beside = App(replace(app.engine, aside=Busy()), app.loaded)
+    beside = App(replace(app.engine, sidecar=Busy()), app.loaded)
     for scopes, told in (((), 1), (("shop",), 0)):
         caller = Caller("default", bound=bool(scopes), scopes=scopes)
         answer = await beside.run(STATUS, STATUS.takes(), caller=caller)

@@ -42,7 +42,7 @@ class Erased(Interrupted):
 
 
 def interrupted(app: App, embedder: HashingEmbedder) -> App:
-    return replace(app, engine=replace(app.engine, meaning=VectorSource(embedder)))
+    return replace(app, engine=replace(app.engine, vector_source=VectorSource(embedder)))
 
 
 async def test_amending_does_not_bring_back_what_was_forgotten_meanwhile(app: App) -> None:
@@ -81,7 +81,7 @@ async def test_uses_counted_while_a_memory_is_amended_are_kept(app: App) -> None
     memory_id = await stored(app, "The pump runs at night.")
     before = await app.engine.store.get(memory_id, viewer="default")
     await recall(app, "pump")
-    await app.engine.uses.flush()
+    await app.engine.use_counter.flush()
     await run(app, AMEND, id=memory_id, content="The pump runs at noon.")
     assert (await app.engine.store.get(memory_id, viewer="default")).uses == before.uses + 1
 
@@ -151,4 +151,4 @@ async def test_an_answer_is_not_lost_because_its_use_could_not_be_counted(opened
         with raw(app) as elsewhere:
             elsewhere.execute("BEGIN IMMEDIATE")
             assert len((await recall(app, "pump")).hits) == 1
-            await app.engine.uses.flush()
+            await app.engine.use_counter.flush()

@@ -79,7 +79,7 @@ async def furnish(app: App) -> None:
     await stored(acting(app, "ada"), "Ada keeps bees.")
     await remember(app, " ".join(f"Sentence {n} speaks of turbines number {n}." for n in range(200)))
     await recall(app, "port")
-    await app.engine.uses.flush()
+    await app.engine.use_counter.flush()
 
 
 async def export(app: App, path: Path, **fields: Any) -> bytes:

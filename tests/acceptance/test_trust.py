@@ -103,8 +103,8 @@ async def test_who_may_only_read_changes_nothing(app: App, scopes: tuple[str, ..
     reader = Caller("default", scopes=scopes, writes=False, owner=False)
     for fields in ({"query": "museum"}, {"kinds": ["note"]}):
         assert (await app.run(RECALL, RECALL.takes(**fields), caller=reader)).count == 1
-    await app.engine.uses.flush()
+    await app.engine.use_counter.flush()
     assert (await show(app, memory_id)).memory.uses == 0
     await recall(app, "museum")
-    await app.engine.uses.flush()
+    await app.engine.use_counter.flush()
     assert (await show(app, memory_id)).memory.uses == 1

@@ -15,7 +15,7 @@ from mindhold.memories.context import CONTEXT
 async def test_another_process_sees_them_before_this_one_ends(opened: Open) -> None:
     async with opened() as app, opened() as other:
         uses = UseCounter(app.engine.store, utc_now, seconds=0.0)
-        quick = App(replace(app.engine, uses=uses), app.loaded)
+        quick = App(replace(app.engine, use_counter=uses), app.loaded)
         memory_id = await stored(quick, "The lighthouse keeper prefers tea.", kind="preference")
         await recall(quick, "lighthouse tea")
         await run(quick, CONTEXT)

@@ -108,8 +108,8 @@ class Year:
         ]
         weights = list(accumulate(self.known[name].worth for name in there))
         used = self.chance.choices(there, cum_weights=weights, k=number)
-        self.app.engine.uses.note(used)
-        await self.app.engine.uses.flush()
+        self.app.engine.use_counter.note(used)
+        await self.app.engine.use_counter.flush()
         for name in used:
             self.known[name].uses.append(self.calendar.now)
 
@@ -159,7 +159,7 @@ def begin(app: App) -> Year:
         app.engine,
         clock=calendar,
         new_id=IdMaker(calendar, chance.getrandbits),
-        uses=UseCounter(app.engine.store, calendar),
+        use_counter=UseCounter(app.engine.store, calendar),
     )
     return Year(replace(app, engine=engine), calendar, chance)
 
@@ -275,8 +275,8 @@ async def test_the_work_is_what_changed_however_large_the_store_is(
             for stage in ("tiers", "contradictions"):
                 assert year.looked[stage] == [10 * pace.daily * times, 0]
             await year.remember(7)
-            year.app.engine.uses.note(list(year.known)[:5])
-            await year.app.engine.uses.flush()
+            year.app.engine.use_counter.note(list(year.known)[:5])
+            await year.app.engine.use_counter.flush()
             await year.consolidate()
             looked.append({stage: counts[-1] for stage, counts in year.looked.items()})
     assert looked[0] == looked[1]

@@ -52,7 +52,7 @@ async def test_for_good_nothing_is_left_of_it_in_any_file(app: App) -> None:
     assert answer["deleted_count"] == 1
     with pytest.raises(MemoryNotFound):
         await show(app, name)
-    model = app.engine.meaning.model
+    model = app.engine.vector_source.model
     assert model is not None
     assert await app.engine.store.vector_of([name], model=model) == {}
     assert await retrieved(app, "xylocarpous") == []

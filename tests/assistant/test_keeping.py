@@ -125,12 +125,12 @@ async def test_what_was_used_stays_and_what_never_was_goes(app: App) -> None:
     for days in range(480, 0, -40):
         then = at(app, NOW - days * DAY)
         then = replace(
-            then, engine=replace(then.engine, uses=UseCounter(app.engine.store, then.engine.clock))
+            then, engine=replace(then.engine, use_counter=UseCounter(app.engine.store, then.engine.clock))
         )
         assert (await retrieved(then, "where does the tide table hang?", top_k=1))[0].startswith(
             "The tide table"
         )
-        await then.engine.uses.flush()
+        await then.engine.use_counter.flush()
     await maintained(app)
     assert (await show(app, used)).memory.status == "active"
     assert (await show(app, unused)).memory.status == "archived"

@@ -82,7 +82,7 @@ async def test_the_index_finds_what_comparing_all_finds(knowing: App) -> None:
     acts = ("was sold to", "is lent to", "was repaired by", "belongs to", "was stolen from")
     people = ("Mirela", "Ove", "Tariq", "Ingrid", "Sunniva", "Paulo", "Beatriz", "Kenji")
     said = [f"The {thing} {act} {who}" for thing in things for act in acts for who in people]
-    engine, model = knowing.engine, knowing.engine.meaning.model
+    engine, model = knowing.engine, knowing.engine.vector_source.model
     assert model is not None
     for start in range(0, len(said), 64):
         await run(knowing, REMEMBER_MANY, items=[{"content": one} for one in said[start : start + 64]])
@@ -91,7 +91,7 @@ async def test_the_index_finds_what_comparing_all_finds(knowing: App) -> None:
     vectors = await engine.store.vector_of([one.id for one in stored], model=model)
     names = list(vectors)
     matrix = np.stack([vectors[name] for name in names])
-    questions = await engine.meaning.embed(
+    questions = await engine.vector_source.embed(
         ["who has the boat now?", "musical instruments", "what was stolen?"]
     )
     found = await engine.store.nearest(list(questions), model=model, where=where, limit=10)

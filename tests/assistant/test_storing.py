@@ -50,7 +50,7 @@ async def test_a_memory_gets_one_vector_of_the_models_length(app: App) -> None:
     assert told.embedded == 1
     assert told.model is not None
     vectors = await app.engine.store.vector_of([name], model=told.model)
-    [other] = await app.engine.meaning.embed(["any other text"])
+    [other] = await app.engine.vector_source.embed(["any other text"])
     assert len(vectors[name]) == len(other)
 
 

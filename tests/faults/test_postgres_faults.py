@@ -101,7 +101,7 @@ async def test_a_write_that_waits_for_a_lock_is_given_up(site: Site, tmp_path: P
             assert await code_of(remember(app, "The gate is green.")) == "STORE_BUSY"
             # Reading goes on, and no answer is lost because its use could not be counted.
             assert await found(app, "pump at night") == [before]
-            await app.engine.uses.flush()
+            await app.engine.use_counter.flush()
         assert await found(app, "green gate") == []
         assert await remember(app, "The gate is green.")
 

@@ -37,7 +37,7 @@ def admitted_engine(engine: Engine, operation: Operation[Any, Any], caller: Call
             engine, transcripts=NoTranscripts(), history=NoHistory(), archive=NoArchive(), rlm=None
         )
     if not caller.writes:
-        engine = replace(engine, uses=NoUseCounter(engine.store, engine.clock))
+        engine = replace(engine, use_counter=NoUseCounter(engine.store, engine.clock))
     return _fenced(engine, operation, caller) if caller.scopes else engine
 
 
@@ -52,8 +52,8 @@ def _fenced(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> E
     return replace(
         engine,
         store=ScopedStore(engine.store, caller.scopes),
-        houses=ScopedStoreRegistry(engine.houses, caller.scopes),
-        aside=engine.aside if engine.aside is NO_SIDECAR else ScopedSidecar(engine.aside),
+        store_registry=ScopedStoreRegistry(engine.store_registry, caller.scopes),
+        sidecar=engine.sidecar if engine.sidecar is NO_SIDECAR else ScopedSidecar(engine.sidecar),
         policy=replace(engine.policy, scope=scope),
-        fence=caller.scopes,
+        allowed_scopes=caller.scopes,
     )

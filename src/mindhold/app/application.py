@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from mindhold.access.admission import admitted_engine, as_agent
 from mindhold.app.policy import capture_of, policy_of
 from mindhold.app.providers import classifier_of, language_model, meaning_of, rlm_server, transcripts_of
-from mindhold.app.stores import SettingsSites, advise_restore, make_home, store_registry, with_sidecar
+from mindhold.app.stores import SettingsSites, advise_restore, make_home, make_store_registry, with_sidecar
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.conversations.activity import call_activity_of, flush_activity, note_call_activity
 from mindhold.engine import Engine, UseCounter
@@ -54,12 +54,12 @@ class App:
 
     engine: Engine
     loaded: LoadedSettings
-    stirred: asyncio.Event = field(default_factory=asyncio.Event)  # by what may have queued a job
+    job_queued: asyncio.Event = field(default_factory=asyncio.Event)  # by what may have queued a job
     written: set[str] = field(default_factory=set)  # scopes whose memories may have changed; of Global: all
 
     def warm(self, *, patient: bool = True) -> None:
         """Say that meaning will be needed: the model loads while the caller gets ready, or answers by words alone."""
-        self.engine.meaning.warm(patient=patient)
+        self.engine.vector_source.warm(patient=patient)
 
     async def run(
         self,
@@ -87,14 +87,14 @@ class App:
         if operation.refreshes_hook_caches and getattr(given, "others", False):
             self.written.clear()
         call = Context(engine, who.agent, progress, model, conversation, who.owner)
-        with self.engine.quiet.broken(self.engine.clock) if _is_call(caller) else nullcontext():
+        with self.engine.idle_tracker.busy(self.engine.clock) if _is_call(caller) else nullcontext():
             answer = await run_once(call, operation, given, key=key, on_repeat=on_repeat)
         if operation.effect is not Effect.READS and not operation.runs_jobs:
-            self.stirred.set()
+            self.job_queued.set()
         if operation.effect is not Effect.READS and getattr(
             answer, "ran", True
         ):  # the queue, or something else
-            self.engine.pulse.beat()
+            self.engine.change_notifier.beat()
         if operation.runs_jobs and getattr(answer, "ran", False):
             self.written.add(GLOBAL)
         if conversation is not None:
@@ -102,7 +102,7 @@ class App:
             note_call_activity(engine, operation, done, conversation=conversation, caller=who)
         return answer
 
-    async def keep_leaflets(self, *, closing: bool = False) -> None:
+    async def refresh_hook_caches(self, *, closing: bool = False) -> None:
         """Make anew what hooks hand out, if something was written since, and hooks are used at all. Never raises.
 
         Who is `closing` leaves it to the worker where it is much.
@@ -124,7 +124,9 @@ class App:
                 if many and self._is_as_at_home():
                     await asyncio.to_thread(_leave_to_worker, home, agent)
                     return
-                engine = self.engine if closing else await asyncio.to_thread(self._as_told_now)
+                engine = (
+                    self.engine if closing else await asyncio.to_thread(self._with_current_capture_settings)
+                )
                 await make_hook_caches(engine, agent=agent, scopes=touched)
         except (MindholdError, OSError, TimeoutError) as error:
             self.written.update(touched)  # for another time; till then what is there is old, or blank
@@ -135,7 +137,7 @@ class App:
         given = {key for key, source in self.loaded.sources.items() if source == "argument"}
         return all(key in OF_DOORS or key.startswith("serve.") for key in given)
 
-    def _as_told_now(self) -> Engine:
+    def _with_current_capture_settings(self) -> Engine:
         """With what the settings say by now about telling: a server may have begun long ago."""
         if any(
             key.startswith("capture.") and source == "argument" for key, source in self.loaded.sources.items()
@@ -151,14 +153,14 @@ class App:
         return self.engine.transcripts.roots()
 
     @property
-    def behind(self) -> bool:
+    def history_behind(self) -> bool:
         """Whether more conversations wait to be indexed than a question may read."""
-        return self.engine.behind.is_set()
+        return self.engine.history_behind.is_set()
 
-    async def await_behind(self) -> None:
+    async def await_history_behind(self) -> None:
         """Until that is so."""
-        await self.engine.behind.wait()
-        self.engine.behind.clear()
+        await self.engine.history_behind.wait()
+        self.engine.history_behind.clear()
 
     async def index_in_background(self) -> bool:
         """Whether a process of its own, at low priority, is at it now: one that was started, or was there already."""
@@ -175,47 +177,47 @@ class App:
 
     async def await_change(self, seen: int, seconds: float) -> int:
         """Until this process did more than was `seen`, at most so long. Begins at -1; give back what it answers."""
-        return await self.engine.pulse.wait(seen, seconds=seconds)
+        return await self.engine.change_notifier.wait(seen, seconds=seconds)
 
-    async def await_pressing(self, seconds: float) -> None:
+    async def await_urgent_job(self, seconds: float) -> None:
         """Until somebody waits for a job, at most so long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self.engine.pressing.wait()
-        self.engine.pressing.clear()
+                await self.engine.urgent_job.wait()
+        self.engine.urgent_job.clear()
 
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""
-        waits = (self.engine.aside.bell.wait(seconds), self.stirred.wait())
+        waits = (self.engine.sidecar.bell.wait(seconds), self.job_queued.wait())
         tasks = [asyncio.create_task(one) for one in waits]
         try:
             await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
             return any(task.done() and task.result() for task in tasks)
         finally:
-            self.stirred.clear()
+            self.job_queued.clear()
             for task in tasks:
                 task.cancel()
 
 
 @asynccontextmanager
 async def open_app(
-    loaded: LoadedSettings | None = None, *, houses: StoreRegistry | None = None
+    loaded: LoadedSettings | None = None, *, store_registry: StoreRegistry | None = None
 ) -> AsyncIterator[App]:
     """Open the store and put the engine together; close it at the end. Raises the store's errors, SettingsError.
 
-    `houses` are those of the settings unless given.
+    `store_registry` replaces the one that the settings describe.
     """
     loaded = loaded or load_settings()
     settings = loaded.settings
     make_home(settings.home, database=settings.database)
-    houses = houses or store_registry(settings, clock=utc_now)
-    store = RoutedStore(houses, clock=utc_now)
+    registry = store_registry or make_store_registry(settings, clock=utc_now)
+    store = RoutedStore(registry, clock=utc_now)
     with advise_restore(settings.home):
         await store.open()
     try:
-        async with with_sidecar(settings, store) as (followed, aside):
+        async with with_sidecar(settings, store) as (followed, sidecar):
             model = language_model(settings)
-            engine = await _engine(loaded, followed, aside, houses, model)
+            engine = await _engine(loaded, followed, sidecar, registry, model)
             loaded, engine = await _in_its_project(loaded, engine)
             app = App(engine, loaded)
             async with (
@@ -226,10 +228,10 @@ async def open_app(
                 if model is not None:
                     closing.push_async_callback(model.close)
                 closing.callback(engine.history.close)
-                closing.push_async_callback(engine.meaning.close)
-                closing.push_async_callback(engine.uses.flush)
+                closing.push_async_callback(engine.vector_source.close)
+                closing.push_async_callback(engine.use_counter.flush)
                 closing.push_async_callback(flush_activity, engine)
-                closing.push_async_callback(app.keep_leaflets, closing=True)
+                closing.push_async_callback(app.refresh_hook_caches, closing=True)
                 yield app
     finally:
         await store.close()
@@ -265,19 +267,21 @@ def utc_now() -> datetime:
 
 
 async def _engine(
-    loaded: LoadedSettings, store: Store, aside: Sidecar, houses: StoreRegistry, model: OwnModel | None
+    loaded: LoadedSettings, store: Store, sidecar: Sidecar, registry: StoreRegistry, model: OwnModel | None
 ) -> Engine:
     settings = loaded.settings
     shelf = LocalModelRegistry(settings.models_dir)
     new_id = IdMaker(utc_now, secrets.randbits)
     engine = Engine(
         store=store,
-        meaning=await meaning_of(settings, store, shelf, clock=utc_now, new_id=new_id, cache=aside.cache),
+        vector_source=await meaning_of(
+            settings, store, shelf, clock=utc_now, new_id=new_id, cache=sidecar.cache
+        ),
         models=shelf,
         clock=utc_now,
         new_id=new_id,
         zone=lambda: person_zone(settings.time_zone),
-        uses=UseCounter(store, utc_now),
+        use_counter=UseCounter(store, utc_now),
         policy=policy_of(loaded),
         transcripts=transcripts_of(settings),
         history=SqliteHistory(settings.history_index)
@@ -285,9 +289,9 @@ async def _engine(
         else NoHistory(withheld=False),
         archive=GzipArchive(settings.archive_dir),
         ledger=store,
-        houses=houses,
-        grounds=SettingsSites(settings, clock=utc_now),
-        aside=aside,
+        store_registry=registry,
+        backend_sites=SettingsSites(settings, clock=utc_now),
+        sidecar=sidecar,
         llm=model,
         rlm=rlm_server(settings),
         classifier=classifier_of(settings, shelf),

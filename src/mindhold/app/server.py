@@ -163,7 +163,7 @@ async def _upkeep(opening: LazyEngine, server: McpServer) -> None:
     if opening.opened is None:
         await asyncio.sleep(FIRST_UPKEEP_SECONDS)
     else:
-        await opening.opened.await_pressing(FIRST_UPKEEP_SECONDS)
+        await opening.opened.await_urgent_job(FIRST_UPKEEP_SECONDS)
     kept = time.monotonic()
     while True:
         running = opening.opened
@@ -176,7 +176,7 @@ async def _upkeep(opening: LazyEngine, server: McpServer) -> None:
                     kept = time.monotonic()
                     await server.keep_conversations()
                 done = await call_operation(running, RUN_JOBS, most=JOBS_AT_ONCE, seconds=JOBS_SECONDS)
-                await running.keep_leaflets()
+                await running.refresh_hook_caches()
                 if done.more:
                     continue
             except MindholdError as error:  # a busy store: there will be another time
@@ -189,7 +189,7 @@ async def _upkeep(opening: LazyEngine, server: McpServer) -> None:
             continue
         await running.await_job(await _until_due(running))
         # However often something is queued: a look costs a few reads. Only for one who waits it is made at once.
-        await running.await_pressing(looked + SOON_SECONDS - time.monotonic())
+        await running.await_urgent_job(looked + SOON_SECONDS - time.monotonic())
 
 
 async def _attend_hooks(opening: LazyEngine, loaded: LoadedSettings) -> None:
@@ -208,7 +208,7 @@ async def _catch_up(opening: LazyEngine) -> None:
     while True:
         running = opening.opened
         if running is not None:
-            await running.await_behind()
+            await running.await_history_behind()
             await running.index_in_background()
             await asyncio.sleep(CATCH_UP_SECONDS)
         await asyncio.sleep(WATCH_SECONDS)

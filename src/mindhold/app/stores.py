@@ -47,7 +47,7 @@ def make_home(home: Path, *, database: Path | None = None) -> None:
         log.warning("%s", permissions_notice(mended, home=str(home)))
 
 
-def store_registry(settings: Settings, *, clock: Clock) -> OpenStoreRegistry:
+def make_store_registry(settings: Settings, *, clock: Clock) -> OpenStoreRegistry:
     """Nothing is opened, and no driver imported, before a project needs it."""
     makers: dict[str, Make] = {
         LOCAL: lambda: opened_store(local_store(settings, clock=clock)),
@@ -161,7 +161,7 @@ async def with_sidecar(settings: Settings, store: Store) -> AsyncIterator[tuple[
     from mindhold.stores.redis.sidecar import open_sidecar  # for those who have one
 
     chosen = settings.redis
-    aside = await open_sidecar(
+    sidecar = await open_sidecar(
         redis_address(chosen),
         store,
         place=str(settings.database.absolute()) if settings.store.mode == "local" else "",
@@ -169,9 +169,9 @@ async def with_sidecar(settings: Settings, store: Store) -> AsyncIterator[tuple[
         activity_seconds=60 * settings.serve.session_ttl_minutes,
     )
     try:
-        yield aside.store, aside
+        yield sidecar.store, sidecar
     finally:
-        await aside.close()
+        await sidecar.close()
 
 
 def redis_address(chosen: RedisSettings) -> RedisAddress:
@@ -313,13 +313,13 @@ async def salvage_store(loaded: LoadedSettings) -> list[str]:
 
 async def _tried(settings: Settings) -> StoreFinding:
     """A server says more when it is asked again than any look from outside."""
-    houses, mode = store_registry(settings, clock=_utc_now), settings.store.mode
+    registry, mode = make_store_registry(settings, clock=_utc_now), settings.store.mode
     try:
-        await houses.house(mode)
+        await registry.house(mode)
     except (StoreError, SettingsError) as error:
         return StoreFinding(mode, False, f"{error.code}: {error.message}", error.advice)
     finally:
-        await houses.close()
+        await registry.close()
     return StoreFinding(mode, True, "it answers now")
 
 

@@ -122,7 +122,7 @@ class _Work:
                 elif time.monotonic() >= upkeep or not await self._ran_a_job(running):
                     break
             await self._make_leaflets(running, others=True)  # jobs may have changed what is told
-            if running.behind:
+            if running.history_behind:
                 await running.index_in_background()
 
     @property

@@ -107,8 +107,8 @@ async def back_up(
             raise _taken(paths[0])
 
     async def write(writer: BackupWriter, room: Path) -> None:
-        places = await engine.houses.places(fresh=True)
-        home = engine.houses.home
+        places = await engine.store_registry.places(fresh=True)
+        home = engine.store_registry.home
         for mode in dict.fromkeys((home, *(mode for place in places.values() for mode in place.modes()))):
             if mode not in without:
                 await _house(engine, writer, room, mode=mode, places=places, told=told)
@@ -143,7 +143,7 @@ async def _some(engine: Engine, begin: str, where: Filter) -> Backup:
     """Not everything: as an export, which can be merged."""
 
     async def write(writer: BackupWriter, _room: Path) -> None:
-        writer.begin(engine.houses.home, EXPORT)
+        writer.begin(engine.store_registry.home, EXPORT)
         with io.TextIOWrapper(io.BufferedWriter(_Into(writer)), encoding="utf-8", newline="\n") as stream:
             done = await export_stream(engine, stream, where=where)
         writer.end(Totals(done.memories, 0, done.versions, done.links, done.scopes))
@@ -179,19 +179,19 @@ async def _house(
 ) -> None:
     """One store's part. Raises its errors, with its name."""
     try:
-        house = await engine.houses.house(mode)
+        house = await engine.store_registry.house(mode)
         if house.raw_form:
             totals = await _raw(engine, writer, house, room / f"{mode}.raw", mode=mode, told=told)
         else:
             totals = await _rows(writer, house, mode=mode, told=told)
     except (StoreError, SettingsError) as error:
-        if mode == engine.houses.home:
+        if mode == engine.store_registry.home:
             raise
         raise StoreAway(
             f"{mode}, where projects live, can't be backed up: {error.message}",
             advice=f"{error.advice} `mindhold backup --without {mode}` leaves it out.".strip(),
         ) from error
-    home = mode == engine.houses.home
+    home = mode == engine.store_registry.home
     lives = () if home else tuple(sorted(name for name, place in places.items() if place.mode == mode))
     elsewhere = sorted(name for name, place in places.items() if place.mode != mode) if home else ()
     await run_uncancelled(asyncio.to_thread(writer.end, totals, lives=lives, elsewhere=tuple(elsewhere)))
@@ -203,7 +203,7 @@ async def _raw(
     step = f"backup: {mode}"
     copying = house.copy_raw(path, told=lambda done, total: told(f"{step}, copied", done, total))
     await run_uncancelled(copying)
-    async with engine.grounds.opened(house.raw_form, path) as copy:
+    async with engine.backend_sites.opened(house.raw_form, path) as copy:
         totals = await copy.totals()
     size = path.stat().st_size
     writer.begin(mode, house.raw_form)
@@ -247,7 +247,7 @@ async def _written(
     with on_disk(f"The backup {paths[0].name}"), temporary_folder(folder) as room:
         partial = partial_of(paths[0])
         try:
-            head = BackupHead(now, engine.houses.home)
+            head = BackupHead(now, engine.store_registry.home)
             async with _writing(partial, head, secret) as writer:
                 await write(writer, room)
             told("backup: read back", 0, None)

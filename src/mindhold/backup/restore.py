@@ -60,7 +60,7 @@ async def restore(
         return chosen, await _of_export(engine, chosen, progress), safety
     done = Imported()
     with on_disk(f"The restore of {chosen.path.name}"), temporary_folder(folder_of(engine)) as room:
-        opening = ReaderContext(engine.grounds, room, engine.zone(), engine.clock())
+        opening = ReaderContext(engine.backend_sites, room, engine.zone(), engine.clock())
         async for part in parts_of(chosen.path, secret, opening):
             done = _sum(done, await _of_part(engine, part, room, progress))
     return chosen, done, safety

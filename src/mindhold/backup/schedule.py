@@ -163,7 +163,7 @@ async def backup_state(engine: Engine) -> BackupState:
     old: list[ReplacedStore] = []
     with suppress(MindholdError, TimeoutError):
         async with asyncio.timeout(LONGEST_SECONDS):
-            old = await engine.grounds.site(engine.houses.home).olds()
+            old = await engine.backend_sites.site(engine.store_registry.home).olds()
     return BackupState(
         last=whole[0].created if whole else None,
         file=whole[0].path.name if whole else "",

@@ -58,7 +58,7 @@ async def _proved(engine: Engine, one: BackupFile, secret: str, told: BackupProg
             await run_uncancelled(asyncio.to_thread(_read_export, one))
             return BackupProof(one)
         with temporary_folder(folder_of(engine)) as room:
-            opening = ReaderContext(engine.grounds, room, engine.zone(), engine.clock())
+            opening = ReaderContext(engine.backend_sites, room, engine.zone(), engine.clock())
             async for part in parts_of(one.path, secret, opening):
                 told(f"verify {one.path.name}: {part.mode}", len(parts), None)
                 problem = await _wrong_with(part)

@@ -206,7 +206,7 @@ class _Condensing:
                 self._seen[kind] = _digest(group)
                 return plan + by_model
         vectors = await self._vectors(rest)
-        similarity, same = self._engine.meaning.similarity, self._engine.policy.near_duplicate
+        similarity, same = self._engine.vector_source.similarity, self._engine.policy.near_duplicate
 
         def alike(one: Memory, other: Memory) -> bool:
             if one.id not in vectors or other.id not in vectors:
@@ -252,7 +252,7 @@ class _Condensing:
         return plan
 
     async def _vectors(self, memories: Sequence[Memory]) -> dict[str, Any]:
-        model = self._engine.meaning.model
+        model = self._engine.vector_source.model
         if model is None:
             return {}
         found = await self._engine.store.vector_of([one.id for one in memories], model=model)

@@ -367,7 +367,7 @@ async def _doable(engine: Engine, plan: CondensationPlan, *, agent: str) -> Cond
 
 
 async def _changes(engine: Engine, plan: CondensationPlan) -> tuple[list[Change], dict[str, str]]:
-    now, model = engine.clock(), engine.meaning.model
+    now, model = engine.clock(), engine.vector_source.model
     gone = [one for merge in plan.merges for one in merge.sources] + [pair.old for pair in plan.replaced]
     ids = [one.id for one in (*gone, *(drop.memory for drop in plan.drops))]
     vectors = await engine.store.vector_of(ids, model=model) if model is not None else {}
@@ -376,7 +376,7 @@ async def _changes(engine: Engine, plan: CondensationPlan) -> tuple[list[Change]
     links: list[Link] = []
     made: dict[str, str] = {}
     new = [(merge, found) for merge in plan.merges if (found := _prepared(engine, merge)) is not None]
-    matrix = await engine.meaning.embed([found.memory.content for _, found in new]) if new else None
+    matrix = await engine.vector_source.embed([found.memory.content for _, found in new]) if new else None
     for place, (merge, found) in enumerate(new):
         memory = _merged(merge, found, now=now)
         changes.append(_put(found, memory, None if matrix is None else matrix[place], model=model))

@@ -231,7 +231,7 @@ def _said(found: StartContext | None) -> Sheet:
 
 
 async def _beginning(engine: Engine, scope: str, *, agent: str) -> StartContext | None:
-    uncounted = replace(engine, uses=NoUseCounter(engine.store, engine.clock))
+    uncounted = replace(engine, use_counter=NoUseCounter(engine.store, engine.clock))
     budget = engine.policy.capture.start_tokens
     while budget > 0:
         found = await context(
@@ -418,7 +418,7 @@ async def _bring(context: Context, request: BringInput) -> BringResult:
     brought = await memories_for_prompt(
         context.engine, request.text, folder=request.folder, agent=context.agent
     )
-    context.engine.uses.note_shown(one.id for one in brought)
+    context.engine.use_counter.note_shown(one.id for one in brought)
     return BringResult(memories=[BroughtView.of(one) for one in brought])
 
 

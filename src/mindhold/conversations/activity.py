@@ -168,10 +168,10 @@ def note_call_activity(
     engine: Engine, operation: Operation[Any, Any], done: CallActivity, *, conversation: str, caller: Caller
 ) -> None:
     """A call in a conversation: told to what stands beside the store at once, and to the store before long."""
-    if engine.aside is not NO_SIDECAR:
+    if engine.sidecar is not NO_SIDECAR:
         memories = {STORED: len(done.stored), RECALLED: len(done.gave or ())}
         counts = {operation.name: 1} | {name: number for name, number in memories.items() if number}
-        engine.aside.activity.note(conversation, agent=caller.agent, counts=counts)
+        engine.sidecar.activity.note(conversation, agent=caller.agent, counts=counts)
     if caller.writes:  # who may only read leaves nothing behind
         from mindhold.conversations.sessions import note_call  # only for doors that know of conversations
 
@@ -180,8 +180,8 @@ def note_call_activity(
 
 async def flush_activity(engine: Engine) -> None:
     """At the end of the process: what was noted is written."""
-    await engine.doings.rest()
-    if engine.doings:
+    await engine.activity.rest()
+    if engine.activity:
         from mindhold.conversations.sessions import write_activity
 
         await write_activity(engine)

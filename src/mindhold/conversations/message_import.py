@@ -202,7 +202,7 @@ async def _save(context: Context, request: SaveMessagesInput) -> SaveMessagesRes
             kept.memory.id if isinstance(kept := by_number.get(number), VerbatimResult) else None
             for number in range(request.first, request.first + len(request.messages))
         ],
-        embedding_model=plain_model(context.engine.meaning.model) if indexed else None,
+        embedding_model=plain_model(context.engine.vector_source.model) if indexed else None,
         storage_backend=await mode_of(context.engine, project),
         project=project,
         seconds=round(time.monotonic() - began, 3),

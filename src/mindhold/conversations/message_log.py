@@ -448,7 +448,7 @@ async def _save(context: Context, request: SaveMessageInput) -> SaveMessageResul
     return SaveMessageResult(
         message_id=kept.memory.id,
         indexed=kept.embedded,
-        embedding_model=plain_model(context.engine.meaning.model) if kept.embedded else None,
+        embedding_model=plain_model(context.engine.vector_source.model) if kept.embedded else None,
         storage_backend=await mode_of(context.engine, kept.memory.scope),
         project=kept.memory.scope,
         quarantined=bool(kept.suspicious),
@@ -534,7 +534,7 @@ async def _search(context: Context, request: SearchMessagesInput) -> SearchMessa
         conversation=request.conversation,
         summary=request.summary,
     )
-    meaning = context.engine.meaning
+    meaning = context.engine.vector_source
     by_meaning = meaning.model is not None and not meaning.reason
     return SearchMessagesResult(
         results=[FoundView.of(hit) for hit in found.hits],

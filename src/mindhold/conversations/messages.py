@@ -327,7 +327,7 @@ async def search_project(
         )
         if len(hits) >= limit or len(found.hits) < asked or asked == MOST_HITS:
             shown = _bounded(engine, hits[:limit])
-            engine.uses.note([hit.memory.id for hit in shown])
+            engine.use_counter.note([hit.memory.id for hit in shown])
             return replace(found, hits=shown)
         asked *= 4
 

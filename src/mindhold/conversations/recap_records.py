@@ -159,7 +159,7 @@ async def _put(engine: Engine, making: RecapDraft) -> Put:
         verified=now,  # it is as good as what it stands for, and no rule judges it
         examined=now,
     )
-    matrix = await engine.meaning.embed([memory.content])
+    matrix = await engine.vector_source.embed([memory.content])
     put = indexed(engine, memory, vector=None if matrix is None else matrix[0])
     return replace(put, gist="", expected=before.updated if before else None)
 

@@ -52,7 +52,9 @@ def clean_conversation_name(engine: Engine, conversation: str) -> str:
 
 def conversation_key(engine: Engine, conversation: str, *, agent: str) -> ConversationKey:
     """Where that conversation of the agent's is kept, for this caller. Raises InvalidInput for a very long name."""
-    return ConversationKey(tuple(sorted(engine.fence)), agent, clean_conversation_name(engine, conversation))
+    return ConversationKey(
+        tuple(sorted(engine.allowed_scopes)), agent, clean_conversation_name(engine, conversation)
+    )
 
 
 async def conversation_of(engine: Engine, conversation: str, *, agent: str) -> ConversationState | None:
@@ -82,14 +84,14 @@ async def unreflected(engine: Engine, *, agent: str, besides: str | None) -> int
 
 def note_call(engine: Engine, conversation: str, done: CallActivity, *, agent: str) -> None:
     """That something was done. Written down with all that is done within the next minute; nobody waits for it."""
-    engine.doings.note(engine, conversation_key(engine, conversation, agent=agent), done)
-    engine.doings.arrange(lambda: write_activity(engine))
+    engine.activity.note(engine, conversation_key(engine, conversation, agent=agent), done)
+    engine.activity.arrange(lambda: write_activity(engine))
 
 
 async def write_activity(engine: Engine, place: ConversationKey | None = None) -> None:
     """What has gathered, of one place or of all; what can't be written now is written another time."""
-    for each in engine.doings.places() if place is None else [place]:
-        for _, gathered in engine.doings.take(each):
+    for each in engine.activity.places() if place is None else [place]:
+        for _, gathered in engine.activity.take(each):
             written = False
             try:
                 await save_conversation_event(
@@ -100,8 +102,8 @@ async def write_activity(engine: Engine, place: ConversationKey | None = None) -
                 log.warning("what was done in a conversation could not be written down: %s", error.code)
             finally:
                 if not written:
-                    engine.doings.give_back(each, gathered)
-                    engine.doings.arrange(lambda: write_activity(engine))
+                    engine.activity.give_back(each, gathered)
+                    engine.activity.arrange(lambda: write_activity(engine))
 
 
 async def note_activity(
@@ -239,9 +241,9 @@ def scoped_engine(engine: Engine, fence: Sequence[str]) -> Engine:
     return replace(
         engine,
         store=ScopedStore(engine.store, fence),
-        houses=ScopedStoreRegistry(engine.houses, fence),
+        store_registry=ScopedStoreRegistry(engine.store_registry, fence),
         policy=replace(engine.policy, scope=scope),
-        fence=tuple(fence),
+        allowed_scopes=tuple(fence),
     )
 
 

@@ -336,7 +336,7 @@ def _of_ranked(
     said = statement.said
     excerpt = excerpt_of(engine, _spoken(said), wanted, place=statement.place)
     file, line = (str(conversation.file), said.line) if said.line else _place_of_note(engine, one, wanted)
-    similarity = None if math.isnan(one.likeness) else engine.meaning.similarity(one.likeness)
+    similarity = None if math.isnan(one.likeness) else engine.vector_source.similarity(one.likeness)
     return hit_at(
         engine,
         conversation,

@@ -125,7 +125,7 @@ async def refresh(engine: Engine) -> int:
         return 0
     _looked[home] = (monotonic(), monotonic() - now if not indexed.bytes else 0.0, indexed.left)
     if indexed.left:
-        engine.behind.set()
+        engine.history_behind.set()
     return indexed.left
 
 
@@ -229,11 +229,11 @@ async def _from_archive(engine: Engine, done: PassProgress, limits: PassLimits) 
     if limits.deadline is not None and done.known:
         rules = index_rules(engine)
         if any(is_stale(one, rules) for one in await asyncio.to_thread(engine.history.conversations)):
-            engine.behind.set()
+            engine.history_behind.set()
         return
     forgotten = await forgotten_sessions(engine)
     if await reconcile(engine, forgotten=forgotten, deadline=limits.deadline):
-        engine.behind.set()
+        engine.history_behind.set()
 
 
 def index_rules(engine: Engine) -> IndexRules:

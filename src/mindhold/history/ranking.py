@@ -381,7 +381,7 @@ async def look_up(
     if asked.only_time or not asked.lexemes:
         return LookupResult(asked, (), present=present)
     model = history_model(engine)
-    matrix = await engine.meaning.embed_query(query) if model and reached else None
+    matrix = await engine.vector_source.embed_query(query) if model and reached else None
     vector = None if matrix is None else matrix.reshape(-1)
     gathering = _Gathering(engine, asked, present, reached, narrowed=narrowed)
     heard, yardstick = await asyncio.to_thread(gathering.run, vector, model)
@@ -422,7 +422,7 @@ class _Gathering:
             yardstick = replace(
                 yardstick,
                 embedded=stock.embedded,
-                unrelated=self._engine.meaning.unrelated,
+                unrelated=self._engine.vector_source.unrelated,
                 usual=self._usual(vector, model),
             )
         return self._heard([*matches, *near], {one.passage: one.score for one in near}), yardstick

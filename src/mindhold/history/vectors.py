@@ -33,8 +33,8 @@ LOCK = "history-embed.lock"
 def history_model(engine: Engine) -> str | None:
     """The model that passages are embedded by; None where there is none on this machine, or nobody wants it."""
     chosen = engine.policy.history
-    wanted = chosen.enabled and chosen.vectors and engine.meaning.terms is None
-    return engine.meaning.model if wanted else None
+    wanted = chosen.enabled and chosen.vectors and engine.vector_source.terms is None
+    return engine.vector_source.model if wanted else None
 
 
 async def embed_history(engine: Engine, *, most: int, seconds: float | None = None) -> int:
@@ -64,7 +64,7 @@ async def _embed_passages(engine: Engine, found: Mapping[int, Passage], *, model
     rows, done = list(found), 0
     for start in range(0, len(rows), BATCH):
         batch = rows[start : start + BATCH]
-        matrix = await engine.meaning.embed([as_read(found[row]) for row in batch])
+        matrix = await engine.vector_source.embed([as_read(found[row]) for row in batch])
         if matrix is None:
             break
         vectors = dict(zip(batch, matrix, strict=True))
@@ -94,7 +94,7 @@ async def queue_history_embedding(engine: Engine, *, after: timedelta = timedelt
 
 def own_job(engine: Engine, name: str) -> str:
     """What a job is called that is this home's only: the queue of a server is other machines' too."""
-    if engine.houses.home == LOCAL:
+    if engine.store_registry.home == LOCAL:
         return name
     own = blake2b(f"{node()}\0{engine.policy.home}".encode(errors="surrogatepass"), digest_size=4)
     return f"{name}:{own.hexdigest()}"
@@ -137,7 +137,9 @@ async def _embed(context: Context, request: EmbedHistoryInput) -> EmbedHistoryRe
     engine = context.engine
     model = history_model(engine)
     if model is None:
-        return EmbedHistoryResult(embedded=0, left=0, model=None, notice=engine.meaning.reason or NO_MODEL)
+        return EmbedHistoryResult(
+            embedded=0, left=0, model=None, notice=engine.vector_source.reason or NO_MODEL
+        )
     end = None if request.seconds is None else time.monotonic() + request.seconds
     total = min(request.most, await unembedded(engine))
     done = 0
@@ -149,7 +151,7 @@ async def _embed(context: Context, request: EmbedHistoryInput) -> EmbedHistoryRe
             break
         done += now
     context.progress("embed", done, max(done, total))
-    notice = engine.meaning.reason
+    notice = engine.vector_source.reason
     return EmbedHistoryResult(embedded=done, left=await unembedded(engine), model=model, notice=notice)
 
 

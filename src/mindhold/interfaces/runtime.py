@@ -50,17 +50,17 @@ class OperationRunner(Protocol):
 class OpenMindhold(OperationRunner, Protocol):
     """An open Mindhold, and what keeps it in good order."""
 
-    async def keep_leaflets(self) -> None:
+    async def refresh_hook_caches(self) -> None:
         """Make anew what hooks hand out, if something was written since. Never raises."""
 
     def conversation_roots(self) -> list[Path]:
         """The folders under which past conversations lie, of those that are there. Blocks."""
 
     @property
-    def behind(self) -> bool:
+    def history_behind(self) -> bool:
         """Whether more conversations wait to be indexed than a question may read."""
 
-    async def await_behind(self) -> None:
+    async def await_history_behind(self) -> None:
         """Until that is so."""
 
     async def index_in_background(self) -> bool:
@@ -69,7 +69,7 @@ class OpenMindhold(OperationRunner, Protocol):
     async def await_job(self, seconds: float) -> bool:
         """Until a job is queued, here or by another server, at most so long. Whether one was."""
 
-    async def await_pressing(self, seconds: float) -> None:
+    async def await_urgent_job(self, seconds: float) -> None:
         """Until somebody waits for a job that was just queued here, at most so long."""
 
     async def await_change(self, seen: int, seconds: float) -> int:

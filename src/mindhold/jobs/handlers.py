@@ -49,12 +49,12 @@ def _no_end() -> float:
 
 
 async def _embed(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping[str, Any]:
-    if engine.meaning.model is None or await engine.meaning.refusal() is not None:
+    if engine.vector_source.model is None or await engine.vector_source.refusal() is not None:
         return {"embedded": 0}
     embedded = await embed_missing(engine, enough=lambda: left() <= 0)
-    if engine.meaning.reason:
-        raise ModelError(engine.meaning.reason)
-    if left() <= 0 and await engine.store.unembedded(engine.meaning.model, limit=1):
+    if engine.vector_source.reason:
+        raise ModelError(engine.vector_source.reason)
+    if left() <= 0 and await engine.store.unembedded(engine.vector_source.model, limit=1):
         await queue_embedding(engine)
     return {"embedded": embedded}
 
@@ -81,7 +81,7 @@ async def _evaluate(engine: Engine, job: Job, *, left: Left = _no_end) -> Mappin
 
 async def _consolidate(engine: Engine, job: Job) -> Mapping[str, Any]:
     """What is left when the time is up, or when somebody else was at it, is done a little later: only those stages."""
-    await engine.uses.flush()
+    await engine.use_counter.flush()
     stages = [name for name in STAGES if name in job.payload.get("stages", ())]
     report = await run_consolidation(engine, stages=stages)
     if report.more or report.notice:
@@ -116,8 +116,8 @@ async def _maintain(engine: Engine, job: Job) -> Mapping[str, Any] | Unfinished:
 async def _embed_history(engine: Engine, job: Job) -> Mapping[str, Any]:
     """A turn, and another one a little later while passages are left."""
     embedded = await embed_history(engine, most=EMBED_MOST, seconds=EMBED_TURN)
-    if history_model(engine) is not None and not embedded and engine.meaning.reason:
-        raise ModelError(engine.meaning.reason)
+    if history_model(engine) is not None and not embedded and engine.vector_source.reason:
+        raise ModelError(engine.vector_source.reason)
     if await unembedded(engine):
         await queue_history_embedding(engine, after=EMBED_PAUSE)
     return {"embedded": embedded}
@@ -141,7 +141,7 @@ async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
     from mindhold.history.index import FRESH_BYTES, FRESH_SECONDS, index_history
 
     if (await index_history(engine, most_bytes=FRESH_BYTES, most_seconds=FRESH_SECONDS)).left:
-        engine.behind.set()
+        engine.history_behind.set()
     done = await archive_history(engine)
     if done.busy:
         now, name = engine.clock(), own_job(engine, ARCHIVE_HISTORY)

@@ -36,7 +36,7 @@ async def note_progress(engine: Engine, job_id: str, progress: Progress) -> None
     now = engine.clock()
     value = {"done": progress.done, "total": progress.total, "more": dict(progress.more)}
     await engine.ledger.put_entry(Entry(PROGRESS, job_id, value, now, now + KEPT))
-    engine.pulse.beat()
+    engine.change_notifier.beat()
 
 
 async def progress_of(engine: Engine, job_id: str) -> Progress | None:

@@ -105,7 +105,7 @@ RUN_JOBS = operation(
 
 async def _bring_forward(context: Context) -> None:
     """Somebody asked, and may have mended what made it fail: nothing waits for its next attempt, nor for more to come."""
-    store, now, model = context.engine.store, context.engine.clock(), context.engine.meaning.model
+    store, now, model = context.engine.store, context.engine.clock(), context.engine.vector_source.model
     for job in await store.jobs(states=(JobState.WAITING,), limit=MOST_BROUGHT_FORWARD):
         if job.due > now and (job.attempts or job.name == EVALUATE):
             await store.replace_job(replace(job, due=now), expected=JobState.WAITING)
@@ -124,7 +124,7 @@ async def _retry_job(context: Context, request: JobInput) -> JobView:
     )
     await clear_cancel(context.engine, job.id)
     await _replace_job(context, again, expected=job.state, advice=advice)
-    context.engine.pressing.set()
+    context.engine.urgent_job.set()
     return JobView.of(again, await progress_of(context.engine, job.id))
 
 

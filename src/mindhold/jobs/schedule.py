@@ -90,7 +90,7 @@ async def _night_is_due(engine: Engine, *, now: datetime) -> bool:
     policy, cursor = engine.policy.maintenance, _cursor(MAINTENANCE_JOB)
     if not policy.schedule:
         return False
-    quiet = engine.quiet.lasts(now, policy.idle)  # looked at from the start on
+    quiet = engine.idle_tracker.idle_for(now, policy.idle)  # looked at from the start on
     last = await engine.store.cursor(cursor)
     if last is None:
         await engine.store.swap_cursor(cursor, old=None, new=now.isoformat())

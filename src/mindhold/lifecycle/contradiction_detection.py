@@ -143,7 +143,7 @@ async def neighbours(engine: Engine, memories: Sequence[Memory]) -> dict[str, li
 
     What has no vector is absent: it waits for one.
     """
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if model is None:
         return {}
     vectors = await engine.store.vector_of([memory.id for memory in memories], model=model)
@@ -161,7 +161,7 @@ async def neighbours(engine: Engine, memories: Sequence[Memory]) -> dict[str, li
         known = await engine.store.get_many(list({hit.id for hits in near for hit in hits}), viewer=agent)
         for memory, hits in zip(members, near, strict=True):
             close = [
-                (known[hit.id], engine.meaning.similarity(hit.cosine))
+                (known[hit.id], engine.vector_source.similarity(hit.cosine))
                 for hit in hits
                 if hit.id in known and hit.id != memory.id
             ]

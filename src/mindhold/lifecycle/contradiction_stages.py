@@ -228,7 +228,7 @@ async def run_contradictions(engine: Engine, within: StageLimits) -> StageResult
     if engine.classifier is None:
         return StageResult(CONTRADICTIONS_STAGE, 0, "nothing here tells contradictions")
     mended = await review_contradictions(engine, within)
-    if engine.meaning.model is None or Capability.VECTORS not in engine.store.capabilities:
+    if engine.vector_source.model is None or Capability.VECTORS not in engine.store.capabilities:
         return StageResult(
             CONTRADICTIONS_STAGE, mended, "without vectors no neighbours are found", perf_counter() - begun
         )

@@ -88,7 +88,7 @@ async def run_maintenance(
     async with claim(engine, MAINTENANCE_JOB) as mine:
         if not mine:
             return MaintenanceReport(started, 0.0, notice=OTHER)
-        await engine.uses.flush()
+        await engine.use_counter.flush()
         done = await _all(engine, within, wanted, tell)
         report = MaintenanceReport(started, perf_counter() - begun, steps=tuple(done))
         await save_maintenance_report(engine, report, whole=not steps)
@@ -196,7 +196,7 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
         if not mine:
             return NightlyTurn(_result(so_far, left, done), finished=False, waits=True)
         if left:
-            await engine.uses.flush()
+            await engine.use_counter.flush()
             name, begun = left[0], perf_counter()
             before = done.get(name)
             share = engine.policy.maintenance.seconds / (len(left) + len(done) - (name in done))
@@ -212,7 +212,7 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
 
 
 def _bounds(engine: Engine, seconds: float) -> StageLimits:
-    quiet = engine.quiet.lasts(engine.clock(), engine.policy.maintenance.idle)
+    quiet = engine.idle_tracker.idle_for(engine.clock(), engine.policy.maintenance.idle)
     turn = min(seconds, TURN if quiet else SHORT_TURN)
     return StageLimits(deadline=monotonic() + turn, batch=engine.policy.life.batch)
 

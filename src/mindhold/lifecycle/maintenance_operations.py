@@ -148,7 +148,7 @@ async def _consolidate(context: Context, request: ConsolidateInput) -> Consolida
     until = monotonic() + limit
     with_jobs = not request.dry_run and not request.stages
     if not request.dry_run:
-        await context.engine.uses.flush()
+        await context.engine.use_counter.flush()
     report = await run_consolidation(
         context.engine,
         dry=request.dry_run,

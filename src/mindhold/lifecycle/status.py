@@ -74,9 +74,9 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
     by_status = await store.tally(replace(active, statuses=ANY_STATUS), "status")
     vectors = await store.tally(active, "embedded_by")
     dead = await store.jobs(states=(JobState.DEAD,), limit=10)
-    model = engine.meaning.model
+    model = engine.vector_source.model
     bare = await stores_without_vectors(engine, [one.mode for one in storage if one.state == OK])
-    missing = bare.pop(engine.houses.home, "") or await asyncio.to_thread(_model_notice, engine)
+    missing = bare.pop(engine.store_registry.home, "") or await asyncio.to_thread(_model_notice, engine)
     return StatusReport(
         store=await store.facts(),
         memories=by_status.get(Status.ACTIVE, 0),
@@ -88,7 +88,7 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         dead_jobs=tuple(f"{job.name} {job.id}: {job.error}" for job in dead),
         model=model,
         models=tuple(await asyncio.to_thread(engine.models.installed)),
-        rung="full text" if missing else engine.meaning.rung,
+        rung="full text" if missing else engine.vector_source.rung,
         notice=" ".join(filter(None, (missing, *(f"{mode}: {why}" for mode, why in bare.items())))),
         services=await spent_today(engine, EMBEDDING),
         language_model=engine.llm.name if engine.llm else None,
@@ -96,8 +96,8 @@ async def status(engine: Engine, *, agent: str) -> StatusReport:
         unready=tuple(rung.missing for rung in _rungs(engine) if rung.missing),
         asked=await spent_today(engine),
         classifier=await _judging(engine),
-        beside=await engine.aside.facts(),
-        activity=tuple(await engine.aside.activity.recent(viewer=agent)),
+        beside=await engine.sidecar.facts(),
+        activity=tuple(await engine.sidecar.activity.recent(viewer=agent)),
         storage=tuple(storage),
         reached=reached,
     )
@@ -112,12 +112,12 @@ async def _judging(engine: Engine) -> str:
 
 def _model_notice(engine: Engine) -> str:
     """Why recall stands lower than it was meant to; empty when it doesn't."""
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if model is None or not engine.policy.local_model:
-        return engine.meaning.reason
+        return engine.vector_source.reason
     name = model.rpartition("/")[0]
     if any(card.name == name for card in engine.models.installed()):
-        return engine.meaning.reason
+        return engine.vector_source.reason
     return f"The model {name} is not here: `mindhold models pull {name}` fetches it."
 
 
@@ -221,7 +221,7 @@ def _rungs(engine: Engine) -> tuple[ModelLevel, ...]:
 
 
 async def _sidecar_findings(engine: Engine) -> list[StoreFinding]:
-    facts = await engine.aside.facts()
+    facts = await engine.sidecar.facts()
     if facts.kind == "none":
         return []
     told = f"{facts.location}: {facts.state}, keyword sets {facts.keywords}"
@@ -230,13 +230,13 @@ async def _sidecar_findings(engine: Engine) -> list[StoreFinding]:
 
 async def _vectors(engine: Engine) -> list[StoreFinding]:
     """Of the stores that can keep them."""
-    model, home = engine.meaning.model, engine.houses.home
+    model, home = engine.vector_source.model, engine.store_registry.home
     storage = await storages(engine)
     bare = await stores_without_vectors(engine, [one.mode for one in storage if one.state == OK])
     reached = await reachable_scopes(engine, storage)
     lacking = [StoreFinding(f"vectors in {mode}", False, why) for mode, why in bare.items()]
     if bare:
-        places = await engine.houses.places()
+        places = await engine.store_registry.places()
         known = reached or [scope.name for scope in await engine.store.scopes()]
         mode_of = {name: places[name].mode if name in places else home for name in known}
         reached = tuple(name for name, mode in mode_of.items() if mode not in bare)
@@ -247,7 +247,7 @@ async def _vectors(engine: Engine) -> list[StoreFinding]:
     total = sum(counts.values())
     with_vector = counts.get(model, 0) if model else 0
     whole = model is None or with_vector == total
-    refused = await engine.meaning.refusal()
+    refused = await engine.vector_source.refusal()
     advice = refused.advice if refused else "`mindhold jobs run` makes the missing ones."
     told = f"{with_vector} of {total} active memories have a vector of {model or 'no model'}"
     return [*lacking, StoreFinding("vectors", whole, told, advice="" if whole else advice)]

@@ -219,9 +219,9 @@ EMBEDDINGS_STAGE = "embeddings"
 async def run_embeddings(engine: Engine, within: StageLimits) -> StageResult:
     """As far as the time goes; a model that fails is told, and tried another time."""
     begun = perf_counter()
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if model is None:
-        return StageResult(EMBEDDINGS_STAGE, 0, engine.meaning.reason or "there is no model")
+        return StageResult(EMBEDDINGS_STAGE, 0, engine.vector_source.reason or "there is no model")
     if within.dry:
         lacking = len(await engine.store.unembedded(model, limit=within.batch))
         least = "at least " if lacking == within.batch else ""
@@ -233,7 +233,7 @@ async def run_embeddings(engine: Engine, within: StageLimits) -> StageResult:
     return StageResult(
         EMBEDDINGS_STAGE,
         done,
-        engine.meaning.reason or detail,
+        engine.vector_source.reason or detail,
         perf_counter() - begun,
         more=more,
         looked=done,

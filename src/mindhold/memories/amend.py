@@ -125,7 +125,7 @@ async def _supersede(
         raise InvalidInput("The new memory would be the same.", advice="Say what has changed.")
     if wanted.status is Status.QUARANTINED:
         raise Refused("The new text reads like instructions to its reader.", advice="Put it as a statement.")
-    matrix = await engine.meaning.embed([wanted.content])
+    matrix = await engine.vector_source.embed([wanted.content])
     vector = await _vector(engine, before, before)
     before = await _latest(engine, before, agent=agent)
     wanted = _amended(engine, before, amendment)
@@ -238,9 +238,9 @@ async def _latest(engine: Engine, before: Memory, *, agent: str) -> Memory:
 
 
 async def _vector(engine: Engine, before: Memory, after: Memory) -> Vector | None:
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if after.content != before.content:
-        matrix = await engine.meaning.embed([after.content])
+        matrix = await engine.vector_source.embed([after.content])
         return None if matrix is None else matrix[0]
     if model is None:
         return None
@@ -249,7 +249,7 @@ async def _vector(engine: Engine, before: Memory, after: Memory) -> Vector | Non
 
 def indexed(engine: Engine, memory: Memory, *, vector: Vector | None) -> Put:
     """The memory with all that it is found by."""
-    kept = replace(memory, embedded_by=engine.meaning.model if vector is not None else None)
+    kept = replace(memory, embedded_by=engine.vector_source.model if vector is not None else None)
     said = lexemes(kept.content)
     return Put(kept, said, labels=labels_of(engine, kept), gist=gist_of(said), vector=vector)
 
@@ -343,7 +343,7 @@ async def rewrite(engine: Engine, memory_id: str, change: Callable[[Memory], Mem
 
     Raises MemoryNotFound, and Changed where others never let go of it.
     """
-    model = engine.meaning.model
+    model = engine.vector_source.model
     for _ in range(REWRITE_TRIES):
         before = await engine.store.get(memory_id, viewer=agent)
         after = change(before)

@@ -189,7 +189,7 @@ async def _logged(
         redacted=list(kept.redacted),
         quarantined=bool(kept.suspicious),
         embedded=kept.embedded,
-        notice="" if kept.embedded else context.engine.meaning.reason,
+        notice="" if kept.embedded else context.engine.vector_source.reason,
     )
 
 
@@ -205,7 +205,7 @@ async def _learned(context: Context, given: StoreInput) -> StoreResult:
         f"It replaces what was known of {', '.join(replaced)}; `mindhold profile history` has that."
         if replaced
         else "",
-        "" if embedded else context.engine.meaning.reason,
+        "" if embedded else context.engine.vector_source.reason,
     )
     return StoreResult(
         outcome="stored" if new else "duplicate",

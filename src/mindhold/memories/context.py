@@ -115,7 +115,7 @@ async def context(
     waiting = await unreflected(engine, agent=agent, besides=conversation) if hints else 0
     hint = " ".join(filter(None, [NEW_PROJECT if fresh and hints else "", _hint(waiting)]))
     draft = _fitted(core, working, profile=person, summary=summary.text, hint=hint, budget=budget)
-    engine.uses.note_shown(memory.id for memory in (*draft.core, *draft.working))
+    engine.use_counter.note_shown(memory.id for memory in (*draft.core, *draft.working))
     text = draft.text
     return StartContext(
         core=draft.core,

@@ -146,7 +146,7 @@ async def find_related_by_meaning(engine: Engine, puts: Sequence[Put]) -> dict[s
 
 async def relate(engine: Engine, ids: Sequence[str]) -> int:
     """Link stored memories to their kin; older ones that they repeat are superseded. Returns the changes made."""
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if model is None:
         return 0
     vectors = await engine.store.vector_of(ids, model=model)
@@ -190,7 +190,7 @@ def _inheritance(memory: Memory, older: Sequence[Memory]) -> Inherit:
 
 
 async def _kin(engine: Engine, items: Sequence[tuple[Memory, Vector | None]]) -> dict[str, RelatedMemories]:
-    model = engine.meaning.model
+    model = engine.vector_source.model
     groups: dict[tuple[str, str], list[tuple[Memory, Vector]]] = defaultdict(list)
     for memory, vector in items:
         if vector is not None:
@@ -206,7 +206,7 @@ async def _kin(engine: Engine, items: Sequence[tuple[Memory, Vector | None]]) ->
         known = await engine.store.get_many(list({hit.id for hits in near for hit in hits}), viewer=agent)
         for (memory, _), hits in zip(members, near, strict=True):
             others = [
-                (known[hit.id], engine.meaning.similarity(hit.cosine))
+                (known[hit.id], engine.vector_source.similarity(hit.cosine))
                 for hit in hits
                 if hit.id in known and hit.id != memory.id
             ]

@@ -194,11 +194,13 @@ async def embed_missing(
 
     A service is sent what was stored here since it was adopted, and what was counted then; the rest stays without.
     """
-    model = engine.meaning.model
+    model = engine.vector_source.model
     done = 0
     while model is not None and not enough():
         memories = await _missing(engine, model)
-        matrix = await engine.meaning.embed([memory.content for memory in memories]) if memories else None
+        matrix = (
+            await engine.vector_source.embed([memory.content for memory in memories]) if memories else None
+        )
         if matrix is None:
             break
         vectors = {
@@ -214,7 +216,7 @@ async def embed_missing(
 
 async def _missing(engine: Engine, model: str) -> Sequence[Memory]:
     """The next batch; for a service, of what it may be sent."""
-    if engine.meaning.terms is None:
+    if engine.vector_source.terms is None:
         return await engine.store.unembedded(model, limit=BATCH)
     may = await sendable(engine, model)
     asked = BATCH
@@ -232,7 +234,7 @@ async def sendable(engine: Engine, model: str) -> Callable[[Memory], bool]:
 
     What others embedded, or wrote before this home joined their project, is none of these.
     """
-    if engine.meaning.terms is None:
+    if engine.vector_source.terms is None:
         return lambda memory: True
     noted = await engine.store.cursor(ADOPTED + model)
     adopted = datetime.fromisoformat(noted) if noted else datetime.min.replace(tzinfo=UTC)
@@ -254,8 +256,8 @@ async def follow_model(engine: Engine) -> bool:
 
     A service that wasn't adopted is not followed; `meaning.reason` says so.
     """
-    model = engine.meaning.model
-    if model is None or await engine.meaning.refusal() is not None:
+    model = engine.vector_source.model
+    if model is None or await engine.vector_source.refusal() is not None:
         return False
     before = await engine.store.cursor(EMBEDDER_CURSOR)
     if before == model:
@@ -325,16 +327,16 @@ async def _without_vector(store: Store, model: str) -> bool:
 
 async def quote(engine: Engine) -> Quote:
     """Raises Refused where there is no model."""
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if model is None:
-        raise Refused(engine.meaning.reason or "There is no model.", advice="Set embedding.provider.")
+        raise Refused(engine.vector_source.reason or "There is no model.", advice="Set embedding.provider.")
     memories = tokens = 0
     async for batch in engine.store.scan(_ALIVE):
         for memory in batch:
             if memory.embedded_by != model:
                 memories += 1
                 tokens += memory.tokens
-    terms = engine.meaning.terms
+    terms = engine.vector_source.terms
     return Quote(
         model=model,
         before=await engine.store.cursor(EMBEDDER_CURSOR),
@@ -349,13 +351,13 @@ async def adopt(engine: Engine) -> None:
 
     It is tried before anything changes. Raises ModelError.
     """
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if model is None:
-        raise Refused(engine.meaning.reason or "There is no model.", advice="Set embedding.provider.")
-    await engine.meaning.probe()
+        raise Refused(engine.vector_source.reason or "There is no model.", advice="Set embedding.provider.")
+    await engine.vector_source.probe()
     await engine.store.set_cursor(ADOPTED + model, engine.clock().isoformat())
     await engine.store.set_cursor(EMBEDDER_CURSOR, model)
-    await engine.meaning.refusal()
+    await engine.vector_source.refusal()
     await queue_embedding(engine)
 
 
@@ -510,10 +512,10 @@ async def _embed(context: Context, _given: EmbedInput) -> EmbedResult:
     """Make the vectors that are missing."""
     await follow_model(context.engine)
     done = await embed_missing(context.engine, progress=lambda count: context.progress("embed", count, None))
-    if context.engine.meaning.reason:
+    if context.engine.vector_source.reason:
         await queue_embedding(context.engine)
     return EmbedResult(
-        embedded=done, model=context.engine.meaning.model, notice=context.engine.meaning.reason
+        embedded=done, model=context.engine.vector_source.model, notice=context.engine.vector_source.reason
     )
 
 

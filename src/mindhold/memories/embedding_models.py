@@ -76,7 +76,7 @@ async def _list_models(context: Context, _given: ListModelsInput) -> ListModelsR
     cards = {card.name: card for card in (*installed, *known) if card.installed}
     cards |= {card.name: card for card in known if card.name not in cards}
     return ListModelsResult(
-        models=[_model(context, card) for card in cards.values()], active=context.engine.meaning.model
+        models=[_model(context, card) for card in cards.values()], active=context.engine.vector_source.model
     )
 
 
@@ -108,7 +108,7 @@ REMOVE_MODEL = operation("remove_model", _remove_model, destroys=True, owner_onl
 
 
 def _model(context: Context, card: ModelCard) -> ModelView:
-    active = (context.engine.meaning.model or "").rpartition("/")[0]
+    active = (context.engine.vector_source.model or "").rpartition("/")[0]
     return ModelView(
         name=card.name,
         dimensions=card.dimensions,

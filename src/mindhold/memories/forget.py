@@ -355,7 +355,7 @@ async def _dropped(context: Context, given: ForgetInput, choice: ForgetChoice) -
     """What became of the scope itself. Keys that are bound to scopes may empty one, and not reshape what there is."""
     if not (given.drop_scope and given.hard and given.scope and choice.whole_scope and context.owner):
         return ""
-    if context.engine.fence or given.scope == GLOBAL:
+    if context.engine.allowed_scopes or given.scope == GLOBAL:
         return ""
     scope = await find_scope(context.engine, given.scope)
     if scope.kind == PROJECT:
@@ -443,8 +443,8 @@ async def _note(context: Context, given: ForgetInput, aside: str | None) -> str:
 async def _is_shared(context: Context) -> bool:
     """Whether hooks of other machines may have leaflets of what was in this store."""
     modes = {
-        context.engine.houses.home,
-        *(place.mode for place in (await context.engine.houses.places()).values()),
+        context.engine.store_registry.home,
+        *(place.mode for place in (await context.engine.store_registry.places()).values()),
     }
     return modes != {LOCAL}
 

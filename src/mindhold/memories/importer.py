@@ -330,11 +330,11 @@ class _Import:
         return [link for link in missing if not await is_taken_back(self._engine, link, present)]
 
     async def _puts(self, memories: Sequence[Memory]) -> list[Change]:
-        matrix = await self._engine.meaning.embed([memory.content for memory in memories])
+        matrix = await self._engine.vector_source.embed([memory.content for memory in memories])
         return await asyncio.to_thread(self._put, memories, matrix)
 
     def _put(self, memories: Sequence[Memory], matrix: Matrix | None) -> list[Change]:
-        model = self._engine.meaning.model if matrix is not None else None
+        model = self._engine.vector_source.model if matrix is not None else None
         return [
             Put(
                 replace(memory, embedded_by=model),

@@ -59,12 +59,12 @@ async def with_all(engine: Engine, forms: Sequence[str], *, where: Filter, limit
 
 async def _from_sets(engine: Engine, forms: Sequence[str], where: Filter) -> list[str] | None:
     """None where they can't tell: for scopes that are or were in another store, others write without telling them."""
-    if engine.aside is NO_SIDECAR:
+    if engine.sidecar is NO_SIDECAR:
         return None
-    placed = await engine.houses.places()
+    placed = await engine.store_registry.places()
     if placed and not (where.scopes and placed.keys().isdisjoint(where.scopes)):
         return None
-    return await engine.aside.keywords.having(forms, where)
+    return await engine.sidecar.keywords.having(forms, where)
 
 
 POOL = 100
@@ -139,8 +139,8 @@ class Layers:
         if self._enough(chosen):
             return Layered(chosen, (L1, L2), "full text", candidates.total)
         vectors = Capability.VECTORS in self._engine.store.capabilities
-        matrix = await self._engine.meaning.embed_query(self._question.asked) if vectors else None
-        rung = self._engine.meaning.rung if vectors else "full text"
+        matrix = await self._engine.vector_source.embed_query(self._question.asked) if vectors else None
+        rung = self._engine.vector_source.rung if vectors else "full text"
         if matrix is None:
             return Layered(chosen, (L1, L2), rung, candidates.total, candidates)
         candidates = await self._by_meaning(looked, matrix)
@@ -191,7 +191,7 @@ class Layers:
                 filter=self._where,
                 lexemes=self._lexemes,
                 vector=None if matrix is None else matrix.reshape(-1),
-                model=None if matrix is None else self._engine.meaning.model,
+                model=None if matrix is None else self._engine.vector_source.model,
                 pool=max(POOL, self._limit * MORE_THAN_ASKED),
             )
         )

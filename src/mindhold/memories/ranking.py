@@ -60,7 +60,7 @@ class Ranking:
         self._lexemes = lexemes
         self._keywords = keywords
         self._text = text
-        unrelated = engine.meaning.unrelated if found.embedded else None
+        unrelated = engine.vector_source.unrelated if found.embedded else None
         in_period = None if preferred is None else _within(found.occurred, preferred)
         self._fused = fuse(found, lexemes, unrelated=unrelated, in_period=in_period)
 
@@ -118,7 +118,7 @@ class Ranking:
         elif fused.words[row] > 0:
             reasons.append("words: nearby in the conversation")
         if not np.isnan(cosine) and fused.meaning[row] > 0:
-            reasons.append(f"meaning: {self._engine.meaning.similarity(cosine):.2f}")
+            reasons.append(f"meaning: {self._engine.vector_source.similarity(cosine):.2f}")
         return tuple(reasons)
 
     def _keyed(self) -> npt.NDArray[np.bool_]:

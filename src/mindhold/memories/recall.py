@@ -124,7 +124,7 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
     fitted = _fitted(engine, found.chosen, budget=question.token_budget)
     hits = await _expanded(engine, question, fitted, where=where)
     if question.count_use:
-        engine.uses.note([hit.memory.id for hit in hits])
+        engine.use_counter.note([hit.memory.id for hit in hits])
     return Recalled(
         hits=hits,
         considered=found.considered,
@@ -149,7 +149,7 @@ async def _answering(
             filter=where,
             lexemes=lexemes,
             vector=None if matrix is None else matrix.reshape(-1),
-            model=None if matrix is None else engine.meaning.model,
+            model=None if matrix is None else engine.vector_source.model,
             pool=max(POOL, limit * MORE_THAN_ASKED),
         )
     )
@@ -180,7 +180,7 @@ async def _answering(
     return _Found(
         chosen=await read_chosen(engine, ranked, evidence, limit=limit, viewer=where.viewer),
         layers=(*([L1] if forms else []), L2, *([] if matrix is None else [L3])),
-        rung=engine.meaning.rung if vectors else "full text",
+        rung=engine.vector_source.rung if vectors else "full text",
         considered=found.total,
         notice=await _notice(engine, where, matrix is not None, found),
         preferred=preferred,
@@ -211,7 +211,7 @@ async def _keyed(engine: Engine, question: Question, *, where: Filter) -> _Found
 
 
 async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | None:
-    return await engine.meaning.embed_query(text) if vectors else None
+    return await engine.vector_source.embed_query(text) if vectors else None
 
 
 def _fitted(engine: Engine, chosen: Sequence[ChosenMemories], *, budget: int | None) -> list[Hit]:
@@ -293,11 +293,11 @@ def _tokens(hit: Hit) -> int:
 async def _notice(engine: Engine, where: Filter, embedded: bool, found: Candidates) -> str:
     if embedded and found.embedded >= found.total:
         return ""
-    places, home = await engine.houses.places(), engine.houses.home
+    places, home = await engine.store_registry.places(), engine.store_registry.home
     modes = [home, *(one.mode for name, one in places.items() if not where.scopes or name in where.scopes)]
     bare = await stores_without_vectors(engine, modes)
     if not embedded:
-        return f"Recalled by full text only. {bare.get(home) or engine.meaning.reason}".strip()
+        return f"Recalled by full text only. {bare.get(home) or engine.vector_source.reason}".strip()
     lacking = f"{found.total - found.embedded} of {found.total} memories have no vector"
     if bare:
         return f"{lacking}. {' '.join(f'{mode}: {why}' for mode, why in bare.items())}"

@@ -139,7 +139,7 @@ async def _stats(context: Context, _given: StatsInput) -> StatsResult:
             failed=sent.failed,
             tokens=sent.tokens,
             dollars=round(sent.dollars, 9),
-            daily_tokens=engine.meaning.terms.daily_tokens if engine.meaning.terms else 0,
+            daily_tokens=engine.vector_source.terms.daily_tokens if engine.vector_source.terms else 0,
         ),
         notice=unreachable_notice(report.storage),
     )

@@ -330,7 +330,7 @@ async def _import(context: Context, request: ImportInput) -> ImportResult:
         scopes=done.scopes,
         redacted=done.redacted,
         contradictions=done.contradictions,
-        notice=context.engine.meaning.reason,
+        notice=context.engine.vector_source.reason,
     )
 
 

@@ -99,7 +99,7 @@ async def keep_many(
     try:
         start = 0
         while start < len(drafts):
-            begun, yields = time.monotonic(), engine.meaning.asked_within(LATELY)
+            begun, yields = time.monotonic(), engine.vector_source.asked_within(LATELY)
             end = min(start + (FEW if yields else BATCH), len(drafts))
             admitted = await keeping.admit(range(start, end))
             before = under_way[-1] if under_way else None
@@ -163,7 +163,7 @@ class _Keeping:
     async def store(self, admitted: Sequence[_Admitted], before: asyncio.Task[None] | None) -> None:
         """Embed, and write when those before are written."""
         texts = [part.memory.content for item in admitted for part in item.parts]
-        matrix = await self._engine.meaning.embed(texts) if texts and self._embed else None
+        matrix = await self._engine.vector_source.embed(texts) if texts and self._embed else None
         if before is not None:
             await before
         if admitted:
@@ -172,7 +172,7 @@ class _Keeping:
     async def _write(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> None:
         """Text, index, vectors and links in one transaction; drafts one by one if another process was faster."""
         vectors = iter(matrix) if matrix is not None else None
-        model = None if matrix is None else self._engine.meaning.model
+        model = None if matrix is None else self._engine.vector_source.model
         puts: list[list[Put]] = []
         for item in admitted:
             memories = _standing_alone(item, model)
@@ -223,7 +223,7 @@ class _Keeping:
 
     async def _embedding_job(self) -> list[Change]:
         """At most one such job waits at a time."""
-        meaning = self._engine.meaning
+        meaning = self._engine.vector_source
         if meaning.model is None or await meaning.refusal() is not None:
             return []
         now = self._engine.clock()

@@ -146,7 +146,7 @@ class _Intake:
 
     async def embed(self, texts: Sequence[str]) -> Matrix | None:
         """A row a text, if there is a model."""
-        return await self._engine.meaning.embed(texts)
+        return await self._engine.vector_source.embed(texts)
 
     async def write(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> None:
         """Text, index, vectors and links in one transaction; drafts one by one if another process was faster."""
@@ -222,7 +222,7 @@ class _Intake:
         vectors = iter(matrix) if matrix is not None else None
         return {
             part.memory.id: _put(
-                part, next(vectors) if vectors is not None else None, self._engine.meaning.model
+                part, next(vectors) if vectors is not None else None, self._engine.vector_source.model
             )
             for item in admitted
             for part in item.parts
@@ -280,7 +280,7 @@ class _Intake:
 
     async def _relate_later(self, stored: Sequence[_Admitted]) -> None:
         ids = [part.memory.id for item in stored for part in item.parts]
-        if ids and not self._relate_now and self._engine.meaning.model is not None:
+        if ids and not self._relate_now and self._engine.vector_source.model is not None:
             await self._engine.store.apply([Enqueue(relate_job(self._engine, ids))])
 
     async def _write_alone(
@@ -738,7 +738,7 @@ def _answer(context: Context, given: RememberInput, answer: Remembered) -> Remem
         quarantined=bool(answer.suspicious),
         suspicious=list(answer.suspicious),
         embedded=answer.embedded,
-        notice=notice_of(answer, unembedded=context.engine.meaning.reason),
+        notice=notice_of(answer, unembedded=context.engine.vector_source.reason),
         error=str(answer.error) if answer.error else None,
         error_code=answer.error.code if answer.error else None,
     )

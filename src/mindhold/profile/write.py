@@ -201,7 +201,7 @@ async def _begun(engine: Engine, wish: WantedEntry, *, agent: str, conversation:
         keep_noise=True,
     )
     [prepared] = prepare(engine, draft)
-    matrix = await engine.meaning.embed([prepared.memory.content])
+    matrix = await engine.vector_source.embed([prepared.memory.content])
     return _settled(
         engine, indexed(engine, prepared.memory, vector=None if matrix is None else matrix[0]), _place(wish)
     )

@@ -52,7 +52,7 @@ async def project_stats(engine: Engine, project: str | None, *, agent: str) -> P
     where = messages_where(name, viewer=agent)
     mode = await mode_of(engine, name)
     counts = await engine.store.tally(where, "embedded_by")
-    model = engine.meaning.model
+    model = engine.vector_source.model
     total, indexed = sum(counts.values()), counts.get(model or "", 0) if model else 0
     newest = await _end(engine, where, Order.NEWEST)
     health, note = await _health(engine, mode, unindexed=total - indexed)
@@ -80,18 +80,18 @@ async def _end(engine: Engine, where: Filter, order: Order) -> Memory | None:
 
 async def _dimensions(engine: Engine, newest: Memory | None) -> int | None:
     """Of a stored vector where there is one: asking a model may load it."""
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if model is not None and newest is not None:
         for vector in (await engine.store.vector_of([newest.id], model=model)).values():
             return len(vector)
-    return await engine.meaning.dimensions()
+    return await engine.vector_source.dimensions()
 
 
 async def _health(engine: Engine, mode: str, *, unindexed: int) -> tuple[Health, str]:
     if why := (await stores_without_vectors(engine, [mode])).get(mode):
         return "degraded", why
-    if engine.meaning.model is None or engine.meaning.reason:
-        return "degraded", engine.meaning.reason or "There is no embedding model: found by words alone."
+    if engine.vector_source.model is None or engine.vector_source.reason:
+        return "degraded", engine.vector_source.reason or "There is no embedding model: found by words alone."
     if not unindexed:
         return "healthy", ""
     jobs = await engine.store.jobs(states=(JobState.WAITING, JobState.RUNNING))
@@ -102,7 +102,9 @@ async def _health(engine: Engine, mode: str, *, unindexed: int) -> tuple[Health,
 
 async def _facts(engine: Engine, mode: str) -> StoreFacts | None:
     with suppress(Refused, SettingsError, StoreError):
-        store = engine.store if mode == engine.houses.home else await engine.houses.house(mode)
+        store = (
+            engine.store if mode == engine.store_registry.home else await engine.store_registry.house(mode)
+        )
         return await store.facts()
     return None
 
@@ -233,7 +235,7 @@ async def _stats(context: Context, request: ProjectStatsInput) -> ProjectStatsRe
         indexed_messages=found.indexed,
         unindexed_messages=found.total - found.indexed,
         storage_backend=found.mode,
-        embedding_model=plain_model(context.engine.meaning.model),
+        embedding_model=plain_model(context.engine.vector_source.model),
         embedding_dimensions=found.dimensions,
         collection_name=None if local else collection,
         vector_index_name=None if local else index,

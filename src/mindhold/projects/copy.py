@@ -56,7 +56,7 @@ class ProjectLease:
 
         def change(places: Placements) -> Placements:
             found.clear()
-            place = places.get(self._name, Placement(self._engine.houses.home))
+            place = places.get(self._name, Placement(self._engine.store_registry.home))
             if place.renaming is not None:
                 raise Conflict(f"The project {self._name!r} is being renamed.", advice="Try again.")
             if place.move is not None and not self._watch.gone(place.move, now=now):
@@ -68,7 +68,7 @@ class ProjectLease:
             )
             return {**places, self._name: replace(place, copies=copies, move=self._own)}
 
-        await self._engine.houses.settle(change)
+        await self._engine.store_registry.settle(change)
         return found[0] if found else None
 
     async def keep(self) -> None:
@@ -103,7 +103,7 @@ class ProjectLease:
                 raise Conflict(f"What is in {mode} of {self._name!r} is no copy.", advice="Look again.")
             return replace(place, move=replace(self._own, until=self._engine.clock() + LEASE))
 
-        await self._engine.houses.settle(lambda places: self._held(places, change))
+        await self._engine.store_registry.settle(lambda places: self._held(places, change))
 
     async def freeze(self) -> None:
         """From now on writers wait, and what they had written before is there to be read."""
@@ -117,7 +117,7 @@ class ProjectLease:
             copies = tuple(mode for mode in (*place.copies, place.mode) if mode != to)
             return Placement(to, moves=place.moves + 1, copies=tuple(dict.fromkeys(copies)))
 
-        await self._engine.houses.settle(lambda places: self._held(places, change))
+        await self._engine.store_registry.settle(lambda places: self._held(places, change))
 
     async def forget(self, mode: str) -> None:
         """There is no copy there any more. Raises Conflict when the hold was lost, or it lives there."""
@@ -127,7 +127,7 @@ class ProjectLease:
                 raise Conflict(f"The project {self._name!r} lives in {mode}.", advice="Move it first.")
             return replace(place, copies=tuple(one for one in place.copies if one != mode))
 
-        await self._engine.houses.settle(lambda places: self._held(places, change))
+        await self._engine.store_registry.settle(lambda places: self._held(places, change))
 
     async def let_go(self) -> None:
         """If it is still ours."""
@@ -138,10 +138,10 @@ class ProjectLease:
                 return places
             return {**places, self._name: replace(place, move=None)}
 
-        await self._engine.houses.settle(change)
+        await self._engine.store_registry.settle(change)
 
     async def _change(self, move: Move) -> None:
-        await self._engine.houses.settle(
+        await self._engine.store_registry.settle(
             lambda places: self._held(places, lambda place: replace(place, move=move))
         )
         self._own = move
@@ -335,7 +335,7 @@ class ProjectCopy:
 
     def _travels(self, memory: Memory) -> bool:
         """Whether its vector does: that of another model than the present one would be made anew at once."""
-        present = self._engine.meaning.model
+        present = self._engine.vector_source.model
         wanted = memory.embedded_by is not None and present in (None, memory.embedded_by)
         return wanted and Capability.VECTORS in self._target.capabilities
 

@@ -95,8 +95,8 @@ async def _moved(
     engine: Engine, scope: Scope, place: Placement, *, mode: str, told: CopyProgress
 ) -> MigrationResult:
     name = scope.name
-    target, source = await engine.houses.house(mode), await engine.houses.house(place.mode)
-    if mode != engine.houses.home and mode not in place.copies:
+    target, source = await engine.store_registry.house(mode), await engine.store_registry.house(place.mode)
+    if mode != engine.store_registry.home and mode not in place.copies:
         await _refuse_strangers(engine, name, mode=mode)
     await _refuse_lost(engine, name, place, mode=mode)
     hold = ProjectLease(engine, name, mode)
@@ -104,7 +104,7 @@ async def _moved(
     await _note_begun(engine, hold, name, place=place, mode=mode)
     left = False
     try:
-        if mode != engine.houses.home:
+        if mode != engine.store_registry.home:
             await target.put_scope(replace(scope, parent=None))
         copying = ProjectCopy(engine, name, source=source, target=target, between=hold.keep, told=told)
         rounds = [await copying.round("copy")]
@@ -191,7 +191,7 @@ async def _drop_copy(
     engine: Engine, name: str, hold: ProjectLease, *, mode: str, told: CopyProgress
 ) -> tuple[int, int]:
     store = await copy_store(engine, name, mode=mode)
-    live = await engine.houses.house((await _place(engine, name)).mode)
+    live = await engine.store_registry.house((await _place(engine, name)).mode)
     await unregister_tenant(engine, name, mode=mode, state=COPY, what="dropped")
     everything = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
     total = await store.count(everything)
@@ -206,7 +206,7 @@ async def _drop_copy(
         told(f"drop from {mode}", dropped, max(total, dropped))
     if spared:
         return dropped, spared
-    if mode != engine.houses.home:
+    if mode != engine.store_registry.home:
         with suppress(ScopeNotFound, Conflict):  # the home store has every scope
             await store.drop_scope(name)
     await hold.forget(mode)
@@ -222,7 +222,7 @@ async def _forget_copy(engine: Engine, name: str, place: Placement, *, mode: str
         raise InvalidInput(
             f"No copy of {name!r} is known to be in {mode}.", advice="`mindhold projects show` tells."
         )
-    if mode == engine.houses.home:
+    if mode == engine.store_registry.home:
         raise Refused("The home store is never gone.", advice="`--drop-source` erases the copy there.")
     hold = ProjectLease(engine, name, place.mode)
     await hold.take()
@@ -234,7 +234,7 @@ async def _forget_copy(engine: Engine, name: str, place: Placement, *, mode: str
 
 async def _leave(engine: Engine, name: str, place: Placement) -> None:
     """To the other homes that use it: what is there stays."""
-    if place.copies or place.mode == engine.houses.home:
+    if place.copies or place.mode == engine.store_registry.home:
         raise Refused(
             f"{name!r} lives in {place.mode}, and is no copy.",
             advice="Drop its copies first: `--drop-source`." if place.copies else "",
@@ -244,20 +244,22 @@ async def _leave(engine: Engine, name: str, place: Placement) -> None:
             f"{name!r} lives in {place.mode}, and nobody else uses it.",
             advice="Move it first (`--to`), or delete it: `mindhold scopes delete`.",
         )
-    await (await engine.houses.house(engine.houses.home)).drop_scope(name)
+    await (await engine.store_registry.house(engine.store_registry.home)).drop_scope(name)
     await follow_scope(engine, name, None)
     await engine.store.drop_entry(PATHS, name)
     await leave(engine, name, mode=place.mode)
-    await engine.houses.settle(lambda places: {one: its for one, its in places.items() if one != name})
+    await engine.store_registry.settle(
+        lambda places: {one: its for one, its in places.items() if one != name}
+    )
 
 
 async def _place(engine: Engine, name: str) -> Placement:
-    return (await engine.houses.places(fresh=True)).get(name, Placement(engine.houses.home))
+    return (await engine.store_registry.places(fresh=True)).get(name, Placement(engine.store_registry.home))
 
 
 async def _refuse_lost(engine: Engine, name: str, place: Placement, *, mode: str) -> None:
     """The database behind a mode may be another one than it was: what isn't there must not replace the copy."""
-    source, target = await engine.houses.house(place.mode), await engine.houses.house(mode)
+    source, target = await engine.store_registry.house(place.mode), await engine.store_registry.house(mode)
     everything = Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS)
     if name not in {scope.name for scope in await source.scopes()}:
         raise Refused(
@@ -276,7 +278,7 @@ async def _refuse_lost(engine: Engine, name: str, place: Placement, *, mode: str
 
 async def _refuse_strangers(engine: Engine, name: str, *, mode: str) -> None:
     """A project of that name that isn't ours would be overwritten."""
-    target = await engine.houses.house(mode)
+    target = await engine.store_registry.house(mode)
     there = await target.count(Filter(viewer=EVERYONE, scopes=(name,), statuses=ANY_STATUS))
     others = name in {one.name for one in await target.scopes()} and await other_tenants(
         engine, name, mode=mode
@@ -290,7 +292,7 @@ async def _refuse_strangers(engine: Engine, name: str, *, mode: str) -> None:
 
 async def _queue_missing(engine: Engine) -> bool:
     """Whether there are vectors to be made, which a job does."""
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if model is None or not await engine.store.unembedded(model, limit=1):
         return False
     await queue_embedding(engine)

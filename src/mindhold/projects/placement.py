@@ -92,12 +92,12 @@ async def create_project(
     Raises InvalidInput, Conflict when the name or the path is taken, SettingsError, and the store's errors.
     """
     cleaned = checked_scope_name(engine, name)
-    chosen = checked_mode(engine, mode or engine.houses.home)
+    chosen = checked_mode(engine, mode or engine.store_registry.home)
     folder = None if path is None else await _free_folder(engine, path)
     await refuse_clash(engine, cleaned)
-    house = await engine.houses.house(chosen)  # which may take a while
+    house = await engine.store_registry.house(chosen)  # which may take a while
     joined = None
-    if chosen != engine.houses.home:
+    if chosen != engine.store_registry.home:
         joined = {scope.name: scope for scope in await house.scopes()}.get(cleaned)
         await register_tenant(engine, cleaned, mode=chosen)
     await _place_and_make(engine, cleaned, Placement(chosen), description=description, joined=joined)
@@ -171,7 +171,7 @@ async def _place_and_make(
         return {other: one for other, one in places.items() if other != name}
 
     await refuse_clash(engine, name)
-    await engine.houses.settle(placed)
+    await engine.store_registry.settle(placed)
     try:
         await create_scope(
             engine,
@@ -182,19 +182,19 @@ async def _place_and_make(
         )
     except MindholdError as error:
         if ours[0] and not (isinstance(error, Conflict) and await _made_there(engine, name, place, joined)):
-            await engine.houses.settle(unplaced)
+            await engine.store_registry.settle(unplaced)
         raise
 
 
 async def _made_there(engine: Engine, name: str, place: Placement, joined: Scope | None) -> bool:
     """Whether another process made it meanwhile, after it had its place."""
-    store = await engine.houses.house(place.mode)
+    store = await engine.store_registry.house(place.mode)
     return joined is None and name in {scope.name for scope in await store.scopes()}
 
 
 async def list_projects(engine: Engine, *, agent: str) -> list[PlacedProject]:
     """Scopes of that kind, and others that live elsewhere."""
-    places = await engine.houses.places(fresh=True)
+    places = await engine.store_registry.places(fresh=True)
     chosen = [scope for scope in await engine.store.scopes() if scope.kind == PROJECT or scope.name in places]
     return await _projects(engine, chosen, places, agent=agent)
 
@@ -202,14 +202,14 @@ async def list_projects(engine: Engine, *, agent: str) -> list[PlacedProject]:
 async def show_project(engine: Engine, name: str, *, agent: str) -> PlacedProject:
     """Raises ScopeNotFound."""
     scope = await open_project(engine, name)
-    places = await engine.houses.places(fresh=True)
+    places = await engine.store_registry.places(fresh=True)
     return (await _projects(engine, [scope], places, agent=agent))[0]
 
 
 async def mode_of(engine: Engine, scope: str) -> str:
     """The storage mode of a scope."""
-    place = (await engine.houses.places()).get(scope)
-    return engine.houses.home if place is None else place.mode
+    place = (await engine.store_registry.places()).get(scope)
+    return engine.store_registry.home if place is None else place.mode
 
 
 def checked_mode(engine: Engine, mode: str) -> str:
@@ -258,14 +258,16 @@ async def _projects(
 ) -> list[PlacedProject]:
     paths = await _paths(engine)
     counts: dict[str, int | None] = {}
-    for mode in {places.get(scope.name, Placement(engine.houses.home)).mode for scope in scopes}:
+    for mode in {places.get(scope.name, Placement(engine.store_registry.home)).mode for scope in scopes}:
         names = [
-            one.name for one in scopes if places.get(one.name, Placement(engine.houses.home)).mode == mode
+            one.name
+            for one in scopes
+            if places.get(one.name, Placement(engine.store_registry.home)).mode == mode
         ]
         counts |= await _counts(engine, names, agent=agent)
     projects = []
     for scope in scopes:
-        place = places.get(scope.name, Placement(engine.houses.home))
+        place = places.get(scope.name, Placement(engine.store_registry.home))
         noted = paths.get(scope.name, {})
         projects.append(
             PlacedProject(

@@ -171,7 +171,7 @@ OPEN_FOLDER = operation("open_folder", _open_folder, writes=True, owner_only=Tru
 async def _list(context: Context, _given: ListProjectsInput) -> ListProjectsResult:
     """Every project, and where it lives."""
     found = await list_projects(context.engine, agent=context.agent)
-    houses = context.engine.houses
+    houses = context.engine.store_registry
     return ListProjectsResult(
         projects=[ProjectView.of(project, owner=context.owner) for project in found],
         home=houses.home,

@@ -123,7 +123,7 @@ async def begin_reindex(
         if not count:
             return ReindexStart(None, (await _messages(engine, work, model))[0], 0, 0)
         current = await _queued(engine, work, Progress(0, count, {"model": model}))
-        engine.pressing.set()
+        engine.urgent_job.set()
     its = _Work.of(current)
     if work.force and not its.force:
         raise Conflict(
@@ -195,7 +195,7 @@ class _Turn:
             wanted = [memory for memory in batch if self._is_wanted(memory) and may(memory)]
             begun = time.monotonic()
             put = await self._embed(wanted) if wanted else 0
-            if self._engine.meaning.asked_within(LATELY):
+            if self._engine.vector_source.asked_within(LATELY):
                 await asyncio.sleep(time.monotonic() - begun)
             if wanted and not put and not self._walks:  # all of them changed meanwhile, or it takes none
                 return ReindexTurn(embedded, finished=True)
@@ -205,12 +205,14 @@ class _Turn:
 
     @property
     def _size(self) -> int:
-        return min(BATCH, FEW) if self._engine.meaning.asked_within(LATELY) else BATCH
+        return min(BATCH, FEW) if self._engine.vector_source.asked_within(LATELY) else BATCH
 
     @property
     def _walks(self) -> bool:
         """Whether it goes through all of the project in order, and doesn't ask for what lacks a vector."""
-        return self._work.force or self._work.viewer != EVERYONE or self._engine.meaning.terms is not None
+        return (
+            self._work.force or self._work.viewer != EVERYONE or self._engine.vector_source.terms is not None
+        )
 
     def _is_wanted(self, memory: Memory) -> bool:
         return self._work.force or memory.embedded_by != self._model
@@ -229,9 +231,9 @@ class _Turn:
         return batch
 
     async def _embed(self, memories: Sequence[Memory]) -> int:
-        matrix = await self._engine.meaning.embed([memory.content for memory in memories])
+        matrix = await self._engine.vector_source.embed([memory.content for memory in memories])
         if matrix is None:
-            raise ModelError(self._engine.meaning.reason)
+            raise ModelError(self._engine.vector_source.reason)
         rows = {memory.id: (memory.content_hash, row) for memory, row in zip(memories, matrix, strict=True)}
         return await self._engine.store.put_vectors(rows, model=self._model)
 
@@ -252,10 +254,12 @@ class _Turn:
 
 async def _usable_model(engine: Engine, scope: str) -> str:
     """Raises ModelError where there is none, or it may not be asked, or the project's store keeps no vectors."""
-    model = engine.meaning.model
+    model = engine.vector_source.model
     if model is None:
-        raise ModelMissing(engine.meaning.reason or "There is no model.", advice="Set embedding.provider.")
-    refusal = await engine.meaning.refusal()
+        raise ModelMissing(
+            engine.vector_source.reason or "There is no model.", advice="Set embedding.provider."
+        )
+    refusal = await engine.vector_source.refusal()
     if refusal is not None:
         raise refusal
     mode = await mode_of(engine, scope)
@@ -274,7 +278,7 @@ async def _messages(engine: Engine, work: _Work, model: str) -> tuple[int, int]:
 
 async def _count(engine: Engine, work: _Work, model: str) -> int:
     """How many memories it is about. Raises ModelMismatch where a service may be sent none of those."""
-    if engine.meaning.terms is None:
+    if engine.vector_source.terms is None:
         if work.force:
             return await engine.store.count(work.where)
         tally = await engine.store.tally(work.where, "embedded_by")

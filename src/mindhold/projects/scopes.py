@@ -340,7 +340,7 @@ def _export_file(engine: Engine, name: str) -> Path:
 
 async def _refuse_tied(engine: Engine, name: str) -> None:
     """Before anything is erased. Raises Conflict for one that is being moved, the errors of a store that is away."""
-    place = (await engine.houses.places(fresh=True)).get(name)
+    place = (await engine.store_registry.places(fresh=True)).get(name)
     if place is None:
         return
     if place.move is not None and not MoverWatch().gone(place.move, now=engine.clock()):
@@ -348,7 +348,7 @@ async def _refuse_tied(engine: Engine, name: str) -> None:
             f"The project {name!r} is being moved to another store.", advice="Wait until that is done."
         )
     for mode in place.modes():
-        await (await engine.houses.house(mode)).scopes()
+        await (await engine.store_registry.house(mode)).scopes()
 
 
 async def _follow_path(engine: Engine, old: str, new: str | None) -> None:

@@ -35,8 +35,10 @@ class StoreState:
 
 async def storages(engine: Engine) -> list[StoreState]:
     """Home first. Those that don't answer say why, in bounded time."""
-    places = await engine.houses.places()
-    modes = dict.fromkeys((engine.houses.home, *(mode for one in places.values() for mode in one.modes())))
+    places = await engine.store_registry.places()
+    modes = dict.fromkeys(
+        (engine.store_registry.home, *(mode for one in places.values() for mode in one.modes()))
+    )
     return list(await asyncio.gather(*(_storage(engine, mode, places) for mode in modes)))
 
 
@@ -69,8 +71,8 @@ async def reachable_scopes(engine: Engine, found: Sequence[StoreState]) -> tuple
     away = {one.mode for one in found if one.state not in (OK, UNKNOWN) and one.projects}
     if not away:
         return ()
-    places = await engine.houses.places()
-    home = Placement(engine.houses.home)
+    places = await engine.store_registry.places()
+    home = Placement(engine.store_registry.home)
     return tuple(
         scope.name for scope in await engine.store.scopes() if places.get(scope.name, home).mode not in away
     )
@@ -81,7 +83,11 @@ async def stores_without_vectors(engine: Engine, modes: Iterable[str]) -> dict[s
     found: dict[str, str] = {}
     for mode in dict.fromkeys(modes):
         with suppress(Refused, StoreError, SettingsError):  # who is bound to scopes is told of home alone
-            store = engine.store if mode == engine.houses.home else await engine.houses.house(mode)
+            store = (
+                engine.store
+                if mode == engine.store_registry.home
+                else await engine.store_registry.house(mode)
+            )
             if Capability.VECTORS not in store.capabilities:
                 found[mode] = (await store.facts()).without_vectors
     return found
@@ -92,13 +98,13 @@ async def _asked(engine: Engine, mode: str, projects: Sequence[str]) -> None:
         where = Filter(viewer="system", scopes=tuple(projects[:1]), statuses=ANY_STATUS)
         await engine.store.find(where, limit=1)
     else:
-        await (await engine.houses.house(mode)).facts()
+        await (await engine.store_registry.house(mode)).facts()
 
 
 async def _storage(engine: Engine, mode: str, places: Placements) -> StoreState:
     projects = tuple(sorted(name for name, place in places.items() if place.mode == mode))
     copies = sum(mode in place.copies for place in places.values())
-    if mode == engine.houses.home:
+    if mode == engine.store_registry.home:
         return StoreState(mode, OK, projects=projects, copies=copies)  # the registry was read there
     asking = asyncio.create_task(_asked(engine, mode, projects))
     asking.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -138,7 +144,7 @@ async def register_tenant(
 ) -> None:
     """Note that we use it there. Raises Refused when another home has left a copy there; if `alone`, when one uses it."""
     own = await home_id(engine)
-    store = await engine.houses.house(mode)
+    store = await engine.store_registry.house(mode)
     there = name in {scope.name for scope in await store.scopes()}
 
     def change(tenants: Tenants) -> Tenants:
@@ -159,7 +165,7 @@ async def register_tenant(
 async def unregister_tenant(engine: Engine, name: str, *, mode: str, state: str | None, what: str) -> None:
     """Note that it is a copy there, or nothing of ours any more (None). Raises Refused when others use it."""
     own = await home_id(engine)
-    store = await engine.houses.house(mode)
+    store = await engine.store_registry.house(mode)
     has_home = await _has_its_own(engine, name, mode=mode)
 
     def change(tenants: Tenants) -> Tenants:
@@ -175,7 +181,7 @@ async def leave(engine: Engine, name: str, *, mode: str) -> None:
     """To the others."""
     own = await home_id(engine)
     await _change(
-        await engine.houses.house(mode),
+        await engine.store_registry.house(mode),
         name,
         lambda tenants: {home: one for home, one in tenants.items() if home != own},
     )
@@ -183,14 +189,14 @@ async def leave(engine: Engine, name: str, *, mode: str) -> None:
 
 async def other_tenants(engine: Engine, name: str, *, mode: str) -> frozenset[str]:
     """The homes that use it there, besides ours."""
-    tenants = _read(await (await engine.houses.house(mode)).cursor(TENANTS + name))
+    tenants = _read(await (await engine.store_registry.house(mode)).cursor(TENANTS + name))
     its_own = {_ITS_OWN} if await _has_its_own(engine, name, mode=mode) else set()
     return frozenset((tenants.keys() | its_own) - {await home_id(engine)})
 
 
 async def refuse_shared(engine: Engine, name: str, *, what: str) -> None:
     """Raises Refused when another home uses it where it lives, or a copy can't be reached."""
-    place = (await engine.houses.places(fresh=True)).get(name, Placement(engine.houses.home))
+    place = (await engine.store_registry.places(fresh=True)).get(name, Placement(engine.store_registry.home))
     if others := await other_tenants(engine, name, mode=place.mode):
         raise _shared(name, place.mode, what, its_own=_ITS_OWN in others)
     for mode in place.copies:
@@ -200,7 +206,7 @@ async def refuse_shared(engine: Engine, name: str, *, what: str) -> None:
 async def copy_store(engine: Engine, name: str, *, mode: str) -> Store:
     """The store with a copy. Raises Refused when it can't be reached."""
     try:
-        store = await engine.houses.house(mode)
+        store = await engine.store_registry.house(mode)
         await store.scopes()
     except (StoreError, SettingsError) as error:
         raise Refused(
@@ -213,9 +219,9 @@ async def copy_store(engine: Engine, name: str, *, mode: str) -> Store:
 
 async def rename_tenant_scope(engine: Engine, old: str, new: str) -> None:
     """After a project was renamed."""
-    place = (await engine.houses.places(fresh=True)).get(new)
+    place = (await engine.store_registry.places(fresh=True)).get(new)
     for mode in () if place is None else place.modes():
-        store = await engine.houses.house(mode)
+        store = await engine.store_registry.house(mode)
         noted = await store.cursor(TENANTS + old)
         if noted is not None:
             await store.set_cursor(TENANTS + new, noted)
@@ -224,9 +230,9 @@ async def rename_tenant_scope(engine: Engine, old: str, new: str) -> None:
 
 async def _has_its_own(engine: Engine, name: str, *, mode: str) -> bool:
     """Whether the database is a home itself, of others: to it every scope there is its own."""
-    if mode == engine.houses.home:
+    if mode == engine.store_registry.home:
         return False
-    store = await engine.houses.house(mode)
+    store = await engine.store_registry.house(mode)
     if await store.cursor(HOME) is None and await store.cursor(EMBEDDER_CURSOR) is None:
         return False
     return name in {scope.name for scope in await store.scopes()}

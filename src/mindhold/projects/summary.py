@@ -74,7 +74,7 @@ async def write_summary(
     Within this process writers take turns. Other processes are met with pauses that grow, by chance, so that each of them gets
     in at last. Raises Changed when it isn't the `expected` one at that moment, Refused when it would instruct its reader.
     """
-    async with engine.summary_turns.of(scope):
+    async with engine.summary_locks.of(scope):
         return await _written(engine, scope, change, agent=agent, expected=expected)
 
 
@@ -225,7 +225,7 @@ async def _begun(engine: Engine, summary: Summary, *, agent: str) -> Memory:
     """The first. One hash for all of them: of several at once the store takes one. Raises Conflict."""
     [one] = prepare(engine, _draft(engine, summary, agent=agent))
     first = replace(one.memory, content_hash=PART_OF + content_hash(title_of(summary.project)))
-    matrix = await engine.meaning.embed([first.content])
+    matrix = await engine.vector_source.embed([first.content])
     put = indexed(engine, first, vector=None if matrix is None else matrix[0])
     await engine.store.apply([replace(put, gist="")])
     others = [one for one in await _records(engine, summary.project, agent=agent) if one.agent == agent]

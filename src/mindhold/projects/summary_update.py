@@ -191,7 +191,7 @@ async def _proposed(
 
 async def _caught_up(engine: Engine, summary: Summary) -> None:
     """What has no vector yet gets one as soon as a model makes it."""
-    if not summary.indexed and engine.meaning.model is not None:
+    if not summary.indexed and engine.vector_source.model is not None:
         await queue_embedding(engine)
 
 

@@ -128,7 +128,7 @@ async def select_candidates(engine: Engine, candidates: Sequence[RuleCandidate])
     ranked = sorted(candidates, key=lambda one: (-one.weight, _ORDER.index(one.kind), one.line))
     if not ranked:
         return []
-    vectors = await engine.meaning.embed([one.content for one in ranked])
+    vectors = await engine.vector_source.embed([one.content for one in ranked])
     bank = await _bank(engine) if vectors is not None else None
     if vectors is None or bank is None:
         kept = _unrepeated([one for one in ranked if one.weight >= LEAST], _by_words)
@@ -140,7 +140,7 @@ async def select_candidates(engine: Engine, candidates: Sequence[RuleCandidate])
             if _by_words(one, two, new, old):
                 return True
             said = {new.kind, old.kind}.isdisjoint(_NOT_SAID)
-            return said and engine.meaning.similarity(float(alike[one, two])) >= SAME_MEANING
+            return said and engine.vector_source.similarity(float(alike[one, two])) >= SAME_MEANING
 
         kept = _unrepeated([ranked[index] for index in telling], same)
     return sorted(_not_too_many(kept), key=lambda one: one.line)
@@ -156,7 +156,9 @@ def _tells(one: RuleCandidate, vector: Matrix, bank: dict[Kind | None, Matrix]) 
 
 
 async def _bank(engine: Engine) -> dict[Kind | None, Matrix] | None:
-    matrix = await engine.meaning.embed([text for own in PROTOTYPES.values() for text in own] + list(CHATTER))
+    matrix = await engine.vector_source.embed(
+        [text for own in PROTOTYPES.values() for text in own] + list(CHATTER)
+    )
     if matrix is None:
         return None
     bank: dict[Kind | None, Matrix] = {}
