@@ -1,29 +1,19 @@
-"""Engine and Policy: the ports, rules and shared state that every use case works with."""
+"""Engine: the ports, settings and shared state that every use case works with."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from mindhold.aio import ChangeNotifier, NamedLocks
 from mindhold.conversations.activity import ActivityBuffer
 from mindhold.model.errors import StoreError
-from mindhold.model.lifecycle import LifecycleRules, RetentionRules
-from mindhold.model.policies import (
-    BackupRules,
-    CaptureRules,
-    HistoryRules,
-    MaintenanceRules,
-    RecapRules,
-    RlmRules,
-)
-from mindhold.model.scope import DEFAULT_AGENT, GLOBAL
+from mindhold.model.scope import DEFAULT_AGENT
 from mindhold.ports.backend import BackendSites, NoBackendSites, StoreRegistry
 from mindhold.ports.cache import NO_SIDECAR, Sidecar
 from mindhold.ports.embedder import ModelRegistry
@@ -31,6 +21,7 @@ from mindhold.ports.history import Archive, HistoryIndex, NoArchive, NoHistory
 from mindhold.ports.llm import Classifier, LanguageModel, RlmServer
 from mindhold.ports.store import Clock, Entries, NewId, Store
 from mindhold.ports.transcripts import Transcripts
+from mindhold.settings.schema import Settings
 
 if TYPE_CHECKING:
     from mindhold.memories.embedding import VectorSource
@@ -133,49 +124,8 @@ LEAST_TRUST = 0.5  # what is trusted less is kept, and given to no model that di
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
-    """The knobs of the engine; app fills them from the settings."""
-
-    export_dir: Path
-    home: Path
-    agent: str = DEFAULT_AGENT
-    home_agent: str = DEFAULT_AGENT  # whose the home is, as it says itself: a call may be another's
-    tells_hooks: bool = True  # False on another file than the home's own: hooks are told what is in that one
-    scope: str = GLOBAL
-    date_order: str = "MDY"
-    longest: int = 1_000_000
-    part_length: int = 4_000
-    redact: bool = True
-    noise_gate: bool = True
-    link_threshold: float = 0.7
-    near_duplicate: float = 0.85
-    most_links: int = 3
-    limit: int = 10
-    floor: float | None = None
-    local_model: bool = True  # whether recall is meant to stand on a pulled model
-    longest_hit: int = 2_000
-    longest_answer: int = 60_000
-    daily_tokens: int = 200_000  # of language models, from midnight to midnight UTC
-    daily_dollars: float = 0.0  # for them; 0 is no limit
-    importance_weight: float = 0.6  # of what orders equals; the two sum to 1
-    recency_weight: float = 0.4
-    composite_from: int = 100  # memories within reach, below which equals stand in order of time
-    most_linked: int = 10  # linked memories that come along with a recall
-    session_ttl: timedelta = timedelta(minutes=60)  # a conversation that was silent for so long is over
-    reflect: bool = True  # upon conversations that end without anybody's doing it
-    life: LifecycleRules = field(default_factory=LifecycleRules)
-    retention: RetentionRules = field(default_factory=RetentionRules)
-    maintenance: MaintenanceRules = field(default_factory=MaintenanceRules)
-    capture: CaptureRules = field(default_factory=CaptureRules)
-    history: HistoryRules = field(default_factory=HistoryRules)
-    rlm: RlmRules = field(default_factory=RlmRules)
-    recaps: RecapRules = field(default_factory=RecapRules)
-    backup: BackupRules = field(default_factory=BackupRules)
-
-
-@dataclass(frozen=True, slots=True)
 class Engine:
-    """The ports, the policy and the shared state of one running application; use cases are functions of it."""
+    """The ports, the settings and the shared state of one running application; use cases are functions of it."""
 
     store: Store
     vector_source: VectorSource
@@ -184,7 +134,7 @@ class Engine:
     new_id: NewId
     zone: Callable[[], ZoneInfo]
     use_counter: UseCounter
-    policy: Policy
+    settings: Settings
     transcripts: Transcripts
     ledger: Entries  # of the whole store, also where the caller's store is scoped
     store_registry: StoreRegistry  # the stores that projects live in; `store` routes to them
@@ -204,3 +154,9 @@ class Engine:
     allowed_scopes: tuple[str, ...] = ()  # the scopes that the caller is bound to; empty: all
     summary_locks: NamedLocks = field(default_factory=NamedLocks)  # by project: one writer of its summary
     activity: ActivityBuffer = field(default_factory=ActivityBuffer)  # of conversations, until it is written
+    home_agent: str = DEFAULT_AGENT  # the agent that the home's own settings name; a call may be another's
+    tells_hooks: bool = True  # False: the store is not the home's own, so it must not fill the hook caches
+
+    def with_settings(self, **changes: Any) -> Engine:
+        """The same engine with other settings: `engine.with_settings(scope="shop")`."""
+        return replace(self, settings=replace(self.settings, **changes))

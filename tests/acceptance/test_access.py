@@ -721,7 +721,7 @@ class TestScopes:
     ) -> None:
         app, _ids = parted
         remember = operation("remember")
-        at_home = replace(app, engine=replace(app.engine, policy=replace(app.engine.policy, scope="home")))
+        at_home = replace(app, engine=app.engine.with_settings(scope="home"))
         for each, scopes, expected in (
             (app, ("home", "work"), "home"),
             (at_home, ("work", "home"), "home"),

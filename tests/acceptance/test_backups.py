@@ -391,7 +391,7 @@ async def test_one_a_day_by_itself_and_the_oldest_go(app: App) -> None:
     assert (await run(app, VERIFY_BACKUPS, all=True)).good
     switched_off = replace(
         app.engine,
-        policy=replace(app.engine.policy, backup=replace(app.engine.policy.backup, schedule=False)),
+        settings=replace(app.engine.settings, backup=replace(app.engine.settings.backup, schedule=False)),
     )
     assert (await run_schedule(switched_off, StageLimits())).changed == 0
 

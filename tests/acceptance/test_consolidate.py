@@ -31,7 +31,6 @@ from mindhold.memories.transfer import EXPORT
 from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
 from mindhold.model.job import Job
-from mindhold.model.lifecycle import LifecycleRules
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Status, Tier
 from mindhold.model.query import Filter, Order
 from mindhold.ports.store import Enqueue, Inherit, Mark
@@ -51,8 +50,8 @@ def days_later(app: App, days: float) -> App:
 
 def with_life(app: App, **changes: Any) -> App:
     """The same app with other rules of life."""
-    policy = replace(app.engine.policy, life=replace(app.engine.policy.life, **changes))
-    return replace(app, engine=replace(app.engine, policy=policy))
+    life = replace(app.engine.settings.life, **changes)
+    return replace(app, engine=app.engine.with_settings(life=life))
 
 
 async def whole(app: App) -> dict[str, Memory]:
@@ -722,10 +721,6 @@ class Unclaimed:
 
     async def swap_cursor(self, _name: str, *, old: str | None, new: str | None) -> bool:
         return True
-
-
-def test_the_rules_of_life_have_their_settings(app: App) -> None:
-    assert app.engine.policy.life == LifecycleRules()
 
 
 async def test_an_empty_store_needs_nothing(app: App) -> None:

@@ -85,9 +85,8 @@ async def test_a_capture_under_way_keeps_nothing(app: App, shelf: Shelf) -> None
             found = {"content": RULE, "type": "preference", "confidence": 0.9, "line": 1}
             return json.dumps({"memories": [found], "extractions": [found]})
 
-    capture = replace(app.engine.policy.capture, by_model=True)
-    policy = replace(app.engine.policy, capture=capture)
-    thinking = replace(app, engine=replace(app.engine, llm=Slow(), policy=policy))
+    capture = replace(app.engine.settings.capture, extract_with="model")
+    thinking = replace(app, engine=replace(app.engine.with_settings(capture=capture), llm=Slow()))
     told = await captured(thinking, a_talk(shelf))
     assert told.outcome == "forgotten"
     assert await everything(app) == []

@@ -341,7 +341,7 @@ async def test_titles_and_summaries_are_the_conversations_own(app: App, shelf: S
 
 async def test_only_one_indexes_at_a_time(app: App, shelf: Shelf) -> None:
     shelf.talk("s1", user("The pelican lands at noon."))
-    with index_turn(app.engine.policy.home) as mine:
+    with index_turn(app.engine.settings.home) as mine:
         assert mine
         answer = await index(app)
         assert (answer.busy, answer.files, answer.notice) == (True, 0, BUSY)

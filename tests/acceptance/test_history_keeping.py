@@ -289,9 +289,8 @@ async def test_the_oldest_make_room_until_there_is_more(opened: Open, projects: 
 
 
 def _with_room(app: App, room: int) -> App:
-    policy = app.engine.policy
-    history = replace(policy.history, archive_room=room)
-    return replace(app, engine=replace(app.engine, policy=replace(policy, history=history)))
+    history = replace(app.engine.settings.history, archive_max_mb=room / (1 << 20))  # type: ignore[arg-type]
+    return replace(app, engine=app.engine.with_settings(history=history))
 
 
 # Forgetting

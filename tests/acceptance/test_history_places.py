@@ -33,7 +33,7 @@ async def app(opened: Open, shelf: Shelf) -> AsyncIterator[App]:
 
 def is_unclean(app: App) -> bool:
     """Whether words that were removed may still be in the file."""
-    with closing(sqlite3.connect(app.engine.policy.home / "data" / "history.db")) as connection:
+    with closing(sqlite3.connect(app.engine.settings.home / "data" / "history.db")) as connection:
         return bool(connection.execute("SELECT unclean FROM state").fetchone()[0])
 
 
@@ -137,7 +137,7 @@ async def test_who_waits_is_not_kept_waiting_for_a_long_file(app: App, shelf: Sh
 
 async def test_what_another_process_is_reading_is_left(app: App, shelf: Shelf) -> None:
     size = shelf.talk("s1", user("The pelican lands at noon."), cwd=SHOP).stat().st_size
-    with index_turn(app.engine.policy.home) as mine:
+    with index_turn(app.engine.settings.home) as mine:
         assert mine
         assert await refresh(app.engine) == size
     assert await refresh(app.engine) == 0

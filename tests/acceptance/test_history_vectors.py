@@ -117,8 +117,8 @@ async def test_only_who_may_read_them_embeds_them(app: App) -> None:
     withheld = replace(app.engine, history=NoHistory())
     assert await embed_history(withheld, most=10) == 0
     assert not {name for name in handlers_of(withheld) if name.startswith("history")}
-    unwanted = replace(app.engine.policy, history=replace(app.engine.policy.history, vectors=False))
-    assert await embed_history(replace(app.engine, policy=unwanted), most=10) == 0
+    unwanted = replace(app.engine.settings.history, vectors=False)
+    assert await embed_history(app.engine.with_settings(history=unwanted), most=10) == 0
 
 
 async def test_a_service_is_sent_no_conversation(opened: Open) -> None:
@@ -147,7 +147,7 @@ async def test_on_a_server_that_others_use_each_home_has_jobs_of_its_own(app: Ap
         home = POSTGRES
 
     shared = replace(app.engine, store_registry=Elsewhere())  # type: ignore[arg-type]
-    other = replace(shared, policy=replace(shared.policy, home=Path("/another/home")))
+    other = shared.with_settings(home=Path("/another/home"))
     names = {own_job(shared, JOB), own_job(other, JOB), JOB}
     assert len(names) == 3
     assert own_job(shared, JOB) in handlers_of(shared)

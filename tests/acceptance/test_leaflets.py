@@ -49,7 +49,7 @@ async def made(app: App, *folders: str) -> None:
 
 
 def read(app: App, folder: str) -> Mapping[str, Any]:
-    found = read_leaflet(str(app.engine.policy.home), project_identity(folder))
+    found = read_leaflet(str(app.engine.settings.home), project_identity(folder))
     assert found is not None
     return found
 
@@ -89,7 +89,7 @@ async def test_a_folder_that_is_no_project_has_what_holds_everywhere(
     await made(app, str(tmp_path))
     sheet = read(app, str(tmp_path))
     assert texts(sheet) == ["Always use tabs."]
-    names = {name for name, _ in hook_cache_writer.all_cache_heads(str(app.engine.policy.home))}
+    names = {name for name, _ in hook_cache_writer.all_cache_heads(str(app.engine.settings.home))}
     assert names == {hook_cache.GLOBAL, identity_key(project_identity(folder))}
 
 
@@ -128,7 +128,7 @@ async def test_what_fades_is_told_until_it_is_doubtful_without_anybody_looking(a
     sheet = read(app, folder)
     assert "login form" in sheet["start"]
     assert 4.8 < (sheet["until"] - time.time()) / 86_400 < 5.0
-    path = app.engine.policy.home / "hooks" / "leaflets" / f"{identity_key(project_identity(folder))}.jsonl"
+    path = app.engine.settings.home / "hooks" / "leaflets" / f"{identity_key(project_identity(folder))}.jsonl"
     long_ago = str(sheet["until"] - 86_400 * 9).encode()
     path.write_bytes(path.read_bytes().replace(str(sheet["until"]).encode(), long_ago))
     sheet = read(app, folder)
@@ -213,7 +213,7 @@ async def test_each_agent_has_its_own(opened: Open, folder: str) -> None:
     async with opened(agent="ada") as ada:
         await stored(ada, "Ada alone knows of the blue one.", scope="shop")
         await made(ada, folder)
-    home = str(app.engine.policy.home)
+    home = str(app.engine.settings.home)
 
     def told(agent: str) -> list[str]:
         found = read_leaflet(home, project_identity(folder), agent)
@@ -271,7 +271,7 @@ async def test_what_could_not_be_made_is_made_another_time(app: App, folder: str
     await made(app, folder)
     await stored(app, "Orders are kept in PostgreSQL.", scope="shop")
     beside = (
-        app.engine.policy.home
+        app.engine.settings.home
         / "hooks"
         / "leaflets"
         / f"{identity_key(project_identity(folder))}.jsonl.{os.getpid()}.tmp"
@@ -328,7 +328,7 @@ async def test_those_without_hooks_pay_nothing(opened: Open) -> None:
         receipt = (await run(app, FORGET, ids=[gone], hard=True)).receipt
     assert receipt is not None
     assert "leaflets" not in receipt.removed
-    assert not (app.engine.policy.home / "hooks").exists()
+    assert not (app.engine.settings.home / "hooks").exists()
 
 
 async def test_what_is_erased_is_off_it_at_once_and_the_receipt_says_so(app: App, folder: str) -> None:
@@ -341,7 +341,7 @@ async def test_what_is_erased_is_off_it_at_once_and_the_receipt_says_so(app: App
     assert receipt is not None
     assert (receipt.removed["leaflets"], receipt.remaining["leaflets"], receipt.empty) == (1, 0, True)
     assert texts(read(app, folder)) == []
-    home = app.engine.policy.home
+    home = app.engine.settings.home
     assert all(
         b"xylophone" not in path.read_bytes() for path in (home / "hooks").rglob("*") if path.is_file()
     )
@@ -362,7 +362,7 @@ async def test_what_is_hidden_is_off_it_at_once_and_comes_back(app: App, folder:
 
 async def test_scrubbing_looks_at_what_hooks_left(app: App, folder: str) -> None:
     await project(app, folder)
-    home = app.engine.policy.home
+    home = app.engine.settings.home
     await made(app, folder)
     waiting = home / "hooks" / "waiting"
     event_queue.mkdir()
@@ -386,7 +386,7 @@ async def test_it_goes_with_its_project_and_follows_its_name(app: App, folder: s
     await run(app, DELETE_SCOPE, name="store")
     assert texts(read(app, folder)) == []
     await app.refresh_hook_caches()
-    assert [name for name, _ in hook_cache_writer.all_cache_heads(str(app.engine.policy.home))] == [
+    assert [name for name, _ in hook_cache_writer.all_cache_heads(str(app.engine.settings.home))] == [
         hook_cache.GLOBAL
     ]
 
@@ -396,7 +396,7 @@ async def test_one_that_can_not_be_blanked_is_removed(app: App, folder: str) -> 
     gone = await stored(app, f"We decided that {PHRASE}.", kind="decision", scope="shop")
     await made(app, folder)
     name = f"{identity_key(project_identity(folder))}.jsonl"
-    leaflets = app.engine.policy.home / "hooks" / "leaflets"
+    leaflets = app.engine.settings.home / "hooks" / "leaflets"
     (leaflets / f"{name}.{os.getpid()}.tmp").mkdir()  # where it would be written first
     receipt = (await run(app, FORGET, ids=[gone], hard=True)).receipt
     assert receipt is not None
@@ -408,7 +408,7 @@ async def test_what_a_killed_writer_left_is_gone_with_the_rest(app: App, folder:
     await project(app, folder)
     gone = await stored(app, f"We decided that {PHRASE}.", kind="decision", scope="shop")
     await made(app, folder)
-    left = app.engine.policy.home / "hooks" / "leaflets" / "global.jsonl.1.tmp"
+    left = app.engine.settings.home / "hooks" / "leaflets" / "global.jsonl.1.tmp"
     left.write_text(f'{{"id": "{gone}"}}', encoding="ascii")
     receipt = (await run(app, FORGET, ids=[gone], hard=True)).receipt
     assert receipt is not None
@@ -418,7 +418,7 @@ async def test_what_a_killed_writer_left_is_gone_with_the_rest(app: App, folder:
 async def test_it_is_for_its_owner_only(app: App, folder: str) -> None:
     await project(app, folder)
     await made(app, folder)
-    path = app.engine.policy.home / "hooks" / "leaflets" / f"{identity_key(project_identity(folder))}.jsonl"
+    path = app.engine.settings.home / "hooks" / "leaflets" / f"{identity_key(project_identity(folder))}.jsonl"
     if os.name != "nt":
         assert path.stat().st_mode & 0o777 == 0o600
         assert path.parent.stat().st_mode & 0o777 == 0o700

@@ -346,8 +346,8 @@ async def test_a_consolidation_is_as_often_as_it_is_wanted(
 
 async def test_a_run_keeps_to_its_time(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     having(monkeypatch, "slow", "noted")
-    policy = replace(app.engine.policy, maintenance=replace(app.engine.policy.maintenance, seconds=0.0))
-    hurried = replace(app, engine=replace(app.engine, policy=policy))
+    maintenance = replace(app.engine.settings.maintenance, seconds=0)
+    hurried = replace(app, engine=app.engine.with_settings(maintenance=maintenance))
     await looked(hurried, EVENING)
     [job] = await looked(hurried, THREE)
     assert job.state == "done"

@@ -182,7 +182,7 @@ async def test_a_long_message_is_one_message_and_answers_stay_bounded(app: App, 
     assert next(message.id for message in messages) == saved.message_id
     assert len(messages) == 2
     assert [message.truncated for message in messages] == [True, False]
-    assert len(messages[0].content) <= app.engine.policy.longest_hit
+    assert len(messages[0].content) <= app.engine.settings.recall.longest_hit
     async with opened(**{"recall.longest_answer": 3_000}) as tight:
         for number in range(5):
             await say(tight, f"{number} " + "word " * 300)
@@ -472,7 +472,7 @@ async def test_the_context_is_bounded(app: App) -> None:
         await say(app, f"{number} " + "long talk about the shop " * 100)
     answer = await run(app, PROJECT_CONTEXT, project="shop")
     texts = [one.content for one in answer.recent_messages] + [one.content for one in answer.rag_results]
-    assert sum(map(len, texts)) <= app.engine.policy.longest_answer
+    assert sum(map(len, texts)) <= app.engine.settings.recall.longest_answer
 
 
 async def test_a_log_survives_export_and_import_word_for_word(app: App, opened: Open, tmp_path: Path) -> None:

@@ -372,8 +372,8 @@ async def test_the_best_of_many_equals_are_found_wherever_they_stand(app: App) -
     )
     assert (await found(at(app, NOW), "", topic="crowd", limit=2))[0] == dear
     for weight in (0.0, 0.3, 0.6, 1.0):
-        policy = replace(app.engine.policy, importance_weight=weight, recency_weight=1 - weight)
-        weighed = replace(app, engine=replace(app.engine, policy=policy))
+        changed = replace(app.engine.settings.recall, importance_weight=weight, recency_weight=1 - weight)
+        weighed = replace(app, engine=app.engine.with_settings(recall=changed))
         place = (await found(at(weighed, NOW), "", topic="crowd", limit=200)).index(dear)
         assert (place == 0) == (weight > 0.5)
 
@@ -435,8 +435,10 @@ async def test_every_hit_is_told_what_disputes_it(app: App) -> None:
     ]
     crowd = [Link(other.id, hits[0].id, Relation.CONTRADICTS, NOW, 0.5) for other in others[1:]]
     await app.engine.store.apply([Connect(link) for link in (*pairs, *crowd)])
-    policy = replace(app.engine.policy, composite_from=1_000)
-    answer = await recall(replace(app, engine=replace(app.engine, policy=policy)), topic="crowd", limit=60)
+    changed = replace(app.engine.settings.recall, composite_from=1_000)
+    answer = await recall(
+        replace(app, engine=app.engine.with_settings(recall=changed)), topic="crowd", limit=60
+    )
     disputed = {hit.id: hit.contradicted_by for hit in answer.hits}
     assert set(disputed) == {hit.id for hit in hits}
     assert all(other.id in disputed[hit.id] for hit, other in zip(hits, others, strict=True))

@@ -141,12 +141,12 @@ class TestAnEnd:
         await held(app)
         await run(app, RUN_JOBS)
         assert await recaps(app) == []
-        half = at(app, app.engine.clock() + app.engine.policy.session_ttl / 2)
+        half = at(app, app.engine.clock() + app.engine.settings.serve.session_ttl / 2)
         await say(half, "One more thing: the courier comes at 17:15.")
-        later = at(app, app.engine.clock() + app.engine.policy.session_ttl + timedelta(minutes=1))
+        later = at(app, app.engine.clock() + app.engine.settings.serve.session_ttl + timedelta(minutes=1))
         await run(later, RUN_JOBS)
         assert await recaps(app) == [], "somebody spoke since"
-        await run(at(later, half.engine.clock() + app.engine.policy.session_ttl), RUN_JOBS)
+        await run(at(later, half.engine.clock() + app.engine.settings.serve.session_ttl), RUN_JOBS)
         [recap] = await recaps(app)
         assert recap.count == 11
 
@@ -237,7 +237,7 @@ class TestALongOne:
             assert await covered_messages(app.engine, [*ids, *more]) == {*ids, *more}
             assert len((await run(app, RECAP_MESSAGES, id=whole.id, limit=200)).messages) == 65
             assert not (await now(app)).made, "nothing is new"
-            longest = app.engine.policy.recaps.longest_tokens
+            longest = app.engine.settings.recaps.longest_tokens
             assert all(one.tokens <= longest for one in last.values())
 
     async def test_a_job_that_has_no_more_time_goes_on_later(self, opened: Open) -> None:

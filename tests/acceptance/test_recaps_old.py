@@ -143,7 +143,7 @@ class TestYears:
         [year] = await recaps(app)
         assert (year.level, year.count) == (3, 80)
         assert year.content.startswith("Summary of 2024: 80 messages.")
-        assert year.tokens <= app.engine.policy.recaps.longest_tokens
+        assert year.tokens <= app.engine.settings.recaps.longest_tokens
         assert await covered_messages(app.engine, ids) == set(ids)
         told = await run(app, RECAP_MESSAGES, id=year.id, limit=200)
         assert [each.id for each in told.messages] == ids

@@ -318,8 +318,8 @@ class TestSize:
             await facts(app, 10)
             room = await retention.room_of(app.engine)
             assert room.active_bytes == room.bytes_used > 0
-            chosen = replace(app.engine.policy.retention, most_megabytes=1)
-            policy = replace(app.engine.policy, retention=chosen)
+            chosen = replace(app.engine.settings.retention, most_megabytes=1)
+            settings = replace(app.engine.settings, retention=chosen)
             facts_of = app.engine.store.facts
 
             class Grown:
@@ -332,7 +332,7 @@ class TestSize:
                     return replace(await facts_of(), bytes_used=950_000)
 
             store: Any = Grown()
-            tight = replace(app, engine=replace(app.engine, policy=policy, store=store))
+            tight = replace(app, engine=replace(app.engine, settings=settings, store=store))
             done = await retained(days_later(tight, 30))
             assert done.changed == 2
             assert (await retained(days_later(tight, 30))).changed == 0

@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "installers": {"hooks", "model"},
     "stores": {"hooks", "model", "ports", "text"},
     "providers": {"hooks", "model", "ports", "text"},
-    **dict.fromkeys(FEATURES | CORE, FEATURES | CORE | {"hooks", "model", "ports", "text"}),
+    **dict.fromkeys(FEATURES | CORE, FEATURES | CORE | {"hooks", "model", "ports", "settings", "text"}),
     "contracts": FEATURES | CORE | {"model", "text"},
     "interfaces": FEATURES | CORE | {"contracts", "hooks", "installers", "model", "settings", "text"},
     "client": FEATURES | CORE | {"contracts", "model"},
@@ -123,6 +123,13 @@ def test_only_settings_reads_the_environment() -> None:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             reads = isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"}
             assert not (reads and isinstance(node.value, ast.Name) and node.value.id == "os"), path
+
+
+def test_only_interfaces_and_app_load_settings() -> None:
+    """Features are configured with settings objects; they never read the sources of settings."""
+    for path in modules():
+        if part_of(path) in FEATURES | CORE | {"contracts"}:
+            assert not any(name.startswith("mindhold.settings.loader") for name in imports_of(path)), path
 
 
 def test_broad_catches_only_in_outermost_handlers() -> None:

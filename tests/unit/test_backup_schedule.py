@@ -8,10 +8,10 @@ import pytest
 
 from mindhold.backup.folder import BackupReason
 from mindhold.backup.schedule import StoredBackup, due_backup, outdated_backups
-from mindhold.model.policies import BackupRules
+from mindhold.settings.sections import BackupSettings
 
 MONDAY = date(2026, 3, 2)
-RULES = BackupRules(keep_daily=3, keep_weekly=2)
+RULES = BackupSettings(keep_daily=3, keep_weekly=2)
 
 
 def on(day: int, made: BackupReason = BackupReason.DAILY, *, good: bool = True) -> StoredBackup:
@@ -39,7 +39,7 @@ def test_what_is_due(there: list[StoredBackup], today: int, made: BackupReason |
 
 
 def test_without_weekly_ones_all_are_daily() -> None:
-    assert due_backup([], MONDAY, BackupRules(keep_weekly=0)) is BackupReason.DAILY
+    assert due_backup([], MONDAY, BackupSettings(keep_weekly=0)) is BackupReason.DAILY
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.engine import Policy
 from mindhold.memories.draft import TURN
 from mindhold.memories.duplicates import RelatedMemories, find_related, inherit_from
 from mindhold.model.memory import Kind, Memory, Relation, Tier
+from mindhold.settings.schema import IntakeSettings
 from mindhold.testing.builders import START, Builder
 
-POLICY = Policy(export_dir=Path("export"), home=Path("home"))
+SETTINGS = IntakeSettings()
 BUILDER = Builder()
 NOTED = "The billing service uses PostgreSQL 15."
 
@@ -39,18 +38,18 @@ def ids(kin: RelatedMemories) -> tuple[list[str], list[str], list[str]]:
 def test_above_a_similarity_memories_of_a_topic_are_related(similarity: float, related: bool) -> None:
     old = made("The billing service has four replicas.", topic="billing")
     new = made(NOTED, topic="billing")
-    assert ids(find_related(new, [(old, similarity)], POLICY)) == ([], [], [old.id] if related else [])
+    assert ids(find_related(new, [(old, similarity)], SETTINGS)) == ([], [], [old.id] if related else [])
 
 
 def test_of_another_topic_none_is_kin() -> None:
     old = made("the billing service uses postgres 15", topic="deployment")
-    assert find_related(made(NOTED, topic="billing"), [(old, 1.0)], POLICY) == RelatedMemories()
+    assert find_related(made(NOTED, topic="billing"), [(old, 1.0)], SETTINGS) == RelatedMemories()
 
 
 def test_what_has_no_topic_may_belong_to_any() -> None:
     old = made("The billing service has four replicas.", topic="Billing")
-    assert find_related(made(NOTED), [(old, 0.8)], POLICY).related
-    assert find_related(made(NOTED, topic="billing"), [(old, 0.8)], POLICY).related
+    assert find_related(made(NOTED), [(old, 0.8)], SETTINGS).related
+    assert find_related(made(NOTED, topic="billing"), [(old, 0.8)], SETTINGS).related
 
 
 @pytest.mark.parametrize(
@@ -64,14 +63,14 @@ def test_what_has_no_topic_may_belong_to_any() -> None:
 )
 def test_a_rewording_of_the_same_kind_supersedes(similarity: float, kind: Kind, superseded: bool) -> None:
     old = made("the billing service uses postgres 15", kind=kind)
-    found = find_related(made(NOTED, kind=Kind.FACT), [(old, similarity)], POLICY)
+    found = find_related(made(NOTED, kind=Kind.FACT), [(old, similarity)], SETTINGS)
     assert ids(found) == (([old.id], [], []) if superseded else ([], [], [old.id]))
 
 
 @pytest.mark.parametrize("kind", [Kind.PREFERENCE, Kind.FACT])
 def test_an_update_of_another_kind_supersedes_nothing(kind: Kind) -> None:
     old, new = made("I use Vim for code", kind=kind), made("I no longer use Vim for code", kind=Kind.FACT)
-    found = find_related(new, [(old, 0.95)], POLICY)
+    found = find_related(new, [(old, 0.95)], SETTINGS)
     assert ids(found) == (([old.id], [], []) if kind is Kind.FACT else ([], [], [old.id]))
 
 
@@ -82,14 +81,14 @@ def test_forty_services_on_forty_ports_are_forty(kind: Kind) -> None:
         for number in range(40)
     ]
     new = made("Service 40 listens on port 8040.", kind=kind)
-    found = find_related(new, others, POLICY)
+    found = find_related(new, others, SETTINGS)
     assert (found.superseded, found.resolved, len(found.related)) == ((), (), 3)
 
 
 @pytest.mark.parametrize("kept", [{"anchor": True}, {"tier": Tier.PERMANENT}, {"metadata": {TURN: "user"}}])
 def test_what_is_kept_is_linked_instead(kept: dict[str, Any]) -> None:
     old = made("the billing service uses postgres 15", **kept)
-    assert ids(find_related(made(NOTED), [(old, 1.0)], POLICY)) == ([], [], [old.id])
+    assert ids(find_related(made(NOTED), [(old, 1.0)], SETTINGS)) == ([], [], [old.id])
 
 
 FAILURE = "Redis Sentinel connection fails with NOAUTH."
@@ -102,7 +101,7 @@ FIX = "Redis Sentinel NOAUTH error resolved: set REDIS_PASSWORD in the environme
 )
 def test_an_error_is_resolved_by_what_says_its_fix(kind: Kind) -> None:
     old, new = made(FAILURE, kind=Kind.ERROR, anchor=True), made(FIX, kind=kind)
-    found = find_related(new, [(old, 0.75)], POLICY)
+    found = find_related(new, [(old, 0.75)], SETTINGS)
     assert ids(found) == ([], [old.id], [])
     [link] = found.links(new.id, now=START)
     assert (link.origin, link.target, link.relation) == (old.id, new.id, Relation.RESOLVED_BY)
@@ -114,20 +113,20 @@ def test_an_error_is_resolved_by_what_says_its_fix(kind: Kind) -> None:
     [(Kind.FACT, Kind.ERROR, 0.9), (Kind.ERROR, Kind.PREFERENCE, 0.9), (Kind.ERROR, Kind.ERROR, 0.6)],
 )
 def test_nothing_else_is_resolved(old_kind: Kind, new_kind: Kind, similarity: float) -> None:
-    found = find_related(made(FIX, kind=new_kind), [(made(FAILURE, kind=old_kind), similarity)], POLICY)
+    found = find_related(made(FIX, kind=new_kind), [(made(FAILURE, kind=old_kind), similarity)], SETTINGS)
     assert found.resolved == ()
 
 
 def test_two_errors_that_share_words_do_not_resolve_each_other() -> None:
     old = made("Kafka Sentinel connection fails with NOAUTH.", kind=Kind.ERROR)
-    assert find_related(made(FIX, kind=Kind.ERROR), [(old, 0.95)], POLICY).resolved == ()
+    assert find_related(made(FIX, kind=Kind.ERROR), [(old, 0.95)], SETTINGS).resolved == ()
 
 
 @given(st.lists(st.floats(0, 1), max_size=12), st.integers(0, 5))
 def test_links_are_few_and_the_nearest(similarities: list[float], most: int) -> None:
     others = [(made(f"Fact {number} of the garden."), value) for number, value in enumerate(similarities)]
-    found = find_related(made("Another fact of the garden."), others, replace(POLICY, most_links=most))
-    above = sorted((value for value in similarities if value > POLICY.link_threshold), reverse=True)
+    found = find_related(made("Another fact of the garden."), others, replace(SETTINGS, most_links=most))
+    above = sorted((value for value in similarities if value > SETTINGS.link_threshold), reverse=True)
     assert [weight for _, weight in found.related] == [round(value, 4) for value in above[:most]]
 
 

@@ -38,11 +38,12 @@ from mindhold.model.lifecycle import (
 from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
 from mindhold.model.policies import RECAP
 from mindhold.projects.summary import SUMMARY_OF
+from mindhold.settings.sections import LifeSettings, RetentionSettings
 from mindhold.testing.builders import START, Builder
 
 DAY = timedelta(days=1)
 WARMTH = {Tier.COLD: 0, Tier.WARM: 1, Tier.HOT: 2, Tier.PERMANENT: 3}
-PLAIN = LifecycleRules()
+PLAIN = LifeSettings().rules(RetentionSettings())
 
 days = st.floats(0, 2000).map(lambda number: timedelta(days=number))
 moments = days.map(lambda after: START + after)
@@ -55,6 +56,7 @@ lives = st.builds(
     keep_archived_days=st.integers(0, 400),
     anchor_uses=st.integers(1, 50),
     anchor_importance=st.floats(0, 1),
+    unused_days=st.just(365),
 )
 
 
@@ -402,9 +404,10 @@ class TestSweeping:
         assert next_review(hot, START, PLAIN) == START + 7 * DAY
 
     def test_wild_settings_stay_within_the_calendar(self) -> None:
-        wild = LifecycleRules(
-            stale_days={Kind.FACT: 10**9}, hot_days=10**9, keep_archived_days=10**9, other_stale_days=10**9
-        )
+        far = 10**9
+        wild = LifeSettings(
+            stale_days_fact=far, hot_days=far, keep_archived_days=far, stale_days_other=far
+        ).rules(RetentionSettings())
         for status in (Status.ACTIVE, Status.ARCHIVED):
             one = memory(status=status, tier=Tier.HOT, uses=10**6)
             assert swept(one, START, wild).review is not None

@@ -11,29 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mindhold.model.lifecycle import (
-    MONTH,
     SESSION_ONLY,
     YOUNGEST,
     Fate,
-    Level,
-    LifecycleRules,
     RetentionRoom,
-    RetentionRules,
     faded,
     fate_of,
     is_message,
     is_protected,
     may_go,
-    message_window,
     next_review,
     retention_worth,
     says_it_matters,
-    steered,
 )
 from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.settings.sections import MONTH, LifeSettings, RetentionSettings
 from mindhold.testing.builders import START, Builder
 
 DAY = timedelta(days=1)
+LEVELS = ("keep-all", "moderate", "aggressive")
 LONG = START + 3_000 * DAY
 RECAP = {"provenance": Provenance(source="summary"), "merged_from": ("one", "two"), "kind": Kind.CONTEXT}
 SAID = {
@@ -114,10 +110,10 @@ PLAIN = {
 }
 
 
-@pytest.mark.parametrize("level", Level)
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("which", PROTECTED)
-def test_what_is_protected_never_goes(which: str, level: Level) -> None:
-    one, life = memory(**PROTECTED[which]), steered(LifecycleRules(), RetentionRules(level=level))
+def test_what_is_protected_never_goes(which: str, level: Any) -> None:
+    one, life = memory(**PROTECTED[which]), LifeSettings().rules(RetentionSettings(level=level))
     assert is_protected(one)
     assert not may_go(one, LONG)
     assert fate_of(one, LONG, life)[0] is Fate.STAYS
@@ -149,23 +145,22 @@ def test_what_is_young_or_not_there_may_not_go(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("level", "months", "days"),
     [
-        (Level.MODERATE, 6, 6 * MONTH / DAY),
-        (Level.AGGRESSIVE, 6, 3 * MONTH / DAY),
-        (Level.MODERATE, 0, 21),
-        (Level.AGGRESSIVE, 1, 21),
-        (Level.MODERATE, 1, MONTH / DAY),
+        ("moderate", 6, 6 * MONTH / DAY),
+        ("aggressive", 6, 3 * MONTH / DAY),
+        ("moderate", 0, 21),
+        ("aggressive", 1, 21),
+        ("moderate", 1, MONTH / DAY),
     ],
 )
-def test_how_long_messages_stay(level: Level, months: int, days: float) -> None:
-    assert message_window(RetentionRules(level=level, keep_months=months)) / DAY == pytest.approx(days)
+def test_how_long_messages_stay(level: Any, months: int, days: float) -> None:
+    assert RetentionSettings(level=level, keep_months=months).message_window / DAY == pytest.approx(days)
 
 
 def test_the_levels_steer_one_life() -> None:
-    life = LifecycleRules(archive_below=0.35, other_stale_days=60)
+    life = LifeSettings(archive_below=0.35)
     one = memory(importance=0.3)
-    assert steered(life, RetentionRules()) == life
-    assert steered(life, RetentionRules(level=Level.KEEP_ALL)).keeps_all
-    kept, usual, short = (steered(life, RetentionRules(level=level)) for level in Level)
+    kept, usual, short = (life.rules(RetentionSettings(level=level)) for level in LEVELS)
+    assert kept.keeps_all
     fates = {
         days: [fate_of(one, START + days * DAY, each)[0] for each in (kept, usual, short)]
         for days in (59, 60, 120)
@@ -191,16 +186,14 @@ def test_the_levels_steer_one_life() -> None:
     ],
 )
 def test_what_nobody_ever_used_goes_with_the_years(fields: dict[str, Any], days: int, fate: Fate) -> None:
-    slow = steered(LifecycleRules(stale_days={Kind.FACT: 5_000}), RetentionRules(unused_days=365))
+    slow = LifeSettings(stale_days_fact=5_000).rules(RetentionSettings(unused_days=365))
     assert fate_of(memory(**fields), START + days * DAY, slow)[0] is fate
     never = replace(slow, unused_days=0)
     assert fate_of(memory(**fields), START + days * DAY, never)[0] is Fate.STAYS
 
 
 def test_nothing_young_is_archived_whatever_is_set() -> None:
-    hasty = steered(
-        LifecycleRules(stale_days={Kind.FACT: 1}, archive_below=1.0), RetentionRules(level=Level.AGGRESSIVE)
-    )
+    hasty = LifeSettings(stale_days_fact=1, archive_below=1.0).rules(RetentionSettings(level="aggressive"))
     one = memory(importance=0.1)
     assert fate_of(one, START + YOUNGEST - timedelta(seconds=1), hasty)[0] is Fate.STAYS
     assert fate_of(one, START + YOUNGEST, hasty)[0] is Fate.ARCHIVED

@@ -48,12 +48,12 @@ def _fenced(engine: Engine, operation: Operation[Any, Any], caller: Caller) -> E
         )
     from mindhold.access.scoped_store import ScopedStore, ScopedStoreRegistry
 
-    scope = engine.policy.scope if engine.policy.scope in caller.scopes else caller.scopes[0]
+    scope = engine.settings.scope if engine.settings.scope in caller.scopes else caller.scopes[0]
     return replace(
         engine,
         store=ScopedStore(engine.store, caller.scopes),
         store_registry=ScopedStoreRegistry(engine.store_registry, caller.scopes),
         sidecar=engine.sidecar if engine.sidecar is NO_SIDECAR else ScopedSidecar(engine.sidecar),
-        policy=replace(engine.policy, scope=scope),
+        settings=replace(engine.settings, scope=scope),
         allowed_scopes=caller.scopes,
     )

@@ -7,7 +7,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from mindhold.access.admission import admitted_engine, as_agent
-from mindhold.app.policy import capture_of, policy_of
 from mindhold.app.providers import classifier_of, language_model, meaning_of, rlm_server, transcripts_of
 from mindhold.app.stores import SettingsSites, advise_restore, make_home, make_store_registry, with_sidecar
 from mindhold.capture.project_folder import scope_of_folder
@@ -34,7 +33,7 @@ from mindhold.ports.history import NoHistory
 from mindhold.ports.llm import LanguageModel, OwnModel
 from mindhold.ports.store import Store
 from mindhold.providers.model_registry import LocalModelRegistry
-from mindhold.settings.loader import LoadedSettings, load_settings
+from mindhold.settings.loader import LoadedSettings, home_agent, load_settings
 from mindhold.stores.history.archive import GzipArchive
 from mindhold.stores.history.index import SqliteHistory
 from mindhold.stores.routed.store import RoutedStore
@@ -109,7 +108,7 @@ class App:
         """
         touched = frozenset(self.written)
         self.written.clear()
-        home = self.engine.policy.home
+        home = self.engine.settings.home
         if not touched or not (home / "hooks" / "leaflets").is_dir():
             return
         from mindhold.capture.hook_cache import (
@@ -145,7 +144,7 @@ class App:
             return self.engine
         with suppress(SettingsError):  # a file half written, or wrong
             now = load_settings({"home": str(self.loaded.settings.home)}).settings.capture
-            return replace(self.engine, policy=replace(self.engine.policy, capture=capture_of(now)))
+            return self.engine.with_settings(capture=now)
         return self.engine
 
     def conversation_roots(self) -> list[Path]:
@@ -169,7 +168,7 @@ class App:
         from mindhold.hooks.worker_start import start_indexer  # for those who are behind
 
         try:
-            await asyncio.to_thread(start_indexer, str(self.engine.policy.home))
+            await asyncio.to_thread(start_indexer, str(self.engine.settings.home))
         except OSError as error:
             log.warning("conversations are not indexed in the background: %s", error.strerror)
             return False
@@ -246,7 +245,7 @@ def _written_to(operation: Operation[Any, Any], given: Input, engine: Engine) ->
     """The scope that an operation writes to, or Global, which is in reach of all, where that isn't known."""
     if operation.name != "remember":
         return GLOBAL
-    return getattr(given, "scope", None) or engine.policy.scope
+    return getattr(given, "scope", None) or engine.settings.scope
 
 
 def _leave_to_worker(home: Path, agent: str) -> None:
@@ -282,7 +281,9 @@ async def _engine(
         new_id=new_id,
         zone=lambda: person_zone(settings.time_zone),
         use_counter=UseCounter(store, utc_now),
-        policy=policy_of(loaded),
+        settings=settings,
+        home_agent=home_agent(loaded),
+        tells_hooks=loaded.sources.get("store.path") != "argument",
         transcripts=transcripts_of(settings),
         history=SqliteHistory(settings.history_index)
         if settings.history.enabled
@@ -316,7 +317,7 @@ async def _in_its_project(loaded: LoadedSettings, engine: Engine) -> tuple[Loade
         scope = None
     if scope is None or scope == GLOBAL:
         return loaded, engine
-    return loaded.within(scope), replace(engine, policy=replace(engine.policy, scope=scope))
+    return loaded.within(scope), engine.with_settings(scope=scope)
 
 
 @cache

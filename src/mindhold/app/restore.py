@@ -18,7 +18,6 @@ from mindhold.model.errors import NotFound
 from mindhold.model.scope import GLOBAL
 from mindhold.ports.backend import ReplacedStore
 from mindhold.settings.loader import LoadedSettings
-from mindhold.settings.sections import passphrase_of
 from mindhold.stores.registry import WHOLE
 
 RestoreProgress = Callable[[str, int, int | None], None]
@@ -35,7 +34,7 @@ async def replace_all(loaded: LoadedSettings, file: str | None, *, told: Restore
             folder=settings.home / "backups",
             zone=person_zone(settings.time_zone),
             clock=utc_now,
-            passphrase=passphrase_of(settings.backup),
+            passphrase=settings.backup.read_passphrase(),
             forgets=(WHOLE,),
             told=told,
         ),

@@ -80,7 +80,7 @@ def no_backup_progress(_step: str, _done: int, _total: int | None) -> None:
 
 def folder_of(engine: Engine) -> Path:
     """Where backups are."""
-    return engine.policy.home / "backups"
+    return engine.settings.home / "backups"
 
 
 async def back_up(
@@ -161,10 +161,10 @@ def chosen_secret(
     engine: Engine, *, encrypt: bool | None = None, passphrase: str | None = None
 ) -> str | None:
     """What it is encrypted with; None: it isn't. Raises Refused where it should be and can't."""
-    rules = engine.policy.backup
+    rules = engine.settings.backup
     if not (rules.encrypt if encrypt is None else encrypt):
         return None
-    secret = passphrase or rules.passphrase
+    secret = passphrase or rules.read_passphrase()
     if not secret:
         raise Refused(
             "Backups are to be encrypted, and there is no passphrase: none was made.",

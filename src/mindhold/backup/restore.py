@@ -52,7 +52,7 @@ async def restore(
     """
     chosen = await asyncio.to_thread(find_backup_file, folder_of(engine), file)
     await asyncio.to_thread(check_sum, chosen)
-    secret = passphrase or engine.policy.backup.passphrase
+    secret = passphrase or engine.settings.backup.read_passphrase()
     if not chosen.earlier:
         await run_uncancelled(asyncio.to_thread(read_through, chosen.path, secret))
     safety = await back_up(engine, begin=SAFETY, passphrase=passphrase, told=told)

@@ -25,9 +25,9 @@ from mindhold.engine import Engine
 from mindhold.lifecycle.stages import NOTHING, StageLimits, StageResult
 from mindhold.locks import claim
 from mindhold.model.errors import MindholdError, Refused, StoreError
-from mindhold.model.policies import BackupRules
 from mindhold.ports.backend import ReplacedStore
 from mindhold.ports.store import StoreFinding
+from mindhold.settings.sections import BackupSettings
 
 BACKUP_STEP = "backup"
 PROBLEM = "backup.problem"  # the cursor: why the last one that was due could not be made
@@ -45,7 +45,7 @@ class StoredBackup:
     good: bool = True
 
 
-def due_backup(there: Sequence[StoredBackup], today: date, rules: BackupRules) -> BackupReason | None:
+def due_backup(there: Sequence[StoredBackup], today: date, rules: BackupSettings) -> BackupReason | None:
     """What is to be made today; None where one of today is there already."""
     own = [one for one in there if one.made in SCHEDULED and one.good]
     if any(one.day == today for one in own):
@@ -55,7 +55,7 @@ def due_backup(there: Sequence[StoredBackup], today: date, rules: BackupRules) -
     return BackupReason.WEEKLY if first and rules.keep_weekly else BackupReason.DAILY
 
 
-def outdated_backups(there: Sequence[StoredBackup], rules: BackupRules) -> list[str]:
+def outdated_backups(there: Sequence[StoredBackup], rules: BackupSettings) -> list[str]:
     """Names of what may go: of those that were made by themselves alone, and never the last good one that there is.
 
     The first of a week stands for its day as well.
@@ -76,7 +76,7 @@ async def run_scheduled_backup(
 ) -> StageResult:
     """Make what is due, then drop what is outdated. What fails is noted, and told by status; it is tried again next time."""
     begun = perf_counter()
-    rules = engine.policy.backup
+    rules = engine.settings.backup
     if not rules.schedule:
         return StageResult(BACKUP_STEP, 0, "switched off (backup.schedule)")
     today = engine.clock().astimezone(engine.zone()).date()
@@ -135,7 +135,7 @@ async def _made(engine: Engine, made: BackupReason, told: BackupProgress) -> str
     return f"{made}: {done.path.name}"
 
 
-async def _dropped(engine: Engine, rules: BackupRules) -> int:
+async def _dropped(engine: Engine, rules: BackupSettings) -> int:
     files = await backups(engine)
     names = set(outdated_backups(stored_backups(engine, files), rules))
     old = [one for one in files if one.path.name in names]
@@ -211,8 +211,8 @@ def offer_restore(folder: Path) -> str:
 
 
 def _no_passphrase(engine: Engine) -> str:
-    rules = engine.policy.backup
-    if rules.schedule and rules.encrypt and not rules.passphrase:
+    rules = engine.settings.backup
+    if rules.schedule and rules.encrypt and not rules.read_passphrase():
         return (
             "Backups are to be encrypted, and this process knows no passphrase: none is made. Set "
             "MINDHOLD_BACKUP_PASSPHRASE or backup.passphrase_file."

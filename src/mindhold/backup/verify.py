@@ -46,7 +46,9 @@ async def verify(
     proofs = []
     for number, one in enumerate(chosen):
         told(f"verify {one.path.name}", number, len(chosen))
-        proofs.append(await _proved(engine, one, passphrase or engine.policy.backup.passphrase, told))
+        proofs.append(
+            await _proved(engine, one, passphrase or engine.settings.backup.read_passphrase(), told)
+        )
     return proofs
 
 

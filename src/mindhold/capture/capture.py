@@ -150,10 +150,10 @@ class CaptureReceipt:
 
 async def capture(engine: Engine, heard: CaptureEvent, *, agent: str) -> CaptureReceipt:
     """Raises InvalidInput, and the store's errors; asked again after them, it goes on where it was."""
-    policy = engine.policy.capture
-    if not policy.enabled or (heard.subagent and not policy.subagents):
+    settings = engine.settings.capture
+    if not settings.enabled or (heard.subagent and not settings.subagents):
         return CaptureReceipt(CaptureOutcome.DISABLED)
-    if is_excluded(heard.folder, policy.exclude):
+    if is_excluded(heard.folder, settings.excluded):
         return CaptureReceipt(CaptureOutcome.EXCLUDED)
     heard = replace(heard, conversation=clean_conversation_name(engine, heard.conversation))
     scope: str | None = None
@@ -323,7 +323,7 @@ class _Capture:
         )
         picked = ExtractionResult((), noted.carried)
         if not own:
-            if not self._engine.policy.capture.subagents:
+            if not self._engine.settings.capture.subagents:
                 steps = [step for step in steps if not step.aside]
             steps = await asyncio.to_thread(redacted, steps)
             picked = await self._picker.pick(steps, noted.carried, scope=self._scope)

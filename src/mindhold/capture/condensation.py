@@ -66,17 +66,17 @@ class Condensation:
 
 async def condensation_reason(engine: Engine, scope: str, *, event: str, captures: int) -> str:
     """Why what was captured in that scope is to be condensed after this event and so many captures; empty: it isn't."""
-    policy = engine.policy.capture
-    if engine.policy.life.keeps_all:
+    settings = engine.settings.capture
+    if engine.settings.lifecycle_rules.keeps_all:
         return ""
     if event == ENDED:
         return "a conversation ended"
-    if captures > 0 and captures % policy.condense_every == 0:
+    if captures > 0 and captures % settings.condense_every == 0:
         return f"{captures} captures"
     noted = await engine.store.entry(CONDENSED_NAMESPACE, scope, now=engine.clock())
     left = int(noted.value.get("active", 0)) if noted else 0
     # What can't be condensed any further isn't looked at again for each capture.
-    most = max(policy.condense_above, left + policy.condense_every - 1)
+    most = max(settings.condense_above, left + settings.condense_every - 1)
     active = await _active(engine, scope, most=most + 1)
     return f"more than {most} memories" if active > most else ""
 
@@ -109,7 +109,7 @@ class _Condensing:
         self._dry = dry
         self._force = force
         self._model = _asked_model(engine) if not dry else None
-        self._calls = engine.policy.capture.most_calls
+        self._calls = engine.settings.capture.most_calls
         self._by = RULES
         self._notice = ""
         self._told: list[StageExample] = []
@@ -161,7 +161,7 @@ class _Condensing:
 
     async def _condense(self, kind: Kind) -> None:
         group = await self._group(kind)
-        if len(group) < self._engine.policy.capture.condense_from:
+        if len(group) < self._engine.settings.capture.condense_from:
             return
         plan = await self._plan(kind, group)
         made: dict[str, str] = {}
@@ -206,7 +206,7 @@ class _Condensing:
                 self._seen[kind] = _digest(group)
                 return plan + by_model
         vectors = await self._vectors(rest)
-        similarity, same = self._engine.vector_source.similarity, self._engine.policy.near_duplicate
+        similarity, same = self._engine.vector_source.similarity, self._engine.settings.intake.near_duplicate
 
         def alike(one: Memory, other: Memory) -> bool:
             if one.id not in vectors or other.id not in vectors:
@@ -269,9 +269,10 @@ class _Condensing:
 
     async def _pruned(self) -> int:
         """What condensing dropped so long ago that nobody will ask for it."""
-        life = replace(
-            self._engine.policy.life, keep_archived_days=self._engine.policy.capture.keep_dropped_days
-        )
+        settings = self._engine.settings
+        keep_days = settings.capture.keep_dropped_days
+        engine = self._engine.with_settings(life=replace(settings.life, keep_archived_days=keep_days))
+        life = engine.settings.lifecycle_rules
         where = Filter(
             viewer=self._agent,
             agents=(self._agent,),
@@ -289,8 +290,7 @@ class _Condensing:
         self._told += [StageExample(one, "pruned", "dropped long enough ago") for one in ids]
         if self._dry or not ids:
             return len(ids)
-        policy = replace(self._engine.policy, life=life)
-        return len(await erase(replace(self._engine, policy=policy), ids))
+        return len(await erase(engine, ids))
 
 
 def is_condensable(memory: Memory) -> bool:
@@ -305,7 +305,7 @@ def is_condensable(memory: Memory) -> bool:
 
 
 def _asked_model(engine: Engine) -> Metered | None:
-    if engine.llm is None or not engine.policy.capture.by_model:
+    if engine.llm is None or not engine.settings.capture.by_model:
         return None
     return metered(engine, engine.llm, purpose=CONDENSE_PURPOSE)
 
@@ -361,7 +361,7 @@ class CondenseResult(Output):
 
 async def _condense(context: Context, request: CondenseInput) -> CondenseResult:
     """Merge what was captured twice, and drop what is over."""
-    engine, scope = context.engine, request.scope or context.engine.policy.scope
+    engine, scope = context.engine, request.scope or context.engine.settings.scope
     done = await condense(engine, scope, agent=context.agent, force=request.force, dry=request.dry_run)
     return CondenseResult(
         scope=scope,

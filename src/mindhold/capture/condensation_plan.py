@@ -473,7 +473,7 @@ def _archived(engine: Engine, drop: Drop, vector: Vector | None, *, now: datetim
         updated=now,
         metadata={**memory.metadata, DROPPED: now.isoformat()},
     )
-    away = replace(away, review=next_review(away, now, engine.policy.life))
+    away = replace(away, review=next_review(away, now, engine.settings.lifecycle_rules))
     return replace(indexed(engine, away, vector=vector), expected=memory.updated)
 
 

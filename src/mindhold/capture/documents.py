@@ -171,7 +171,7 @@ async def write_documents(
     block = render(
         memories,
         title=scope,
-        lines=engine.policy.capture.document_lines,
+        lines=engine.settings.capture.document_lines,
         now=engine.clock(),
         unlisted=unlisted,
     )
@@ -185,7 +185,7 @@ async def write_documents(
 async def writer_of(engine: Engine, scope: str) -> str:
     """Whose view the project's documents show: that of the agent for whom they were last written."""
     noted = await engine.ledger.entry(DOCUMENTS_NAMESPACE, fingerprint(scope), now=engine.clock())
-    return str(noted.value["agent"]) if noted else engine.policy.agent
+    return str(noted.value["agent"]) if noted else engine.settings.agent
 
 
 async def _note_writer(engine: Engine, scope: str, agent: str) -> None:

@@ -73,8 +73,8 @@ async def extract_by_model(
     """
     if not lines:
         return ()
-    kinds = engine.policy.capture.kinds
-    prompt = await asyncio.to_thread(prompt_of, lines, existing, redacting=engine.policy.redact)
+    kinds = engine.settings.capture.captured_kinds
+    prompt = await asyncio.to_thread(prompt_of, lines, existing, redacting=engine.settings.intake.redact)
     system = system_of(kinds)
     answer = await model.complete(prompt, system=system, most_tokens=MOST_ANSWER_TOKENS)
     items, wrong = parse_extraction(answer, lines, kinds)
@@ -239,7 +239,7 @@ class Extractor:
     _answered: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
-        own, capture = self.engine.llm, self.engine.policy.capture
+        own, capture = self.engine.llm, self.engine.settings.capture
         self._model = metered(self.engine, own, purpose=EXTRACT) if capture.by_model and own else None
         if capture.by_model and own is None:
             self.notice = "There is no language model: rules picked out what was captured."
@@ -283,7 +283,7 @@ class Extractor:
     async def _asked(self, chunk: Chunk, existing: Sequence[Memory]) -> tuple[CapturedItem, ...] | None:
         """What the model finds; None where it isn't asked any more, or fails."""
         model = self._model
-        left = self.engine.policy.capture.most_calls - model.calls if model else 0
+        left = self.engine.settings.capture.most_calls - model.calls if model else 0
         if model is None or left <= 0 or self.notice:
             return None
         if not chunk.lines:
@@ -297,11 +297,11 @@ class Extractor:
         return self._wanted(found)
 
     def _wanted(self, items: Sequence[CapturedItem]) -> tuple[CapturedItem, ...]:
-        return tuple(item for item in items if item.kind in self.engine.policy.capture.kinds)
+        return tuple(item for item in items if item.kind in self.engine.settings.capture.captured_kinds)
 
     async def _existing(self, scope: str | None) -> list[Memory]:
         if scope is None:
             return []
-        kinds = tuple(sorted(self.engine.policy.capture.kinds))
+        kinds = tuple(sorted(self.engine.settings.capture.captured_kinds))
         where = Filter(viewer=self.agent, scopes=(scope,), kinds=kinds)
         return await self.engine.store.find(where, limit=MOST_EXISTING)

@@ -75,7 +75,7 @@ class CacheOwner:
 
 async def hook_cache_of(engine: Engine, scope: str, *, agent: str) -> Sheet:
     """What is handed out in a scope. Raises ScopeNotFound, the store's errors."""
-    chosen = engine.policy.capture
+    chosen = engine.settings.capture
     where = Filter(
         viewer=agent,
         scopes=await visible_scopes(engine, scope),
@@ -124,8 +124,8 @@ async def make_hook_caches(
 
     Nothing is made where no hook has ever asked, unless folders are named; "" is none. Raises the store's errors, OSError.
     """
-    home = engine.policy.home
-    if not engine.policy.tells_hooks:
+    home = engine.settings.home
+    if not engine.tells_hooks:
         return CachesMade()
     named = {
         _name(engine, project_identity(folder), agent): CacheOwner(folder, agent)
@@ -160,7 +160,7 @@ async def affected_caches(
     """The leaflets that tell of one of the scopes, by their names: all that there are of whatever agent, and those of the
     projects with a folder here for this one. A blank one is always among them. Raises the store's errors."""
     if heads is None:
-        heads = dict(await asyncio.to_thread(sheets.all_cache_heads, str(engine.policy.home)))
+        heads = dict(await asyncio.to_thread(sheets.all_cache_heads, str(engine.settings.home)))
     known = {scope.name for scope in await engine.store.scopes() if scope.active}
     wanted: dict[str, CacheOwner] = {}
     for entry in await engine.store.entries(PATHS, now=engine.clock(), limit=MOST_PROJECTS):
@@ -172,7 +172,7 @@ async def affected_caches(
     for name, head in heads.items():
         folder, whose = str(head.get("folder") or ""), str(head.get("agent") or agent)
         if name == the_sheets.cache_name(project_identity(folder) if folder else ""):
-            whose = engine.policy.home_agent  # who may be another by now
+            whose = engine.home_agent  # who may be another by now
         if not head.get("print") or await _tells_of(engine, str(head.get("scope")), scopes):
             wanted[name] = CacheOwner(folder, whose)
     return wanted
@@ -186,7 +186,7 @@ async def _tells_of(engine: Engine, scope: str, scopes: Collection[str]) -> bool
 
 
 def _name(engine: Engine, identity: str, agent: str) -> str:
-    return the_sheets.cache_name(identity, "" if agent == engine.policy.home_agent else agent)
+    return the_sheets.cache_name(identity, "" if agent == engine.home_agent else agent)
 
 
 async def _status(engine: Engine, scope: str, *, agent: str) -> Sheet:
@@ -232,7 +232,7 @@ def _said(found: StartContext | None) -> Sheet:
 
 async def _beginning(engine: Engine, scope: str, *, agent: str) -> StartContext | None:
     uncounted = replace(engine, use_counter=NoUseCounter(engine.store, engine.clock))
-    budget = engine.policy.capture.start_tokens
+    budget = engine.settings.capture.start_tokens
     while budget > 0:
         found = await context(
             uncounted,
@@ -328,7 +328,7 @@ class PromptMemory:
 
 async def memories_for_prompt(engine: Engine, text: str, *, folder: str, agent: str) -> list[PromptMemory]:
     """The best first; nothing where nothing is near. Raises the store's errors."""
-    if not text.strip() or not engine.policy.capture.prompt_tokens:
+    if not text.strip() or not engine.settings.capture.prompt_tokens:
         return []
     found = await recall(
         engine,
@@ -336,7 +336,7 @@ async def memories_for_prompt(engine: Engine, text: str, *, folder: str, agent: 
             text=text.strip()[:LONGEST_ASKED],
             scope=await _scope(engine, folder),
             kinds=TOLD_KINDS,
-            limit=engine.policy.capture.prompt_most * MORE,
+            limit=engine.settings.capture.prompt_most * MORE,
             minimum_trust=LEAST_TRUST,
             count_use=False,
         ),

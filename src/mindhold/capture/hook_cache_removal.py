@@ -29,8 +29,8 @@ def hooks_in_use(home: Path) -> bool:
 
 async def blank_hook_caches(engine: Engine) -> int:
     """Take everything off them, now; they stay to be made anew. How many there were."""
-    home = engine.policy.home
-    if not engine.policy.tells_hooks or not hooks_in_use(home):
+    home = engine.settings.home
+    if not engine.tells_hooks or not hooks_in_use(home):
         return 0
     with suppress(OSError):  # a home that can't be written: whoever looks again sees what is left
         async with cache_turn(home):
@@ -40,11 +40,11 @@ async def blank_hook_caches(engine: Engine) -> int:
 
 async def erase_from_hook_caches(engine: Engine, receipt: Receipt) -> Receipt:
     """The receipt of an erasure, after the leaflets lost what was erased: what was on them and what still is."""
-    if not (engine.policy.home / HOOKS).is_dir():
+    if not (engine.settings.home / HOOKS).is_dir():
         return receipt
-    before = await asyncio.to_thread(_naming, engine.policy.home, receipt.ids)
+    before = await asyncio.to_thread(_naming, engine.settings.home, receipt.ids)
     await blank_hook_caches(engine)
-    left = await asyncio.to_thread(_naming, engine.policy.home, receipt.ids)
+    left = await asyncio.to_thread(_naming, engine.settings.home, receipt.ids)
     return replace(
         receipt,
         removed={**receipt.removed, "leaflets": before - left},
@@ -54,7 +54,7 @@ async def erase_from_hook_caches(engine: Engine, receipt: Receipt) -> Receipt:
 
 async def scrub_hook_caches(engine: Engine, receipt: Receipt, phrases: Sequence[str]) -> Receipt:
     """The receipt of a scrubbing, after the leaflets were blanked and what hooks left was looked through as well."""
-    home = engine.policy.home
+    home = engine.settings.home
     if not (home / HOOKS).is_dir():
         return receipt
     blanked = await blank_hook_caches(engine)

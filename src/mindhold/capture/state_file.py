@@ -411,8 +411,8 @@ async def scope_of_state(engine: Engine, path: Path, *, create: bool) -> str:
     """That of the project in whose .memory folder the file lies; the one in use for a file that lies elsewhere."""
     where = path.expanduser().resolve()
     if where.parent.name != FOLDER:
-        return engine.policy.scope
-    return await scope_of_folder(engine, str(where.parent.parent), create=create) or engine.policy.scope
+        return engine.settings.scope
+    return await scope_of_folder(engine, str(where.parent.parent), create=create) or engine.settings.scope
 
 
 async def import_state(

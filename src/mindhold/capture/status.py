@@ -118,7 +118,7 @@ class CaptureReport:
 async def capture_report(engine: Engine) -> CaptureReport:
     """Of all projects, the one that was captured last first."""
     entries = await engine.store.entries(STATE_NAMESPACE, now=engine.clock(), limit=MOST_PROJECTS)
-    home = str(engine.policy.home)
+    home = str(engine.settings.home)
     left, given_up = await asyncio.to_thread(
         lambda: (event_queue.count_events(home), event_queue.count_rejected_events(home))
     )
@@ -214,11 +214,11 @@ class CaptureStatusResult(Output):
 
 async def _capture_status(context: Context, _given: CaptureStatusInput) -> CaptureStatusResult:
     """How silent capture stands."""
-    policy = context.engine.policy.capture
+    settings = context.engine.settings.capture
     report = await capture_report(context.engine)
     return CaptureStatusResult(
-        enabled=policy.enabled,
-        extract_with="model" if policy.by_model else "rules",
+        enabled=settings.enabled,
+        extract_with=settings.extract_with,
         projects=[ProjectCaptures.of(name, state) for name, state in report.projects.items()],
         waiting=report.waiting,
         given_up=report.given_up,

@@ -134,7 +134,7 @@ async def reflect_on_silent(engine: Engine) -> SilenceSweep:
         else:
             swept = swept.plus(ending)
     if swept.open:
-        wait = AGAIN if soon else max(AGAIN, engine.policy.session_ttl / 4)
+        wait = AGAIN if soon else max(AGAIN, engine.settings.serve.session_ttl / 4)
         await engine.store.apply([Enqueue(sweep_job(engine, due=engine.clock() + wait))])
     return swept
 
@@ -149,7 +149,7 @@ async def _end(
     engine: Engine, place: ConversationKey, known: ConversationState, *, over: bool
 ) -> ConversationEnd:
     """At a door: at once by what was done, or later by a model."""
-    by_model = engine.llm is not None and engine.policy.reflect and not known.by_hand
+    by_model = engine.llm is not None and engine.settings.life.reflect and not known.by_hand
     written = None
     if not by_model:
         async with claim(engine, place.key) as mine:
@@ -256,7 +256,7 @@ async def _is_over(engine: Engine, entry: Entry) -> bool:
     if entry.value.get("ended"):
         return True
     alone = ConversationKey.of_value(entry.value).conversation.startswith(ALONE)
-    silence = ABANDONED if alone else engine.policy.session_ttl
+    silence = ABANDONED if alone else engine.settings.serve.session_ttl
     oldest = engine.clock() - silence
     return entry.created <= oldest and await last_activity_at(engine, entry) <= oldest
 

@@ -123,7 +123,7 @@ def _within(engine: Engine, long: Sequence[Memory], most: int) -> list[Memory]:
     """By how long they may be: told before any part is read."""
     chosen: list[Memory] = []
     for message in long:
-        length = int(message.metadata[PARTS]) * max(engine.policy.part_length, len(message.content))
+        length = int(message.metadata[PARTS]) * max(engine.settings.intake.part_length, len(message.content))
         if length <= most:
             chosen.append(message)
             most -= length
@@ -247,11 +247,11 @@ async def recent_messages(
     said_in = asked_session(engine, conversation)
     where = messages_where(name, viewer=agent, conversation=said_in, task=task)
     messages: list[MessageExcerpt] = []
-    room = engine.policy.longest_answer
+    room = engine.settings.recall.longest_answer
     after: PagePosition | None = None
     while page := await engine.store.find(where, limit=min(limit, PAGE), after=after):
         for memory in filter(is_message, page):
-            short = shortened(memory, min(engine.policy.longest_hit, max(room, 1)))
+            short = shortened(memory, min(engine.settings.recall.longest_hit, max(room, 1)))
             room -= len(short.content)
             if room < 0 or len(messages) == limit:
                 return messages[::-1]
@@ -284,9 +284,10 @@ async def in_full(engine: Engine, messages: Sequence[Memory], *, agent: str) -> 
 
 def roomy(engine: Engine, *, answers: int) -> Engine:
     """The same for programs, which are given so many records as they were saved, not what a reader has room for."""
-    longest = max(engine.policy.longest_hit, engine.policy.part_length)
-    room = max(engine.policy.longest_answer, longest * answers)
-    return replace(engine, policy=replace(engine.policy, longest_hit=longest, longest_answer=room))
+    longest = max(engine.settings.recall.longest_hit, engine.settings.intake.part_length)
+    room = max(engine.settings.recall.longest_answer, longest * answers)
+    recall = replace(engine.settings.recall, longest_hit=longest, longest_answer=room)
+    return engine.with_settings(recall=recall)
 
 
 async def search_project(
@@ -319,8 +320,8 @@ async def search_project(
     asked = limit + BESIDES
     while True:
         asked = min(asked, MOST_HITS)
-        room = max(engine.policy.longest_answer, engine.policy.longest_hit * asked)
-        wide = replace(engine, policy=replace(engine.policy, longest_answer=room))
+        room = max(engine.settings.recall.longest_answer, engine.settings.recall.longest_hit * asked)
+        wide = engine.with_settings(recall=replace(engine.settings.recall, longest_answer=room))
         found = await recall(wide, replace(question, limit=asked), agent=agent)
         hits = await folded(
             engine, [hit for hit in found.hits if summary or not _is_summary(hit.memory)], agent=agent
@@ -334,7 +335,7 @@ async def search_project(
 
 def _bounded(engine: Engine, hits: Sequence[Hit]) -> tuple[Hit, ...]:
     """As many as an answer has room for."""
-    room = engine.policy.longest_answer
+    room = engine.settings.recall.longest_answer
     kept: list[Hit] = []
     for hit in hits:
         if len(hit.content) > room and kept:
@@ -374,14 +375,15 @@ async def brief(
     Where that finds nothing, as where hooks alone captured what is known, it is the best of that. Raises InvalidInput, ScopeNotFound.
     """
     summary = await project_summary(engine, project, agent=agent)
-    half = replace(engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_answer // 2))
+    recall = engine.settings.recall
+    half = engine.with_settings(recall=replace(recall, longest_answer=recall.longest_answer // 2))
     messages = await recent_messages(half, summary.project, agent=agent, limit=recent) if recent else []
     asked = (query or "").strip() or _question(messages, summary)
     if not related:
         return ProjectBriefing(summary, tuple(messages), ())
     wanted = min(related + len(messages), MOST_HITS - BESIDES)
-    wide = replace(
-        engine, policy=replace(engine.policy, longest_answer=engine.policy.longest_hit * (wanted + BESIDES))
+    wide = engine.with_settings(
+        recall=replace(recall, longest_answer=recall.longest_hit * (wanted + BESIDES))
     )
     hits: tuple[Hit, ...] = ()
     if asked:

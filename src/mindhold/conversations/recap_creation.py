@@ -135,12 +135,12 @@ async def update_recap(
         for places in uncovered_ranges(
             [one.positions for one in known if one.positions and not _is_open(engine, one, known)],
             last=last,
-            most=engine.policy.recaps.every_messages,
+            most=engine.settings.recaps.every_messages,
         ):
             more = bool(made) and enough()
             if more:
                 break
-            full = places[1] - places[0] + 1 == engine.policy.recaps.every_messages
+            full = places[1] - places[0] + 1 == engine.settings.recaps.every_messages
             if whole or full or places[1] < last:
                 made += filter(None, [await _part(engine, talk, places, [*known, *made])])
         if made:
@@ -181,7 +181,7 @@ def _is_open(engine: Engine, recap: Recap, known: Sequence[Recap]) -> bool:
         return False
     first, last = recap.positions
     is_last = all(one.positions is None or one.positions[0] <= first for one in known)
-    return is_last and last - first + 1 < engine.policy.recaps.every_messages
+    return is_last and last - first + 1 < engine.settings.recaps.every_messages
 
 
 async def _part(
@@ -289,13 +289,13 @@ async def recap_due(
         str(payload[CONVERSATION_FIELD]), str(payload[SCOPE_KEY]), str(payload[AGENT_FIELD])
     )
     why = str(payload.get(REASON_FIELD, SILENCE))
-    chosen = engine.policy.recaps
+    chosen = engine.settings.recaps
     if not chosen.enabled and why != REMADE:  # any more
         return {"recapped": 0}
     where = said_in(talk.conversation, scope=talk.scope, agent=talk.agent)
     if why == SILENCE:
         latest = await engine.store.find(where, order=Order.CHANGED, limit=1)
-        over = latest[0].created + engine.policy.session_ttl if latest else engine.clock()
+        over = latest[0].created + engine.settings.serve.session_ttl if latest else engine.clock()
         if over > engine.clock():
             job = recap_job(engine, talk.conversation, scope=talk.scope, agent=talk.agent, why=why, due=over)
             await engine.store.apply([Enqueue(job)])
@@ -314,7 +314,7 @@ async def recap_due(
 async def _is_enough(engine: Engine, talk: ConversationRef) -> bool:
     """Whether it was summarised before, or has as many messages as a summary needs."""
     where = said_in(talk.conversation, scope=talk.scope, agent=talk.agent)
-    least = engine.policy.recaps.from_messages
+    least = engine.settings.recaps.from_messages
     if await engine.store.count(where, most=least) >= least:
         return True
     return bool(await recaps_of(engine, talk.conversation, scope=talk.scope, agent=talk.agent))

@@ -59,7 +59,7 @@ async def merge_old(engine: Engine, within: StageLimits) -> AsyncIterator[list[S
     """A list for each that was made: what it is, and what went into the archive for it. Raises the store's errors."""
     now = engine.clock()
     for level, age in (
-        (MONTH_RECAP, timedelta(days=engine.policy.recaps.old_days)),
+        (MONTH_RECAP, timedelta(days=engine.settings.recaps.old_days)),
         (YEAR_RECAP, YEARS_AFTER),
     ):
         async for period, sources in _due(engine, level, before=now - age):
@@ -199,7 +199,7 @@ async def recap_missed(engine: Engine, within: StageLimits) -> AsyncIterator[Sta
             return
         yield await _recapped(engine, talk, dry=within.dry)
     if not within.dry:
-        await engine.store.set_cursor(LOOKED, (begun - engine.policy.session_ttl - LATE).isoformat())
+        await engine.store.set_cursor(LOOKED, (begun - engine.settings.serve.session_ttl - LATE).isoformat())
 
 
 async def _talks(engine: Engine, since: datetime | None) -> AsyncIterator[ConversationRef]:
@@ -216,9 +216,9 @@ async def _recapped(engine: Engine, talk: ConversationRef, *, dry: bool) -> Stag
     """None where it goes on, is too short, or is summarised already."""
     where = said_in(talk.conversation, scope=talk.scope, agent=talk.agent)
     newest = await engine.store.find(where, order=Order.CHANGED, limit=NEWEST)
-    if not newest or newest[0].created + engine.policy.session_ttl > engine.clock():
+    if not newest or newest[0].created + engine.settings.serve.session_ttl > engine.clock():
         return None
-    least = engine.policy.recaps.from_messages
+    least = engine.settings.recaps.from_messages
     if await engine.store.count(where, most=least) < least:
         return None
     ids = {one.id for one in newest}
@@ -242,7 +242,7 @@ async def run_recap_maintenance(engine: Engine, within: StageLimits) -> StageRes
     begun = perf_counter()
     told: list[StageExample] = []
     looked = 0
-    if engine.policy.recaps.enabled:
+    if engine.settings.recaps.enabled:
         async for one in recap_missed(engine, within):
             looked += 1
             told += filter(None, [one])

@@ -35,7 +35,7 @@ def recap_job(
 def recap_jobs(engine: Engine) -> Along:
     """What is written along with messages, of many at once: of each conversation one job for when it is silent, and one for
     now where it has grown by enough."""
-    chosen = engine.policy.recaps
+    chosen = engine.settings.recaps
     queued: set[tuple[str, str, str, str]] = set()
 
     def along(messages: Sequence[Memory]) -> list[Change]:
@@ -50,7 +50,7 @@ def recap_jobs(engine: Engine) -> Along:
                 if place in queued:
                     continue
                 queued.add(place)
-                due = engine.clock() + engine.policy.session_ttl if why == SILENCE else None
+                due = engine.clock() + engine.settings.serve.session_ttl if why == SILENCE else None
                 job = recap_job(engine, place[2], scope=message.scope, agent=message.agent, why=why, due=due)
                 changes.append(Enqueue(job))
         return changes
@@ -60,7 +60,7 @@ def recap_jobs(engine: Engine) -> Along:
 
 async def queue_ended(engine: Engine, conversation: str, *, agents: Iterable[str] = ()) -> None:
     """It is over: summarise what these agents, or all, said in it in each scope; mostly that is nothing."""
-    if not engine.policy.recaps.enabled:
+    if not engine.settings.recaps.enabled:
         return
     where = Filter(viewer=EVERYONE, agents=tuple(agents), conversation=conversation, turns=True)
     jobs: list[Change] = [

@@ -142,8 +142,8 @@ async def save_recap(engine: Engine, making: RecapDraft, *, besides: Sequence[Ch
 async def _put(engine: Engine, making: RecapDraft) -> Put:
     """Where its words together read like an instruction, only the heading is kept: that says what it stands for."""
     # One record, however long other texts may be before they are split.
-    longer = max(engine.policy.part_length, 2 * len(making.telling.text) + 1)
-    roomy = replace(engine, policy=replace(engine.policy, part_length=longer))
+    longer = max(engine.settings.intake.part_length, 2 * len(making.telling.text) + 1)
+    roomy = engine.with_settings(intake=replace(engine.settings.intake, part_length=longer))
     [prepared] = prepare(roomy, _draft(making))
     if prepared.memory.status is not Status.ACTIVE:
         heading = replace(making.telling, text=making.telling.text.split("\n")[0], sources=())

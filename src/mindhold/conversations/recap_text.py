@@ -284,7 +284,7 @@ async def write_recap_text(
 ) -> RecapText | None:
     """None where it would be no shorter than what was said. `known` are points that somebody has picked already."""
     length = await asyncio.to_thread(lambda: sum(count_tokens(one.text) for one in said))
-    room = min(engine.policy.recaps.longest_tokens, int(LARGEST_SHARE * length)) - count_tokens(heading)
+    room = min(engine.settings.recaps.longest_tokens, int(LARGEST_SHARE * length)) - count_tokens(heading)
     if room < 0:
         return None
     points = list(known) if known is not None else await pick_points(engine, said)
@@ -323,7 +323,7 @@ async def _by_model(
 ) -> tuple[str, list[Point]]:
     """Raises ModelError."""
     asking = metered(engine, model, purpose=SUMMARY)
-    prompt = await asyncio.to_thread(_prompt, said, redacting=engine.policy.redact)
+    prompt = await asyncio.to_thread(_prompt, said, redacting=engine.settings.intake.redact)
     try:
         async with asyncio.timeout(MOST_SECONDS):
             value = await _asked(asking, prompt)

@@ -57,7 +57,7 @@ async def write_session_memory(
     Of memories in several scopes those of the most common one are told of, there: a trace of what is elsewhere would be seen
     by whoever sees this scope.
     """
-    if known.by_hand or not engine.policy.reflect or known.id.startswith(ALONE):
+    if known.by_hand or not engine.settings.life.reflect or known.id.startswith(ALONE):
         return None
     found = await _left(engine, known)
     scope = Counter(memory.scope for memory in found.memories).most_common(1)[0][0] if found.memories else ""

@@ -123,7 +123,7 @@ async def note_activity(
     entry = await engine.ledger.entry(OPEN, place.key, now=now)
     if entry is None or entry.value.get("ended"):
         await open_conversation(engine, place)
-    elif entry.created < now - engine.policy.session_ttl / REFRESHED:
+    elif entry.created < now - engine.settings.serve.session_ttl / REFRESHED:
         await engine.ledger.put_entry(replace(entry, created=now, expires=now + KEPT))
     if exactly:
         found = await engine.store.get_many(memory_ids, viewer=agent)
@@ -142,7 +142,7 @@ async def save_conversation_event(
     key = _key(conversation, agent)
     await _list(engine, conversation, agent=agent)
     await engine.store.put_entry(Entry(EVENTS + key, engine.new_id(), value_of(event), now, now + KEPT))
-    if event.reflected or (event.ended and engine.policy.reflect):
+    if event.reflected or (event.ended and engine.settings.life.reflect):
         await engine.store.drop_entry(WAITING + agent, conversation)
 
 
@@ -237,12 +237,12 @@ def scoped_engine(engine: Engine, fence: Sequence[str]) -> Engine:
         ScopedStoreRegistry,
     )
 
-    scope = engine.policy.scope if engine.policy.scope in fence else fence[0]
+    scope = engine.settings.scope if engine.settings.scope in fence else fence[0]
     return replace(
         engine,
         store=ScopedStore(engine.store, fence),
         store_registry=ScopedStoreRegistry(engine.store_registry, fence),
-        policy=replace(engine.policy, scope=scope),
+        settings=replace(engine.settings, scope=scope),
         allowed_scopes=tuple(fence),
     )
 
@@ -267,7 +267,7 @@ async def open_conversation(engine: Engine, place: ConversationKey) -> None:
             waiting = Entry(WAITING + place.agent, place.conversation, {}, now, now + KEPT)
             await engine.store.put_entry(waiting)
     await engine.ledger.put_entry(Entry(OPEN, place.key, value, now, now + KEPT))
-    await engine.store.apply([Enqueue(sweep_job(engine, due=now + engine.policy.session_ttl))])
+    await engine.store.apply([Enqueue(sweep_job(engine, due=now + engine.settings.serve.session_ttl))])
 
 
 async def _list(engine: Engine, conversation: str, *, agent: str) -> None:

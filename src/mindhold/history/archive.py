@@ -136,7 +136,7 @@ def _index(
     passages: list[Passage] = []
     leaves: list[tuple[str, str]] = []
     uuids = b""
-    with tempfile.TemporaryDirectory(prefix=".reading-", dir=engine.policy.home) as folder:
+    with tempfile.TemporaryDirectory(prefix=".reading-", dir=engine.settings.home) as folder:
         file = Path(folder) / about.file.name
         engine.archive.unpack(copy.name, file)
         lies = ConversationFile(file, copy.size, copy.modified, about.source, about.folder, about.part_of)
@@ -284,7 +284,7 @@ async def archive_history(
         async with wait_for_index_turn(engine):
             return await _in_turn(engine, None)
     except StoreBusy:
-        return ArchiveReport(busy=True, room=engine.policy.history.archive_room)
+        return ArchiveReport(busy=True, room=engine.settings.history.archive_bytes)
 
 
 async def _in_turn(engine: Engine, rows: Sequence[IndexedConversation] | None) -> ArchiveReport:
@@ -296,7 +296,7 @@ async def _in_turn(engine: Engine, rows: Sequence[IndexedConversation] | None) -
     heard = [one for one in known if not (one.silent or one.belongs_to in forgotten)]
 
     def work(check: Check) -> ArchiveReport:
-        most = engine.policy.history.archive_room
+        most = engine.settings.history.archive_bytes
         try:
             room = ArchiveRoom(engine.archive, engine.history, known, most=most)
         except StoreError as error:  # no folder that can be read
@@ -514,7 +514,7 @@ class RestoreConversationResult(Output):
 async def _archive(context: Context, _given: ArchiveHistoryInput) -> ArchiveHistoryResult:
     """Copy transcripts before the program that wrote them deletes them."""
     engine = context.engine
-    if not engine.policy.history.enabled:
+    if not engine.settings.history.enabled:
         raise InvalidInput(
             "Past conversations are switched off: nothing is copied.",
             advice="`mindhold config set history.enabled true` switches them on.",
@@ -522,7 +522,7 @@ async def _archive(context: Context, _given: ArchiveHistoryInput) -> ArchiveHist
     await index_history(_unarchiving(engine), progress=context.progress)
     report = await archive_history(engine)
     copies = await asyncio.to_thread(engine.archive.all)
-    return ArchiveHistoryResult.of(report, copies=len(copies), enabled=engine.policy.history.archive)
+    return ArchiveHistoryResult.of(report, copies=len(copies), enabled=engine.settings.history.archive)
 
 
 ARCHIVE_HISTORY = operation("archive_history", _archive, writes=True, owner_only=True, changes_memories=False)
@@ -530,8 +530,8 @@ ARCHIVE_HISTORY = operation("archive_history", _archive, writes=True, owner_only
 
 def _unarchiving(engine: Engine) -> Engine:
     """One pass that leaves the copies to us, who tell of them."""
-    history = replace(engine.policy.history, archive=False)
-    return replace(engine, policy=replace(engine.policy, history=history))
+    history = replace(engine.settings.history, archive=False)
+    return engine.with_settings(history=history)
 
 
 async def _restore(context: Context, request: RestoreConversationInput) -> RestoreConversationResult:

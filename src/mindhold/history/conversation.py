@@ -61,7 +61,7 @@ def _unknown(
             f"The conversation {min(names)} is forgotten.",
             advice=f"`mindhold history forget {min(names)} --lift` lets it be indexed again.",
         )
-    if not engine.policy.history.enabled:
+    if not engine.settings.history.enabled:
         return NotFound(
             f"No conversation {given.strip()!r} is known: past conversations are switched off.",
             advice="`mindhold config set history.enabled true` switches them on.",
@@ -239,7 +239,7 @@ def _of_archive(
     engine: Engine, conversation: IndexedConversation, window: ShowWindow, check: Check
 ) -> _Cut | None:
     """Unpacked beside our own files, for the owner only, as long as it is read."""
-    with tempfile.TemporaryDirectory(prefix=".reading-", dir=engine.policy.home) as folder:
+    with tempfile.TemporaryDirectory(prefix=".reading-", dir=engine.settings.home) as folder:
         file = Path(folder) / conversation.file.name
         try:
             engine.archive.unpack(archive_name(conversation), file)
@@ -253,7 +253,7 @@ def _of_transcript(
 ) -> _Cut | None:
     steps = _steps(engine.transcripts, file, conversation, check)
     found, earlier, after = _cut(steps, window)
-    kept = redacted(found) if engine.policy.redact else found
+    kept = redacted(found) if engine.settings.intake.redact else found
     return _Cut(tuple(_utterance(step) for step in kept), earlier, after)
 
 

@@ -75,14 +75,14 @@ async def index_history(
         workers=workers,
         anew=anew,
     )
-    return await _indexed(engine, limits, progress, archiving=engine.policy.history.archive)
+    return await _indexed(engine, limits, progress, archiving=engine.settings.history.archive)
 
 
 async def _indexed(engine: Engine, limits: PassLimits, progress: Progress, *, archiving: bool) -> IndexReport:
     started = monotonic()
-    if not engine.policy.history.enabled or engine.history.withheld or engine.transcripts.withheld:
+    if not engine.settings.history.enabled or engine.history.withheld or engine.transcripts.withheld:
         return IndexReport()
-    with index_turn(engine.policy.home) as mine:
+    with index_turn(engine.settings.home) as mine:
         if not mine:
             return IndexReport(busy=True)
         done = await _passed(engine, limits, progress)
@@ -111,7 +111,7 @@ async def refresh(engine: Engine) -> int:
 
     Never raises: what is there is searched.
     """
-    home, now = engine.policy.home, monotonic()
+    home, now = engine.settings.home, monotonic()
     when, took, left = _looked.get(home, (-LONGEST_PAUSE, 0.0, 0))
     if now - when < min(LONGEST_PAUSE, took * _PAUSES):
         return left
@@ -238,12 +238,12 @@ async def _from_archive(engine: Engine, done: PassProgress, limits: PassLimits) 
 
 def index_rules(engine: Engine) -> IndexRules:
     """As the settings have them."""
-    chosen = engine.policy.history
+    chosen = engine.settings.history
     return IndexRules(
-        exclude=chosen.exclude,
+        exclude=engine.settings.history_excluded,
         subagents=chosen.subagents,
-        redacting=engine.policy.redact,
-        agents=chosen.agents,
+        redacting=engine.settings.intake.redact,
+        agents=chosen.agent_names,
     )
 
 
@@ -329,7 +329,7 @@ def _named(file: Path) -> str:
 
 
 def _notice(context: Context, indexed: IndexReport) -> str:
-    if not context.engine.policy.history.enabled:
+    if not context.engine.settings.history.enabled:
         return DISABLED
     told = [BUSY] if indexed.busy else [LEFT] if indexed.left else []
     if indexed.reread:

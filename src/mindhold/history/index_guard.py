@@ -50,7 +50,7 @@ PATIENCE, PAUSE = 300, 0.1  # looks whether another is done, seconds between the
 async def wait_for_index_turn(engine: Engine) -> AsyncIterator[None]:
     """Raises StoreBusy where another process indexes for very long, StoreReadOnly."""
     for _ in range(PATIENCE):
-        held = index_turn(engine.policy.home)
+        held = index_turn(engine.settings.home)
         try:
             mine = held.__enter__()
         except OSError as error:

@@ -106,10 +106,10 @@ class _Reader:
         self.findings: list[ReaderFinding] = []
         self.seen: set[int] = set()  # conversations
         self._engine = engine
-        self._question = redact(query).text if engine.policy.redact else query
+        self._question = redact(query).text if engine.settings.intake.redact else query
         self._wanted = content_words(query)
         self._found = found
-        self._left = engine.policy.history.most_calls
+        self._left = engine.settings.history.most_calls
         self._passages: dict[int, list[tuple[int, Passage]]] = {}
         self._read: set[tuple[int, int]] = set()
 
@@ -165,7 +165,7 @@ class _Reader:
             return None
         self._read.add((conversation.row, place))
         passage = passages[place][1]
-        rows = rows_of([_as_said(passage)], redacting=self._engine.policy.redact)
+        rows = rows_of([_as_said(passage)], redacting=self._engine.settings.intake.redact)
         return _Piece(conversation, place, rows, passage.head) if rows else None
 
     async def _judged(self, wave: Sequence[_Piece]) -> list[_Judged]:
@@ -201,7 +201,7 @@ class _Reader:
             verdict,
             piece.conversation.row,
             self._standing(piece.conversation.row) if piece.head else piece.rows,
-            above=self._engine.policy.rlm.relevance,
+            above=self._engine.settings.rlm.relevance,
             wanted=self._wanted,
             anyhow=piece.head,
         )
@@ -214,7 +214,7 @@ class _Reader:
         found = {match.passage for one in self._found if one.conversation.row == row for match in one.matches}
         said = [(number not in found, passage) for number, passage in self._passages[row] if not passage.head]
         ordered = sorted(said, key=lambda one: one[0])[:MOST_BEHIND_HEAD]
-        return rows_of((passage for _, passage in ordered), redacting=self._engine.policy.redact)
+        return rows_of((passage for _, passage in ordered), redacting=self._engine.settings.intake.redact)
 
 
 def _is_promising(judged: _Judged) -> bool:

@@ -141,7 +141,7 @@ class KnownConversations:
 
 async def known_conversations(engine: Engine, *, unread: bool) -> KnownConversations:
     """All that may be shown, after a look at what is new. Raises the store's errors."""
-    if not engine.policy.history.enabled or engine.history.withheld:
+    if not engine.settings.history.enabled or engine.history.withheld:
         return KnownConversations()
     left = await refresh(engine)
     indexed = await asyncio.to_thread(engine.history.conversations)
@@ -172,7 +172,7 @@ async def _unread(
     new = [file for file in files if file.path not in there and not _is_forgotten(file, forgotten)]
     silent = {(one.source, one.folder): one.project for one in indexed if one.silent and one.project}
     bare = _bare(new, heard, silent)
-    return tuple(one for one in bare if not _is_unwanted(one, engine.policy.history.exclude))
+    return tuple(one for one in bare if not _is_unwanted(one, engine.settings.history_excluded))
 
 
 def _says_something(one: IndexedConversation) -> bool:
@@ -220,7 +220,7 @@ def history_notice(engine: Engine, suggestion: str | None) -> str | None:
     """With the truth for those who are not shown this machine's transcripts."""
     if engine.history.withheld:
         return " ".join(filter(None, [suggestion, WITHHELD_ALL]))
-    if not engine.policy.history.enabled:
+    if not engine.settings.history.enabled:
         return SWITCHED_OFF
     return suggestion
 

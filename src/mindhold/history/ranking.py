@@ -375,7 +375,7 @@ async def look_up(
 ) -> LookupResult:
     """What those conversations say to it; nothing, where it asks for a time only. `narrowed`: there are others, which aren't
     meant. `conversing`: it is asked in a conversation, which may be among them. Raises StoreError."""
-    period = period_of(query, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order)
+    period = period_of(query, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order)
     asked = history_question(query, period)
     present = CurrentConversation(engine.clock() - JUST_NOW, frozenset(asked.lexemes), conversing)
     if asked.only_time or not asked.lexemes:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 MOST_PIECES = 60  # for one answer; such a server lets no more calls through in a minute
+CHUNK_LINES = 100  # lines of a piece, about
 LONGEST_PIECE = 40_000  # characters, about: where lines are long there are fewer in a piece
 MOST_CHARACTERS = 64 << 20  # that are held for one answer
 
@@ -88,14 +89,14 @@ def plan_reading(engine: Engine, chosen: Sequence[SessionCandidate]) -> list[Rea
         found = {match.passage for match in candidate.matches}
         matching = frozenset(said.line for row, one in passages if row in found for said in one.utterances)
         rows: list[TranscriptRow] = []
-        for row in rows_of((one for _, one in passages), redacting=engine.policy.redact):
+        for row in rows_of((one for _, one in passages), redacting=engine.settings.intake.redact):
             room -= len(row.content)
             if room < 0:
                 break
             rows.append(row)
         if rows:
             said = [row for row in rows if row.role in SPEECH] or rows
-            size = _lines(said, most=engine.policy.rlm.chunk_lines)
+            size = _lines(said, most=CHUNK_LINES)
             plans.append(ReadingPlan(candidate.conversation.row, rows, said, matching, size))
     return plans
 
@@ -206,7 +207,7 @@ async def read_by_rlm(engine: Engine, query: str, found: Sequence[SessionCandida
     server = engine.rlm
     if server is None or not found:
         return ReaderReport()
-    chosen = sorted(found, key=_best_and_latest)[: engine.policy.rlm.most_conversations]
+    chosen = sorted(found, key=_best_and_latest)[: engine.settings.rlm.most_conversations]
     error: RlmError | None = None
     reader: _Reader | None = None
     try:
@@ -252,7 +253,7 @@ async def summary_by_rlm(engine: Engine, lines: Sequence[str]) -> str:
 
 async def _within(engine: Engine, server: RlmServer, work: Any) -> None:
     """Done in the time that an answer may take. Raises RlmError."""
-    seconds = engine.policy.rlm.seconds
+    seconds = engine.settings.rlm.answer_seconds
     try:
         async with asyncio.timeout(seconds):
             await work
@@ -279,9 +280,9 @@ class _Reader:
     """One answer's reading. `done` are the conversations that were read."""
 
     def __init__(self, engine: Engine, server: RlmServer, query: str, place: int) -> None:
-        question = redact(query).text if engine.policy.redact else query
+        question = redact(query).text if engine.settings.intake.redact else query
         self._engine = engine
-        self._policy = engine.policy.rlm
+        self._settings = engine.settings.rlm
         self._server = server
         self._query = _QUERY.format(question=quote_as_json(question), mark=OWN_CALL_MARK)
         self._wanted = content_words(query)
@@ -315,7 +316,7 @@ class _Reader:
         """What isn't done goes to another server, once, when one ends. Raises RlmError."""
         plans = await asyncio.to_thread(plan_reading, self._engine, chosen)
         self.done.update({one.conversation.row for one in chosen} - {plan.row for plan in plans})
-        self._plans = share_pieces(plans, most=self._policy.most_characters)
+        self._plans = share_pieces(plans, most=self._settings.most_characters)
         try:
             await self._read()
         except RlmToolFailed as error:
@@ -332,14 +333,14 @@ class _Reader:
             held = await self._tried(plan, self._hold(f"mindhold-{self._place}-{number}", plan))
             if held is None:
                 continue
-            if together and self._weight([*together, held]) > self._policy.concurrency:
+            if together and self._weight([*together, held]) > self._settings.concurrency:
                 await self._ask(together)
                 together = []
             together.append(held)
         await self._ask(together)
 
     def _weight(self, held: Sequence[ReadingPlan]) -> int:
-        return sum(min(len(one.chosen), self._policy.concurrency) for one in held)
+        return sum(min(len(one.chosen), self._settings.concurrency) for one in held)
 
     async def _tried(self, plan: ReadingPlan, work: Any) -> ReadingPlan | None:
         """What one conversation fails at is no reason not to read the next. Raises RlmError for what the server fails at."""
@@ -389,7 +390,7 @@ class _Reader:
     async def _answer(self, held: ReadingPlan) -> None:
         failed: list[str] = []
         left = [at for at in held.chosen if (held.row, at) not in self._asked]
-        size = min(BATCH, 2 * self._policy.concurrency)
+        size = min(BATCH, 2 * self._settings.concurrency)
         for start in range(0, len(left), size):
             batch = left[start : start + size]
             results = await self._answered(held, batch)
@@ -404,11 +405,11 @@ class _Reader:
         self._refused(self.fault if left and len(failed) == len(left) else None)
 
     async def _answered(self, held: ReadingPlan, batch: Sequence[int]) -> list[Any]:
-        policy = self._policy
+        settings = self._settings
         characters = len(self._query) * len(batch) + sum(held.weight(at) for at in batch)
         await note_estimate(
             self._engine,
-            model=f"rlm:{policy.provider}:{policy.model}",
+            model=f"rlm:{settings.provider}:{settings.model}",
             purpose=HISTORY,
             tokens_in=characters // CHARACTERS_A_TOKEN,
         )
@@ -417,9 +418,9 @@ class _Reader:
             query=self._query,
             context_name=held.name,
             chunk_indices=list(batch),
-            provider=policy.provider,
-            model=policy.model,
-            concurrency=policy.concurrency,
+            provider=settings.provider,
+            model=settings.model,
+            concurrency=settings.concurrency,
             max_depth=0,
         )
         results = value.get("results") if isinstance(value, Mapping) else None
@@ -452,7 +453,7 @@ class _Reader:
         return judged
 
     def _found(self, verdicts: Sequence[Any], row: int, rows: Sequence[TranscriptRow]) -> list[ReaderFinding]:
-        above = self._policy.relevance
+        above = self._settings.relevance
         found = (checked_finding(one, row, rows, above=above, wanted=self._wanted) for one in verdicts)
         return [one for one in found if one is not None]
 
@@ -461,10 +462,13 @@ class _Reader:
 
 
 async def _summarized(engine: Engine, server: RlmServer, name: str, lines: Sequence[str]) -> list[str]:
-    policy = engine.policy.rlm
-    content = _prose(lines, most=policy.most_characters)
+    settings = engine.settings.rlm
+    content = _prose(lines, most=settings.most_characters)
     await note_estimate(
-        engine, model=f"rlm:{policy.provider}", purpose=HISTORY, tokens_in=len(content) // CHARACTERS_A_TOKEN
+        engine,
+        model=f"rlm:{settings.provider}",
+        purpose=HISTORY,
+        tokens_in=len(content) // CHARACTERS_A_TOKEN,
     )
     value = await server.call(
         "rlm_auto_analyze",
@@ -472,8 +476,8 @@ async def _summarized(engine: Engine, server: RlmServer, name: str, lines: Seque
             "name": name,
             "content": content,
             "goal": _SUM_UP,
-            "provider": policy.provider,
-            "concurrency": policy.concurrency,
+            "provider": settings.provider,
+            "concurrency": settings.concurrency,
         },
     )
     results = value.get("results") if isinstance(value, Mapping) else None

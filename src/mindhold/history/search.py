@@ -151,9 +151,9 @@ def _reach(known: KnownConversations, place: ProjectSelection, besides: str | No
 async def _read(engine: Engine, query: str, looked: LookupResult) -> _Read:
     """By whom is configured to read, where there is something to be read. Who fails at all of it leaves it to the next, as far as
     there is time."""
-    policy = engine.policy
-    chosen = narrowed_to(looked, max(MOST_READ, policy.rlm.most_conversations))
-    if not chosen or not policy.history.by_model:
+    settings = engine.settings
+    chosen = narrowed_to(looked, max(MOST_READ, settings.rlm.most_conversations))
+    if not chosen or not settings.history.by_model:
         return _Read()
     error: RlmError | None = None
     notices: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ async def _read(engine: Engine, query: str, looked: LookupResult) -> _Read:
         if not reading.failed:
             return _Read(reading, reading.error, _notices(reading))
         error, notices = reading.error, _notices(reading)
-        seconds = min(seconds, policy.rlm.seconds - (time.monotonic() - began))
+        seconds = min(seconds, settings.rlm.answer_seconds - (time.monotonic() - began))
     if engine.llm is None or seconds < LEAST_SECONDS:
         return _Read(None, error, notices)
     reading = await read_by_model(engine, query, chosen[:MOST_READ], seconds=seconds)
@@ -281,7 +281,7 @@ async def _suggestion(
         count = f"{unread} conversation{'s' if unread > 1 else ''} " if unread else "Conversations "
         size = f"({max(1, known.left // MEGABYTE)} MB) {'is' if unread == 1 else 'are'} not read yet"
         advice.append(f"{count}{size}: that goes on in the background, and by `mindhold history index`.")
-    if not found and not engine.policy.history.archive:
+    if not found and not engine.settings.history.archive:
         advice.append("What Claude Code deleted is kept where `mindhold history archive` was agreed to.")
     return " ".join(advice) or None
 

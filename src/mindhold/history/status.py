@@ -74,7 +74,7 @@ def _state(engine: Engine, files: Sequence[ConversationFile], forgotten: Mapping
     known = engine.history.conversations()
     told = [one for one in known if not one.silent]
     copies, unreadable = _copies(engine)
-    unread = _unread(files, known, forgotten, subagents=engine.policy.history.subagents)
+    unread = _unread(files, known, forgotten, subagents=engine.settings.history.subagents)
     days = kept_days(engine.transcripts.roots())
     doubt = engine.rlm.doubt() if engine.rlm is not None else ""
     return HistoryState(
@@ -175,7 +175,7 @@ def kept_days(roots: Sequence[Path]) -> int:
 
 def _rung(engine: Engine, doubt: str) -> str:
     """Who reads before `memory_recall` answers."""
-    if not engine.policy.history.by_model:
+    if not engine.settings.history.by_model:
         return "index"
     if engine.rlm is not None and not doubt:
         return "rlm"
@@ -187,7 +187,7 @@ INDEX, VANISHING, ARCHIVE, READER = "history", "vanishing conversations", "archi
 
 async def history_findings(engine: Engine) -> list[StoreFinding]:
     """Nothing where conversations aren't indexed, or are withheld. That some aren't indexed yet is nothing wrong."""
-    if not engine.policy.history.enabled or engine.history.withheld:
+    if not engine.settings.history.enabled or engine.history.withheld:
         return []
     try:
         state = await history_state(engine)
@@ -249,7 +249,7 @@ def _vanishing_finding(engine: Engine, state: HistoryState) -> list[StoreFinding
     if not state.vanishing:
         return []
     told = f"{len(state.vanishing):,} will be deleted by Claude Code within a week or by now, and there is no copy of them"
-    if engine.policy.history.archive:
+    if engine.settings.history.archive:
         return [StoreFinding(VANISHING, False, told, advice="`mindhold history archive` keeps them.")]
     advice = "`mindhold history archive` tells how copies of them are kept, and asks."
     return [StoreFinding(VANISHING, True, told, advice=advice)]
@@ -357,10 +357,10 @@ class HistoryStatusResult(Output):
 
 async def _status(context: Context, _given: HistoryStatusInput) -> HistoryStatusResult:
     """What of past conversations is indexed, kept and about to vanish."""
-    policy = context.engine.policy.history
+    settings = context.engine.settings.history
     state = await history_state(context.engine)
     return HistoryStatusResult.of(
-        state, enabled=policy.enabled, archive=policy.archive, room=policy.archive_room
+        state, enabled=settings.enabled, archive=settings.archive, room=settings.archive_bytes
     )
 
 

@@ -63,7 +63,7 @@ async def summarize_conversation(engine: Engine, session: str) -> ConversationSu
 async def _told(engine: Engine, passages: Sequence[Passage]) -> tuple[ConversationLabel, str]:
     """The first rung that says something usable, and why those above it didn't."""
     notices: list[str] = [] if engine.rlm or engine.llm else [NOBODY]
-    if not engine.policy.history.by_model:
+    if not engine.settings.history.by_model:
         return ConversationLabel(await asyncio.to_thread(_made, passages), MADE), FORBIDDEN
     lines = [f"{row.role}: {row.content}" for row in rows_of(passages, redacting=True)]
     if engine.rlm is not None:
@@ -102,7 +102,7 @@ async def _by_model(engine: Engine, lines: Sequence[str]) -> str:
     assert engine.llm is not None
     model = metered(engine, engine.llm, purpose=HISTORY)
     lots = _lots(lines)
-    most = max(1, engine.policy.history.most_calls - 1)
+    most = max(1, engine.settings.history.most_calls - 1)
     if len(lots) > most:
         lots = [lots[place * len(lots) // most] for place in range(most)]
     parts: list[str] = []
@@ -151,7 +151,7 @@ async def _keep(
         if now is None:
             return replace(conversation, summary=told)  # it vanished meanwhile: the answer is still one
         note = engine.transcripts.note(now.file) if not now.gone else ""
-        note = redact(clean(note)).text if engine.policy.redact else clean(note)
+        note = redact(clean(note)).text if engine.settings.intake.redact else clean(note)
         head = head_of(now.title.text, told.text, note, LexemeCache())
         return engine.history.put(replace(now, summary=told), (head,))
 

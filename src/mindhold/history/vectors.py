@@ -32,7 +32,7 @@ LOCK = "history-embed.lock"
 
 def history_model(engine: Engine) -> str | None:
     """The model that passages are embedded by; None where there is none on this machine, or nobody wants it."""
-    chosen = engine.policy.history
+    chosen = engine.settings.history
     wanted = chosen.enabled and chosen.vectors and engine.vector_source.terms is None
     return engine.vector_source.model if wanted else None
 
@@ -48,7 +48,7 @@ async def embed_history(engine: Engine, *, most: int, seconds: float | None = No
         return 0
     end = inf if seconds is None else time.monotonic() + seconds
     done = 0
-    with index_turn(engine.policy.home, lock=LOCK) as mine:  # two at once would do the same ones
+    with index_turn(engine.settings.home, lock=LOCK) as mine:  # two at once would do the same ones
         while mine and done < most and time.monotonic() < end:
             limit = min(AHEAD, most - done)
             found = await asyncio.to_thread(engine.history.unembedded, model, limit=limit)
@@ -96,7 +96,7 @@ def own_job(engine: Engine, name: str) -> str:
     """What a job is called that is this home's only: the queue of a server is other machines' too."""
     if engine.store_registry.home == LOCAL:
         return name
-    own = blake2b(f"{node()}\0{engine.policy.home}".encode(errors="surrogatepass"), digest_size=4)
+    own = blake2b(f"{node()}\0{engine.settings.home}".encode(errors="surrogatepass"), digest_size=4)
     return f"{name}:{own.hexdigest()}"
 
 

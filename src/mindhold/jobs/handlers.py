@@ -134,7 +134,7 @@ async def _reindex(engine: Engine, job: Job, *, left: Left = _no_end) -> Mapping
 
 async def _archive_history(engine: Engine, job: Job) -> Mapping[str, Any]:
     """Of what is indexed; more than a little that isn't yet is left to the background, which archives it too."""
-    chosen = engine.policy.history
+    chosen = engine.settings.history
     if not (chosen.enabled and chosen.archive):  # any more
         return {"archived": 0}
     from mindhold.history.archive import archive_history

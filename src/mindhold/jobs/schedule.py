@@ -37,8 +37,8 @@ ALWAYS: Sequence[ScheduledJob] = (
 
 
 def schedule_of(engine: Engine) -> Sequence[ScheduledJob]:
-    """As the engine's policy has it; the night's maintenance goes by the hour, and isn't among them."""
-    hours, nightly = engine.policy.life.consolidate_hours, engine.policy.maintenance.schedule
+    """As the settings have it; the night's maintenance goes by the hour, and isn't among them."""
+    hours, nightly = engine.settings.life.consolidate_hours, engine.settings.maintenance.schedule
     own = 0 < hours < A_DAY if nightly else hours > 0
     upkeep = (ScheduledJob(CONSOLIDATION_JOB, timedelta(hours=hours)),) if own else ()
     return (*ALWAYS, *upkeep, *_of_history(engine))
@@ -46,7 +46,7 @@ def schedule_of(engine: Engine) -> Sequence[ScheduledJob]:
 
 def _of_history(engine: Engine) -> Sequence[ScheduledJob]:
     """What is embedded is queued when it is indexed; by the clock comes what was missed."""
-    chosen, found = engine.policy.history, []
+    chosen, found = engine.settings.history, []
     if history_model(engine) is not None:
         found.append(ScheduledJob(own_job(engine, EMBED_HISTORY_JOB), EMBED_EVERY))
     if chosen.enabled and chosen.archive:
@@ -79,7 +79,7 @@ async def next_runs(engine: Engine, entries: Sequence[ScheduledJob] | None = Non
     for entry in schedule_of(engine) if entries is None else entries:
         last = await engine.store.cursor(_cursor(entry.name))
         runs[entry.name] = datetime.fromisoformat(last) + entry.every if last else engine.clock()
-    if entries is None and engine.policy.maintenance.schedule:
+    if entries is None and engine.settings.maintenance.schedule:
         last = await engine.store.cursor(_cursor(MAINTENANCE_JOB))
         runs[MAINTENANCE_JOB] = _next_night(engine, last or engine.clock().isoformat())
     return runs
@@ -87,10 +87,10 @@ async def next_runs(engine: Engine, entries: Sequence[ScheduledJob] | None = Non
 
 async def _night_is_due(engine: Engine, *, now: datetime) -> bool:
     """Queued once it is quiet, or late. A store that is new, or comes from before, begins with the next night."""
-    policy, cursor = engine.policy.maintenance, _cursor(MAINTENANCE_JOB)
-    if not policy.schedule:
+    rules, cursor = engine.settings.maintenance, _cursor(MAINTENANCE_JOB)
+    if not rules.schedule:
         return False
-    quiet = engine.idle_tracker.idle_for(now, policy.idle)  # looked at from the start on
+    quiet = engine.idle_tracker.idle_for(now, rules.idle)  # looked at from the start on
     last = await engine.store.cursor(cursor)
     if last is None:
         await engine.store.swap_cursor(cursor, old=None, new=now.isoformat())
@@ -102,7 +102,7 @@ async def _night_is_due(engine: Engine, *, now: datetime) -> bool:
 
 def _next_night(engine: Engine, last: str) -> datetime:
     return next_run(
-        datetime.fromisoformat(last), engine.clock(), engine.zone(), engine.policy.maintenance.hour
+        datetime.fromisoformat(last), engine.clock(), engine.zone(), engine.settings.maintenance.time_of_day
     )
 
 

@@ -49,7 +49,7 @@ async def archive(
     for name in stirred:
         await _bring_back(engine, *leaving[name], gone[name])
     reviews = [
-        Tend(name, review=next_review(one, read, engine.policy.life))
+        Tend(name, review=next_review(one, read, engine.settings.lifecycle_rules))
         for name, one in gone.items()
         if name not in stirred
     ]
@@ -75,7 +75,7 @@ async def erase(engine: Engine, ids: Sequence[str]) -> set[str]:
 
 async def _put_aside(engine: Engine, ids: Sequence[str]) -> None:
     """As they are in the archive. One that an earlier run left half-way was put aside by that one."""
-    now, life = engine.clock(), engine.policy.life
+    now, life = engine.clock(), engine.settings.lifecycle_rules
     known = await engine.store.get_many(ids, viewer="system")
     leaving = [
         one.id
@@ -83,7 +83,7 @@ async def _put_aside(engine: Engine, ids: Sequence[str]) -> None:
         if one.status is Status.ARCHIVED and fate_of(one, now, life)[0] is Fate.ERASED
     ]
     if leaving:
-        await back_up_removed(engine, leaving, keep_days=engine.policy.retention.keep_pruned_files)
+        await back_up_removed(engine, leaving, keep_days=engine.settings.retention.keep_pruned_files)
 
 
 async def _erase(engine: Engine, ids: Sequence[str]) -> set[str]:
@@ -91,7 +91,7 @@ async def _erase(engine: Engine, ids: Sequence[str]) -> set[str]:
 
     One that stops in between leaves them hidden, and due: the next one goes on with them.
     """
-    now, life = engine.clock(), engine.policy.life
+    now, life = engine.clock(), engine.settings.lifecycle_rules
     known = await engine.store.get_many(ids, viewer="system")
     doomed = {one.id: one for one in known.values() if fate_of(one, now, life)[0] is Fate.ERASED}
     leave = [

@@ -55,8 +55,8 @@ async def run_consolidation(
         raise InvalidInput(f"There is no stage {unknown[0]!r}.", advice=f"Choose among {', '.join(STAGES)}.")
     wanted = [name for name in STAGES if not stages or name in stages]
     started, begun = engine.clock(), perf_counter()
-    limit = engine.policy.life.seconds if seconds is None else seconds
-    within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.policy.life.batch)
+    limit = engine.settings.life.seconds if seconds is None else seconds
+    within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.settings.life.batch)
     if dry:
         done = await _done(engine, within, wanted, tell)
         return ConsolidationReport(started, perf_counter() - begun, dry=True, stages=tuple(done))

@@ -70,7 +70,7 @@ async def merge_duplicates(
         if is_unswept(memory) and _mergeable(memory):
             groups[memory.scope, memory.agent].append(memory)
     merged = MergedDuplicates()
-    if engine.policy.life.keeps_all:
+    if engine.settings.lifecycle_rules.keeps_all:
         return merged
     for (scope, agent), fresh in groups.items():
         gists = await asyncio.to_thread(_gists, fresh)

@@ -80,8 +80,8 @@ async def run_maintenance(
     """All steps, or those that are named, without those `besides`. Raises InvalidInput, and the store's errors at its ends."""
     wanted = [name for name in chosen_steps(steps) if name not in besides]
     started, begun = engine.clock(), perf_counter()
-    limit = engine.policy.maintenance.seconds if seconds is None else seconds
-    within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.policy.life.batch)
+    limit = engine.settings.maintenance.seconds if seconds is None else seconds
+    within = StageLimits(dry=dry, deadline=monotonic() + limit, batch=engine.settings.life.batch)
     if dry:
         done = await _all(engine, within, wanted, tell)
         return MaintenanceReport(started, perf_counter() - begun, dry=True, steps=tuple(done))
@@ -105,7 +105,7 @@ def chosen_steps(steps: Sequence[str]) -> list[str]:
 
 async def scheduled_steps(engine: Engine) -> list[str]:
     """The steps of a night's run: a consolidation only as often as life.consolidate_hours says."""
-    hours, last = engine.policy.life.consolidate_hours, await last_consolidated(engine)
+    hours, last = engine.settings.life.consolidate_hours, await last_consolidated(engine)
     due = hours > 0 and (last is None or engine.clock() - last >= timedelta(hours=hours) - EARLY)
     return [name for name in STEPS if name != CONSOLIDATE or due]
 
@@ -199,7 +199,7 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
             await engine.use_counter.flush()
             name, begun = left[0], perf_counter()
             before = done.get(name)
-            share = engine.policy.maintenance.seconds / (len(left) + len(done) - (name in done))
+            share = engine.settings.maintenance.seconds / (len(left) + len(done) - (name in done))
             spent = before.stage.seconds if before else 0.0
             step = await run_step(engine, name, _bounds(engine, max(0.0, share - spent)))
             done[name] = step = _joined(before, step, seconds=perf_counter() - begun)
@@ -212,9 +212,9 @@ async def run_nightly_turn(engine: Engine, job: Job) -> NightlyTurn:
 
 
 def _bounds(engine: Engine, seconds: float) -> StageLimits:
-    quiet = engine.idle_tracker.idle_for(engine.clock(), engine.policy.maintenance.idle)
+    quiet = engine.idle_tracker.idle_for(engine.clock(), engine.settings.maintenance.idle)
     turn = min(seconds, TURN if quiet else SHORT_TURN)
-    return StageLimits(deadline=monotonic() + turn, batch=engine.policy.life.batch)
+    return StageLimits(deadline=monotonic() + turn, batch=engine.settings.life.batch)
 
 
 def _joined(before: StepResult | None, step: StepResult, *, seconds: float) -> StepResult:

@@ -144,7 +144,7 @@ class ReportsResult(Output):
 async def _consolidate(context: Context, request: ConsolidateInput) -> ConsolidateResult:
     """Do the upkeep that is due."""
     begun = perf_counter()
-    limit = context.engine.policy.life.seconds if request.seconds is None else request.seconds
+    limit = context.engine.settings.life.seconds if request.seconds is None else request.seconds
     until = monotonic() + limit
     with_jobs = not request.dry_run and not request.stages
     if not request.dry_run:
@@ -157,7 +157,7 @@ async def _consolidate(context: Context, request: ConsolidateInput) -> Consolida
         tell=lambda name, done, total: context.progress(name, done, total + with_jobs),
     )
     if not request.stages and not report.notice:
-        within = StageLimits(dry=request.dry_run, deadline=until, batch=context.engine.policy.life.batch)
+        within = StageLimits(dry=request.dry_run, deadline=until, batch=context.engine.settings.life.batch)
         kept = await retention.run_retention(context.engine, within, consolidated=True)
         if kept.changed:
             report = replace(report, stages=(*report.stages, kept))
@@ -303,7 +303,7 @@ class MaintainResult(Output):
 async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:
     """Do all the upkeep in one run."""
     begun = perf_counter()
-    limit = context.engine.policy.maintenance.seconds if request.seconds is None else request.seconds
+    limit = context.engine.settings.maintenance.seconds if request.seconds is None else request.seconds
     until = monotonic() + limit
     with_jobs = not request.dry_run and not request.steps
     report = await run_maintenance(

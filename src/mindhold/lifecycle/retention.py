@@ -34,7 +34,6 @@ from mindhold.model.lifecycle import (
     is_loose,
     is_message,
     may_go,
-    message_window,
     retention_worth,
     stands_for_others,
 )
@@ -91,7 +90,7 @@ WHAT = "room for memories"
 
 async def room_of(engine: Engine) -> RetentionRoom:
     """Of everybody's memories. Cheap."""
-    chosen = engine.policy.retention
+    chosen = engine.settings.retention
     return RetentionRoom(
         items=await engine.store.count(Filter(viewer="system")),
         all_items=await engine.store.count(Filter(viewer="system", statuses=ANY_STATUS)),
@@ -129,7 +128,7 @@ def _counted_room(room: RetentionRoom) -> str:
 
 
 def _advice(engine: Engine) -> str:
-    if not engine.policy.retention.prunes:
+    if not engine.settings.retention.prunes:
         return "Nothing goes by itself (retention.level is keep-all): retire a scope, or allow more (retention.most_items, most_megabytes)."
     return (
         "Upkeep condenses and archives what it may (`mindhold consolidate`). Where that isn't enough the rest is kept "
@@ -218,7 +217,7 @@ COVERED = "older than {days} days, and a summary stands for it"
 
 async def archive_old_messages(engine: Engine, within: StageLimits, recaps: RecapPort) -> StageResult:
     """Conversations without a summary get one first, the oldest first."""
-    talk = OldMessages(engine, within, recaps, after=message_window(engine.policy.retention), goes_on=True)
+    talk = OldMessages(engine, within, recaps, after=engine.settings.retention.message_window, goes_on=True)
     told = [one async for some in talk.leaving() for one in some]
     empty = sum(one.why == REPEATED_REASON for one in told)
     words = ", ".join(
@@ -422,7 +421,7 @@ async def run_retention(
     `consolidated`: a consolidation has just done its part. What goes is in the audit trail before it goes. Raises the
     store's errors.
     """
-    if not engine.policy.retention.prunes:
+    if not engine.settings.retention.prunes:
         return StageResult(RETENTION_STEP, 0, KEPT_ALL)
     known = recaps or default_recaps()
     steps = [step for step in STEPS if not (consolidated and step in OF_LIFE)]

@@ -113,7 +113,7 @@ async def _judging(engine: Engine) -> str:
 def _model_notice(engine: Engine) -> str:
     """Why recall stands lower than it was meant to; empty when it doesn't."""
     model = engine.vector_source.model
-    if model is None or not engine.policy.local_model:
+    if model is None or engine.settings.embedding.provider != "local":
         return engine.vector_source.reason
     name = model.rpartition("/")[0]
     if any(card.name == name for card in engine.models.installed()):
@@ -126,11 +126,11 @@ async def examine(engine: Engine) -> list[StoreFinding]:
     findings = list(await engine.store.check())
     if Capability.VECTORS in engine.store.capabilities:  # else no model helps; the store says why
         findings.extend(await asyncio.to_thread(_models, engine))
-    findings.append(await asyncio.to_thread(_folder, engine.policy.home))
-    findings.append(_disk(engine.policy.home))
+    findings.append(await asyncio.to_thread(_folder, engine.settings.home))
+    findings.append(_disk(engine.settings.home))
     findings.append(await room_finding(engine))
     findings.extend(await backup_findings(engine))
-    findings.extend(await asyncio.to_thread(hooks_finding, engine.policy.home, now=engine.clock()))
+    findings.extend(await asyncio.to_thread(hooks_finding, engine.settings.home, now=engine.clock()))
     findings.extend(await _vectors(engine))
     findings.extend(await _sidecar_findings(engine))
     findings.extend(await _language_models(engine))
@@ -160,7 +160,7 @@ async def repair_derived(engine: Engine) -> list[str]:
 
 def _models(engine: Engine) -> list[StoreFinding]:
     installed = engine.models.installed()
-    if not installed and not engine.policy.local_model:
+    if not installed and engine.settings.embedding.provider != "local":
         return []
     if not installed:
         return [
@@ -400,9 +400,9 @@ def _status_of(context: Context, report: StatusReport, *, version: str) -> Statu
         unready_models=list(report.unready),
         language_calls=report.asked.calls,
         language_tokens=report.asked.tokens,
-        daily_tokens=context.engine.policy.daily_tokens,
+        daily_tokens=context.engine.settings.llm.daily_tokens,
         language_dollars=round(report.asked.dollars, 9),
-        daily_dollars=context.engine.policy.daily_dollars,
+        daily_dollars=context.engine.settings.llm.daily_dollars,
         classifier=report.classifier,
         beside=_sidecar_view(report),
         conversations=len(report.activity),

@@ -327,7 +327,7 @@ class _Sweep:
         return memories
 
     def _judged(self, memories: Sequence[Memory], now: datetime) -> _Seen:
-        life = self._engine.policy.life
+        life = self._engine.settings.lifecycle_rules
         before = {memory.id: memory for memory in memories}
         seen = _Seen(before, dict(before))
         for rule, count in self._rules:
@@ -355,7 +355,7 @@ class _Sweep:
         for name, after in seen.after.items():
             review = None
             if self._whole and name not in leaving:
-                review = next_review(after, page.read, self._engine.policy.life)
+                review = next_review(after, page.read, self._engine.settings.lifecycle_rules)
             tend = _tend(seen.before[name], after, review=review, read=page.read)
             if tend is not None:
                 changes.append(tend)

@@ -285,9 +285,9 @@ def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
     text = safe_text(engine, content)
     if not text.strip():
         raise InvalidInput("A memory can't be amended to nothing.", advice="`mindhold forget` removes one.")
-    if len(text) > engine.policy.part_length:
+    if len(text) > engine.settings.intake.part_length:
         raise ContentTooLarge(
-            f"The new text has {len(text):,} characters; one memory holds {engine.policy.part_length:,}.",
+            f"The new text has {len(text):,} characters; one memory holds {engine.settings.intake.part_length:,}.",
             advice="Remember it anew: long texts are split into linked parts.",
         )
     status = memory.status

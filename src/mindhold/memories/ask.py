@@ -61,7 +61,7 @@ async def ask(
         return MemoryAnswer(NOTHING, (), 0, notice=notice)
     if model is not None:
         try:
-            asked = redact(question).text if engine.policy.redact else question
+            asked = redact(question).text if engine.settings.intake.redact else question
             asking = metered(engine, model, purpose=SPENDING_ASK)
             answer = await _by_model(asking, asked, hits)
         except ModelError as error:

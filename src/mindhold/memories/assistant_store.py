@@ -58,7 +58,7 @@ async def scope_for(
     if scope is not None:
         named = await open_project(engine, scope, create=create, writing=True, kind=GENERAL)
         return ScopeChoice(named.name)
-    found = choose_scope(text, tags, scopes=await engine.store.scopes(), active=engine.policy.scope)
+    found = choose_scope(text, tags, scopes=await engine.store.scopes(), active=engine.settings.scope)
     return replace(found, scope=(await open_project(engine, found.scope, writing=True)).name)
 
 
@@ -216,7 +216,9 @@ async def _learned(context: Context, given: StoreInput) -> StoreResult:
         reason="the profile is everybody's" if given.scope is None else "",
         tags=list(first.tags),
         parts=[one.id for one in learned.memories] if len(learned.memories) > 1 else [],
-        redacted=[one.kind for one in redact(given.content).found] if context.engine.policy.redact else [],
+        redacted=[one.kind for one in redact(given.content).found]
+        if context.engine.settings.intake.redact
+        else [],
         embedded=embedded,
         notice=" ".join(filter(None, notices)),
     )

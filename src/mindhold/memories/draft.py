@@ -41,7 +41,7 @@ MONTHS = "January February March April May June July August September October No
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What a caller wants remembered. None means: as the engine's policy has it."""
+    """What a caller wants remembered. None means: as the settings have it."""
 
     content: str
     kind: Kind = Kind.NOTE
@@ -105,10 +105,10 @@ def prepare(engine: Engine, draft: Draft) -> list[PreparedDraft]:
 
     Raises InvalidInput, ContentTooLarge.
     """
-    policy = engine.policy
-    if len(draft.content) > policy.longest:
+    intake = engine.settings.intake
+    if len(draft.content) > intake.longest:
         raise ContentTooLarge(
-            f"The text has {len(draft.content):,} characters; at most {policy.longest:,} are stored at once.",
+            f"The text has {len(draft.content):,} characters; at most {intake.longest:,} are stored at once.",
             advice="Split it, or raise intake.longest.",
         )
     doubt = suspicion(  # before cleaning, for hidden characters are a sign
@@ -120,14 +120,14 @@ def prepare(engine: Engine, draft: Draft) -> list[PreparedDraft]:
         )
     )
     text = clean(draft.content)
-    redaction = redact(text) if policy.redact else None
+    redaction = redact(text) if intake.redact else None
     text = redaction.text if redaction else text
     if not text.strip():
         empty = EmptyContent if TURN in draft.metadata else InvalidInput  # a log has a code of its own for it
         raise empty("There is nothing to remember in an empty text.", advice="Give it some words.")
-    if policy.noise_gate and not draft.keep_noise and is_noise(text):
+    if intake.noise_gate and not draft.keep_noise and is_noise(text):
         return []
-    texts = [text] if len(text) <= policy.part_length else split(text, limit=policy.part_length)
+    texts = [text] if len(text) <= intake.part_length else split(text, limit=intake.part_length)
     first = _record(engine, draft, text=texts[0], quarantined=doubt.score >= QUARANTINE_FROM)
     found = _with_labels(draft, first, redaction.found) if redaction else ()
     records = [first] if len(texts) == 1 else _parts(engine, first, texts)
@@ -222,8 +222,8 @@ def _record(engine: Engine, draft: Draft, *, text: str, quarantined: bool) -> Me
         id=engine.new_id(),
         content=text,
         kind=draft.kind,
-        scope=draft.scope or engine.policy.scope,
-        agent=draft.agent or engine.policy.agent,
+        scope=draft.scope or engine.settings.scope,
+        agent=draft.agent or engine.settings.agent,
         created=now,
         updated=now,
         occurred=checked_moment(engine, draft.occurred) if draft.occurred else now,

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from mindhold.capture.items import CAPTURED
-from mindhold.engine import Engine, Policy
+from mindhold.engine import Engine
 from mindhold.memories.draft import TURN
 from mindhold.model.job import Job
 from mindhold.model.lifecycle import SESSION_ONLY, is_kept_for_good
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status
 from mindhold.model.query import Filter, Vector
 from mindhold.ports.store import Change, Connect, Inherit, Mark, Put
+from mindhold.settings.schema import IntakeSettings
 from mindhold.text.resolution import resolves
 from mindhold.text.similarity import replaces, same_statement
 
@@ -41,7 +42,9 @@ class RelatedMemories:
         return solved + beside
 
 
-def find_related(new: Memory, others: Iterable[tuple[Memory, float]], policy: Policy) -> RelatedMemories:
+def find_related(
+    new: Memory, others: Iterable[tuple[Memory, float]], settings: IntakeSettings
+) -> RelatedMemories:
     """The rule. `others` come with their similarity; of another topic none is kin.
 
     Only texts that truly say the same are superseded, and only an error whose very failure the new text names is resolved
@@ -52,17 +55,17 @@ def find_related(new: Memory, others: Iterable[tuple[Memory, float]], policy: Po
     related: list[tuple[str, float]] = []
     for other, similarity in sorted(others, key=lambda pair: -pair[1]):
         # The same record was stored by somebody else a moment ago: a repetition, as the store will say.
-        if _same_record(new, other) or similarity <= policy.link_threshold or not same_topic(new, other):
+        if _same_record(new, other) or similarity <= settings.link_threshold or not same_topic(new, other):
             continue
         lasts = is_kept_for_good(other) or TURN in other.metadata
         kept = lasts or _outlives(other, new)
         if _resolves(new, other):
             resolved.append(other)
-        elif not kept and _stands_in_for(new, other, similarity=similarity, policy=policy):
+        elif not kept and _stands_in_for(new, other, similarity=similarity, settings=settings):
             superseded.append(other)
         else:
             related.append((other.id, round(similarity, 4)))
-    room = max(0, policy.most_links - len(superseded))
+    room = max(0, settings.most_links - len(superseded))
     rest = max(0, room - len(resolved))
     return RelatedMemories(tuple(superseded), tuple(resolved[:room]), tuple(related[:rest]))
 
@@ -83,11 +86,11 @@ def _resolves(new: Memory, old: Memory) -> bool:
     return old.kind is Kind.ERROR and new.kind in TELLS_OF_A_FIX and resolves(new.content, old.content)
 
 
-def _stands_in_for(new: Memory, old: Memory, *, similarity: float, policy: Policy) -> bool:
+def _stands_in_for(new: Memory, old: Memory, *, similarity: float, settings: IntakeSettings) -> bool:
     """Of one kind only: where a fact speaks against a preference it is for the search for contradictions, which can be undone."""
     if new.kind is not old.kind:
         return False
-    alike = similarity > policy.near_duplicate
+    alike = similarity > settings.near_duplicate
     return (alike and same_statement(new.content, old.content)) or replaces(new.content, old.content)
 
 
@@ -174,7 +177,7 @@ async def relate(engine: Engine, ids: Sequence[str]) -> int:
             if max(link.origin, link.target) == memory.id
             and frozenset((link.origin, link.target)) not in drawn
         ]
-        changes.extend(fresh[: max(0, engine.policy.most_links - had[memory.id])])
+        changes.extend(fresh[: max(0, engine.settings.intake.most_links - had[memory.id])])
     if changes:
         await engine.store.apply(changes)
     return len(changes)
@@ -210,5 +213,5 @@ async def _kin(engine: Engine, items: Sequence[tuple[Memory, Vector | None]]) ->
                 for hit in hits
                 if hit.id in known and hit.id != memory.id
             ]
-            kin[memory.id] = find_related(memory, others, engine.policy)
+            kin[memory.id] = find_related(memory, others, engine.settings.intake)
     return kin

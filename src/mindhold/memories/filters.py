@@ -323,5 +323,5 @@ async def filter_of(engine: Engine, question: Question, *, agent: str) -> tuple[
 def timeframe_of(engine: Engine, phrase: str) -> Timeframe:
     """A phrase of time in the person's zone. Raises UnknownTime."""
     return parse_timeframe(
-        phrase, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
+        phrase, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order
     )

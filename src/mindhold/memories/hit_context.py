@@ -110,7 +110,7 @@ class Ties:
 
         Of a hit that another hit is linked to, more than merely related, the other one has the first words.
         """
-        most = self._engine.policy.most_linked
+        most = self._engine.settings.recall.most_linked
         ends = {
             far: (near, link)
             for link in reversed(

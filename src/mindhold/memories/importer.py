@@ -303,9 +303,11 @@ class _Import:
 
     def _with_time(self, memory: Memory) -> Memory:
         """What upkeep took from the archive has its time there again: who brings it back wants it."""
-        now, policy = self._engine.clock(), self._engine.policy
-        times = [days for days in (policy.life.keep_archived_days, policy.capture.keep_dropped_days) if days]
-        life = replace(policy.life, keep_archived_days=min(times, default=0))
+        now, settings = self._engine.clock(), self._engine.settings
+        times = [
+            days for days in (settings.life.keep_archived_days, settings.capture.keep_dropped_days) if days
+        ]
+        life = replace(settings.lifecycle_rules, keep_archived_days=min(times, default=0))
         if fate_of(memory, now, life)[0] is not Fate.ERASED:
             return memory
         return replace(memory, updated=now, review=now)

@@ -119,7 +119,7 @@ class Layers:
         self._engine = engine
         self._question = question
         self._where = where
-        self._limit = question.limit or engine.policy.limit
+        self._limit = question.limit or engine.settings.recall.limit
         self._forms = keyword_forms(question.keywords)
         self._words = {form: word for word in reversed(question.keywords) for form in keyword_forms([word])}
         self._lexemes = lexemes_of(question.keywords)
@@ -230,7 +230,7 @@ class Layers:
         if len(chosen) >= self._limit:
             return True
         budget = self._question.token_budget
-        longest = self._engine.policy.longest_hit
+        longest = self._engine.settings.recall.longest_hit
         return budget is not None and budget <= sum(
             recounted(shortened(one.memory, longest)).tokens for one in chosen
         )

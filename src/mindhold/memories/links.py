@@ -124,11 +124,11 @@ async def explore(
     origin = await engine.store.get(start, viewer=agent)
     if origin.status in HIDDEN or origin.trust < LEAST_TRUST:
         raise MemoryNotFound(start)
-    first = shortened(origin, engine.policy.longest_hit)
+    first = shortened(origin, engine.settings.recall.longest_hit)
     allowance = Allowance(
         tokens=None,
-        characters=engine.policy.longest_answer - len(first.content),
-        longest=engine.policy.longest_hit,
+        characters=engine.settings.recall.longest_answer - len(first.content),
+        longest=engine.settings.recall.longest_hit,
     )
     off = {scope.name for scope in await engine.store.scopes() if not scope.active} - {origin.scope}
     nodes = {start: GraphNode(first, 0)}

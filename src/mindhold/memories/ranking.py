@@ -77,17 +77,18 @@ class Ranking:
         Those that have a vector above that cosine too, unless they say one of the keywords, or are to be spared.
         """
         found, scores = self._found, self._fused.score
-        least = next(value for value in (floor, self._engine.policy.floor, FLOOR) if value is not None)
+        recall = self._engine.settings.recall
+        configured = recall.floor if recall.floor >= 0 else FLOOR
+        least = configured if floor is None else floor
         age = (self._engine.clock().timestamp() - found.occurred) / DAY
-        policy = self._engine.policy
         boosts = boost(
             found.importance,
             age_days=age,
             uses=found.uses,
             trust=found.trust,
             usefulness=found.usefulness,
-            importance_weight=policy.importance_weight,
-            recency_weight=policy.recency_weight,
+            importance_weight=recall.importance_weight,
+            recency_weight=recall.recency_weight,
         )
         final = boosted(scores, boosts)
         admitted = scores >= least
@@ -252,15 +253,15 @@ async def best_equals(engine: Engine, where: Filter, *, limit: int) -> list[Memo
 
 def nudged(engine: Engine, scores: Sequence[float], memories: Sequence[Memory]) -> list[float]:
     """The scores of these memories after importance, age, use, trust and usefulness had their say."""
-    policy = engine.policy
+    recall = engine.settings.recall
     boosts = boost(
         _numbers(memories, "importance"),
         age_days=_ages(engine, memories),
         uses=_numbers(memories, "uses"),
         trust=_numbers(memories, "trust"),
         usefulness=_numbers(memories, "usefulness"),
-        importance_weight=policy.importance_weight,
-        recency_weight=policy.recency_weight,
+        importance_weight=recall.importance_weight,
+        recency_weight=recall.recency_weight,
     )
     final: list[float] = boosted(np.array(scores, dtype=np.float64), boosts).tolist()
     return final
@@ -268,7 +269,7 @@ def nudged(engine: Engine, scores: Sequence[float], memories: Sequence[Memory]) 
 
 async def _many(engine: Engine, where: Filter, *, known: int) -> bool:
     """Whether enough memories are within reach; no more are counted."""
-    needed = engine.policy.composite_from
+    needed = engine.settings.recall.composite_from
     within = Filter(viewer=where.viewer, scopes=where.scopes)
     return known >= needed or await engine.store.count(within, most=needed) >= needed
 
@@ -301,23 +302,23 @@ async def _with_important(
 def _settled(engine: Engine, seen: Sequence[Memory], important: Memory, recent: Memory, needed: int) -> bool:
     """What was not read is no more important than the one, nor more recent than the other."""
     worst = np.sort(_composite(engine, seen))[::-1][min(needed, len(seen)) - 1]
-    policy = engine.policy
+    recall = engine.settings.recall
     bound = composite(
         np.array([important.importance]),
         age_days=_ages(engine, [recent]),
-        importance_weight=policy.importance_weight,
-        recency_weight=policy.recency_weight,
+        importance_weight=recall.importance_weight,
+        recency_weight=recall.recency_weight,
     )[0]
     return bool(worst >= bound)
 
 
 def _composite(engine: Engine, memories: Sequence[Memory]) -> Numbers:
-    policy = engine.policy
+    recall = engine.settings.recall
     return composite(
         _numbers(memories, "importance"),
         age_days=_ages(engine, memories),
-        importance_weight=policy.importance_weight,
-        recency_weight=policy.recency_weight,
+        importance_weight=recall.importance_weight,
+        recency_weight=recall.recency_weight,
     )
 
 

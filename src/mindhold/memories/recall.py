@@ -142,7 +142,7 @@ async def _answering(
     engine: Engine, question: Question, matrix: Matrix | None, *, where: Filter, dated: bool
 ) -> _Found:
     """A question in words: by words and meaning at once, for relevance leads."""
-    limit = question.limit or engine.policy.limit
+    limit = question.limit or engine.settings.recall.limit
     lexemes = lexemes_of(question.keywords, text=question.words)
     found = await engine.store.search(
         Search(
@@ -156,7 +156,7 @@ async def _answering(
     preferred = None
     if not dated:
         preferred = find_timeframe(
-            question.words, now=engine.clock(), zone=engine.zone(), date_order=engine.policy.date_order
+            question.words, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order
         )
     ranking = Ranking(
         engine,
@@ -189,7 +189,7 @@ async def _answering(
 
 async def _listed(engine: Engine, question: Question, *, where: Filter) -> _Found:
     """What a topic or a kind admits is equally right: the best of it. A tag, a scope or a time lists the newest."""
-    limit = question.limit or engine.policy.limit
+    limit = question.limit or engine.settings.recall.limit
     if question.topic is not None or question.kinds:
         memories = await best_equals(engine, where, limit=limit)
     else:
@@ -216,11 +216,11 @@ async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | Non
 
 def _fitted(engine: Engine, chosen: Sequence[ChosenMemories], *, budget: int | None) -> list[Hit]:
     """Bounded in size whatever was stored, and within the token budget to the token."""
-    room = engine.policy.longest_answer
+    room = engine.settings.recall.longest_answer
     tokens_left = budget
     hits: list[Hit] = []
     for one in chosen:
-        short = shortened(one.memory, min(engine.policy.longest_hit, room))
+        short = shortened(one.memory, min(engine.settings.recall.longest_hit, room))
         if tokens_left is not None:
             short = recounted(short)
         content, tokens = short.content, short.tokens
@@ -257,8 +257,8 @@ async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, wher
     spent = sum(hit.tokens for hit in hits)
     allowance = Allowance(
         tokens=None if question.token_budget is None else question.token_budget - spent,
-        characters=engine.policy.longest_answer - sum(len(hit.content) for hit in hits),
-        longest=engine.policy.longest_hit,
+        characters=engine.settings.recall.longest_answer - sum(len(hit.content) for hit in hits),
+        longest=engine.settings.recall.longest_hit,
     )
     memories = [hit.memory for hit in hits]
     relations = question.relations if question.with_links else None

@@ -177,10 +177,10 @@ class _Attempts:
 
     async def _reserve(self, line: LedgerEntry) -> None:
         """Written first and counted then, so that of calls at the same time none is overlooked."""
-        engine, policy = self._engine, self._engine.policy
+        engine, llm = self._engine, self._engine.settings.llm
         try:
             await _write(engine, line)
-            refused = _over(await spent_today(engine), line, policy.daily_tokens, policy.daily_dollars)
+            refused = _over(await spent_today(engine), line, llm.daily_tokens, llm.daily_dollars)
             if refused is None:
                 return
             await engine.ledger.drop_entry(LEDGER_NAMESPACE + line.day, line.key)
@@ -432,13 +432,13 @@ SPEND = operation("spend", _spend, reads=True, owner_only=True)
 
 
 def _budget(context: Context, spent: ModelSpend) -> BudgetView:
-    policy = context.engine.policy
-    left = max(0.0, policy.daily_dollars - spent.dollars) if policy.daily_dollars else None
+    llm = context.engine.settings.llm
+    left = max(0.0, llm.daily_dollars - spent.dollars) if llm.daily_dollars else None
     return BudgetView(
         tokens=spent.tokens,
-        daily_tokens=policy.daily_tokens,
-        tokens_left=max(0, policy.daily_tokens - spent.tokens),
+        daily_tokens=llm.daily_tokens,
+        tokens_left=max(0, llm.daily_tokens - spent.tokens),
         dollars=round(spent.dollars, 9),
-        daily_dollars=policy.daily_dollars,
+        daily_dollars=llm.daily_dollars,
         dollars_left=None if left is None else round(left, 9),
     )

@@ -132,7 +132,7 @@ async def _stats(context: Context, _given: StatsInput) -> StatsResult:
             failed=spent.failed,
             tokens_in=spent.tokens_in,
             tokens_out=spent.tokens_out,
-            daily_tokens=engine.policy.daily_tokens,
+            daily_tokens=engine.settings.llm.daily_tokens,
         ),
         services_today=ServiceSpendView(
             calls=sent.calls,

@@ -67,7 +67,7 @@ async def period(engine: Engine, where: Filter, *, limit: int) -> TimelinePeriod
     total = await engine.store.count(where)
     if total <= limit:
         found = _bounded(engine, await engine.store.find(where, order=Order.OLDEST, limit=limit))
-        if sum(len(memory.content) for memory in found) <= engine.policy.longest_answer:
+        if sum(len(memory.content) for memory in found) <= engine.settings.recall.longest_answer:
             return TimelinePeriod(tuple(by_day(engine, found)), total)
     each = max(1, min(AT_EACH_END, total // 2))
     first = await engine.store.find(where, order=Order.OLDEST, limit=each)
@@ -80,7 +80,7 @@ async def period(engine: Engine, where: Filter, *, limit: int) -> TimelinePeriod
 
 
 def _bounded(engine: Engine, memories: Sequence[Memory]) -> list[Memory]:
-    return [shortened(memory, engine.policy.longest_hit) for memory in memories]
+    return [shortened(memory, engine.settings.recall.longest_hit) for memory in memories]
 
 
 LIMITS_WIN = "The range was used; the phrase was not read."

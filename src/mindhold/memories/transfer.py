@@ -265,7 +265,7 @@ async def _export(context: Context, request: ExportInput) -> ExportResult:
     path = (
         Path(request.path).expanduser()
         if request.path
-        else named_by_time(engine, engine.policy.export_dir, ENDINGS[request.format], scope=scope)
+        else named_by_time(engine, engine.settings.export_dir, ENDINGS[request.format], scope=scope)
     )
     if request.format == LINES:
         where = Filter(viewer=context.agent, scopes=scopes, statuses=ANY_STATUS)
@@ -288,7 +288,7 @@ EXPORT = operation("export", _export, writes=True, owner_only=True)
 
 
 async def _export_state(context: Context, given: ExportInput) -> ExportResult:
-    path = Path(given.path).expanduser() if given.path else context.engine.policy.export_dir / NAME
+    path = Path(given.path).expanduser() if given.path else context.engine.settings.export_dir / NAME
     scope = given.scope or await scope_of_state(context.engine, path, create=False)
     written, kept = await export_state(context.engine, path, scope=scope, agent=context.agent)
     return ExportResult(

@@ -30,12 +30,12 @@ FIRST_YEAR, LAST_YEAR = 2, 9998  # with room on both sides, so that a moment can
 def safe_text(engine: Engine, text: str) -> str:
     """Without control characters and, unless switched off, without secrets and personal data."""
     cleaned = clean(text)
-    return redact(cleaned).text if engine.policy.redact else cleaned
+    return redact(cleaned).text if engine.settings.intake.redact else cleaned
 
 
 def checked_content(engine: Engine, text: str) -> str:
     """Safe and bounded, and not empty. Raises ContentTooLarge, InvalidInput."""
-    longest = engine.policy.longest
+    longest = engine.settings.intake.longest
     if len(text) > longest:
         raise ContentTooLarge(
             f"The text has {len(text):,} characters; at most {longest:,} are stored at once.",
@@ -114,7 +114,7 @@ def checked_metadata(engine: Engine, metadata: Mapping[str, Any]) -> Mapping[str
             advice="Put long text into the content.",
         )
     safe: Mapping[str, Any] = _cleaned(metadata)
-    return redact_metadata(safe).value if engine.policy.redact else safe
+    return redact_metadata(safe).value if engine.settings.intake.redact else safe
 
 
 def checked_provenance(engine: Engine, provenance: Provenance) -> Provenance:

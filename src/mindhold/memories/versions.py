@@ -76,7 +76,7 @@ async def versions(engine: Engine, memory_id: str, *, agent: str, limit: int) ->
         raise MemoryNotFound(memory_id)
     links = await engine.store.links_of([memory_id], relations=(Relation.SUPERSEDED_BY,), viewer=agent)
     editions = editions_of(memory, await engine.store.versions_of(memory_id))
-    room = engine.policy.longest_answer
+    room = engine.settings.recall.longest_answer
     told: list[MemoryEdition] = []
     for edition in reversed(editions[-limit:]):
         room -= len(edition.said.content)
@@ -336,7 +336,9 @@ async def reconstruct(engine: Engine, topic: str, *, agent: str, scope: str | No
         raise InvalidInput("There is no topic to reconstruct.", advice="Name one, or say what it is about.")
     found, total, by_meaning = await _decisions(engine, topic, agent=agent, scope=scope)
     allowance = Allowance(
-        tokens=budget, characters=engine.policy.longest_answer, longest=engine.policy.longest_hit
+        tokens=budget,
+        characters=engine.settings.recall.longest_answer,
+        longest=engine.settings.recall.longest_hit,
     )
     fitting: list[Memory] = []
     for memory in found:  # the newest first: how it is now matters most

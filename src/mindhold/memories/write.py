@@ -181,7 +181,7 @@ class _Intake:
         return link
 
     def _check_scope(self, draft: Draft) -> None:
-        name = draft.scope or self._engine.policy.scope
+        name = draft.scope or self._engine.settings.scope
         if name not in self._scopes:
             raise ScopeNotFound(name)
         if not self._scopes[name].active:
@@ -193,7 +193,7 @@ class _Intake:
     async def _check_ends(self, draft: Draft) -> None:
         if not draft.linked_to:
             return
-        agent = draft.agent or self._engine.policy.agent
+        agent = draft.agent or self._engine.settings.agent
         found = await self._engine.store.get_many(draft.linked_to, viewer=agent)
         for memory_id in draft.linked_to:
             if memory_id not in found or found[memory_id].status is Status.FORGOTTEN:
@@ -245,7 +245,7 @@ class _Intake:
                 others = [(other, 1.0) for other in same.get(part.gist, ())]
                 if others:
                     kin[part.memory.id] = RelatedMemories(
-                        superseded=find_related(part.memory, others, self._engine.policy).superseded
+                        superseded=find_related(part.memory, others, self._engine.settings.intake).superseded
                     )
         return kin
 

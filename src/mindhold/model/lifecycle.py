@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from math import ceil, log, log2
@@ -67,7 +67,6 @@ def is_wanted(memory: Memory) -> bool:
 
 
 NEVER_FORGOTTEN = frozenset({Kind.PREFERENCE, Kind.ERROR})
-STALE_DAYS: Mapping[Kind, int] = {Kind.PROCEDURE: 30, Kind.FACT: 60, Kind.DECISION: 90, Kind.NOTE: 90}
 FLOOR = 0.05  # nothing fades below
 LONGEST_DAYS = 36_500  # so that no setting leads beyond the calendar
 PROFILE_SECTION_KEY = (
@@ -92,21 +91,18 @@ DOUBTED_AFTER: Mapping[Kind, int] = {Kind.PROGRESS: 7, Kind.CONTEXT: 30}  # days
 
 @dataclass(frozen=True, slots=True)
 class LifecycleRules:
-    """The knobs; app fills them from the settings."""
+    """The settings of `life` at the level that `retention` sets; `Settings.lifecycle_rules` makes them."""
 
-    stale_days: Mapping[Kind, int] = field(default_factory=lambda: STALE_DAYS)
-    other_stale_days: int = 60
-    hot_days: int = 7  # unused for so long, a hot memory is warm
-    archive_below: float = 0.35  # only what has faded below this importance is archived
-    keep_archived_days: int = 180  # then it is removed; 0 keeps it for good
-    anchor_uses: int = 10
-    anchor_importance: float = 0.8
-    batch: int = 500  # memories that upkeep takes at a time
-    seconds: float = 60.0  # how long one run of upkeep may take
-    consolidate_hours: int = 24  # between two runs; 0: only when asked
+    stale_days: Mapping[Kind, int]
+    other_stale_days: int
+    hot_days: int  # unused for so long, a hot memory is warm
+    archive_below: float  # only what has faded below this importance is archived
+    keep_archived_days: int  # then it is removed; 0 keeps it for good
+    anchor_uses: int
+    anchor_importance: float
+    unused_days: int  # never used for so long, what is unimportant is archived all the same; 0: never
     keeps_all: bool = False  # nothing fades, is merged, archived or removed by itself
     youngest_days: int = 21  # nothing younger is archived
-    unused_days: int = 365  # never used for so long, what is unimportant is archived all the same; 0: never
 
 
 class Fate(StrEnum):
@@ -370,56 +366,7 @@ def _erased_at(memory: Memory, life: LifecycleRules) -> datetime | None:
 
 PARTS_KEY = "parts"  # in the metadata of a long message: how many there are
 YOUNGEST = timedelta(days=21)  # nothing younger is taken away by a rule of retention, whatever is set
-MONTH = timedelta(days=365.25 / 12)
 STARTS_AT, ENDS_AT = 0.9, 0.8  # shares of a limit: from there on it is compressed, down to there
-SHORTER = 0.5  # what is left of a window where pruning is aggressive
-AGGRESSIVE_BELOW = 0.5  # the importance below which it archives, if the settings don't say more
-
-
-class Level(StrEnum):
-    """How much goes by itself."""
-
-    KEEP_ALL = "keep-all"
-    MODERATE = "moderate"
-    AGGRESSIVE = "aggressive"
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionRules:
-    """The knobs; app fills them from the settings. A limit of 0 is none."""
-
-    level: Level = Level.MODERATE
-    keep_months: int = 6  # messages of conversations that are younger stay as they are
-    unused_days: int = 365  # what nobody ever used and is older than that goes, if it isn't important
-    most_items: int = 100_000  # active memories
-    most_megabytes: int = 500  # that they take up
-    keep_pruned_files: int = 10
-
-    @property
-    def prunes(self) -> bool:
-        """Whether anything goes by itself."""
-        return self.level is not Level.KEEP_ALL
-
-
-def steered(life: LifecycleRules, retention: RetentionRules) -> LifecycleRules:
-    """The life that memories have at that level."""
-    if retention.level is Level.KEEP_ALL:
-        return replace(life, keeps_all=True)
-    if retention.level is Level.MODERATE:
-        return replace(life, unused_days=retention.unused_days)
-    return replace(
-        life,
-        stale_days={kind: _shorter(days) for kind, days in life.stale_days.items()},
-        other_stale_days=_shorter(life.other_stale_days),
-        archive_below=max(life.archive_below, AGGRESSIVE_BELOW),
-        unused_days=_shorter(retention.unused_days),
-    )
-
-
-def message_window(retention: RetentionRules) -> timedelta:
-    """How long messages stay as they are."""
-    share = SHORTER if retention.level is Level.AGGRESSIVE else 1.0
-    return max(YOUNGEST, MONTH * retention.keep_months * share)
 
 
 def is_message(memory: Memory) -> bool:
@@ -493,7 +440,3 @@ class RetentionRoom:
         if not self.tight:
             return 0
         return max(0, ceil(self.items * (1 - ENDS_AT / self.fullest)))
-
-
-def _shorter(days: int) -> int:
-    return max(1, round(days * SHORTER)) if days else 0

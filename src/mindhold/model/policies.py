@@ -1,8 +1,7 @@
-"""The rules that features are configured with: recaps, backups, capture, history and maintenance."""
+"""Constants of conversation summaries and of capture, and when the nightly maintenance is due."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
@@ -22,28 +21,6 @@ RECAP_TOPICS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class RecapRules:
-    """The knobs; app fills them from the settings."""
-
-    enabled: bool = True
-    from_messages: int = 8  # a conversation that ends with fewer is its own summary
-    every_messages: int = 50  # most that one part of a long conversation stands for
-    old_days: int = 180  # from when on those of a month become one
-    longest_tokens: int = 400
-
-
-@dataclass(frozen=True, slots=True)
-class BackupRules:
-    """The knobs of backups. The passphrase is known while the process runs, and shown by nothing."""
-
-    schedule: bool = True
-    keep_daily: int = 7
-    keep_weekly: int = 4
-    encrypt: bool = False
-    passphrase: str = field(default="", repr=False)
-
-
 CAPTURED_KINDS = frozenset(
     {
         Kind.DECISION,
@@ -59,71 +36,7 @@ CAPTURED_KINDS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureRules:
-    """App fills them from the settings, which say what each is for."""
-
-    enabled: bool = True
-    kinds: frozenset[Kind] = CAPTURED_KINDS
-    exclude: tuple[str, ...] = ()
-    subagents: bool = True
-    by_model: bool = False
-    most_calls: int = 10
-    start_tokens: int = 1_500
-    prompt_tokens: int = 400
-    prompt_most: int = 3
-    errors: bool = True
-    condense_every: int = 10
-    condense_above: int = 80
-    condense_from: int = 5
-    keep_dropped_days: int = 14
-    document_lines: int = 150
-
-
-DEFAULT_ARCHIVE_BYTES = 2_000 << 20  # bytes of archive
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryRules:
-    """App fills them from the settings, which say what each is for."""
-
-    enabled: bool = True
-    agents: tuple[str, ...] | None = None  # None: any
-    exclude: tuple[str, ...] = ()
-    subagents: bool = True
-    vectors: bool = True
-    archive: bool = False
-    archive_hours: int = 24
-    archive_room: int = DEFAULT_ARCHIVE_BYTES
-    by_model: bool = True
-    most_calls: int = 12
-
-
-@dataclass(frozen=True, slots=True)
-class RlmRules:
-    """How a recursive language model is asked about conversations."""
-
-    provider: str = "claude-sdk"
-    model: str = "claude-haiku-4-5"
-    concurrency: int = 4
-    most_conversations: int = 10
-    relevance: float = 0.5
-    chunk_lines: int = 100
-    most_characters: int = 400_000
-    seconds: float = 90.0
-
-
 LONGEST_IDLE_WAIT = timedelta(hours=4)  # so long a due run waits for quiet; then it runs beside other work
-
-
-@dataclass(frozen=True, slots=True)
-class MaintenanceRules:
-    """As the settings have it."""
-
-    schedule: bool = True
-    hour: time = time(3)
-    idle: timedelta = timedelta(minutes=5)
-    seconds: float = 600.0
 
 
 def next_run(last: datetime, now: datetime, zone: ZoneInfo, hour: time) -> datetime:

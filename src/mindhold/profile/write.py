@@ -295,7 +295,7 @@ def _redacted(engine: Engine, wish: WantedEntry) -> WantedEntry:
     value, label = safe_text(engine, wish.value or ""), safe_text(engine, wish.label)
     if wish.section is Section.NOTES:
         return note(value)
-    if engine.policy.redact:
+    if engine.settings.intake.redact:
         told = redact_metadata({wish.label: value}).value
         value = next(iter(told.values()), value)
         said = safe_text(engine, f"{wish.label}: {value}")
@@ -314,5 +314,5 @@ def _check_room(slots: AbstractSet[Slot]) -> None:
 
 def _roomy(engine: Engine) -> Engine:
     """An entry is one memory, however short other texts are before they are split."""
-    length = max(engine.policy.part_length, LONGEST_NOTE + LONGEST_VALUE + 200)
-    return replace(engine, policy=replace(engine.policy, part_length=length))
+    length = max(engine.settings.intake.part_length, LONGEST_NOTE + LONGEST_VALUE + 200)
+    return engine.with_settings(intake=replace(engine.settings.intake, part_length=length))

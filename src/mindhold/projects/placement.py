@@ -45,7 +45,7 @@ async def open_project(
     Raises ScopeNotFound, Refused for `writing` into one that is deactivated, InvalidInput for a name that can't be one. Who may
     create one wants to write.
     """
-    wanted = checked_name(engine.policy.scope if name is None else name)
+    wanted = checked_name(engine.settings.scope if name is None else name)
     found = await _found(engine, wanted)
     if found is None and create:
         try:

@@ -34,7 +34,7 @@ from mindhold.text.keywords import is_of_word
 async def visible_scopes(engine: Engine, name: str | None) -> tuple[str, ...]:
     """The scopes that a call in `name` sees, that one first, whatever the case of its name. Raises ScopeNotFound."""
     scopes = await engine.store.scopes()
-    wanted = _called(name or engine.policy.scope, scopes).name
+    wanted = _called(name or engine.settings.scope, scopes).name
     active = {scope.name for scope in scopes if scope.active}
     return tuple(name for name in lineage(wanted, scopes) if name in active or name == wanted)
 
@@ -333,7 +333,7 @@ async def _erased(engine: Engine, ids: Sequence[str]) -> Receipt:
 def _export_file(engine: Engine, name: str) -> Path:
     """A new one, also for two whose names are alike in letters."""
     safe = "".join(char if char.isalnum() else "-" for char in name)[:LONGEST_FILE]
-    return engine.policy.export_dir / (
+    return engine.settings.export_dir / (
         f"scope-{safe}-{engine.clock():%Y%m%dT%H%M%SZ}-{engine.new_id()[-6:]}.jsonl"
     )
 

@@ -82,8 +82,8 @@ async def _written(
     engine: Engine, scope: str, change: Callable[[Summary], Summary], *, agent: str, expected: str | None
 ) -> Summary:
     # A summary is one record, however long other texts may be before they are split.
-    longer = max(engine.policy.part_length, LONGEST_SUMMARY + 2 * len(title_of(scope)))
-    roomy = replace(engine, policy=replace(engine.policy, part_length=longer))
+    longer = max(engine.settings.intake.part_length, LONGEST_SUMMARY + 2 * len(title_of(scope)))
+    roomy = engine.with_settings(intake=replace(engine.settings.intake, part_length=longer))
     clock = asyncio.get_running_loop().time
     until, pause = clock() + PATIENCE, SHORTEST_PAUSE
     while True:

@@ -65,7 +65,7 @@ async def rewrite_by_model(
 ) -> SummaryKnowledge:
     """The summary with what is new in it. Raises ModelError, Refused for an answer that instructs its reader."""
     asking = metered(engine, model, purpose=SUMMARY)
-    prompt = await asyncio.to_thread(_prompt, known, new, messages, redacting=engine.policy.redact)
+    prompt = await asyncio.to_thread(_prompt, known, new, messages, redacting=engine.settings.intake.redact)
     if prompt is None:
         raise ModelBroken("The summary is too long for a model.", advice="Rules keep it.")
     try:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import time
+from datetime import time, timedelta
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 from urllib.parse import urlsplit
+
+if TYPE_CHECKING:
+    from mindhold.model.lifecycle import LifecycleRules
+    from mindhold.model.memory import Kind
 
 
 def setting(
@@ -56,12 +60,11 @@ class BackupSettings:
     )
     passphrase_file: str = setting("", "A file whose first line is the passphrase; for your eyes alone.")
 
-
-def passphrase_of(chosen: BackupSettings) -> str:
-    """As it was given, or the first line of the file that was named; empty where that can't be read."""
-    if chosen.passphrase or not chosen.passphrase_file:
-        return chosen.passphrase
-    return first_line(Path(chosen.passphrase_file).expanduser()) or ""
+    def read_passphrase(self) -> str:
+        """The passphrase, or the first line of `passphrase_file`; empty where that can't be read."""
+        if self.passphrase or not self.passphrase_file:
+            return self.passphrase
+        return first_line(Path(self.passphrase_file).expanduser()) or ""
 
 
 def first_line(path: Path) -> str | None:
@@ -136,6 +139,20 @@ class CaptureSettings:
         600, "Most seconds that one run of the worker may take.", least=10, most=3_600
     )
 
+    @property
+    def captured_kinds(self) -> frozenset[Kind]:
+        from mindhold.model.memory import Kind
+
+        return frozenset(Kind(name) for name in comma_list(self.kinds) or KINDS)
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        return comma_list(self.exclude)
+
+    @property
+    def by_model(self) -> bool:
+        return self.extract_with == "model"
+
 
 AGENTS = ("claude", "codex", "gemini", "cursor")
 
@@ -180,6 +197,18 @@ class HistorySettings:
         "llm.provider, where there is one, which is then sent them without secrets; `index` nobody.",
     )
     most_calls: int = setting(12, "Most calls of the model for one answer.", least=1, most=100)
+
+    @property
+    def agent_names(self) -> tuple[str, ...]:
+        return comma_list(self.agents)
+
+    @property
+    def archive_bytes(self) -> int:
+        return round(self.archive_max_mb * (1 << 20))
+
+    @property
+    def by_model(self) -> bool:
+        return self.read_with == "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +363,14 @@ class MaintenanceSettings:
     )
     seconds: int = setting(600, "Seconds that one maintenance may take.", least=1, most=86_400)
 
+    @property
+    def time_of_day(self) -> time:
+        return hour_of(self.hour)
+
+    @property
+    def idle(self) -> timedelta:
+        return timedelta(minutes=self.idle_minutes)
+
 
 @dataclass(frozen=True, slots=True)
 class NliSettings:
@@ -397,6 +434,12 @@ class RemoteSettings:
     )
 
 
+MONTH = timedelta(days=365.25 / 12)
+SHORTEST_MESSAGE_WINDOW = timedelta(days=21)
+AGGRESSIVE_SHARE = 0.5  # what aggressive retention leaves of each period
+AGGRESSIVE_BELOW = 0.5  # the importance below which it archives, unless the settings say more
+
+
 @dataclass(frozen=True, slots=True)
 class RetentionSettings:
     level: Literal["keep-all", "moderate", "aggressive"] = setting(
@@ -427,3 +470,72 @@ class RetentionSettings:
         least=1,
         most=10_000,
     )
+
+    @property
+    def prunes(self) -> bool:
+        """Whether anything goes by itself."""
+        return self.level != "keep-all"
+
+    @property
+    def message_window(self) -> timedelta:
+        """How long messages stay as they are."""
+        share = AGGRESSIVE_SHARE if self.level == "aggressive" else 1.0
+        return max(SHORTEST_MESSAGE_WINDOW, MONTH * self.keep_months * share)
+
+    def shortened(self, days: int) -> int:
+        """A number of days at this level; 0, which means never, stays 0."""
+        if not days or self.level != "aggressive":
+            return days
+        return max(1, round(days * AGGRESSIVE_SHARE))
+
+
+@dataclass(frozen=True, slots=True)
+class LifeSettings:
+    stale_days_procedure: int = setting(30, "Days unused until a procedure is stale.", least=1)
+    stale_days_fact: int = setting(60, "Days unused until a fact is stale.", least=1)
+    stale_days_decision: int = setting(90, "Days unused until a decision is stale.", least=1)
+    stale_days_note: int = setting(90, "Days unused until a note is stale.", least=1)
+    stale_days_other: int = setting(
+        60, "Days unused until anything else is; preferences and errors never are.", least=1
+    )
+    hot_days: int = setting(7, "Days unused until a hot memory is warm.", least=1)
+    archive_below: float = setting(
+        0.35, "Only what has faded below this importance is archived.", least=0.0, most=1.0
+    )
+    keep_archived_days: int = setting(
+        180, "Days in the archive until a memory is removed for good; 0 keeps it.", least=0
+    )
+    anchor_uses: int = setting(10, "Uses from which an important memory becomes an anchor.", least=1)
+    anchor_importance: float = setting(0.8, "The importance that it needs for that.", least=0.0, most=1.0)
+    consolidate_hours: int = setting(
+        24,
+        "Hours between two consolidations; 24 and more: at night, by maintenance; 0: only when asked.",
+        least=0,
+    )
+    batch: int = setting(500, "Memories that a consolidation takes at a time.", least=1, most=10_000)
+    seconds: int = setting(60, "Seconds that one consolidation may take.", least=1, most=86_400)
+    reflect: bool = setting(True, "Whether conversations that end are reflected upon by themselves.")
+
+    def rules(self, retention: RetentionSettings) -> LifecycleRules:
+        """These settings at that level of retention."""
+        from mindhold.model.lifecycle import LifecycleRules
+        from mindhold.model.memory import Kind
+
+        aggressive = retention.level == "aggressive"
+        stale_days = {
+            Kind.PROCEDURE: self.stale_days_procedure,
+            Kind.FACT: self.stale_days_fact,
+            Kind.DECISION: self.stale_days_decision,
+            Kind.NOTE: self.stale_days_note,
+        }
+        return LifecycleRules(
+            stale_days={kind: retention.shortened(days) for kind, days in stale_days.items()},
+            other_stale_days=retention.shortened(self.stale_days_other),
+            hot_days=self.hot_days,
+            archive_below=max(self.archive_below, AGGRESSIVE_BELOW) if aggressive else self.archive_below,
+            keep_archived_days=self.keep_archived_days,
+            anchor_uses=self.anchor_uses,
+            anchor_importance=self.anchor_importance,
+            unused_days=retention.shortened(retention.unused_days),
+            keeps_all=not retention.prunes,
+        )

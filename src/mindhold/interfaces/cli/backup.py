@@ -275,11 +275,9 @@ def _given_secret(session: CliSession, file: Path | None) -> dict[str, str]:
 
 def _secret(session: CliSession, file: Path | None, *, again: bool) -> dict[str, str]:
     """What a file says, or the settings know, or a person types. Raises Refused."""
-    from mindhold.settings.sections import passphrase_of
-
     if file is not None:
         return {PASSPHRASE: _of_file(file)}
-    if passphrase_of(session.loaded().settings.backup) or not sys.stdin.isatty():
+    if session.loaded().settings.backup.read_passphrase() or not sys.stdin.isatty():
         return {}
     return {PASSPHRASE: _typed(again=again)}
 
