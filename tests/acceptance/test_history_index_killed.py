@@ -15,7 +15,7 @@ from talks import claude, user
 CHILD = """
 import asyncio, os, sys
 import mindhold.history.index_pass as index_pass
-from mindhold.app import open_app
+from mindhold.app.application import open_app
 from mindhold.operations.indexing import INDEX_HISTORY
 from mindhold.settings import load_settings
 from mindhold.stores.history.index import SqliteHistory

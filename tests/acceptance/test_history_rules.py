@@ -91,7 +91,9 @@ async def test_better_rules_are_applied_to_what_is_there_and_to_copies(
         gone.unlink()
         await index(app)
         before = known(app)
-        monkeypatch.setattr("mindhold.history.preparation.VERSION", f"{redaction.REDACTION_VERSION}+")
+        monkeypatch.setattr(
+            "mindhold.history.preparation.REDACTION_VERSION", f"{redaction.REDACTION_VERSION}+"
+        )
         await index(app)
         after = known(app)
         assert {name: one.rules for name, one in after.items()} == dict.fromkeys(

@@ -365,7 +365,7 @@ async def test_scrubbing_looks_at_what_hooks_left(app: App, folder: str) -> None
     home = app.engine.settings.home
     await made(app, folder)
     waiting = home / "hooks" / "waiting"
-    event_queue.mkdir()
+    waiting.mkdir()
     (waiting / "1-1-0.json").write_text('{"last_message": "caf\\u00e9 au lait"}', encoding="ascii")
     scrubbed = (await run(app, DOCTOR, scrub=True, phrases=["café au lait"])).scrubbed
     assert scrubbed is not None

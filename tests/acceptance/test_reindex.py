@@ -339,7 +339,7 @@ async def test_an_erased_memory_holds_nothing_up(idle: App, monkeypatch: pytest.
 CHILD = """
 import asyncio, os, sys
 import mindhold.projects.reindex as reindex
-from mindhold.app import open_app
+from mindhold.app.application import open_app
 from mindhold.operations.index import operation
 from mindhold.settings import load_settings
 

@@ -20,6 +20,7 @@ import pytest
 from patient_hook import patient_hook
 
 from mindhold.hooks import already_shown, event_queue, hook_cache_writer
+from mindhold.hooks import server as hook_server
 from mindhold.hooks.already_shown import message_mark
 from mindhold.hooks.environment import OWN_CALL_MARK
 from mindhold.hooks.lease import Lease
@@ -276,7 +277,7 @@ def test_a_running_mindhold_is_asked_first(claude: Claude) -> None:
 
     thread = threading.Thread(target=serve)
     thread.start()
-    token = server.register_server(str(claude.home), server.getsockname()[1])
+    token = hook_server.register_server(str(claude.home), server.getsockname()[1])
     try:
         assert claude("UserPromptSubmit", prompt=PORT) == f"{HEADING}\n- decision: From the desk"
         assert claude("UserPromptSubmit", prompt=PORT) == ""
