@@ -16,8 +16,8 @@ CHILD = """
 import asyncio, os, sys
 import mindhold.history.index_pass as index_pass
 from mindhold.app.application import open_app
-from mindhold.operations.indexing import INDEX_HISTORY
-from mindhold.settings import load_settings
+from mindhold.history.index import INDEX_HISTORY
+from mindhold.settings.loader import load_settings
 from mindhold.stores.history.index import SqliteHistory
 
 class Mortal(SqliteHistory):
@@ -42,7 +42,7 @@ async def main():
     index_pass.MUCH = -1
     index_pass.PIECE = 2_000
     given = {"home": sys.argv[1], "time_zone": "UTC", "embedding.provider": "hashing", "history.claude_dir": sys.argv[2]}
-    import mindhold.app
+    import mindhold.app.application
     mindhold.app.application.SqliteHistory = Mortal
     async with open_app(load_settings(given, environ={})) as app:
         await app.run(INDEX_HISTORY, INDEX_HISTORY.takes(workers=int(sys.argv[5])))

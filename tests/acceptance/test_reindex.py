@@ -340,8 +340,8 @@ CHILD = """
 import asyncio, os, sys
 import mindhold.projects.reindex as reindex
 from mindhold.app.application import open_app
-from mindhold.operations.index import operation
-from mindhold.settings import load_settings
+from mindhold.operation_index import operation
+from mindhold.settings.loader import load_settings
 
 async def main():
     reindex.BATCH = 2
