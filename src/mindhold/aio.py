@@ -1,4 +1,4 @@
-"""Small asyncio tools: run work concurrently, shield it from cancellation, named locks, and change notification."""
+"""Small asyncio tools: run work concurrently, shield it from cancellation, and change notification."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 T = TypeVar("T")
 
@@ -60,17 +59,3 @@ class ChangeNotifier:
             await asyncio.wait({waiting}, timeout=seconds)
             waiting.cancel()
         return self.beats
-
-
-class NamedLocks:
-    """A lock for each name, there as long as somebody holds it or waits for it."""
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def of(self, name: str) -> asyncio.Lock:
-        """To be held by one at a time, in the order in which they came."""
-        lock = self._locks.get(name)
-        if lock is None:
-            lock = self._locks[name] = asyncio.Lock()
-        return lock

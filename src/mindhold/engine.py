@@ -10,8 +10,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from mindhold.aio import ChangeNotifier, NamedLocks
+from mindhold.aio import ChangeNotifier
 from mindhold.conversations.activity import ActivityBuffer
+from mindhold.locks import NamedLocks
 from mindhold.model.errors import StoreError
 from mindhold.model.scope import DEFAULT_AGENT
 from mindhold.ports.backend import BackendSites, NoBackendSites, StoreRegistry

@@ -17,10 +17,10 @@ from talks import append, claude, user, write
 from mindhold.app.application import App
 from mindhold.capture import journal as waiting
 from mindhold.capture.capture import CURSOR, CaptureEvent, cursor_key
-from mindhold.capture.journal import exclusive_claim
 from mindhold.history import index_guard
 from mindhold.history.archive_room import archive_name, archive_prefix
 from mindhold.history.index_guard import index_turn, note_forgotten
+from mindhold.locks import wait_for_claim
 from mindhold.model.errors import InvalidInput, NotFound, Refused, StoreBusy
 from mindhold.model.scope import Caller
 from mindhold.operation_index import operation
@@ -100,7 +100,7 @@ async def test_it_waits_for_a_capture_and_says_how_to_finish(
     file = a_talk(shelf)
     await captured(app, file)
     key = cursor_key(CaptureEvent(FIRST, str(file), "", ""))
-    async with exclusive_claim(app.engine, CURSOR + key):
+    async with wait_for_claim(app.engine, CURSOR + key):
         with pytest.raises(StoreBusy) as refused:
             await forget(app, "3f2a")
     assert FIRST in refused.value.advice

@@ -25,7 +25,7 @@ from mindhold.model.errors import (
 )
 from mindhold.model.query import Filter
 from mindhold.ports.store import Enqueue, Put, Revise
-from mindhold.stores.postgres.connection import Connection
+from mindhold.stores.postgres.driver import Connection
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.testing.builders import START, Builder
 from mindhold.testing.servers.postgres import PostgresServer

@@ -14,7 +14,7 @@ import pytest
 
 from mindhold.model.errors import StoreAway, StoreBusy
 from mindhold.model.query import Filter
-from mindhold.stores.postgres.connection import Connection
+from mindhold.stores.postgres.driver import Connection
 from mindhold.stores.postgres.store import PostgresStore
 from mindhold.testing.builders import START, Builder
 from mindhold.testing.servers.postgres import PostgresServer

@@ -13,9 +13,11 @@ from mindhold.model.errors import SchemaTooNew
 from mindhold.model.lexemes import keyword_forms
 from mindhold.model.memory import Kind, Status
 from mindhold.model.query import Filter
-from mindhold.stores.sqlite import jobs, records, search
+from mindhold.stores.sql import DUE
+from mindhold.stores.sql_records import BY_GIST, BY_HASH
+from mindhold.stores.sqlite import search
 from mindhold.stores.sqlite.connection import latest, migrate, migrations, statements, version_of
-from mindhold.stores.sqlite.rows import matching
+from mindhold.stores.sqlite.rows import SQLITE, matching
 from mindhold.stores.values import to_micros
 from mindhold.testing.builders import START
 
@@ -30,7 +32,9 @@ def connection() -> Iterator[sqlite3.Connection]:
     opened.close()
 
 
-def plan(connection: sqlite3.Connection, query: str, parameters: tuple[object, ...]) -> str:
+def plan(
+    connection: sqlite3.Connection, query: str, parameters: tuple[object, ...] | dict[str, object]
+) -> str:
     rows = connection.execute(f"EXPLAIN QUERY PLAN {query}", parameters).fetchall()
     return "; ".join(row[3] for row in rows)
 
@@ -154,12 +158,13 @@ def test_what_was_there_before_upkeep_is_due_once_and_found_by_its_keywords() ->
 
 
 def test_lookups_use_their_indexes(connection: sqlite3.Connection) -> None:
-    assert "memory_hash" in plan(connection, records.BY_HASH, ("[]", "a", "b"))
-    assert "memory_gist" in plan(connection, records.BY_GIST, ("[]", "a", "b"))
-    assert "memory_referring" in plan(connection, records.DERIVED, ("[]",))
+    own = {"scope": "a", "agent": "b"}
+    assert "memory_hash" in plan(connection, SQLITE.sql(BY_HASH), {"hashes": "[]", **own})
+    assert "memory_gist" in plan(connection, SQLITE.sql(BY_GIST), {"gists": "[]", **own})
+    assert "memory_referring" in plan(connection, SQLITE.sql("{derived}"), {"ids": "[]"})
     unembedded = plan(connection, search.UNEMBEDDED, ("model", 1))
     assert unembedded.count("COVERING INDEX memory_embedded (embedded_by") == 3
     assert "SCAN memory" not in unembedded
-    due = plan(connection, jobs.DUE, (1, "[]"))
+    due = plan(connection, SQLITE.sql(DUE.replace("{chosen}", "")), {"now": 1})
     assert "job_waiting" in due
     assert "job_running" in due

@@ -20,7 +20,7 @@ from mindhold.capture.conversation_text import is_excluded, is_own_call, redacte
 from mindhold.capture.documents import WrittenView, write_documents
 from mindhold.capture.extraction import ExtractionResult, Extractor
 from mindhold.capture.items import CapturedItem
-from mindhold.capture.journal import PENDING, Pending, exclusive_claim, pending_of, put_pending
+from mindhold.capture.journal import PENDING, Pending, pending_of, put_pending
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.capture.status import record_capture, record_problem
 from mindhold.capture.storage import StoredItems, store_items
@@ -28,6 +28,7 @@ from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine
 from mindhold.history.index_guard import is_forgotten
 from mindhold.hooks.already_shown import MARK_PREFIX, begins_with_mark, message_mark
+from mindhold.locks import wait_for_claim
 from mindhold.model.errors import InvalidInput, MindholdError, ModelAway, NotFound, Refused, StoreError
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.llm import FallbackModel, LanguageModel, Meter, RetryingModel, levels_of
@@ -159,7 +160,7 @@ async def capture(engine: Engine, heard: CaptureEvent, *, agent: str) -> Capture
     scope: str | None = None
     try:
         scope = await scope_of_folder(engine, heard.folder, create=False)
-        async with exclusive_claim(engine, CURSOR + cursor_key(heard)) as mine:
+        async with wait_for_claim(engine, CURSOR + cursor_key(heard)) as mine:
             if not mine:
                 return CaptureReceipt(CaptureOutcome.BUSY, scope=scope)
             if await _was_forgotten(engine, heard):

@@ -1,11 +1,9 @@
-"""What captures note besides memories: items that are not stored yet, items that were erased, and the claim of one process."""
+"""What captures note besides memories: items that are not stored yet and items that were erased."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,30 +11,9 @@ from typing import Any
 from mindhold.access.secrets import fingerprint
 from mindhold.capture.items import CAPTURED, CapturedItem
 from mindhold.engine import Engine
-from mindhold.locks import claim
 from mindhold.memories.draft import content_hash
 from mindhold.model.job import Entry
 from mindhold.model.memory import Kind, Memory
-
-HELD, RENEWED = timedelta(seconds=5), 1.0  # by one that died; seconds between signs of life
-PATIENCE, PAUSE = 80, 0.1  # looks whether another is done, seconds between them
-
-
-async def _pause() -> None:
-    await asyncio.sleep(RENEWED)
-
-
-@asynccontextmanager
-async def exclusive_claim(engine: Engine, work: str) -> AsyncIterator[bool]:
-    """Whether the work is this caller's, after a while at the latest. Raises the store's errors."""
-    for _ in range(PATIENCE):
-        async with claim(engine, work, pause=_pause, held=HELD) as mine:
-            if mine:
-                yield True
-                return
-        await asyncio.sleep(PAUSE)
-    yield False
-
 
 PENDING = "capture:pending"  # the drawer
 PENDING_KEPT = timedelta(days=7)  # after that the file is read again

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mindhold.capture.journal import exclusive_claim
 from mindhold.engine import Engine
 from mindhold.hooks.project_identity import project_identity
+from mindhold.locks import wait_for_claim
 from mindhold.memories.validation import safe_text
 from mindhold.model.errors import Conflict, NotFound, Refused
 from mindhold.model.job import Entry
@@ -86,7 +86,7 @@ async def open_folder(engine: Engine, folder: str, *, name: str | None = None) -
     if name is None:
         return await _opened(engine, place, folder)
     wanted = checked_name(name)
-    async with exclusive_claim(engine, f"project {place.identity}"):
+    async with wait_for_claim(engine, f"project {place.identity}"):
         projects = await _projects(engine)
         here = _here(place, projects)
         if here is not None and here.name == wanted:
@@ -99,7 +99,7 @@ async def open_folder(engine: Engine, folder: str, *, name: str | None = None) -
 
 async def _opened(engine: Engine, place: _Place, folder: str) -> str:
     """One at a time for a folder: a name that is taken may be that of the project which another is just making."""
-    async with exclusive_claim(engine, f"project {place.identity}"):
+    async with wait_for_claim(engine, f"project {place.identity}"):
         here = _here(place, await _projects(engine))
         if here is None:
             return await _make(engine, place)

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from mindhold.capture.journal import exclusive_claim
 from mindhold.engine import Engine
 from mindhold.hooks import event_queue, hook_cache_writer
 from mindhold.hooks.files import HOOKS
+from mindhold.locks import wait_for_claim
 from mindhold.model.job import Entry
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import StoreFinding
@@ -60,7 +60,7 @@ async def record_capture(
     problem: str = "",
 ) -> CaptureState:
     """Count one more. A capture without a problem ends the one before. Of several at once each is counted."""
-    async with exclusive_claim(engine, f"{STATE_NAMESPACE} {scope}"):
+    async with wait_for_claim(engine, f"{STATE_NAMESPACE} {scope}"):
         now = engine.clock()
         before = await read_state(engine, scope)
         state = replace(
@@ -80,7 +80,7 @@ async def record_capture(
 
 async def record_problem(engine: Engine, scope: str, problem: str) -> None:
     """That a capture didn't come about, and why."""
-    async with exclusive_claim(engine, f"{STATE_NAMESPACE} {scope}"):
+    async with wait_for_claim(engine, f"{STATE_NAMESPACE} {scope}"):
         before = await read_state(engine, scope)
         state = replace(before, problem=problem[:LONGEST_PROBLEM], problem_at=engine.clock())
         await _write(engine, scope, state)

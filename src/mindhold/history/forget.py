@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mindhold.capture.capture import CURSOR, CaptureEvent, cursor_key
 from mindhold.capture.documents import erase_from_documents
-from mindhold.capture.journal import PENDING, drop_erased_of, exclusive_claim
+from mindhold.capture.journal import PENDING, drop_erased_of
 from mindhold.conversations.recap_queue import with_derived
 from mindhold.conversations.sessions import (
     CONVERSATION_NAMESPACE,
@@ -38,6 +38,7 @@ from mindhold.history.index_guard import (
     wait_for_index_turn,
 )
 from mindhold.history.preparation import only_its_name
+from mindhold.locks import wait_for_claim
 from mindhold.memories.forget import erase
 from mindhold.memories.hit_context import HIDDEN, shortened
 from mindhold.memories.views import ReceiptView
@@ -310,7 +311,7 @@ async def _drop_captures(engine: Engine, doomed: ConversationTraces) -> int:
     """Where captures had read to and what they still had to store, after those that are at it are done."""
     dropped = 0
     for key in _capture_keys(engine, doomed):
-        async with exclusive_claim(engine, CURSOR + key) as mine:
+        async with wait_for_claim(engine, CURSOR + key) as mine:
             if not mine:
                 raise StoreBusy("A capture of the conversation is under way.")
             if await engine.store.cursor(CURSOR + key) is not None:

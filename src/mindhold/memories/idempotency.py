@@ -22,7 +22,7 @@ from mindhold.model.scope import EVERYONE
 from mindhold.operations import Context, Effect, Input, Operation, Output
 
 IDEMPOTENCY_NAMESPACE = "once"
-ANSWER, WORDS = "answer", "words"  # fields of an entry; of the latter see Records.erase()
+ANSWER, WORDS = "answer", "words"  # fields of an entry; of the latter see RecordChanges.erase()
 KEPT = timedelta(hours=24)
 TERM = timedelta(seconds=20)  # and as much again for every thousand keys that are held together
 RENEWED = 5.0  # seconds after which who is still at it says so

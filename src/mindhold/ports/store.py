@@ -28,6 +28,11 @@ class StoreFinding:
     detail: str
     advice: str = ""
 
+    @classmethod
+    def derived(cls, name: str, wrong: object, detail: str, sound: str = "") -> StoreFinding:
+        """Of derived data: `detail` where something is wrong, which repair() mends; else `sound`, or the same."""
+        return cls(name, not wrong, detail if wrong or not sound else sound, REPAIR if wrong else "")
+
     @property
     def mendable(self) -> bool:
         """Whether it is wrong, and derived: repair() makes it anew."""
@@ -181,8 +186,8 @@ class StoreFacts:
     vector_index: str = ""  # and the index of their vectors
 
 
-class Records(Protocol):
-    """Memories, one by one and by filter. No method shows what the viewer may not see."""
+class RecordChanges(Protocol):
+    """What is written of memories."""
 
     async def apply(self, changes: Sequence[Change]) -> None:
         """All or nothing; durable when it returns.
@@ -191,6 +196,26 @@ class Records(Protocol):
         MemoryNotFound when a Revise, Mark, Keep or Connect names a record that isn't there, ScopeNotFound when a Put's
         scope doesn't exist, StoreFull, StoreBusy, StoreReadOnly, and Changed where a Put expected another update.
         """
+
+    async def touch(self, ids: Sequence[str], when: datetime) -> None:
+        """Count a use of each, as often as it is named; ids that are gone are passed over.
+
+        A used memory is hot again, unless it is permanent, and due for review at `when` if it wasn't before.
+        """
+
+    async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
+        """Count that each was put before somebody who had not asked for it; due for review at `when` if it wasn't before."""
+
+    async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
+        """Remove records, versions, links, vectors, index rows and waiting jobs about them, then look again.
+
+        What else names them, records, jobs and entries, names them no more; an entry's field `words` goes whole where one
+        of them stands in it. Without `references` all that stays as it is: for copies of what lives on in another store.
+        """
+
+
+class Records(Protocol):
+    """Memories, one by one and by filter. No method shows what the viewer may not see."""
 
     async def get(self, memory_id: str, *, viewer: str) -> Memory:
         """Of any status. Raises MemoryNotFound, also for what the viewer may not see."""
@@ -232,27 +257,11 @@ class Records(Protocol):
     async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
         """Records of any agent and status that were merged from one of these."""
 
-    async def touch(self, ids: Sequence[str], when: datetime) -> None:
-        """Count a use of each, as often as it is named; ids that are gone are passed over.
-
-        A used memory is hot again, unless it is permanent, and due for review at `when` if it wasn't before.
-        """
-
-    async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
-        """Count that each was put before somebody who had not asked for it; due for review at `when` if it wasn't before."""
-
     def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
         """Everything that matches, in order of id, in bounded memory."""
 
-    async def erase(self, ids: Sequence[str], *, references: bool = True) -> Receipt:
-        """Remove records, versions, links, vectors, index rows and waiting jobs about them, then look again.
 
-        What else names them, records, jobs and entries, names them no more; an entry's field `words` goes whole where one
-        of them stands in it. Without `references` all that stays as it is: for copies of what lives on in another store.
-        """
-
-
-class Index(Protocol):
+class RecordSearch(Protocol):
     """Full text and vectors over the records: derived, and rebuilt from them by repair()."""
 
     async def search(self, search: Search) -> Candidates:
@@ -378,8 +387,8 @@ class Entries(Protocol):
         """Remove expired ones of all drawers; returns how many."""
 
 
-class Upkeep(Protocol):
-    """Health."""
+class StoreAdmin(Protocol):
+    """Health, repair and secure deletion."""
 
     async def facts(self) -> StoreFacts:
         """Cheap."""
@@ -397,7 +406,9 @@ class Upkeep(Protocol):
         """Rewrite the files so that erased bytes are gone, then look for the phrases in them: zeros expected."""
 
 
-class Store(Records, Index, Links, Scopes, Jobs, Cursors, Entries, Upkeep, Protocol):
+class Store(
+    Records, RecordChanges, RecordSearch, Links, Scopes, Jobs, Cursors, Entries, StoreAdmin, Protocol
+):
     """One database. Usable from many tasks at once; other processes may use it at the same time."""
 
     @property

@@ -8,11 +8,14 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from mindhold.model.errors import SettingsError, StoreBusy
 from mindhold.ports.backend import Backend, Move, Placement, Placements
-from mindhold.ports.store import Change, Put, Revise, Store
+from mindhold.ports.store import Change, Put, Revise
+from mindhold.stores.base import StoreWrapper
+
+S = TypeVar("S", bound=Backend)
 
 REGISTRY = "places"  # the cursor that holds it: one value, so that one swap changes it
 FRESH_SECONDS = 1.0
@@ -26,8 +29,8 @@ Make = Callable[
 
 
 @asynccontextmanager
-async def opened_store(store: Backend) -> AsyncIterator[Backend]:
-    """A store that needs nothing beside it."""
+async def opened_store(store: S) -> AsyncIterator[S]:
+    """A store that needs nothing beside it, open."""
     try:
         await store.open()
         yield store
@@ -167,14 +170,8 @@ def _written(place: Placement) -> dict[str, Any]:
 WHOLE = "redis.keywords"  # the cursor: which build of the sets is whole, or who is building
 
 
-class KeywordSetInvalidator:
-    """A Store but for the methods that stand here: all others are the store's own."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
+class KeywordSetInvalidator(StoreWrapper):
+    """A store whose writes make Redis's keyword sets out of date: for a process that has no Redis."""
 
     async def apply(self, changes: Sequence[Change]) -> None:
         touched = any(isinstance(change, Put | Revise) and change.memory.keywords for change in changes)

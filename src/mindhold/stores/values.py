@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import Any
+from unicodedata import normalize
 
 from mindhold.model.errors import InvalidInput
 
@@ -30,6 +32,13 @@ def storable() -> Iterator[None]:
         raise InvalidInput(
             "The text has half of a surrogate pair.", advice="Send text that can be written as UTF-8."
         ) from error
+
+
+def number(value: float) -> float:
+    """Raises InvalidInput for what is none."""
+    if math.isnan(value):
+        raise InvalidInput("The database takes no such value: what is no number can't be stored.")
+    return value
 
 
 def to_micros(moment: datetime) -> int:
@@ -131,7 +140,7 @@ def job_without(
 
 def entry_without(value: Mapping[str, Any], gone: frozenset[str]) -> dict[str, Any] | None:
     """Its fields stay, emptied of the ids; `words` goes whole where one stands in it. None if it named none of them."""
-    spoken = mentions(_texts(value.get(WORDS)), gone) > 0
+    spoken = mentions(texts_in(value.get(WORDS)), gone) > 0
     left, changed = without({**value, WORDS: None} if spoken else value, gone)
     if not changed and not spoken:
         return None
@@ -142,17 +151,22 @@ def entry_without(value: Mapping[str, Any], gone: frozenset[str]) -> dict[str, A
     return kept | emptied
 
 
-def _texts(value: Any) -> Iterator[str]:
-    """Every text in a JSON value."""
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text in a JSON value, names of fields included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
-    elif isinstance(value, dict):
+            yield from texts_in(item)
+    elif isinstance(value, Mapping):
         for key, item in value.items():
             yield key
-            yield from _texts(item)
+            yield from texts_in(item)
+
+
+def phrase_forms(phrases: Iterable[str]) -> set[str]:
+    """The phrases as they were given, and composed."""
+    return {form for phrase in phrases for form in (phrase, normalize("NFC", phrase)) if form}
 
 
 FORM = "%Y%m%dT%H%M%S%fZ"

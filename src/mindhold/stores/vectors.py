@@ -111,6 +111,15 @@ def decode(exact: bytes) -> Vector:
     return np.frombuffer(exact, dtype="<f2").astype(np.float32)
 
 
+def same_code(code: bytes, fresh: bytes) -> bool:
+    """Whether two codes differ at most as rounding makes them: the exact vector was rounded too, the code was not."""
+    if len(code) != len(fresh):
+        return False
+    size = len(code) - np.dtype(_SCALE).itemsize
+    one, other = (np.frombuffer(part[:size], dtype=np.int8).astype(np.int16) for part in (code, fresh))
+    return bool(np.abs(one - other).max(initial=0) <= 1)
+
+
 def exact_cosines(vector: Vector, stored: Sequence[bytes]) -> npt.NDArray[np.float64]:
     """The cosines of a vector with stored exact ones."""
     if not stored:

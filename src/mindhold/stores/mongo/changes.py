@@ -7,19 +7,10 @@ import json
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from pymongo.errors import BulkWriteError
 
-from mindhold.model.errors import (
-    Changed,
-    Conflict,
-    InvalidInput,
-    MemoryNotFound,
-    ScopeNotFound,
-    StoreBusy,
-    StoreError,
-)
+from mindhold.model.errors import MemoryNotFound, ScopeNotFound, StoreBusy, StoreError
 from mindhold.model.memory import Link, Status, Version
 from mindhold.ports.store import (
     Change,
@@ -34,21 +25,21 @@ from mindhold.ports.store import (
     Revise,
     Tend,
 )
+from mindhold.stores.base import amended_meanwhile, changed_meanwhile, check_vector, job_exists, same_content
 from mindhold.stores.mongo.connection import PATIENT, MongoDatabase
-from mindhold.stores.mongo.jobs import job_document
 from mindhold.stores.mongo.rows import (
+    COLUMNS,
+    COUNTED,
     LIVE,
     Document,
-    metadata_document,
     metadata_of,
-    number,
     references,
     revised,
     row_number,
     whole,
 )
 from mindhold.stores.mongo.transactions import JOBS, LINKS, MEMORIES, METADATA, VERSIONS, MongoStep
-from mindhold.stores.values import mapping_json, to_micros, to_optional_micros
+from mindhold.stores.values import number, to_micros, to_optional_micros
 
 # What the changes of a record are decided by.
 _KNOWN = dict.fromkeys(
@@ -162,7 +153,7 @@ class _Writing:
         elif isinstance(change, Keep):
             self._keep(change.version)
         elif isinstance(change, Enqueue):
-            self._enqueue(job_document(change.job))
+            self._enqueue(COLUMNS.job.document(change.job))
         else:
             raise TypeError(f"{type(change).__name__} is no change")
 
@@ -170,16 +161,13 @@ class _Writing:
         memory = put.memory
         record = self._records[memory.id]
         if put.expected is not None and record.known.get("updated") != to_micros(put.expected):
-            raise Changed(
-                f"Memory {memory.id} was changed by someone else meanwhile.",
-                advice="Look at it again, then try again.",
-            )
-        if put.vector is not None and not memory.embedded_by:
-            raise InvalidInput("A vector needs the name of its model.", advice="Set embedded_by.")
+            raise changed_meanwhile(memory.id)
+        check_vector(put)
         self._check_scope(memory.scope)
         fields = whole(put)
         if record.exists:  # what was counted meanwhile stays
-            del fields["uses"], fields["last_used"], fields["shown"], fields["usefulness"]
+            for name in COUNTED:
+                del fields[name]
         record.set(fields)
         record.exists = True
 
@@ -218,18 +206,8 @@ class _Writing:
         record = self._records[tend.memory_id]
         if not record.exists:
             return
-        given = {
-            "tier": None if tend.tier is None else tend.tier.value,
-            "importance": None if tend.importance is None else number(tend.importance),
-            "utility": None if tend.utility is None else number(tend.utility),
-            "usefulness": None if tend.usefulness is None else number(tend.usefulness),
-            "anchor": tend.anchor,
-            "verified": to_optional_micros(tend.verified),
-            "examined": to_optional_micros(tend.examined),
-            "decayed": to_optional_micros(tend.decayed),
-            "review": to_optional_micros(tend.review),
-        }
-        fields = {name: value for name, value in given.items() if value is not None}
+        tended = COLUMNS.tended.document(tend)
+        fields = {name: value for name, value in tended.items() if value is not None}
         if fields:
             record.tend(fields, to_optional_micros(tend.unless_since))
 
@@ -250,33 +228,23 @@ class _Writing:
     def _connect(self, link: Link) -> None:
         self._existing(link.origin)
         self._existing(link.target)
-        self._links[link_key(link.origin, link.target, link.relation.value)] = {
-            "origin": link.origin,
-            "target": link.target,
-            "relation": link.relation.value,
-            "created": to_micros(link.created),
-            "weight": number(link.weight),
-            "automatic": link.automatic,
-        }
+        self._links[link_key(link.origin, link.target, link.relation.value)] = COLUMNS.link.document(link)
 
     def _keep(self, version: Version) -> None:
         self._existing(version.memory_id)
         key, amended = _version_key(version), to_micros(version.amended)
         kept = self._versions.get(key)
         if kept is None:
-            self._versions[key] = _version_document(version)
+            self._versions[key] = COLUMNS.version.document(version)
         elif (kept["content"], kept["amended"]) != (version.content, amended):
-            raise Conflict(
-                f"Memory {version.memory_id} was amended by someone else meanwhile.",
-                advice="Look at it again, then amend it again.",
-            )
+            raise amended_meanwhile(version.memory_id)
 
     def _enqueue(self, job: Document) -> None:
         waiting = job["state"] == "waiting" and job["key"] is not None
         if waiting and job["key"] in self._waiting:
             return
         if job["_id"] in self._job_ids:
-            raise Conflict("There is a job of that id already.")
+            raise job_exists()
         self._job_ids.add(job["_id"])
         self._jobs[job["_id"]] = job
         if waiting:
@@ -289,7 +257,7 @@ class _Writing:
             if record.renamed and record.known["live"]:
                 key = _sameness(record.known)
                 if key in holders:
-                    raise _clash(holders[key], record.known)
+                    raise same_content(holders[key], record.known["scope"])
                 holders[key] = memory_id
         if not holders:
             return
@@ -297,9 +265,9 @@ class _Writing:
         for found in await self._step.find(MEMORIES, where, _KNOWN):
             key = _sameness(found)
             if found["_id"] not in self._records and key in holders:
-                raise _clash(found["_id"], self._records[holders[key]].known)
+                raise same_content(found["_id"], self._records[holders[key]].known["scope"])
             if found["_id"] in self._records and not self._records[found["_id"]].renamed and key in holders:
-                raise _clash(found["_id"], found)
+                raise same_content(found["_id"], found["scope"])
 
     def finish(self) -> None:
         """In an order in which at no moment two records say the same."""
@@ -336,7 +304,7 @@ class _Writing:
             waiting: str | None = memory_id
             while waiting is not None and waiting not in ordered:
                 if waiting in chain:
-                    raise _clash(waiting, changed[waiting].known)
+                    raise same_content(waiting, changed[waiting].known["scope"])
                 chain.append(waiting)
                 known = changed[waiting].known
                 before = holders.get(_sameness(known)) if known["live"] else None
@@ -376,34 +344,8 @@ def _sameness(known: Document) -> tuple[str, str, str]:
     return known["content_hash"], known["scope"], known["agent"]
 
 
-def _clash(holder: str, known: Document) -> Conflict:
-    return Conflict(
-        f"Memory {holder} says the same in scope {known['scope']!r}.",
-        advice="Amend that one, or forget it first.",
-    )
-
-
 def _version_key(version: Version) -> str:
     return json.dumps([version.memory_id, version.number], ensure_ascii=False)
-
-
-def _version_document(version: Version) -> dict[str, Any]:
-    return {
-        "memory": version.memory_id,
-        "number": version.number,
-        "content": version.content,
-        "kind": version.kind.value,
-        "topic": version.topic,
-        "tags": list(version.tags),
-        "keywords": list(version.keywords),
-        "importance": number(version.importance),
-        "anchor": version.anchor,
-        "occurred": to_micros(version.occurred),
-        "tier": version.tier.value,
-        "metadata": metadata_document(json.loads(mapping_json(version.metadata))),
-        "amended": to_micros(version.amended),
-        "amended_by": version.amended_by,
-    }
 
 
 _MOST_TOGETHER = 64

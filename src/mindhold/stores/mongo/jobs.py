@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from pymongo import ReturnDocument
 from pymongo.errors import DuplicateKeyError
 
-from mindhold.model.errors import JobNotFound
 from mindhold.model.job import Entry, Job, JobState
+from mindhold.stores.base import SILENT_RUNNER, job_missing, without_lease
 from mindhold.stores.mongo.connection import MongoPart
-from mindhold.stores.mongo.rows import Document
+from mindhold.stores.mongo.rows import COLUMNS, Document
 from mindhold.stores.mongo.transactions import JOBS, MongoStep
-from mindhold.stores.values import (
-    from_mapping_json,
-    from_micros,
-    from_optional_micros,
-    mapping_json,
-    to_micros,
-    to_optional_micros,
-)
-
-_SILENT = "Its runner went silent at each attempt."
+from mindhold.stores.values import to_micros
 
 
 class MongoJobs(MongoPart):
@@ -46,7 +36,7 @@ class MongoJobs(MongoPart):
             "finished": moment,
             "lease_owner": None,
             "lease_until": None,
-            "error": {"$ifNull": ["$error", _SILENT]},
+            "error": {"$ifNull": ["$error", SILENT_RUNNER]},
         }
 
         async def work() -> Document | None:
@@ -60,7 +50,7 @@ class MongoJobs(MongoPart):
             )
 
         found = await self._database.ask(work)
-        return None if found is None else job_of(found)
+        return None if found is None else COLUMNS.job.record_of(found)
 
     async def renew(self, job_id: str, owner: str, *, until: datetime) -> bool:
         held = {"_id": job_id, "state": "running", "lease_owner": owner}
@@ -76,7 +66,7 @@ class MongoJobs(MongoPart):
 
         if job.state is JobState.WAITING and job.key is not None:
             return await self._database.write(work)
-        ended = {"$set": _without_lease(job)}
+        ended = {"$set": _replacement(job)}
         return (
             await self._database.ask(lambda: self._database.jobs.update_one(held, ended))
         ).matched_count > 0
@@ -89,19 +79,19 @@ class MongoJobs(MongoPart):
         found = await self._database.read(
             lambda: self._database.jobs.find(where).sort(newest).limit(limit).to_list()
         )
-        return [job_of(document) for document in found]
+        return [COLUMNS.job.record_of(document) for document in found]
 
     async def job(self, job_id: str) -> Job:
         found = await self._database.read(lambda: self._database.jobs.find_one({"_id": job_id}))
         if found is None:
-            raise _missing(job_id)
-        return job_of(found)
+            raise job_missing(job_id)
+        return COLUMNS.job.record_of(found)
 
     async def replace_job(self, job: Job, *, expected: JobState) -> bool:
         async def work(step: MongoStep) -> bool:
             found = await step.find(JOBS, {"_id": job.id}, {"state": 1})
             if not found:
-                raise _missing(job.id)
+                raise job_missing(job.id)
             if found[0]["state"] != expected.value:
                 return False
             return await _replace(step, job, {"_id": job.id, "state": expected.value})
@@ -124,7 +114,7 @@ class MongoJobs(MongoPart):
 
 
 async def _replace(step: MongoStep, job: Job, expected: Document) -> bool:
-    document = _without_lease(job)
+    document = _replacement(job)
     if job.state is JobState.WAITING and job.key is not None:
         same = {"key": job.key, "state": "waiting", "_id": {"$ne": job.id}}
         if await step.find(JOBS, same, {"_id": 1}, limit=1):
@@ -133,70 +123,19 @@ async def _replace(step: MongoStep, job: Job, expected: Document) -> bool:
     return True
 
 
-def _without_lease(job: Job) -> Document:
+def _replacement(job: Job) -> Document:
     """What replaces a job: a lease is of one that runs."""
-    document = job_document(job)
+    document = COLUMNS.job.document(without_lease(job))
     del document["_id"]
-    if job.state is not JobState.RUNNING:
-        document["lease_owner"] = document["lease_until"] = None
     return document
-
-
-def job_document(job: Job) -> Document:
-    """Payload and result are JSON, for no query looks into them."""
-    return {
-        "_id": job.id,
-        "name": job.name,
-        "created": to_micros(job.created),
-        "due": to_micros(job.due),
-        "payload": mapping_json(job.payload),
-        "state": job.state.value,
-        "attempts": job.attempts,
-        "most_attempts": job.most_attempts,
-        "lease_owner": job.lease_owner,
-        "lease_until": to_optional_micros(job.lease_until),
-        "finished": to_optional_micros(job.finished),
-        "error": job.error,
-        "result": None if job.result is None else mapping_json(job.result),
-        "key": job.key,
-    }
-
-
-def job_of(document: Document) -> Job:
-    return Job(
-        id=document["_id"],
-        name=document["name"],
-        created=from_micros(document["created"]),
-        due=from_micros(document["due"]),
-        payload=from_mapping_json(document["payload"]),
-        state=JobState(document["state"]),
-        attempts=document["attempts"],
-        most_attempts=document["most_attempts"],
-        lease_owner=document["lease_owner"],
-        lease_until=from_optional_micros(document["lease_until"]),
-        finished=from_optional_micros(document["finished"]),
-        error=document["error"],
-        result=None if document["result"] is None else json.loads(document["result"]),
-        key=document["key"],
-    )
-
-
-def _missing(job_id: str) -> JobNotFound:
-    return JobNotFound(
-        f"There is no job {job_id!r}.", advice="`mindhold jobs` shows the ones that there are."
-    )
 
 
 class MongoEntries(MongoPart):
     """The Entries protocol. Values are JSON, for no query looks into them."""
 
     async def put_entry(self, entry: Entry) -> None:
-        fields = {
-            "value": mapping_json(entry.value),
-            "created": to_micros(entry.created),
-            "expires": to_optional_micros(entry.expires),
-        }
-        key = {"drawer": entry.drawer, "key": entry.key}
+        fields = COLUMNS.entry.document(entry)
+        key = {name: fields.pop(name) for name in ("drawer", "key")}
         await self._database.ask(
             lambda: self._database.entries.update_one(key, {"$set": fields}, upsert=True)
         )
@@ -204,12 +143,12 @@ class MongoEntries(MongoPart):
     async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         where = {"drawer": drawer, "key": key, **_alive(now)}
         found = await self._database.ask(lambda: self._database.entries.find_one(where))
-        return None if found is None else entry_of(found)
+        return None if found is None else COLUMNS.entry.record_of(found)
 
     async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
         where = {"drawer": drawer, "key": key, **_alive(now)}
         taken = await self._database.ask(lambda: self._database.entries.find_one_and_delete(where))
-        return None if taken is None else entry_of(taken)
+        return None if taken is None else COLUMNS.entry.record_of(taken)
 
     async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
         if limit <= 0:
@@ -219,7 +158,7 @@ class MongoEntries(MongoPart):
         found = await self._database.ask(
             lambda: self._database.entries.find(where).sort(newest).limit(limit).to_list()
         )
-        return [entry_of(document) for document in found]
+        return [COLUMNS.entry.record_of(document) for document in found]
 
     async def drop_entry(self, drawer: str, key: str) -> bool:
         where = {"drawer": drawer, "key": key}
@@ -234,16 +173,6 @@ class MongoEntries(MongoPart):
 
 def _alive(now: datetime) -> Document:
     return {"$or": [{"expires": None}, {"expires": {"$gt": to_micros(now)}}]}
-
-
-def entry_of(document: Document) -> Entry:
-    return Entry(
-        drawer=document["drawer"],
-        key=document["key"],
-        value=from_mapping_json(document["value"]),
-        created=from_micros(document["created"]),
-        expires=from_optional_micros(document["expires"]),
-    )
 
 
 class MongoCursors(MongoPart):

@@ -13,10 +13,11 @@ from typing import Any
 
 from pymongo import UpdateMany
 
-from mindhold.model.errors import InvalidInput, MemoryNotFound
+from mindhold.model.errors import MemoryNotFound
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import Change, Receipt
+from mindhold.stores.base import LAST_CHARACTER, MOST_RESOLVED, SingleRecords, check_counted_by
 from mindhold.stores.mongo.changes import ChangeQueue
 from mindhold.stores.mongo.connection import PATIENT, MongoDatabase, MongoPart
 from mindhold.stores.mongo.rows import (
@@ -48,9 +49,6 @@ from mindhold.stores.mongo.transactions import (
 )
 from mindhold.stores.values import beginning, entry_without, job_without, mentions, to_micros, without
 
-_LAST_CHARACTER = "\U0010ffff"
-_MOST_RESOLVED = 10
-
 # Field and direction of each order; the id goes the same way.
 _ORDERS = {
     Order.NEWEST: ("occurred", -1),
@@ -75,7 +73,7 @@ _TALLIED: dict[str, Any] = {
 }
 
 
-class MongoRecords(MongoPart):
+class MongoRecords(MongoPart, SingleRecords):
     """The Records protocol, but for erase()."""
 
     _together: ChangeQueue
@@ -83,12 +81,6 @@ class MongoRecords(MongoPart):
     async def apply(self, changes: Sequence[Change]) -> None:
         if changes:
             await self._together.apply(changes)
-
-    async def get(self, memory_id: str, *, viewer: str) -> Memory:
-        found = await self.get_many([memory_id], viewer=viewer)
-        if memory_id not in found:
-            raise MemoryNotFound(memory_id)
-        return found[memory_id]
 
     async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
         if not ids:
@@ -99,10 +91,10 @@ class MongoRecords(MongoPart):
 
     async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
         # Ids that begin with a prefix, by the range that they sort in.
-        within = all_of({"_id": {"$gte": prefix, "$lt": prefix + _LAST_CHARACTER}}, visible(viewer))
+        within = all_of({"_id": {"$gte": prefix, "$lt": prefix + LAST_CHARACTER}}, visible(viewer))
 
         async def work() -> list[str]:
-            found = self._database.memories.find(within, {"_id": 1}).sort("_id", 1).limit(_MOST_RESOLVED)
+            found = self._database.memories.find(within, {"_id": 1}).sort("_id", 1).limit(MOST_RESOLVED)
             return [document["_id"] async for document in found]
 
         return await self._database.ask(work)
@@ -127,8 +119,7 @@ class MongoRecords(MongoPart):
         return await self._database.read(lambda: self._database.memories.count_documents(condition, **bound))
 
     async def tally(self, where: Filter, by: str) -> dict[str, int]:
-        if by not in _TALLIED:
-            raise InvalidInput(f"Can't count by {by!r}.", advice=f"Choose one of {', '.join(_TALLIED)}.")
+        check_counted_by(by)
         if by == "embedded_by" and counted_by_index(where):
             return await self._database.read(lambda: _by_model(self._database, matching(where)))
         # The commonest first; tags that differ in case alone count as one.

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,90 +12,22 @@ from bson.int64 import Int64
 
 from mindhold.model.errors import InvalidInput
 from mindhold.model.lexemes import keyword_forms
-from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier, is_turn
+from mindhold.model.memory import Memory, Status, is_turn
 from mindhold.model.query import Filter
 from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Put
-from mindhold.stores.values import (
-    from_mapping_json,
-    from_micros,
-    from_optional_micros,
-    mapping_json,
-    to_micros,
-    to_optional_micros,
-)
+from mindhold.stores.columns import MEMORY, Conversions, RecordColumns, StoreColumns, Type
+from mindhold.stores.values import from_mapping_json, from_micros, mapping_json, number, texts_in, to_micros
 from mindhold.stores.vectors import decode, encode
 
 Document = dict[str, Any]
 
 LIVE = frozenset({Status.ACTIVE.value, Status.QUARANTINED.value})
 
-# What is read to make a Memory of a document.
-SELECTED = dict.fromkeys(
-    "content kind scope agent created updated occurred content_hash tokens topic tags keywords importance confidence "
-    "utility trust tier anchor status previous_status uses last_used supersedes merged_from dialect source "
-    "conversation position file line metadata embedded_by shown usefulness verified examined decayed review".split(),
-    1,
-)
-
 _VECTOR_SUBTYPE = 9
 _FLOAT32 = b"\x27\x00"  # the kind of its numbers, and no padding
 _DEEPEST = 40
 _LONGEST_REFERENCE = 128
-_KINDS = {kind.value: kind for kind in Kind}
-_STATUSES = {status.value: status for status in Status}
-_TIERS = {tier.value: tier for tier in Tier}
-
-
-def revised(memory: Memory) -> Document:
-    """The fields that a Revise replaces; the rest belongs to the content."""
-    origin = memory.provenance
-    tags = {
-        tag.casefold(): tag for tag in reversed(memory.tags)
-    }  # of those that differ in case the first stays
-    metadata = json.loads(mapping_json(memory.metadata))
-    return {
-        "scope": memory.scope,
-        "agent": memory.agent,
-        "kind": memory.kind.value,
-        "status": memory.status.value,
-        "live": memory.status.value in LIVE,
-        "previous_status": None if memory.previous_status is None else memory.previous_status.value,
-        "topic": memory.topic,
-        "topic_folded": memory.topic.casefold(),
-        "tags": list(reversed(tags.values())),
-        "tags_folded": list(reversed(tags)),
-        "keywords": list(memory.keywords),
-        "keyword_forms": list(keyword_forms(memory.keywords)),
-        "importance": number(memory.importance),
-        "confidence": number(memory.confidence),
-        "utility": number(memory.utility),
-        "trust": number(memory.trust),
-        "tier": memory.tier.value,
-        "anchor": memory.anchor,
-        "created": to_micros(memory.created),
-        "updated": to_micros(memory.updated),
-        "occurred": to_micros(memory.occurred),
-        "last_used": to_optional_micros(memory.last_used),
-        "uses": memory.uses,
-        "shown": memory.shown,
-        "usefulness": number(memory.usefulness),
-        "verified": to_optional_micros(memory.verified),
-        "examined": to_optional_micros(memory.examined),
-        "decayed": to_optional_micros(memory.decayed),
-        "review": to_optional_micros(memory.review),
-        "supersedes": memory.supersedes,
-        "merged_from": list(memory.merged_from),
-        "dialect": origin.dialect,
-        "source": origin.source,
-        "conversation": origin.conversation,
-        "position": origin.position,
-        "file": origin.file,
-        "line": origin.line,
-        "metadata": metadata_document(metadata),
-        "turn": is_turn(memory),
-        "refers": references(memory.supersedes, memory.merged_from, metadata),
-    }
 
 
 def whole(put: Put) -> Document:
@@ -104,9 +35,7 @@ def whole(put: Put) -> Document:
     memory = put.memory
     return {
         **revised(memory),
-        "content": memory.content,
-        "tokens": memory.tokens,
-        "content_hash": memory.content_hash,
+        **_CONTENT.document(memory),
         "gist": put.gist,
         "lexemes": [*put.lexemes, *put.labels],
         "length": len(put.lexemes),
@@ -136,13 +65,6 @@ def exact_of(value: bytes) -> bytes:
     return np.frombuffer(value, dtype="<f4", offset=len(_FLOAT32)).astype("<f2").tobytes()
 
 
-def number(value: float) -> float:
-    """Raises InvalidInput for what is none."""
-    if math.isnan(value):
-        raise InvalidInput("The database takes no such value: what is no number.")
-    return value
-
-
 def row_number(row: int) -> Int64:
     """Always of eight bytes, so that raw answers can be read as an array."""
     return Int64(row)
@@ -150,7 +72,7 @@ def row_number(row: int) -> Int64:
 
 def references(supersedes: str | None, merged_from: Any, metadata: Any) -> list[str]:
     """Whatever may be another record's id: an erasure looks it up here."""
-    named = [*([] if supersedes is None else [supersedes]), *merged_from, *_texts(metadata)]
+    named = [*([] if supersedes is None else [supersedes]), *merged_from, *texts_in(metadata)]
     return sorted({text for text in named if 0 < len(text) <= _LONGEST_REFERENCE})
 
 
@@ -163,64 +85,9 @@ def metadata_of(stored: Document | str) -> Document:
     return from_mapping_json(stored) if isinstance(stored, str) else dict(stored)
 
 
-def memory_of(document: Document) -> Memory:
-    """The record in a document of SELECTED."""
-    previous = document["previous_status"]
-    return Memory(
-        id=document["_id"],
-        content=document["content"],
-        kind=_KINDS[document["kind"]],
-        scope=document["scope"],
-        agent=document["agent"],
-        created=from_micros(document["created"]),
-        updated=from_micros(document["updated"]),
-        occurred=from_micros(document["occurred"]),
-        content_hash=document["content_hash"],
-        tokens=document["tokens"],
-        topic=document["topic"],
-        tags=tuple(document["tags"]),
-        keywords=tuple(document["keywords"]),
-        importance=document["importance"],
-        confidence=document["confidence"],
-        utility=document["utility"],
-        trust=document["trust"],
-        tier=_TIERS[document["tier"]],
-        anchor=document["anchor"],
-        status=_STATUSES[document["status"]],
-        previous_status=None if previous is None else _STATUSES[previous],
-        uses=document["uses"],
-        last_used=from_optional_micros(document["last_used"]),
-        shown=document.get("shown", 0),  # a process of an older version may still write without these
-        usefulness=document.get("usefulness", 0.0),
-        verified=from_optional_micros(document.get("verified")),
-        examined=from_optional_micros(document.get("examined")),
-        decayed=from_optional_micros(document.get("decayed")),
-        review=from_optional_micros(document.get("review")),
-        supersedes=document["supersedes"],
-        merged_from=tuple(document["merged_from"]),
-        provenance=Provenance(
-            dialect=document["dialect"],
-            source=document["source"],
-            conversation=document["conversation"],
-            position=document["position"],
-            file=document["file"],
-            line=document["line"],
-        ),
-        metadata=metadata_of(document["metadata"]),
-        embedded_by=document["embedded_by"],
-    )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, Mapping):
-        for key, item in value.items():
-            yield key
-            yield from _texts(item)
+def _stored_metadata(value: Mapping[str, Any]) -> Document | str:
+    """What JSON has no form for is refused."""
+    return metadata_document(json.loads(mapping_json(value)))
 
 
 def _fits(value: Any, depth: int) -> bool:
@@ -230,6 +97,41 @@ def _fits(value: Any, depth: int) -> bool:
     if isinstance(value, list):
         return depth > 0 and all(_fits(item, depth - 1) for item in value)
     return not isinstance(value, int) or -(2**63) <= value < 2**63
+
+
+CONVERSIONS: Conversions = {
+    Type.REAL: (number, None),
+    Type.MOMENT: (to_micros, from_micros),
+    Type.TEXTS: (list, tuple),
+    Type.MAPPING: (_stored_metadata, metadata_of),
+    Type.JSON: (mapping_json, from_mapping_json),
+}
+COLUMNS = StoreColumns("mongo", CONVERSIONS)
+_CONTENT = RecordColumns(Memory, [column for column in MEMORY if column.content], "mongo", CONVERSIONS)
+_REVISED = RecordColumns(
+    Memory, [column for column in MEMORY if not column.content and column.field != "id"], "mongo", CONVERSIONS
+)
+COUNTED = tuple(column.name("mongo") for column in MEMORY if column.counted)
+
+# What memory_of() reads.
+SELECTED = dict.fromkeys(COLUMNS.memory.names, 1)
+memory_of = COLUMNS.memory.record_of
+
+
+def revised(memory: Memory) -> Document:
+    """The fields that a Revise replaces; the rest belongs to the content."""
+    document = _REVISED.document(memory)
+    # Of tags that differ in case alone the first stays.
+    tags = {tag.casefold(): tag for tag in reversed(memory.tags)}
+    return document | {
+        "live": memory.status.value in LIVE,
+        "topic_folded": memory.topic.casefold(),
+        "tags": list(reversed(tags.values())),
+        "tags_folded": list(reversed(tags)),
+        "keyword_forms": list(keyword_forms(memory.keywords)),
+        "turn": is_turn(memory),
+        "refers": references(memory.supersedes, memory.merged_from, metadata_of(document["metadata"])),
+    }
 
 
 Query = dict[str, Any]

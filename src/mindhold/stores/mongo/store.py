@@ -20,7 +20,6 @@ from pymongo.errors import OperationFailure
 from mindhold.model.errors import NotFound, Refused, StoreBusy, StoreError
 from mindhold.model.memory import content_sum
 from mindhold.ports.backend import (
-    CopyProgress,
     Cursor,
     Record,
     ReplacedStore,
@@ -29,13 +28,14 @@ from mindhold.ports.backend import (
     Totals,
 )
 from mindhold.ports.store import Capability, Clock
+from mindhold.stores.base import NoRawCopies
 from mindhold.stores.mongo.changes import ChangeQueue
 from mindhold.stores.mongo.connection import PATIENT, REFUSED_SECONDS, MongoDatabase, MongoPart, app_name
 from mindhold.stores.mongo.driver import readable, translated
-from mindhold.stores.mongo.jobs import MongoCursors, MongoEntries, MongoJobs, entry_of, job_of
-from mindhold.stores.mongo.links import SCOPES, MongoLinks, MongoScopes, link_of, scope_of, version_of
+from mindhold.stores.mongo.jobs import MongoCursors, MongoEntries, MongoJobs
+from mindhold.stores.mongo.links import SCOPES, MongoLinks, MongoScopes
 from mindhold.stores.mongo.records import MongoErasure, MongoRecords
-from mindhold.stores.mongo.rows import SELECTED, Document, exact_of, memory_of
+from mindhold.stores.mongo.rows import COLUMNS, SELECTED, Document, exact_of, memory_of
 from mindhold.stores.mongo.schema import begin_swap, finish_swap, make_views, prepare
 from mindhold.stores.mongo.search import DRIVING, HELD, MongoIndex, MongoLiveIndex
 from mindhold.stores.mongo.transactions import (
@@ -49,6 +49,7 @@ from mindhold.stores.mongo.transactions import (
     VERSIONS,
 )
 from mindhold.stores.mongo.upkeep import MongoUpkeep
+from mindhold.stores.registry import opened_store
 from mindhold.stores.values import is_stale, moment_of
 from mindhold.stores.vectors import decode
 
@@ -58,24 +59,17 @@ _RECORD = {**SELECTED, "row": 1, "embedding": 1}
 
 # What comes after the records, in this order.
 _AFTER: tuple[tuple[str, Callable[[Document], SnapshotItem]], ...] = (
-    (VERSIONS, version_of),
-    (LINKS, link_of),
-    (JOBS, job_of),
-    (ENTRIES, entry_of),
+    (VERSIONS, COLUMNS.version.record_of),
+    (LINKS, COLUMNS.link.record_of),
+    (JOBS, COLUMNS.job.record_of),
+    (ENTRIES, COLUMNS.entry.record_of),
     (CURSORS, lambda document: Cursor(document["_id"], str(document["value"]))),
 )
 _ORDER = {VERSIONS: [("memory", 1), ("number", 1)]}
 
 
-class MongoSnapshots(MongoPart):
+class MongoSnapshots(MongoPart, NoRawCopies):
     """The Snapshots protocol."""
-
-    @property
-    def raw_form(self) -> str:
-        return ""
-
-    async def copy_raw(self, path: Path, *, told: CopyProgress) -> None:
-        raise Refused("This store makes no copies as they are.", advice="Use its snapshot.")
 
     async def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
         database = self._database
@@ -110,7 +104,7 @@ async def _of_one_time(database: MongoDatabase) -> AsyncIterator[list[SnapshotIt
     async with database.database.client.start_session(snapshot=True) as session:
         # The first one reads what is small, and by that fixes the time.
         scopes = await _found(database, METADATA, SCOPES, session)
-        yield [scope_of(one) for one in scopes]
+        yield [COLUMNS.scope.record_of(one) for one in scopes]
         records = database.memories.find({}, _RECORD, session=session, batch_size=BATCH).sort("row", 1)
         async for batch in _batches(records, _record):
             yield batch
@@ -123,7 +117,7 @@ async def _of_one_time(database: MongoDatabase) -> AsyncIterator[list[SnapshotIt
 async def _in_passing(database: MongoDatabase) -> AsyncIterator[list[SnapshotItem]]:
     since = int((await database.ask(database.settled))["revision"])
     scopes = await database.read(lambda: _found(database, METADATA, SCOPES))
-    yield [scope_of(one) for one in scopes]
+    yield [COLUMNS.scope.record_of(one) for one in scopes]
     given: dict[int, str] = {}  # ids by row
     page: list[Document]
     last = -1
@@ -148,7 +142,7 @@ class _Rest:
     def kept(self, given: dict[int, str], scopes: list[Document]) -> Iterator[list[SnapshotItem]]:
         rows = {one["row"] for one in self.changed} | {one["_id"] for one in self.gone}
         yield [SnapshotRemoval(given[row]) for row in sorted(rows & given.keys())]
-        yield [scope_of(one) for one in self.scopes if one not in scopes]
+        yield [COLUMNS.scope.record_of(one) for one in self.scopes if one not in scopes]
         for batch in _cut(self.changed):
             yield [_record(one) for one in batch]
         left = {one["scope_name"] for one in scopes} - {one["scope_name"] for one in self.scopes}
@@ -322,11 +316,8 @@ class MongoSite:
                 timeout_ms=self._timeout_ms,
                 prefix=_prefix(_RESTORED, stamp),
             )
-            try:
-                await store.open()
+            async with opened_store(store):
                 yield store
-            finally:
-                await store.close()
 
     async def swap(self, stamp: str, *, now: datetime) -> ReplacedStore | None:
         new, aside = _prefix(_RESTORED, stamp), _prefix(_BEFORE, stamp)

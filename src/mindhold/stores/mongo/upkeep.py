@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from mindhold.ports.store import REPAIR, Clock, Receipt, StoreFacts, StoreFinding
+from mindhold.ports.store import Clock, Receipt, StoreFacts, StoreFinding
 from mindhold.stores.mongo import schema
 from mindhold.stores.mongo.connection import PATIENT, MongoDatabase, MongoPart
 from mindhold.stores.mongo.rows import Document, exact_of
 from mindhold.stores.mongo.schema import INDEXES, SCHEMA, VIEWS, mark_messages, start_upkeep_fields
 from mindhold.stores.mongo.search import INDEX, MongoVectorIndexes
 from mindhold.stores.mongo.transactions import LINKS, MEMORIES, STATE, VERSIONS, MongoStep
-from mindhold.stores.vectors import decode, encode
+from mindhold.stores.values import phrase_forms
+from mindhold.stores.vectors import decode, encode, same_code
 
 _TOGETHER = 1_000
 _ENDS = {VERSIONS: ["memory"], LINKS: ["origin", "target"]}  # fields that name a record
 _VECTOR = {"row": 1, "embedding": 1, "code": 1, "embedded_by": 1}
-_SCALE_BYTES = 4  # at the end of each code
 
 # Where texts are kept, for looking whether a phrase is gone.
 _TEXTS = {
@@ -34,7 +31,7 @@ _TEXTS = {
 
 
 class MongoUpkeep(MongoPart):
-    """The Upkeep protocol."""
+    """The StoreAdmin protocol."""
 
     _embedded: bool
     _clock: Clock
@@ -128,39 +125,27 @@ async def _findings(database: MongoDatabase) -> list[StoreFinding]:
             not state.get("pending"),
             "no change is half made" if not state.get("pending") else "a change waits",
         ),
-        StoreFinding(
-            "indexes",
-            not missing,
-            f"missing in {', '.join(missing)}" if missing else "all there",
-            REPAIR if missing else "",
-        ),
-        StoreFinding(
-            "views",
-            not views,
-            f"missing: {', '.join(sorted(views))}" if views else "all there",
-            REPAIR if views else "",
-        ),
-        StoreFinding(
+        StoreFinding.derived("indexes", missing, f"missing in {', '.join(missing)}", "all there"),
+        StoreFinding.derived("views", views, f"missing: {', '.join(sorted(views))}", "all there"),
+        StoreFinding.derived(
             "counts",
-            state.get("total_memories") == memories,
+            state.get("total_memories") != memories,
             f"{memories} memories, {state.get('total_memories')} counted",
-            "" if state.get("total_memories") == memories else REPAIR,
         ),
         *(
-            StoreFinding(f"{name} rows", not lost, f"{len(lost)} belong to no memory", REPAIR if lost else "")
+            StoreFinding.derived(f"{name} rows", lost, f"{len(lost)} belong to no memory")
             for name, lost in orphans.items()
         ),
-        StoreFinding(
+        StoreFinding.derived(
             "vectors",
-            not stale,
+            stale,
             f"{embedded} of {memories} memories have one" + (f"; {stale} codes don't fit" if stale else ""),
-            REPAIR if stale else "",
         ),
-        StoreFinding(
+        StoreFinding.derived(
             "keywords",
-            not words,
-            f"{words} memories are found by others than theirs" if words else "they agree with the memories",
-            REPAIR if words else "",
+            words,
+            f"{words} memories are found by others than theirs",
+            "they agree with the memories",
         ),
     ]
 
@@ -265,23 +250,14 @@ def _stale(batch: list[Document]) -> dict[str, Document]:
             wrong[document["_id"]] = {"embedding": None, "code": None, "embedded_by": None}
             continue
         fresh = encode(decode(exact_of(document["embedding"])))[1]
-        if not _agree(document["code"] or b"", fresh):
+        if not same_code(document["code"] or b"", fresh):
             wrong[document["_id"]] = {"code": fresh}
     return wrong
 
 
-def _agree(code: bytes, fresh: bytes) -> bool:
-    """Whether they differ at most as rounding makes them: the exact vector was rounded too, the code was not."""
-    if len(code) != len(fresh):
-        return False
-    size = len(code) - _SCALE_BYTES
-    kept, made = (np.frombuffer(part[:size], dtype=np.int8).astype(np.int16) for part in (code, fresh))
-    return bool(np.abs(kept - made).max(initial=0) <= 1)
-
-
 async def _saying(database: MongoDatabase, place: str, phrases: Sequence[str]) -> int:
     """How many documents there have one of the phrases, as it was given or composed."""
-    forms = {form for phrase in phrases for form in (phrase, unicodedata.normalize("NFC", phrase)) if form}
+    forms = phrase_forms(phrases)
     said = [
         {name: {"$regex": re.escape(form)}} for form in forms for name in _TEXTS[place] if "\x00" not in form
     ]

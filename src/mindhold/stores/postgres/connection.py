@@ -12,7 +12,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,9 +24,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
 
 from mindhold.model.errors import SettingsError, StoreAway, StoreBusy, StoreError
-from mindhold.stores.postgres.driver import adapters, translated
-
-Connection = psycopg.Connection[tuple[Any, ...]]
+from mindhold.stores.postgres.driver import Connection, adapters, translated
+from mindhold.stores.postgres.rows import POSTGRES
+from mindhold.stores.sql import SYSTEM, SqlPart
 
 SCHEMA = "agent_memory"
 ROLE = "mindhold_app"  # a role without privileges: row security binds no superuser
@@ -307,8 +307,6 @@ class ChangeListener:
 
 T = TypeVar("T")
 
-SYSTEM = "system"  # sees all: for what the engine has decided already
-
 _TRIES = 5  # of a write that met another's in a deadlock
 _PAUSE_SECONDS = 0.05  # before the next try, longer each time and by chance, or the same two would meet again
 _SEE_AS = "SELECT set_config('app.current_agent_id', %s, true)"
@@ -382,13 +380,17 @@ class PostgresDatabase:
         )
 
     async def rows(
-        self, statement: str, values: Sequence[Any] = (), *, viewer: str = SYSTEM
+        self, statement: str, values: Any = (), *, viewer: str = SYSTEM, planned: bool = True
     ) -> list[tuple[Any, ...]]:
-        """What one statement finds: read in one journey, the end of the transaction included."""
+        """What one statement finds: read in one journey, the end of the transaction included.
+
+        Without `planned` it is by a plan for these very values: one that fits any filter would fit none.
+        """
+        prepare = None if planned else False
 
         def work(errand: _Errand) -> list[tuple[Any, ...]]:
             return self._read(
-                errand, lambda connection: connection.execute(statement, values), viewer
+                errand, lambda connection: connection.execute(statement, values, prepare=prepare), viewer
             ).fetchall()
 
         return await self._run(work, most=self.limits.total_seconds)
@@ -581,10 +583,11 @@ class PostgresDatabase:
             one.connection.close()
 
 
-class PostgresPart:
+class PostgresPart(SqlPart):
     """What the parts of the store share: their database."""
 
     _database: PostgresDatabase
+    _sql = POSTGRES
 
 
 class _Silent(StoreBusy):

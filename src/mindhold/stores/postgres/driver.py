@@ -32,6 +32,8 @@ from mindhold.model.errors import (
 from mindhold.model.query import Vector
 from mindhold.stores.values import storable
 
+Connection = psycopg.Connection[tuple[Any, ...]]
+
 # PostgreSQL's text has no NUL. It is written as DLE and 0, and DLE, which nobody writes either, as two of them.
 _ESCAPE, _NUL = "\x10", "\x00"
 _ESCAPED = re.compile("\x10(.)", re.DOTALL)

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
 from typing import Any
 
-from mindhold.model.errors import InvalidInput, MemoryNotFound, StoreError
+from mindhold.model.errors import MemoryNotFound, StoreError
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import Change, Receipt
 from mindhold.stores.postgres import changes as writing
 from mindhold.stores.postgres.changes import SHOW, TOUCH
-from mindhold.stores.postgres.connection import Connection, PostgresPart
-from mindhold.stores.postgres.rows import SELECTED, PostgresCondition, matching, memory_of, visible
-from mindhold.stores.values import beginning, entry_without, job_without, mentions, without
-
-_LAST_CHARACTER = "\U0010ffff"
-_MOST_RESOLVED = 10
+from mindhold.stores.postgres.connection import PostgresPart
+from mindhold.stores.postgres.driver import Connection
+from mindhold.stores.postgres.rows import COLUMNS, POSTGRES, SELECTED, matching, memory_of, visible
+from mindhold.stores.sql import Condition
+from mindhold.stores.sql_records import TEXTS, Naming, SqlLinks, drop_references
+from mindhold.stores.values import beginning, mentions
 
 # Column, direction and comparison of each order; the id goes the same way.
 _ORDERS = {
@@ -35,47 +33,17 @@ _ORDERS = {
 }
 _BY_STANDING = (Order.IMPORTANT, Order.DUE)
 
-_TALLIED = {
-    "kind": "fragments.type",
-    "status": "fragments.status",
-    "scope": "(SELECT name FROM scope WHERE scope.row = fragments.scope)",
-    "tier": "fragments.ttl_tier",
-    "topic": "fragments.topic",
-    "agent": "fragments.agent_id",
-    "tag": "min(fragment_tags.name)",
-    "embedded_by": "coalesce(fragments.embedded_by, '')",
-    "conversation": "coalesce(fragments.conversation, '')",
-    "source": "fragments.source",
-}
 
-# Live records of exactly one scope and agent by their content's hash.
-BY_HASH = f"""
-    SELECT {SELECTED} FROM fragments
-    WHERE content_hash = ANY(%s::text[]) AND scope = (SELECT row FROM scope WHERE name = %s) AND agent_id = %s
-        AND status IN ('active', 'quarantined')
-"""
-
-# Active records of exactly one scope and agent by their gist, with the gist.
-BY_GIST = f"""
-    SELECT {SELECTED}, fragments.gist FROM fragments
-    WHERE gist = ANY(%s::text[]) AND gist <> '' AND scope = (SELECT row FROM scope WHERE name = %s)
-        AND agent_id = %s AND status = 'active'
-    ORDER BY fragments.id
-"""
-
-# Records whose list of sources names one of some ids. The first condition is that of the partial index.
-DERIVED = f"""
-    SELECT {SELECTED} FROM fragments
-    WHERE (fragments.merged_from <> '{{}}' OR fragments.metadata::text <> '{{}}')
-        AND fragments.merged_from && %s::text[]
-    ORDER BY fragments.id
-"""
-
-
-class PostgresRecords(PostgresPart):
-    """The Records protocol, but for erase()."""
+class PostgresRecords(SqlLinks, PostgresPart):
+    """The Records and Links protocols, but for erase()."""
 
     _has_vectors: bool
+
+    def _visible(self, viewer: str, alias: str = "") -> Condition:
+        return visible(viewer, alias or "fragments")
+
+    def _matching(self, where: Filter, alias: str = "", *, walked: str = "") -> Condition:
+        return matching(where, alias or "fragments")
 
     async def apply(self, changes: Sequence[Change]) -> None:
         if changes:
@@ -88,32 +56,6 @@ class PostgresRecords(PostgresPart):
         """To be told after each write."""
         raise NotImplementedError
 
-    async def get(self, memory_id: str, *, viewer: str) -> Memory:
-        found = await self.get_many([memory_id], viewer=viewer)
-        if memory_id not in found:
-            raise MemoryNotFound(memory_id)
-        return found[memory_id]
-
-    async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
-        if not ids:
-            return {}
-        where = matching(Filter(viewer=viewer, statuses=(), ids=tuple(ids)))
-        query = f"SELECT {SELECTED} FROM fragments WHERE {where.sql}"
-        found = await self._database.rows(query, where.parameters, viewer=viewer)
-        return {row[0]: memory_of(row) for row in found}
-
-    async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
-        seen = visible(viewer)
-        # Ids that begin with a prefix, by the range that they sort in.
-        query = f"""
-            SELECT id FROM fragments WHERE id >= %s AND id < %s AND {seen.sql} ORDER BY id LIMIT {_MOST_RESOLVED}
-        """
-        bounds = (prefix, prefix + _LAST_CHARACTER, *seen.parameters)
-        return await self._database.read(
-            lambda connection: [row[0] for row in connection.execute(query, bounds).fetchall()],
-            viewer=viewer,
-        )
-
     async def find(
         self,
         where: Filter,
@@ -125,64 +67,6 @@ class PostgresRecords(PostgresPart):
         return await self._database.read(
             lambda connection: _page(connection, where, order=order, limit=limit, after=after),
             viewer=where.viewer,
-        )
-
-    async def count(self, where: Filter, *, most: int | None = None) -> int:
-        condition = matching(where)
-        query = f"SELECT count(*) FROM fragments WHERE {condition.sql}"
-        if most is not None:
-            query = f"SELECT count(*) FROM (SELECT 1 FROM fragments WHERE {condition.sql} LIMIT {most:d}) AS found"
-        found = await self._database.read(
-            lambda connection: connection.execute(query, condition.parameters, prepare=False).fetchall(),
-            viewer=where.viewer,
-        )
-        return int(found[0][0])
-
-    async def tally(self, where: Filter, by: str) -> dict[str, int]:
-        if by not in _TALLIED:
-            raise InvalidInput(f"Can't count by {by!r}.", advice=f"Choose one of {', '.join(_TALLIED)}.")
-        condition = matching(where)
-        source = (
-            "fragments JOIN fragment_tags ON fragment_tags.row = fragments.row"
-            if by == "tag"
-            else "fragments"
-        )
-        group = "fragment_tags.folded" if by == "tag" else "1"
-        # The commonest first; tags that differ in case alone count as one.
-        query = f"""
-            SELECT {_TALLIED[by]}, count(*) FROM {source} WHERE {condition.sql}
-            GROUP BY {group} ORDER BY count(*) DESC, 1
-        """
-        found = await self._database.read(
-            lambda connection: connection.execute(query, condition.parameters, prepare=False).fetchall(),
-            viewer=where.viewer,
-        )
-        return dict(found)
-
-    async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
-        parameters = (list(hashes), scope, agent)
-        found = await self._database.read(
-            lambda connection: [memory_of(row) for row in connection.execute(BY_HASH, parameters).fetchall()]
-        )
-        return {memory.content_hash: memory for memory in found}
-
-    async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
-        parameters = (list(gists), scope, agent)
-        rows = await self._database.read(
-            lambda connection: connection.execute(BY_GIST, parameters).fetchall()
-        )
-        found: dict[str, list[Memory]] = {}
-        for row in rows:
-            found.setdefault(row[-1], []).append(memory_of(row))
-        return found
-
-    async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
-        if not ids:
-            return []
-        return await self._database.read(
-            lambda connection: [
-                memory_of(row) for row in connection.execute(DERIVED, (list(ids),)).fetchall()
-            ]
         )
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
@@ -199,23 +83,20 @@ class PostgresRecords(PostgresPart):
                 lambda connection: connection.execute(statement, values).rowcount, lasting=False
             )
 
-    async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
-        condition = matching(where)
-        last = ""
-        while True:
-            following = PostgresCondition(
-                f"{condition.sql} AND fragments.id > %s ORDER BY fragments.id LIMIT %s",
-                (*condition.parameters, last, batch),
-            )
-            memories = await self._database.read(partial(_select, condition=following), viewer=where.viewer)
-            if memories:
-                yield memories
-                last = memories[-1].id
-            if len(memories) < batch:
-                return
+    def _links_query(self, ids: Sequence[str], relations: Sequence[str], viewer: str) -> Condition:
+        origin, target = visible(viewer, "origin"), visible(viewer, "target")
+        related = "AND link.relation_type = ANY(%s::text[])" if relations else ""
+        query = f"""
+            SELECT {COLUMNS.link.listed("link.")} FROM {POSTGRES.names["links_with_ends"]}
+            WHERE (link.from_id = ANY(%s::text[]) OR link.to_id = ANY(%s::text[]))
+                AND {origin.sql} AND {target.sql} {related}
+            ORDER BY link.created_at, link.from_id, link.to_id, link.relation_type
+        """
+        named = [list(relations)] if relations else []
+        return Condition(query, (list(ids), list(ids), *origin.parameters, *target.parameters, *named))
 
 
-def _select(connection: Connection, condition: PostgresCondition, source: str = "fragments") -> list[Memory]:
+def _select(connection: Connection, condition: Condition, source: str = "fragments") -> list[Memory]:
     """By a plan for these very values: one that fits any filter would fit none."""
     query = f"SELECT {SELECTED} FROM {source} WHERE {condition.sql}"
     found = connection.execute(query, condition.parameters, prepare=False).fetchall()
@@ -243,7 +124,7 @@ def _page(
 
 def listing(
     where: Filter, order: Order, *, mark: tuple[Any, ...] | None, limit: int
-) -> tuple[str, PostgresCondition]:
+) -> tuple[str, Condition]:
     """The tables that a page is read from, and which of their rows it has, in order, after the mark."""
     column, direction, comparison = _ORDERS[order]
     source = table = "fragments"
@@ -262,7 +143,7 @@ def listing(
         sql += f" AND ({table}.{column}, {table}.id) {comparison} (%s, %s)"
         parameters = (*parameters, *mark)
     sql += f" ORDER BY {table}.{column} {direction}, {table}.id {direction} LIMIT %s"
-    return source, PostgresCondition(sql, (*parameters, limit))
+    return source, Condition(sql, (*parameters, limit))
 
 
 _FEW = 20  # ids that each text is compared with
@@ -305,16 +186,11 @@ NAMING = """
     ORDER BY drawer, key FOR UPDATE
 """
 
-# Every text in which a second look searches for an id.
-TEXTS = {
-    "fragments": "merged_from metadata content topic source conversation file keywords".split(),
-    "fragment_keywords": ["forms"],
-    "fragment_versions": "content topic tags keywords".split(),
-    "job": "payload result error key".split(),
-    "cursor": "name value".split(),
-    "scope": "name description keywords".split(),
-    "entry": "key value".split(),
-}
+# Tables and their texts in which a second look searches for an id.
+SEARCHED_TEXTS = {
+    {"memory": "fragments", "version": "fragment_versions"}.get(table, table): columns
+    for table, columns in TEXTS.items()
+} | {"fragment_keywords": ["forms"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +251,9 @@ def _remaining(connection: Connection, erased: _Erased) -> dict[str, int]:
     found["references"] = _count(
         connection, "SELECT count(*) FROM fragments WHERE supersedes = ANY(%(ids)s::text[])", erased.values
     )
-    found["mentions"] = sum(_mentions(connection, table, erased.ids) for table in TEXTS if table != "job")
+    found["mentions"] = sum(
+        _mentions(connection, table, erased.ids) for table in SEARCHED_TEXTS if table != "job"
+    )
     return found
 
 
@@ -387,7 +265,7 @@ def _mentions(connection: Connection, table: str, ids: tuple[str, ...]) -> int:
     """In how many rows an id stands."""
     if not ids:
         return 0
-    columns = TEXTS[table]
+    columns = SEARCHED_TEXTS[table]
     likely = " OR ".join(f"{column}::text LIKE ANY(%(likely)s::text[])" for column in columns)
     texts = " || ' ' || ".join(f"coalesce({column}::text, '')" for column in columns)
     rows = connection.execute(
@@ -407,45 +285,6 @@ def _drop_references(connection: Connection, ids: tuple[str, ...]) -> tuple[int,
     """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
     if not ids:
         return 0, 0
-    gone, likely = frozenset(ids), {"likely": _likely(ids)}
-    jobs = 0
-    references = connection.execute(
-        "UPDATE fragments SET supersedes = NULL WHERE supersedes = ANY(%s::text[])", (list(ids),)
-    ).rowcount
-    for row, sources, data in connection.execute(REFERRING, likely).fetchall():
-        (merged_from, one), (metadata, other) = without(sources, gone), without(data, gone)
-        if one or other:
-            values = (merged_from or [], _text(metadata or {}), row)
-            connection.execute("UPDATE fragments SET merged_from = %s, metadata = %s WHERE row = %s", values)
-            references += 1
-    for job_id, payload, result in connection.execute(ABOUT, likely).fetchall():
-        left = job_without(payload, result, gone)
-        if left is not None and left.dropped:
-            jobs += connection.execute("DELETE FROM job WHERE id = %s", (job_id,)).rowcount
-        elif left is not None:
-            kept = (_text(left.payload), None if left.result is None else _text(left.result), job_id)
-            connection.execute("UPDATE job SET payload = %s, result = %s WHERE id = %s", kept)
-            references += 1
-    return jobs, references + _leave_out_of_entries(connection, gone, likely)
-
-
-def _leave_out_of_entries(connection: Connection, gone: frozenset[str], likely: dict[str, list[str]]) -> int:
-    """An entry about an id goes; one that names it among others keeps its fields."""
-    changes = 0
-    for drawer, key, value in connection.execute(NAMING, likely).fetchall():
-        if key in gone:
-            changes += connection.execute(
-                "DELETE FROM entry WHERE drawer = %s AND key = %s", (drawer, key)
-            ).rowcount
-            continue
-        left = entry_without(value, gone)
-        if left is not None:
-            connection.execute(
-                "UPDATE entry SET value = %s WHERE drawer = %s AND key = %s", (_text(left), drawer, key)
-            )
-            changes += 1
-    return changes
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    likely = {"likely": _likely(ids)}
+    rows = (connection.execute(query, likely).fetchall() for query in (REFERRING, ABOUT, NAMING))
+    return drop_references(connection, POSTGRES, ids, Naming(*rows))

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
-from mindhold.model.errors import InvalidInput
 from mindhold.model.lexemes import keyword_forms
-from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.model.memory import Memory, Status
 from mindhold.model.query import Filter
 from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Put
-from mindhold.stores.postgres.driver import array_text, vector_text
-from mindhold.stores.values import mapping_json
-
-Connection = psycopg.Connection[tuple[Any, ...]]
+from mindhold.stores.columns import MEMORY, Conversions, RecordColumns, StoreColumns, Type
+from mindhold.stores.postgres.driver import Connection, array_text, vector_text
+from mindhold.stores.sql import Condition, PostgresNotation
+from mindhold.stores.values import mapping_json, number
 
 _LONGEST = 500  # characters of a form: what an index takes
 _TOGETHER = 2_000
@@ -79,23 +76,15 @@ def _wrong(connection: Connection) -> Iterator[dict[int, list[str]]]:
         yield {row: keywords for row, keywords, forms in rows if set(forms or ()) != set(forms_of(keywords))}
 
 
-@dataclass(frozen=True, slots=True)
-class PostgresCondition:
-    """SQL that is true of the rows that match, over a table called `alias`, and its parameters in order."""
-
-    sql: str
-    parameters: tuple[Any, ...]
-
-
-def visible(viewer: str, alias: str = "fragments") -> PostgresCondition:
+def visible(viewer: str, alias: str = "fragments") -> Condition:
     """True of the records that `viewer` may see."""
     agents = visible_agents(viewer)
     if agents is None:
-        return PostgresCondition("true", ())
-    return PostgresCondition(f"{alias}.agent_id = ANY(%s::text[])", (sorted(agents),))
+        return Condition("true", ())
+    return Condition(f"{alias}.agent_id = ANY(%s::text[])", (sorted(agents),))
 
 
-def matching(where: Filter, alias: str = "fragments") -> PostgresCondition:
+def matching(where: Filter, alias: str = "fragments") -> Condition:
     """True of the records that the filter admits, its viewer's access included."""
     seen = visible(where.viewer, alias)
     clauses, parameters = [seen.sql], list(seen.parameters)
@@ -154,7 +143,7 @@ def matching(where: Filter, alias: str = "fragments") -> PostgresCondition:
     clauses += waiting
     if where.turns:
         clauses.append(_turn(alias))
-    return PostgresCondition(" AND ".join(clauses), tuple(parameters))
+    return Condition(" AND ".join(clauses), tuple(parameters))
 
 
 def _one_or_any(column: str, values: list[str]) -> tuple[str, Any]:
@@ -181,168 +170,117 @@ def _standing(alias: str, condition: str) -> str:
     return f"{alias}.row IN (SELECT row FROM fragment_standing WHERE {condition})"
 
 
-# What Revise replaces, and what is sent for it; the rest belongs to the content. Lists go as literals of arrays.
-REVISED = {
-    "scope": "bigint",
-    "agent_id": "text",
-    "type": "text",
-    "status": "text",
-    "previous_status": "text",
-    "topic": "text",
-    "topic_folded": "text",
-    "tags": "text",
-    "importance": "float8",
-    "confidence": "float8",
-    "utility_score": "float8",
-    "trust": "float8",
-    "ttl_tier": "text",
-    "is_anchor": "boolean",
-    "created_at": "timestamptz",
-    "updated_at": "timestamptz",
-    "occurred_at": "timestamptz",
-    "accessed_at": "timestamptz",
-    "access_count": "bigint",
-    "shown": "bigint",
-    "usefulness": "float8",
-    "verified_at": "timestamptz",
-    "examined_at": "timestamptz",
-    "decayed_at": "timestamptz",
-    "review_at": "timestamptz",
-    "supersedes": "text",
-    "merged_from": "text",
-    "dialect": "text",
-    "source": "text",
-    "conversation": "text",
-    "position": "bigint",
-    "file": "text",
-    "line": "bigint",
-    "keywords": "text",
-    "metadata": "text",
+COLUMNS = StoreColumns(
+    "postgres",
+    {
+        Type.REAL: (number, None),
+        Type.TEXTS: (list, tuple),
+        Type.MAPPING: (mapping_json, None),
+        Type.JSON: (mapping_json, None),
+    },
+)
+
+# What memory_of() reads, over a table called fragments.
+SELECTED = COLUMNS.memory.listed(
+    "fragments.", scope="(SELECT name FROM scope WHERE scope.row = fragments.scope)"
+)
+memory_of = COLUMNS.memory.record
+
+# Records are sent together, each column as one array; lists within it go as literals of arrays.
+_SENT: Conversions = {
+    Type.REAL: (number, None),
+    Type.TEXTS: (array_text, None),
+    Type.MAPPING: (mapping_json, None),
 }
-CONTENT = {
-    "content": "text",
-    "estimated_tokens": "bigint",
-    "content_hash": "text",
-    "gist": "text",
-    "lexemes": "text",
-    "length": "bigint",
-    "embedded_by": "text",
+_WHOLE = RecordColumns(Memory, MEMORY, "postgres", _SENT)
+_REVISED = RecordColumns(
+    Memory, [column for column in MEMORY if not column.content and column.field != "id"], "postgres", _SENT
+)
+_SENT_TYPES = {
+    Type.INTEGER: "bigint",
+    Type.REAL: "float8",
+    Type.FLAG: "boolean",
+    Type.MOMENT: "timestamptz",
 }
-VECTOR = {"embedding": "text"}
-_KEPT = {
-    "tags": "text[]",
-    "merged_from": "text[]",
-    "keywords": "text[]",
-    "metadata": "json",
-    "embedding": "halfvec",
-}
+_STORED_TYPES = {Type.TEXTS: "text[]", Type.MAPPING: "json"}
+_DERIVED = {"topic_folded": "text"}
+_OF_CONTENT = {"gist": "text", "lexemes": "text", "length": "bigint"}
+_VECTOR = {"embedding": "text"}
+_CASTS = {
+    column.name("postgres"): _STORED_TYPES[column.type]
+    for column in MEMORY
+    if isinstance(column.type, Type) and column.type in _STORED_TYPES
+} | {"embedding": "halfvec"}
+_COUNTED = frozenset(column.name("postgres") for column in MEMORY if column.counted)
 
 
-def _given(columns: Mapping[str, str]) -> str:
+def sent_types(columns: RecordColumns[Any]) -> dict[str, str]:
+    """The type of each column's array, by the column's name."""
+    pairs = zip(columns.names, columns.columns, strict=True)
+    types = {
+        name: _SENT_TYPES.get(column.type, "text") if isinstance(column.type, Type) else "text"
+        for name, column in pairs
+    }
+    return types | {"scope": "bigint"} if "scope" in types else types
+
+
+def given(columns: Mapping[str, str]) -> str:
     """All rows in one statement: one array for each column."""
     arrays = ", ".join(f"%s::{kind}[]" for kind in columns.values())
     return f"unnest({arrays}) AS given ({', '.join(columns)})"
 
 
-def _value(name: str) -> str:
-    return f"given.{name}::{_KEPT[name]}" if name in _KEPT else f"given.{name}"
+def arrays_of(rows: Iterable[Sequence[Any]]) -> list[list[Any]]:
+    """The parameters of given()."""
+    return [list(column) for column in zip(*rows, strict=True)]
 
+
+def _value(name: str) -> str:
+    return f"given.{name}::{_CASTS[name]}" if name in _CASTS else f"given.{name}"
+
+
+_REVISED_TYPES = sent_types(_REVISED) | _DERIVED
 
 # Replace the fields of records, but not their content, index or vector.
 REVISE = (
-    f"UPDATE fragments SET {', '.join(f'{name} = {_value(name)}' for name in REVISED)} "
-    f"FROM {_given(REVISED | {'id': 'text'})} WHERE fragments.id = given.id"
+    f"UPDATE fragments SET {', '.join(f'{name} = {_value(name)}' for name in _REVISED_TYPES)} "
+    f"FROM {given(_REVISED_TYPES | {'id': 'text'})} WHERE fragments.id = given.id"
 )
 
-# What memory_of() reads, over a table called fragments.
-SELECTED = """
-    fragments.id, fragments.content, fragments.type, (SELECT name FROM scope WHERE scope.row = fragments.scope),
-    fragments.agent_id, fragments.created_at, fragments.updated_at, fragments.occurred_at, fragments.content_hash,
-    fragments.estimated_tokens, fragments.topic, fragments.tags, fragments.keywords, fragments.importance,
-    fragments.confidence, fragments.utility_score, fragments.trust, fragments.ttl_tier, fragments.is_anchor,
-    fragments.status, fragments.previous_status, fragments.access_count, fragments.accessed_at, fragments.supersedes,
-    fragments.merged_from, fragments.dialect, fragments.source, fragments.conversation, fragments.position,
-    fragments.file, fragments.line, fragments.metadata, fragments.embedded_by, fragments.shown, fragments.usefulness,
-    fragments.verified_at, fragments.examined_at, fragments.decayed_at, fragments.review_at
-"""
 
-_COUNTED = ("access_count", "accessed_at", "shown", "usefulness", "id")
-_KINDS = {kind.value: kind for kind in Kind}
-_STATUSES = {status.value: status for status in Status}
-_TIERS = {tier.value: tier for tier in Tier}
-
-
-def upsert(*, vectors: bool) -> str:
-    """Insert records, or replace those of the same ids in their rows; what was counted meanwhile stays."""
-    columns = {**REVISED, **CONTENT, **(VECTOR if vectors else {}), "id": "text"}
-    replaced = [name for name in columns if name not in _COUNTED]
+def _upsert(*, vectors: bool) -> str:
+    columns = sent_types(_WHOLE) | _DERIVED | _OF_CONTENT | (_VECTOR if vectors else {})
+    replaced = [name for name in columns if name not in _COUNTED and name != "id"]
     return (
         f"INSERT INTO fragments ({', '.join(columns)}) SELECT {', '.join(map(_value, columns))} "
-        f"FROM {_given(columns)} "
+        f"FROM {given(columns)} "
         f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in replaced)}"
     )
 
 
+# Insert records, or replace those of the same ids in their rows; what was counted meanwhile stays.
+UPSERT, UPSERT_WITH_VECTORS = _upsert(vectors=False), _upsert(vectors=True)
+
+
 def revised(memory: Memory, *, scope: int) -> tuple[Any, ...]:
-    """The values of REVISED."""
-    origin = memory.provenance
-    numbers = (memory.importance, memory.confidence, memory.utility, memory.trust, memory.usefulness)
-    if any(map(math.isnan, numbers)):
-        raise InvalidInput("The database takes no such value: what is no number can't be stored.")
-    return (
-        scope,
-        memory.agent,
-        memory.kind.value,
-        memory.status.value,
-        None if memory.previous_status is None else memory.previous_status.value,
-        memory.topic,
-        memory.topic.casefold(),
-        array_text(distinct_tags(memory).values()),
-        memory.importance,
-        memory.confidence,
-        memory.utility,
-        memory.trust,
-        memory.tier.value,
-        memory.anchor,
-        memory.created,
-        memory.updated,
-        memory.occurred,
-        memory.last_used,
-        memory.uses,
-        memory.shown,
-        memory.usefulness,
-        memory.verified,
-        memory.examined,
-        memory.decayed,
-        memory.review,
-        memory.supersedes,
-        array_text(memory.merged_from),
-        origin.dialect,
-        origin.source,
-        origin.conversation,
-        origin.position,
-        origin.file,
-        origin.line,
-        array_text(memory.keywords),
-        mapping_json(memory.metadata),
-    )
+    """The values of REVISE."""
+    tags = array_text(distinct_tags(memory).values())
+    return (*_REVISED.values(memory, scope=scope, tags=tags), memory.topic.casefold(), memory.id)
 
 
 def whole(put: Put, *, scope: int, vectors: bool) -> tuple[Any, ...]:
-    """The values of upsert()."""
+    """The values of UPSERT or UPSERT_WITH_VECTORS."""
     memory = put.memory
     vector = vector_text(put.vector) if vectors and put.vector is not None else None
+    tags = array_text(distinct_tags(memory).values())
+    model = None if vector is None else memory.embedded_by
     return (
-        *revised(memory, scope=scope),
-        memory.content,
-        memory.tokens,
-        memory.content_hash,
+        *_WHOLE.values(memory, scope=scope, tags=tags, embedded_by=model),
+        memory.topic.casefold(),
         put.gist,
         " ".join((*put.lexemes, *put.labels)),
         len(put.lexemes),
-        None if vector is None else memory.embedded_by,
         *([vector] if vectors else []),
-        memory.id,
     )
 
 
@@ -354,48 +292,41 @@ def distinct_tags(memory: Memory) -> dict[str, str]:
     return tags
 
 
-def memory_of(row: tuple[Any, ...]) -> Memory:
-    """The record in a row of SELECTED."""
-    return Memory(
-        id=row[0],
-        content=row[1],
-        kind=_KINDS[row[2]],
-        scope=row[3],
-        agent=row[4],
-        created=row[5],
-        updated=row[6],
-        occurred=row[7],
-        content_hash=row[8],
-        tokens=row[9],
-        topic=row[10],
-        tags=tuple(row[11]),
-        keywords=tuple(row[12]),
-        importance=row[13],
-        confidence=row[14],
-        utility=row[15],
-        trust=row[16],
-        tier=_TIERS[row[17]],
-        anchor=row[18],
-        status=_STATUSES[row[19]],
-        previous_status=None if row[20] is None else _STATUSES[row[20]],
-        uses=row[21],
-        last_used=row[22],
-        supersedes=row[23],
-        merged_from=tuple(row[24]),
-        provenance=Provenance(
-            dialect=row[25],
-            source=row[26],
-            conversation=row[27],
-            position=row[28],
-            file=row[29],
-            line=row[30],
-        ),
-        metadata=row[31],
-        embedded_by=row[32],
-        shown=row[33],
-        usefulness=row[34],
-        verified=row[35],
-        examined=row[36],
-        decayed=row[37],
-        review=row[38],
-    )
+class PostgresDialect(PostgresNotation):
+    """The notation of PostgreSQL, with this schema's names."""
+
+    integrity_error = psycopg.errors.IntegrityError
+    # One change of scopes at a time; who puts records doesn't wait.
+    lock_scopes = "LOCK TABLE scope IN SHARE ROW EXCLUSIVE MODE"
+
+    def is_duplicate(self, error: Exception) -> bool:
+        return isinstance(error, psycopg.errors.UniqueViolation)
+
+
+POSTGRES = PostgresDialect(
+    COLUMNS,
+    memory="fragments",
+    selected=SELECTED,
+    plus="",
+    row="row",
+    texts_mark="?::text[]",
+    greatest="greatest",
+    stamped="",
+    # Records whose list of sources names one of some ids. The first condition is that of the partial index.
+    derived=f"""
+        SELECT {SELECTED} FROM fragments
+        WHERE (fragments.merged_from <> '{{}}' OR fragments.metadata::text <> '{{}}')
+            AND fragments.merged_from && :ids::text[]
+        ORDER BY fragments.id
+    """,
+    tagged="fragments JOIN fragment_tags ON fragment_tags.row = fragments.row",
+    tag_name="min(fragment_tags.name)",
+    tag_group="fragment_tags.folded",
+    link="fragment_links",
+    links_with_ends="""fragment_links AS link JOIN fragments AS origin ON origin.id = link.from_id
+        JOIN fragments AS target ON target.id = link.to_id""",
+    disconnect="DELETE FROM fragment_links WHERE from_id = ? AND to_id = ? AND relation_type = ?",
+    version="fragment_versions",
+    versions=f"SELECT {COLUMNS.version.listed()} FROM fragment_versions",
+    version_of="fragment_id",
+)

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from mindhold.model.memory import Memory
 from mindhold.model.query import Candidates, Filter, Neighbour, Numbers, Search, Vector
 from mindhold.stores.postgres import search_queries
-from mindhold.stores.postgres.connection import Connection, PostgresPart
-from mindhold.stores.postgres.driver import quoted, unescaped, vector_of, vector_text
-from mindhold.stores.postgres.rows import SELECTED, PostgresCondition, matching, memory_of
+from mindhold.stores.postgres.connection import PostgresPart
+from mindhold.stores.postgres.driver import Connection, quoted, unescaped, vector_of, vector_text
+from mindhold.stores.postgres.rows import SELECTED, matching, memory_of
 from mindhold.stores.postgres.search_queries import (
     AdmittedRows,
     Details,
@@ -28,6 +28,7 @@ from mindhold.stores.postgres.search_queries import (
     VectorQuery,
 )
 from mindhold.stores.resident_search import best_by_text
+from mindhold.stores.sql import Condition
 from mindhold.stores.vectors import distinct
 
 _LOOKED_UP = 800  # places of words that choose candidates, the rarest words first; all would be too many
@@ -104,7 +105,7 @@ class TextSearch:
         )
 
     def again(
-        self, wording: TextCandidates, where: PostgresCondition, *, admitted: Rows, limit: int
+        self, wording: TextCandidates, where: Condition, *, admitted: Rows, limit: int
     ) -> TextCandidates:
         """Where too few of those are within the filter: what the filter leaves of the words that were cut short.
 
@@ -509,7 +510,7 @@ class PostgresIndex(PostgresPart):
 def _among_few(
     connection: Connection,
     questions: Sequence[VectorQuery],
-    where: PostgresCondition,
+    where: Condition,
     *,
     limit: int,
     most: int,
@@ -534,7 +535,7 @@ def _among_few(
 def _compared_here(
     connection: Connection,
     questions: Sequence[VectorQuery],
-    where: PostgresCondition,
+    where: Condition,
     *,
     limit: int,
     most: int,
@@ -562,7 +563,7 @@ def _compared_here(
 def _each(
     connection: Connection,
     questions: Sequence[VectorQuery],
-    where: PostgresCondition,
+    where: Condition,
     *,
     limit: int,
     surely: bool = False,

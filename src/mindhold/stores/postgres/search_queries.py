@@ -17,8 +17,9 @@ import psycopg
 from psycopg import sql
 
 from mindhold.model.query import Filter, Vector
-from mindhold.stores.postgres.connection import BREADTH_OF_SESSION, Connection
+from mindhold.stores.postgres.connection import BREADTH_OF_SESSION
 from mindhold.stores.postgres.driver import (
+    Connection,
     array_text,
     numbers_text,
     quoted,
@@ -26,8 +27,9 @@ from mindhold.stores.postgres.driver import (
     vector_of,
     vector_text,
 )
-from mindhold.stores.postgres.rows import PostgresCondition, matching
+from mindhold.stores.postgres.rows import matching
 from mindhold.stores.postgres.vector_indexes import is_indexed
+from mindhold.stores.sql import Condition
 
 Rows = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
@@ -235,14 +237,14 @@ class Posting:
     lengths: Rows
 
 
-def cosine(question: VectorQuery | None, table: str = "fragments") -> PostgresCondition:
+def cosine(question: VectorQuery | None, table: str = "fragments") -> Condition:
     if question is None:
-        return PostgresCondition("'NaN'::float8", ())
-    return PostgresCondition(_COSINE.format(table=table), question.parameters)
+        return Condition("'NaN'::float8", ())
+    return Condition(_COSINE.format(table=table), question.parameters)
 
 
 def admitted(
-    connection: Connection, where: PostgresCondition, question: VectorQuery | None, *, most: int
+    connection: Connection, where: Condition, question: VectorQuery | None, *, most: int
 ) -> AdmittedRows | None:
     """None if there are more."""
     measure = cosine(question)
@@ -276,7 +278,7 @@ def postings_among(connection: Connection, lexemes: Sequence[str], rows: Rows) -
 
 
 def postings_within(
-    connection: Connection, queries: Sequence[str], where: PostgresCondition, *, most: int
+    connection: Connection, queries: Sequence[str], where: Condition, *, most: int
 ) -> list[Posting]:
     """Of each query no more than so many rows, all of which the filter admits; slower than postings()."""
     statement = POSTINGS_WITHIN.format(where=where.sql)
@@ -288,7 +290,7 @@ def postings_within(
 
 
 def ask_nearest(
-    connection: Connection, where: PostgresCondition, question: VectorQuery, *, limit: int, share: float
+    connection: Connection, where: Condition, question: VectorQuery, *, limit: int, share: float
 ) -> Cursor:
     """By the approximate index. The answer is on its way while other things are asked.
 
@@ -306,9 +308,7 @@ def ask_nearest(
     return connection.cursor(binary=True).execute(statement, values, prepare=narrow)
 
 
-def surely_nearest(
-    connection: Connection, where: PostgresCondition, question: VectorQuery, *, limit: int
-) -> Rows:
+def surely_nearest(connection: Connection, where: Condition, question: VectorQuery, *, limit: int) -> Rows:
     """By comparing all of them, for an approximate index may give up before a filter is satisfied."""
     values = (*where.parameters, *question.parameters, limit)
     rows: Rows = _planned(connection, SURELY_NEAREST.format(where=where.sql), values)[0]
@@ -322,16 +322,12 @@ def widen(connection: Connection, limit: int, *, share: float) -> None:
         connection.execute(BREADTH, (str(breadth),))
 
 
-def details(
-    connection: Connection, rows: Rows, where: PostgresCondition, question: VectorQuery | None
-) -> Details:
+def details(connection: Connection, rows: Rows, where: Condition, question: VectorQuery | None) -> Details:
     """Of those that the filter admits, in order of row."""
     return fetch_details(ask_details(connection, rows, where, question)) if len(rows) else NOTHING
 
 
-def ask_details(
-    connection: Connection, rows: Rows, where: PostgresCondition, question: VectorQuery | None
-) -> Cursor:
+def ask_details(connection: Connection, rows: Rows, where: Condition, question: VectorQuery | None) -> Cursor:
     """The same, while other things are asked."""
     return _ask_details(connection, "%s::bigint[]", rows, where, question)
 
@@ -348,7 +344,7 @@ def fetch_details(asked: Cursor) -> Details:
 
 
 def neighbour_details(
-    connection: Connection, best: Rows, where: PostgresCondition, question: VectorQuery | None
+    connection: Connection, best: Rows, where: Condition, question: VectorQuery | None
 ) -> Details:
     """The same of what stands beside these in their conversations."""
     if not len(best):
@@ -359,7 +355,7 @@ def neighbour_details(
 
 
 def _ask_details(
-    connection: Connection, source: str, rows: Rows, where: PostgresCondition, question: VectorQuery | None
+    connection: Connection, source: str, rows: Rows, where: Condition, question: VectorQuery | None
 ) -> Cursor:
     measure = cosine(question)
     statement = DETAILS.format(cosine=measure.sql, rows=source, where=where.sql)
@@ -557,7 +553,7 @@ class Estimates:
 def _sampled(
     connection: Connection,
     query: str,
-    condition: PostgresCondition,
+    condition: Condition,
     own: tuple[Any, ...],
     *,
     wanted: int,

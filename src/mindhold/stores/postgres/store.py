@@ -16,44 +16,28 @@ from psycopg import sql
 
 from mindhold.model.errors import NotFound, Refused, StoreBusy, StoreError
 from mindhold.model.memory import content_sum
-from mindhold.ports.backend import CopyProgress, Cursor, Record, ReplacedStore, SnapshotItem, Totals
+from mindhold.ports.backend import Cursor, Record, ReplacedStore, SnapshotItem, Totals
 from mindhold.ports.store import Capability, Change, Clock, Put, Rate, Tend
+from mindhold.stores.base import NoRawCopies
 from mindhold.stores.postgres.connection import (
     SCHEMA,
     ChangeListener,
-    Connection,
     ConnectionLimits,
     PostgresDatabase,
     PostgresPart,
     SessionFactory,
     unlimited,
 )
-from mindhold.stores.postgres.driver import translated, vector_of
-from mindhold.stores.postgres.jobs import (
-    ENTRY_COLUMNS,
-    JOB_COLUMNS,
-    PostgresCursors,
-    PostgresEntries,
-    PostgresJobs,
-    entry_of,
-    job_of,
-)
-from mindhold.stores.postgres.links import (
-    ALL_VERSIONS,
-    SCOPES,
-    PostgresLinks,
-    PostgresScopes,
-    link_of,
-    scope_of,
-    version_of,
-)
+from mindhold.stores.postgres.driver import Connection, translated, vector_of
 from mindhold.stores.postgres.records import PostgresErasure, PostgresRecords
-from mindhold.stores.postgres.rows import SELECTED, memory_of
+from mindhold.stores.postgres.rows import COLUMNS, POSTGRES, SELECTED, memory_of
 from mindhold.stores.postgres.schema import LOCK, prepare
 from mindhold.stores.postgres.search import PostgresIndex
 from mindhold.stores.postgres.search_queries import EXACT_UP_TO, Estimates
 from mindhold.stores.postgres.upkeep import PostgresUpkeep
 from mindhold.stores.postgres.vector_indexes import PostgresVectorIndexes
+from mindhold.stores.registry import opened_store
+from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes
 from mindhold.stores.values import is_stale, moment_of
 
 BATCH = 500
@@ -65,8 +49,8 @@ BEGIN = """
 """
 
 # All links, by the ids of their ends.
-LINKS = """
-    SELECT from_id, to_id, relation_type, created_at, weight, automatic FROM fragment_links
+LINKS = f"""
+    SELECT {COLUMNS.link.listed()} FROM fragment_links
     ORDER BY from_id, to_id, relation_type
 """
 
@@ -78,18 +62,11 @@ COUNTS = """
 """
 
 
-class PostgresSnapshots(PostgresPart):
+class PostgresSnapshots(PostgresPart, NoRawCopies):
     """The Snapshots protocol."""
 
     _session: SessionFactory
     _has_vectors: bool
-
-    @property
-    def raw_form(self) -> str:
-        return ""
-
-    async def copy_raw(self, path: Path, *, told: CopyProgress) -> None:
-        raise Refused("This store makes no copies as they are.", advice="Use its snapshot.")
 
     async def snapshot(self) -> AsyncIterator[list[SnapshotItem]]:
         with translated(self._session.place):
@@ -129,18 +106,18 @@ class PostgresSnapshots(PostgresPart):
         vector = "CASE WHEN embedded_by IS NULL THEN NULL ELSE halfvec_send(embedding) END"
         kept = vector if self._has_vectors else "NULL::bytea"
         return [
-            (SCOPES, scope_of),
+            (POSTGRES.sql(SCOPES), COLUMNS.scope.record),
             (f"SELECT {SELECTED}, {kept} FROM fragments ORDER BY fragments.row", _record),
-            (f"{ALL_VERSIONS} ORDER BY fragment_id, number", version_of),
-            (LINKS, link_of),
-            (f"SELECT {JOB_COLUMNS} FROM job ORDER BY created_at, id", job_of),
-            (f"SELECT {ENTRY_COLUMNS} FROM entry ORDER BY row", entry_of),
+            (POSTGRES.sql("{versions} ORDER BY fragment_id, number"), COLUMNS.version.record),
+            (LINKS, COLUMNS.link.record),
+            (POSTGRES.sql("SELECT {job_columns} FROM job ORDER BY created_at, id"), COLUMNS.job.record),
+            (POSTGRES.sql("SELECT {entry_columns} FROM entry ORDER BY row"), COLUMNS.entry.record),
             ("SELECT name, value FROM cursor ORDER BY name", lambda row: Cursor(*row)),
         ]
 
 
 def _record(row: tuple[Any, ...]) -> Record:
-    return Record(memory_of(row[:-1]), None if row[-1] is None else vector_of(bytes(row[-1])))
+    return Record(memory_of(row), None if row[-1] is None else vector_of(bytes(row[-1])))
 
 
 def _some(
@@ -153,11 +130,10 @@ class PostgresStore(
     PostgresRecords,
     PostgresErasure,
     PostgresIndex,
-    PostgresLinks,
-    PostgresScopes,
-    PostgresJobs,
-    PostgresCursors,
-    PostgresEntries,
+    SqlScopes,
+    SqlCursorValues,
+    SqlEntries,
+    SqlJobs,
     PostgresUpkeep,
     PostgresSnapshots,
 ):
@@ -303,11 +279,8 @@ class PostgresSite:
     @asynccontextmanager
     async def beside(self, stamp: str) -> AsyncIterator[PostgresStore]:
         store = PostgresStore(self._conninfo, clock=self._clock, schema=_named(_RESTORED, stamp))
-        try:
-            await store.open()
+        async with opened_store(store):
             yield store
-        finally:
-            await store.close()
 
     async def swap(self, stamp: str, *, now: datetime) -> ReplacedStore | None:
         new, aside = _named(_RESTORED, stamp), _named(_BEFORE, stamp)

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from mindhold.ports.store import REPAIR, Receipt, StoreFacts, StoreFinding
+from mindhold.ports.store import Receipt, StoreFacts, StoreFinding
 from mindhold.stores.postgres import rows
 from mindhold.stores.postgres.connection import (
     ROLE,
     SCHEMA,
-    Connection,
     PostgresPart,
     SessionFactory,
     unlimited,
 )
-from mindhold.stores.postgres.driver import escaped
-from mindhold.stores.postgres.records import TEXTS
+from mindhold.stores.postgres.driver import Connection, escaped
+from mindhold.stores.postgres.records import SEARCHED_TEXTS
 from mindhold.stores.postgres.schema import latest, version_of
 from mindhold.stores.postgres.vector_indexes import PostgresVectorIndexes
+from mindhold.stores.values import phrase_forms
 
 SECURITY = "row security"
 SECURED = ("fragments", "fragment_tags", "fragment_links", "fragment_versions")
@@ -106,7 +105,7 @@ VACUUMED = (
 
 
 class PostgresUpkeep(PostgresPart):
-    """The Upkeep protocol."""
+    """The StoreAdmin protocol."""
 
     _session: SessionFactory
     _has_vectors: bool
@@ -165,7 +164,7 @@ class PostgresUpkeep(PostgresPart):
 
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
         """The tables' files are written anew. The server's log of changes and backups are its keeper's."""
-        wanted = sorted({form for phrase in phrases for form in _forms(phrase)})
+        wanted = sorted(escaped(form) for form in phrase_forms(phrases))
 
         def work(connection: Connection) -> Receipt:
             before = _number(connection, SIZE)
@@ -176,7 +175,7 @@ class PostgresUpkeep(PostgresPart):
             return Receipt(
                 ids=(),
                 removed={"bytes": max(0, before - after)},
-                remaining={table: _occurrences(connection, table, wanted) for table in TEXTS},
+                remaining={table: _occurrences(connection, table, wanted) for table in SEARCHED_TEXTS},
             )
 
         return await self._database.alone(work, long=True)
@@ -203,48 +202,33 @@ def _findings(connection: Connection, *, vectors: bool, enforced: str) -> list[S
             f"off for {', '.join(unsecured)}" if unsecured else enforced,
             f"ALTER TABLE {SCHEMA}.{unsecured[0]} FORCE ROW LEVEL SECURITY" if unsecured else "",
         ),
-        StoreFinding("indexes", not broken, ", ".join(broken) or "all are whole", REPAIR if broken else ""),
-        StoreFinding(
+        StoreFinding.derived("indexes", broken, ", ".join(broken), "all are whole"),
+        StoreFinding.derived(
             "full text",
-            not differing,
-            f"{differing} of {count} records differ from the index"
-            if differing
-            else "the index agrees with the records",
-            REPAIR if differing else "",
+            differing,
+            f"{differing} of {count} records differ from the index",
+            "the index agrees with the records",
         ),
-        StoreFinding(
-            "tags",
-            not tags,
-            f"those of {tags} of {count} records don't fit" if tags else "they agree with the records",
-            REPAIR if tags else "",
+        StoreFinding.derived(
+            "tags", tags, f"those of {tags} of {count} records don't fit", "they agree with the records"
         ),
-        StoreFinding(
+        StoreFinding.derived(
             "keywords",
-            not words,
-            f"{words} of {count} records are found by others than theirs"
-            if words
-            else "they agree with the records",
-            REPAIR if words else "",
+            words,
+            f"{words} of {count} records are found by others than theirs",
+            "they agree with the records",
         ),
-        StoreFinding(
+        StoreFinding.derived(
             "standing",
-            not misplaced,
-            f"{misplaced} of {count} records have another importance, tier or date of review than theirs"
-            if misplaced
-            else "it agrees with the records",
-            REPAIR if misplaced else "",
+            misplaced,
+            f"{misplaced} of {count} records have another importance, tier or date of review than theirs",
+            "it agrees with the records",
         ),
     ]
     if vectors:
         unpaired = _number(connection, f"SELECT count(*) FROM fragments WHERE {UNPAIRED}")
-        findings.append(
-            StoreFinding(
-                "stored vectors",
-                not unpaired,
-                f"those of {unpaired} of {count} records don't fit" if unpaired else "each has its model",
-                REPAIR if unpaired else "",
-            )
-        )
+        unfit = f"those of {unpaired} of {count} records don't fit"
+        findings.append(StoreFinding.derived("stored vectors", unpaired, unfit, "each has its model"))
     return findings
 
 
@@ -284,13 +268,8 @@ def _number(connection: Connection, query: str, values: tuple[Any, ...] = ()) ->
     return int(connection.execute(query, values).fetchall()[0][0])
 
 
-def _forms(phrase: str) -> set[str]:
-    """As it was given, and composed, if that differs."""
-    return {escaped(form) for form in (phrase, unicodedata.normalize("NFC", phrase)) if form}
-
-
 def _occurrences(connection: Connection, table: str, wanted: Sequence[str]) -> int:
     """In how many rows a phrase stands."""
-    texts = " || ' ' || ".join(f"coalesce({column}::text, '')" for column in TEXTS[table])
+    texts = " || ' ' || ".join(f"coalesce({column}::text, '')" for column in SEARCHED_TEXTS[table])
     query = f"SELECT count(*) FROM {table} WHERE EXISTS (SELECT 1 FROM unnest(%s::text[]) AS phrase WHERE position(phrase IN {texts}) > 0)"
     return _number(connection, query, (list(wanted),)) if wanted else 0

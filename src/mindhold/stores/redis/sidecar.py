@@ -16,6 +16,7 @@ from mindhold.model.memory import Memory
 from mindhold.model.scope import sees
 from mindhold.ports.cache import ActiveConversation, SidecarFacts
 from mindhold.ports.store import Change, Enqueue, Put, Receipt, Revise, Store
+from mindhold.stores.base import StoreWrapper
 from mindhold.stores.redis.connection import Client, KeyNames, RedisAddress, RedisConnection
 from mindhold.stores.redis.keywords import RedisKeywordSets
 
@@ -138,16 +139,13 @@ class RedisJobSignal:
             return  # they look by themselves now and then
 
 
-class FollowedStore:
-    """A Store but for the methods that stand here: all others are the store's own."""
+class FollowedStore(StoreWrapper):
+    """A store whose writes are told to Redis: keyword sets and waiting runners."""
 
     def __init__(self, store: Store, *, keywords: RedisKeywordSets, bell: RedisJobSignal) -> None:
-        self._store = store
+        super().__init__(store)
         self._keywords = keywords
         self._bell = bell
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
     async def apply(self, changes: Sequence[Change]) -> None:
         written = [change.memory for change in changes if isinstance(change, Put | Revise)]

@@ -38,7 +38,7 @@ class _Placed:
 
 
 class RoutedChanges(RoutedPart):
-    """Records.apply(), erase(), touch() and note_shown(), Index.put_vectors().
+    """The RecordChanges protocol, RecordSearch.put_vectors().
 
     A write is acknowledged when the registry, looked at afterwards, says that it was made in the right store. Who moves
     a project freezes it there before looking at it for the last time, so a write is either seen by that look, or comes
@@ -137,30 +137,20 @@ class RoutedChanges(RoutedPart):
         return bool(moves)
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
-        routes = await self._routes()
-        if not routes.away:
-            await (await self._home()).touch(ids, when)
-            return
-        for mode, own in (await self._by_mode(ids, routes)).items():
-            await (await self._houses.house(mode)).touch(own, when)
+        for store, own in await self._holders(ids):
+            await store.touch(own, when)
 
     async def note_shown(self, ids: Sequence[str], when: datetime) -> None:
-        routes = await self._routes()
-        if not routes.away:
-            await (await self._home()).note_shown(ids, when)
-            return
-        for mode, own in (await self._by_mode(ids, routes)).items():
-            await (await self._houses.house(mode)).note_shown(own, when)
+        for store, own in await self._holders(ids):
+            await store.note_shown(own, when)
 
     async def put_vectors(self, vectors: Mapping[str, tuple[str, Vector]], *, model: str) -> int:
-        routes = await self._routes()
-        if not routes.away:
-            return await (await self._home()).put_vectors(vectors, model=model)
-        done = 0
-        for mode, own in (await self._by_mode(vectors, routes)).items():
-            store = await self._houses.house(mode)
-            done += await store.put_vectors({one: vectors[one] for one in own}, model=model)
-        return done
+        return sum(
+            [
+                await store.put_vectors({memory_id: vectors[memory_id] for memory_id in own}, model=model)
+                for store, own in await self._holders(vectors)
+            ]
+        )
 
     async def _check_scopes(self, names: frozenset[str]) -> None:
         """Before the first of several stores writes its part. Raises ScopeNotFound."""

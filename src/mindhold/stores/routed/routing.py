@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from mindhold.ports.backend import MoverWatch, Placement, Placements, StoreRegis
 from mindhold.ports.store import Clock, Receipt, Store
 from mindhold.stores.resident_search import best_by_text
 
+P = ParamSpec("P")
 T = TypeVar("T")
 PATIENCE_SECONDS = 60.0  # how long a writer waits for a project that is being moved
 PAUSE_SECONDS = 0.05
@@ -89,6 +90,18 @@ class RoutedPart:
         if places is not self._known.places:
             self._known = Routes.of(self._houses.home, places)
         return self._known
+
+    async def _store_of(self, scope: str, routes: Routes | None = None) -> Store:
+        """Where a scope's records live."""
+        return await self._houses.house((routes or await self._routes()).mode(scope))
+
+    async def _holders(self, ids: Iterable[str]) -> list[tuple[Store, list[str]]]:
+        """The stores that the records live in, each with the ids of its own."""
+        routes = await self._routes()
+        if not routes.away:
+            return [(await self._home(), list(ids))]
+        by_mode = await self._by_mode(ids, routes)
+        return [(await self._houses.house(mode), own) for mode, own in by_mode.items()]
 
     async def _asked(self, where: Filter) -> list[tuple[Store, Filter]]:
         """The stores that have something within the filter, each with the part of it that it is asked."""
@@ -162,6 +175,19 @@ class RoutedPart:
             name: replace(place, move=None) if self._given_up(place) else place
             for name, place in places.items()
         }
+
+
+def at_home(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[RoutedPart, P], Coroutine[Any, Any, T]]:
+    """A method of a store that is the home store's own."""
+    name = method.__name__
+
+    async def call(self: RoutedPart, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        answer: T = await getattr(await self._home(), name)(*args, **kwargs)
+        return answer
+
+    return call
 
 
 _LEADING = 4  # one in so many of the pool, the best ones, keep their neighbours

@@ -7,18 +7,27 @@ import logging
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from datetime import datetime, timedelta
 
-from mindhold.model.errors import Conflict, MemoryNotFound, ScopeNotFound, SettingsError, StoreError
-from mindhold.model.job import Entry, Job, JobState
+from mindhold.model.errors import Conflict, ScopeNotFound, SettingsError, StoreError
 from mindhold.model.memory import Link, Memory, Relation, Version
 from mindhold.model.query import Candidates, Filter, Neighbour, Order, PagePosition, Search, Vector
 from mindhold.model.scope import EVERYONE, Scope
 from mindhold.ports.backend import Placement, Placements
-from mindhold.ports.store import Capability, Receipt, Store, StoreFacts, StoreFinding
+from mindhold.ports.store import (
+    Capability,
+    Cursors,
+    Entries,
+    Jobs,
+    Receipt,
+    Store,
+    StoreAdmin,
+    StoreFinding,
+)
+from mindhold.stores.base import MOST_RESOLVED, SingleRecords, check_droppable, check_empty
 from mindhold.stores.routed.changes import RoutedChanges
 from mindhold.stores.routed.routing import (
     RoutedPart,
+    at_home,
     merged_candidates,
     merged_neighbours,
     merged_pages,
@@ -26,17 +35,9 @@ from mindhold.stores.routed.routing import (
     merged_tallies,
 )
 
-MOST_RESOLVED = 10
 
-
-class RoutedRecords(RoutedPart):
+class RoutedRecords(RoutedPart, SingleRecords):
     """The Records protocol, but for what writes."""
-
-    async def get(self, memory_id: str, *, viewer: str) -> Memory:
-        found = await self.get_many([memory_id], viewer=viewer)
-        if memory_id not in found:
-            raise MemoryNotFound(memory_id)
-        return found[memory_id]
 
     async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
         routes = await self._routes()
@@ -85,12 +86,10 @@ class RoutedRecords(RoutedPart):
         return tallies[0] if len(tallies) == 1 else merged_tallies(tallies, by)
 
     async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
-        store = await self._houses.house((await self._routes()).mode(scope))
-        return await store.by_hash(hashes, scope=scope, agent=agent)
+        return await (await self._store_of(scope)).by_hash(hashes, scope=scope, agent=agent)
 
     async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
-        store = await self._houses.house((await self._routes()).mode(scope))
-        return await store.by_gist(gists, scope=scope, agent=agent)
+        return await (await self._store_of(scope)).by_gist(gists, scope=scope, agent=agent)
 
     async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
         routes = await self._routes()
@@ -107,7 +106,7 @@ class RoutedRecords(RoutedPart):
 
 
 class RoutedIndex(RoutedPart):
-    """The Index and Links protocols, but for what writes."""
+    """The RecordSearch and Links protocols, but for what writes."""
 
     async def search(self, search: Search) -> Candidates:
         found = await self._of_each(
@@ -139,13 +138,10 @@ class RoutedIndex(RoutedPart):
         return found
 
     async def vector_of(self, ids: Sequence[str], *, model: str) -> dict[str, Vector]:
-        routes = await self._routes()
-        if not routes.away:
-            return await (await self._home()).vector_of(ids, model=model)
-        found: dict[str, Vector] = {}
-        for mode, own in (await self._by_mode(ids, routes)).items():
-            found |= await (await self._houses.house(mode)).vector_of(own, model=model)
-        return found
+        vectors: dict[str, Vector] = {}
+        for store, own in await self._holders(ids):
+            vectors |= await store.vector_of(own, model=model)
+        return vectors
 
     async def links_of(
         self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
@@ -168,21 +164,15 @@ class RoutedIndex(RoutedPart):
         return sum(await self._of_each(where, lambda store, own: store.count_links(own)))
 
     async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
-        routes = await self._routes()
-        if not routes.away:
-            return await (await self._home()).versions_of(memory_id, latest=latest)
-        for mode in await self._by_mode([memory_id], routes):
-            return await (await self._houses.house(mode)).versions_of(memory_id, latest=latest)
+        for store, _ in await self._holders([memory_id]):
+            return await store.versions_of(memory_id, latest=latest)
         return []
 
     async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
-        routes = await self._routes()
-        if not routes.away:
-            return await (await self._home()).versions_among(ids)
-        found: dict[str, list[Version]] = {}
-        for mode, own in (await self._by_mode(ids, routes)).items():
-            found |= await (await self._houses.house(mode)).versions_among(own)
-        return found
+        versions: dict[str, list[Version]] = {}
+        for store, own in await self._holders(ids):
+            versions |= await store.versions_among(own)
+        return versions
 
 
 log = logging.getLogger("mindhold.routed")
@@ -204,7 +194,7 @@ class RoutedScopes(RoutedPart):
         routes, home = await self._routes(fresh=True), await self._home()
         if scope.name not in routes.places:
             _refuse_taken(scope.name, routes.places)
-        store = await self._houses.house(routes.mode(scope.name))
+        store = await self._store_of(scope.name, routes)
         if store is not home:  # first: one that the home store has is taken for made
             await store.put_scope(replace(scope, parent=None))
         await home.put_scope(scope)
@@ -276,15 +266,9 @@ class RoutedScopes(RoutedPart):
         self._refuse_moving(name, place)
         everything = Filter(viewer=EVERYONE, scopes=(name,), statuses=())
         records = await (await self._houses.house(place.mode)).count(everything)
-        scopes = await home.scopes()
-        children = sum(scope.parent == name for scope in scopes)
-        if name not in {scope.name for scope in scopes}:
-            raise ScopeNotFound(name)
-        if records or children:
-            raise Conflict(
-                f"Scope {name!r} still has {records} memories and {children} scopes in it.",
-                advice="Export and forget them first.",
-            )
+        scopes = {scope.name: scope for scope in await home.scopes()}
+        check_droppable(scopes, name)
+        check_empty(scopes, name, records)
         for mode in dict.fromkeys((*place.modes(), self._houses.home)):
             store = await self._houses.house(mode)
             async for batch in store.scan(everything):
@@ -335,67 +319,31 @@ def _taken(name: str) -> Conflict:
 
 
 class RoutedJobs(RoutedPart):
-    """The Jobs, Cursors and Entries protocols."""
+    """The Jobs, Cursors and Entries protocols: those of the home store."""
 
-    async def lease(
-        self, owner: str, *, now: datetime, duration: timedelta, names: Sequence[str] = ()
-    ) -> Job | None:
-        return await (await self._home()).lease(owner, now=now, duration=duration, names=names)
-
-    async def renew(self, job_id: str, owner: str, *, until: datetime) -> bool:
-        return await (await self._home()).renew(job_id, owner, until=until)
-
-    async def finish(self, job: Job, owner: str) -> bool:
-        return await (await self._home()).finish(job, owner)
-
-    async def jobs(self, *, states: Sequence[JobState] = (), limit: int = 100) -> list[Job]:
-        return await (await self._home()).jobs(states=states, limit=limit)
-
-    async def job(self, job_id: str) -> Job:
-        return await (await self._home()).job(job_id)
-
-    async def replace_job(self, job: Job, *, expected: JobState) -> bool:
-        return await (await self._home()).replace_job(job, expected=expected)
-
-    async def drop_jobs(self, *, before: datetime) -> int:
-        return await (await self._home()).drop_jobs(before=before)
-
-    async def tally_jobs(self) -> dict[str, int]:
-        return await (await self._home()).tally_jobs()
-
-    async def cursor(self, name: str) -> str | None:
-        return await (await self._home()).cursor(name)
-
-    async def set_cursor(self, name: str, value: str | None) -> None:
-        await (await self._home()).set_cursor(name, value)
-
-    async def swap_cursor(self, name: str, *, old: str | None, new: str | None) -> bool:
-        return await (await self._home()).swap_cursor(name, old=old, new=new)
-
-    async def put_entry(self, entry: Entry) -> None:
-        await (await self._home()).put_entry(entry)
-
-    async def entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        return await (await self._home()).entry(drawer, key, now=now)
-
-    async def take_entry(self, drawer: str, key: str, *, now: datetime) -> Entry | None:
-        return await (await self._home()).take_entry(drawer, key, now=now)
-
-    async def entries(self, drawer: str, *, now: datetime, limit: int = 1000) -> list[Entry]:
-        return await (await self._home()).entries(drawer, now=now, limit=limit)
-
-    async def drop_entry(self, drawer: str, key: str) -> bool:
-        return await (await self._home()).drop_entry(drawer, key)
-
-    async def drop_expired(self, now: datetime) -> int:
-        return await (await self._home()).drop_expired(now)
+    lease = at_home(Jobs.lease)
+    renew = at_home(Jobs.renew)
+    finish = at_home(Jobs.finish)
+    jobs = at_home(Jobs.jobs)
+    job = at_home(Jobs.job)
+    replace_job = at_home(Jobs.replace_job)
+    drop_jobs = at_home(Jobs.drop_jobs)
+    tally_jobs = at_home(Jobs.tally_jobs)
+    cursor = at_home(Cursors.cursor)
+    set_cursor = at_home(Cursors.set_cursor)
+    swap_cursor = at_home(Cursors.swap_cursor)
+    put_entry = at_home(Entries.put_entry)
+    entry = at_home(Entries.entry)
+    take_entry = at_home(Entries.take_entry)
+    entries = at_home(Entries.entries)
+    drop_entry = at_home(Entries.drop_entry)
+    drop_expired = at_home(Entries.drop_expired)
 
 
 class RoutedUpkeep(RoutedPart):
-    """The Upkeep protocol. What is told of another store than the home store bears its mode."""
+    """The StoreAdmin protocol. What is told of another store than the home store bears its mode."""
 
-    async def facts(self) -> StoreFacts:
-        return await (await self._home()).facts()
+    facts = at_home(StoreAdmin.facts)
 
     async def check(self) -> list[StoreFinding]:
         findings = await (await self._home()).check()

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from mindhold.model.errors import SchemaTooNew, StoreError
-from mindhold.stores.sqlite.rows import note_keywords
+from mindhold.stores.sql import SYSTEM, SqlPart
+from mindhold.stores.sqlite.rows import SQLITE, note_keywords
 from mindhold.stores.sqlite_file import (
     make_private,
     primary_code,
@@ -192,11 +193,20 @@ class SqliteDatabase:
         if pools:
             await asyncio.to_thread(self._close, pools)
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """What `work` finds in one consistent view of everything that was committed before."""
+    async def read(self, work: Callable[[sqlite3.Connection], T], *, viewer: str = SYSTEM) -> T:
+        """What `work` finds in one consistent view of everything that was committed before.
+
+        `viewer` changes nothing: the statements themselves say what a viewer sees.
+        """
         if self._read_threads is None:
             raise _not_open(self.path)
         return await asyncio.wrap_future(self._read_threads.submit(self._read, work))
+
+    async def rows(
+        self, statement: str, values: Any = (), *, viewer: str = SYSTEM, planned: bool = True
+    ) -> list[tuple[Any, ...]]:
+        """What one statement finds."""
+        return await self.read(lambda connection: connection.execute(statement, values).fetchall())
 
     async def write(self, work: Callable[[sqlite3.Connection], T], *, lasting: bool = True) -> T:
         """Run `work` in a transaction, durable when this returns. `work` may be run again after a failed try.
@@ -353,10 +363,11 @@ class SqliteDatabase:
         return result, None
 
 
-class SqlitePart:
+class SqlitePart(SqlPart):
     """What the parts of the store share: their database."""
 
     _database: SqliteDatabase
+    _sql = SQLITE
 
 
 def _not_open(path: Path) -> StoreError:

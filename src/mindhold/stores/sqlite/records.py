@@ -5,23 +5,24 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import partial
-from typing import Any
 
-from mindhold.model.errors import InvalidInput, MemoryNotFound
+from mindhold.model.errors import MemoryNotFound
 from mindhold.model.memory import Memory
 from mindhold.model.query import Filter, Order, PagePosition
 from mindhold.ports.store import Change, Receipt
+from mindhold.stores.sql import Condition
+from mindhold.stores.sql_changes import ROWS_OF
+from mindhold.stores.sql_records import TEXTS, Naming, SqlLinks, drop_references
 from mindhold.stores.sqlite import changes as writing
-from mindhold.stores.sqlite.changes import ROWS_OF, next_revision
+from mindhold.stores.sqlite.changes import next_revision
 from mindhold.stores.sqlite.connection import SqlitePart
 from mindhold.stores.sqlite.rows import (
     SELECTED,
+    SQLITE,
     Parameter,
-    SqliteCondition,
     as_list,
     having_keywords,
     matching,
@@ -30,10 +31,7 @@ from mindhold.stores.sqlite.rows import (
     visible,
 )
 from mindhold.stores.sqlite.search import REVISION
-from mindhold.stores.values import beginning, entry_without, job_without, mentions, to_micros, without
-
-_LAST_CHARACTER = "\U0010ffff"
-_MOST_RESOLVED = 10
+from mindhold.stores.values import beginning, mentions, to_micros
 
 # Column, direction and comparison of each order; the id goes the same way.
 _ORDERS = {
@@ -53,46 +51,6 @@ _MOST_WALKED = 3_000  # index entries; where the page isn't filled by then, they
 # How many records have a keyword, up to a bound.
 HAVING = "SELECT count(*) FROM (SELECT 1 FROM keyword WHERE form = ? LIMIT ?)"
 
-_TALLIED = {
-    "kind": "memory.kind",
-    "status": "memory.status",
-    "scope": "(SELECT name FROM scope WHERE scope.row = memory.scope)",
-    "tier": "memory.tier",
-    "topic": "memory.topic",
-    "agent": "memory.agent",
-    "tag": "tag.name",
-    "embedded_by": "coalesce(memory.embedded_by, '')",
-    "conversation": "coalesce(memory.conversation, '')",
-    "source": "memory.source",
-}
-
-# Live records of exactly one scope and agent by their content's hash.
-BY_HASH = f"""
-    SELECT {SELECTED} FROM memory
-    WHERE content_hash IN (SELECT value FROM json_each(?)) AND +scope = (SELECT row FROM scope WHERE name = ?)
-        AND +agent = ? AND status IN ('active', 'quarantined')
-"""
-
-# Active records of exactly one scope and agent by their gist, with the gist.
-BY_GIST = f"""
-    SELECT {SELECTED}, memory.gist FROM memory
-    WHERE gist IN (SELECT value FROM json_each(?)) AND gist <> ''
-        AND +scope = (SELECT row FROM scope WHERE name = ?) AND +agent = ? AND status = 'active'
-    ORDER BY memory.id
-"""
-
-# Records whose list of sources names one of some ids. The first condition is that of the partial index, which the
-# plus keeps from being passed over for one that has the ids in order.
-DERIVED = f"""
-    SELECT {SELECTED} FROM memory
-    WHERE (memory.merged_from <> '[]' OR memory.metadata <> '{{}}') AND memory.merged_from <> '[]'
-        AND EXISTS (
-            SELECT 1 FROM json_each(memory.merged_from) AS source
-            WHERE source.value IN (SELECT value FROM json_each(?))
-        )
-    ORDER BY +memory.id
-"""
-
 _TIMES = "(SELECT count(*) FROM json_each(?2) WHERE value = memory.id)"
 
 # Count one use; a late report doesn't turn the clock back.
@@ -110,36 +68,18 @@ SHOW = f"""
 """
 
 
-class SqliteRecords(SqlitePart):
-    """The Records protocol, but for erase()."""
+class SqliteRecords(SqlLinks, SqlitePart):
+    """The Records and Links protocols, but for erase()."""
+
+    def _visible(self, viewer: str, alias: str = "") -> Condition:
+        return visible(viewer, alias or "memory")
+
+    def _matching(self, where: Filter, alias: str = "", *, walked: str = "") -> Condition:
+        return matching(where, alias or "memory", walked=walked)
 
     async def apply(self, changes: Sequence[Change]) -> None:
         if changes:
             await self._database.write(lambda connection: writing.apply(connection, changes))
-
-    async def get(self, memory_id: str, *, viewer: str) -> Memory:
-        found = await self.get_many([memory_id], viewer=viewer)
-        if memory_id not in found:
-            raise MemoryNotFound(memory_id)
-        return found[memory_id]
-
-    async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
-        if not ids:
-            return {}
-        where = matching(Filter(viewer=viewer, statuses=(), ids=tuple(ids)))
-        memories = await self._database.read(lambda connection: _select(connection, where))
-        return {memory.id: memory for memory in memories}
-
-    async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
-        seen = visible(viewer)
-        # Ids that begin with a prefix, by the range that they sort in.
-        query = f"""
-            SELECT id FROM memory WHERE id >= ? AND id < ? AND {seen.sql} ORDER BY id LIMIT {_MOST_RESOLVED}
-        """
-        bounds = (prefix, prefix + _LAST_CHARACTER, *seen.parameters)
-        return await self._database.read(
-            lambda connection: [row[0] for row in connection.execute(query, bounds)]
-        )
 
     async def find(
         self,
@@ -151,56 +91,6 @@ class SqliteRecords(SqlitePart):
     ) -> list[Memory]:
         return await self._database.read(
             lambda connection: _page(connection, where, order=order, limit=limit, after=after)
-        )
-
-    async def count(self, where: Filter, *, most: int | None = None) -> int:
-        condition = matching(where)
-        query = f"SELECT count(*) FROM memory WHERE {condition.sql}"
-        if most is not None:
-            query = f"SELECT count(*) FROM (SELECT 1 FROM memory WHERE {condition.sql} LIMIT {most:d})"
-        found = await self._database.read(
-            lambda connection: connection.execute(query, condition.parameters).fetchone()
-        )
-        return int(found[0])
-
-    async def tally(self, where: Filter, by: str) -> dict[str, int]:
-        if by not in _TALLIED:
-            raise InvalidInput(f"Can't count by {by!r}.", advice=f"Choose one of {', '.join(_TALLIED)}.")
-        condition = matching(where)
-        source = "memory JOIN tag ON tag.memory = memory.row" if by == "tag" else "memory"
-        group = "tag.folded" if by == "tag" else "1"
-        # The commonest first; tags that differ in case alone count as one.
-        query = f"""
-            SELECT {_TALLIED[by]}, count(*) FROM {source} WHERE {condition.sql}
-            GROUP BY {group} ORDER BY count(*) DESC, 1
-        """
-        return await self._database.read(
-            lambda connection: dict(connection.execute(query, condition.parameters).fetchall())
-        )
-
-    async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
-        parameters = (as_list(hashes), scope, agent)
-        found = await self._database.read(
-            lambda connection: [memory_of(row) for row in connection.execute(BY_HASH, parameters)]
-        )
-        return {memory.content_hash: memory for memory in found}
-
-    async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
-        parameters = (as_list(gists), scope, agent)
-        rows = await self._database.read(
-            lambda connection: connection.execute(BY_GIST, parameters).fetchall()
-        )
-        found: dict[str, list[Memory]] = {}
-        for row in rows:
-            found.setdefault(row[-1], []).append(memory_of(row))
-        return found
-
-    async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
-        if not ids:
-            return []
-        parameters = (as_list(ids),)
-        return await self._database.read(
-            lambda connection: [memory_of(row) for row in connection.execute(DERIVED, parameters)]
         )
 
     async def touch(self, ids: Sequence[str], when: datetime) -> None:
@@ -216,25 +106,23 @@ class SqliteRecords(SqlitePart):
                 lambda connection: connection.execute(statement, parameters).rowcount, lasting=False
             )
 
-    async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
-        condition = matching(where, walked="id")
-        last = ""
-        while True:
-            following = SqliteCondition(
-                f"{condition.sql} AND memory.id > ? ORDER BY memory.id LIMIT ?",
-                (*condition.parameters, last, batch),
+    def _links_query(self, ids: Sequence[str], relations: Sequence[str], viewer: str) -> Condition:
+        origin, target = visible(viewer, "origin"), visible(viewer, "target")
+        related = f"AND relation IN ({', '.join('?' for _ in relations)})" if relations else ""
+        query = f"""
+            WITH asked (row) AS (SELECT row FROM memory WHERE id IN (SELECT value FROM json_each(?))),
+            found AS (
+                SELECT * FROM link WHERE origin IN (SELECT row FROM asked) {related}
+                UNION SELECT * FROM link WHERE target IN (SELECT row FROM asked) {related}
             )
-            memories = await self._database.read(partial(_select, condition=following))
-            if memories:
-                yield memories
-                last = memories[-1].id
-            if len(memories) < batch:
-                return
-
-
-def _select(connection: sqlite3.Connection, condition: SqliteCondition) -> list[Memory]:
-    query = f"SELECT {SELECTED} FROM memory WHERE {condition.sql}"
-    return [memory_of(row) for row in connection.execute(query, condition.parameters)]
+            SELECT origin.id, target.id, relation, found.created, weight, automatic FROM found
+            CROSS JOIN memory AS origin ON origin.row = found.origin
+            CROSS JOIN memory AS target ON target.row = found.target
+            WHERE {origin.sql} AND {target.sql}
+            ORDER BY found.created, origin.id, target.id, relation
+        """
+        values = (as_list(ids), *relations, *relations, *origin.parameters, *target.parameters)
+        return Condition(query, values)
 
 
 def _page(
@@ -247,11 +135,9 @@ def _page(
 ) -> list[Memory]:
     column, direction, comparison = _ORDERS[order]
     sorting = f"memory.{column} {direction}, memory.id {direction}"
-    begin = SqliteCondition("1", ())
+    begin = Condition("1", ())
     if order is Order.DUE:
-        begin = SqliteCondition(
-            "memory.review IS NOT NULL", ()
-        )  # what is never reviewed has no place among them
+        begin = Condition("memory.review IS NOT NULL", ())  # what is never reviewed has no place among them
     if after is not None:
         begin = _both(begin, _beyond(_place(connection, where, column, after), column, comparison))
     if column in _INDEXED and where.keywords and not where.ids:
@@ -304,7 +190,7 @@ def _frequent(connection: sqlite3.Connection, where: Filter) -> bool:
 def _met(
     connection: sqlite3.Connection,
     where: Filter,
-    begin: SqliteCondition,
+    begin: Condition,
     *,
     column: str,
     sorting: str,
@@ -324,16 +210,16 @@ def _met(
     return found if mark is None or len(found) == limit else None
 
 
-def _beyond(mark: tuple[Parameter, ...], column: str, comparison: str) -> SqliteCondition:
-    return SqliteCondition(f"(memory.{column}, memory.id) {comparison} (?, ?)", mark)
+def _beyond(mark: tuple[Parameter, ...], column: str, comparison: str) -> Condition:
+    return Condition(f"(memory.{column}, memory.id) {comparison} (?, ?)", mark)
 
 
-def _both(one: SqliteCondition, other: SqliteCondition) -> SqliteCondition:
-    return SqliteCondition(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
+def _both(one: Condition, other: Condition) -> Condition:
+    return Condition(f"{one.sql} AND {other.sql}", (*one.parameters, *other.parameters))
 
 
 def _in_order(
-    connection: sqlite3.Connection, condition: SqliteCondition, *, sorting: str, limit: int
+    connection: sqlite3.Connection, condition: Condition, *, sorting: str, limit: int
 ) -> list[Memory]:
     # The rows are chosen inside an index where one has the columns; only the page's records are read whole.
     query = f"""
@@ -375,17 +261,7 @@ REFERRED = f"""
 ABOUT = "SELECT id, payload, result FROM job WHERE instr(payload, ?1) OR instr(result, ?1)"
 
 # Entries that may name a record.
-NAMING = "SELECT rowid, key, value FROM entry WHERE instr(value, ?1) OR instr(key, ?1)"
-
-# Every text in which a second look searches for an id.
-_TEXTS = {
-    "memory": "merged_from metadata content topic source conversation file keywords".split(),
-    "version": "content topic tags keywords".split(),
-    "job": "payload result error key".split(),
-    "cursor": "name value".split(),
-    "scope": "name description keywords".split(),
-    "entry": "key value".split(),
-}
+NAMING = "SELECT drawer, key, value FROM entry WHERE instr(value, ?1) OR instr(key, ?1)"
 
 _MOST_TERMS = 3  # of a record; a word that many have is a long way through the index
 _FEW = 20  # rows that the full-text index is asked for one by one
@@ -431,7 +307,7 @@ class _Erased:
 
 def _known(connection: sqlite3.Connection, ids: tuple[str, ...], *, references: bool) -> _Known:
     revision = int(connection.execute(REVISION).fetchone()[0])
-    rows = dict(connection.execute(ROWS_OF, (as_list(ids),)).fetchall())
+    rows = dict(connection.execute(SQLITE.sql(ROWS_OF), {"ids": as_list(ids)}).fetchall())
     terms = _indexed_terms(connection, json.dumps(list(rows.values())))
     found = connection.execute(REFERRING, (beginning(ids),)) if references else ()
     return _Known(revision, frozenset(_indexed(connection, terms)), [row for (row,) in found])
@@ -440,7 +316,7 @@ def _known(connection: sqlite3.Connection, ids: tuple[str, ...], *, references: 
 def _erase(
     connection: sqlite3.Connection, ids: tuple[str, ...], known: _Known, *, references: bool
 ) -> _Erased:
-    rows: dict[str, int] = dict(connection.execute(ROWS_OF, (as_list(ids),)).fetchall())
+    rows: dict[str, int] = dict(connection.execute(SQLITE.sql(ROWS_OF), {"ids": as_list(ids)}).fetchall())
     numbers = json.dumps(list(rows.values()))
     terms = _indexed_terms(connection, numbers)
     removed = {"text": len(known.indexed.intersection(rows.values()))}
@@ -476,13 +352,13 @@ def _remaining(connection: sqlite3.Connection, erased: _Erased) -> dict[str, int
         return found
     found["jobs"] = _mentions(connection, "job", erased.ids)
     found["references"] = count(f"SELECT count(*) FROM memory WHERE supersedes IN {_ROWS}", names)
-    found["mentions"] = sum(_mentions(connection, table, erased.ids) for table in _TEXTS if table != "job")
+    found["mentions"] = sum(_mentions(connection, table, erased.ids) for table in TEXTS if table != "job")
     return found
 
 
 def _mentions(connection: sqlite3.Connection, table: str, ids: tuple[str, ...]) -> int:
     """In how many rows an id stands; what the ids begin with alike tells most rows apart at once."""
-    columns = _TEXTS[table]
+    columns = TEXTS[table]
     likely = " OR ".join(f"instr({column}, ?1)" for column in columns)
     texts = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
     rows = connection.execute(f"SELECT {texts} FROM {table} WHERE {likely}", (beginning(ids),))
@@ -526,41 +402,8 @@ def _indexed_among(connection: sqlite3.Connection, indexed: dict[int, list[str]]
 
 def _drop_references(connection: sqlite3.Connection, ids: tuple[str, ...], known: _Known) -> tuple[int, int]:
     """Drop jobs that are about one of the ids, and take the ids out of what else refers to them."""
-    gone, start = frozenset(ids), beginning(ids)
-    jobs = 0
-    references = connection.execute(
-        f"UPDATE memory SET supersedes = NULL WHERE supersedes IN {_ROWS}", (as_list(ids),)
-    ).rowcount
-    for row, *texts in connection.execute(REFERRED, (json.dumps(known.referring), known.revision)).fetchall():
-        (merged_from, one), (metadata, other) = (without(json.loads(text), gone) for text in texts)
-        if one or other:
-            values = (_text(merged_from or []), _text(metadata or {}), row)
-            connection.execute("UPDATE memory SET merged_from = ?, metadata = ? WHERE row = ?", values)
-            references += 1
-    for job_id, payload, result in connection.execute(ABOUT, (start,)).fetchall():
-        left = job_without(json.loads(payload), json.loads(result or "null"), gone)
-        if left is not None and left.dropped:
-            jobs += connection.execute("DELETE FROM job WHERE id = ?", (job_id,)).rowcount
-        elif left is not None:
-            kept = (_text(left.payload), None if left.result is None else _text(left.result), job_id)
-            connection.execute("UPDATE job SET payload = ?, result = ? WHERE id = ?", kept)
-            references += 1
-    return jobs, references + _leave_out_of_entries(connection, gone, start)
-
-
-def _leave_out_of_entries(connection: sqlite3.Connection, gone: frozenset[str], start: str) -> int:
-    """An entry about an id goes; one that names it among others keeps its fields."""
-    changes = 0
-    for row, key, text in connection.execute(NAMING, (start,)).fetchall():
-        if key in gone:
-            changes += connection.execute("DELETE FROM entry WHERE rowid = ?", (row,)).rowcount
-            continue
-        left = entry_without(json.loads(text), gone)
-        if left is not None:
-            connection.execute("UPDATE entry SET value = ? WHERE rowid = ?", (_text(left), row))
-            changes += 1
-    return changes
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    start = beginning(ids)
+    referring = connection.execute(REFERRED, (json.dumps(known.referring), known.revision)).fetchall()
+    jobs = connection.execute(ABOUT, (start,)).fetchall()
+    entries = connection.execute(NAMING, (start,)).fetchall()
+    return drop_references(connection, SQLITE, ids, Naming(referring, jobs, entries))

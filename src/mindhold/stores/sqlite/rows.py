@@ -5,191 +5,98 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from mindhold.model.lexemes import keyword_forms
-from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.model.memory import Memory, Status
 from mindhold.model.query import Filter
 from mindhold.model.scope import visible_agents
 from mindhold.ports.store import Put
+from mindhold.stores.columns import MEMORY, Conversions, RecordColumns, StoreColumns, Type
+from mindhold.stores.sql import Condition, SqliteNotation
 from mindhold.stores.values import (
     from_list_json,
     from_mapping_json,
     from_micros,
-    from_optional_micros,
     list_json,
     mapping_json,
     to_micros,
-    to_optional_micros,
 )
 
-# What Revise replaces; the rest belongs to the content.
-REVISED = (
-    "scope agent kind status previous_status topic topic_folded importance confidence utility trust tier anchor "
-    "created updated occurred last_used uses shown usefulness verified examined decayed review supersedes merged_from "
-    "dialect source conversation position file line keywords metadata revision"
-).split()
-CONTENT = "content tokens content_hash gist lexemes length embedded_by".split()
-_REPLACED = [
-    name for name in [*REVISED, *CONTENT] if name not in ("uses", "last_used", "shown", "usefulness")
-]
+CONVERSIONS: Conversions = {
+    Type.FLAG: (None, bool),
+    Type.MOMENT: (to_micros, from_micros),
+    Type.TEXTS: (list_json, from_list_json),
+    Type.MAPPING: (mapping_json, from_mapping_json),
+    Type.JSON: (mapping_json, from_mapping_json),
+}
+COLUMNS = StoreColumns("sqlite", CONVERSIONS)
+
+# What memory_of() reads, over a table called memory.
+SELECTED = COLUMNS.memory.listed(
+    "memory.",
+    scope="(SELECT name FROM scope WHERE scope.row = memory.scope)",
+    tags="(SELECT json_group_array(name) FROM (SELECT name FROM tag WHERE tag.memory = memory.row ORDER BY place))",
+)
+memory_of = COLUMNS.memory.record
+
+# Tags have a table of their own; the id is the last parameter of a Revise.
+_ROW = [column for column in MEMORY if column.field != "tags"]
+_WHOLE = RecordColumns(Memory, _ROW, "sqlite", CONVERSIONS)
+_REVISED = RecordColumns(
+    Memory, [column for column in _ROW if not column.content and column.field != "id"], "sqlite", CONVERSIONS
+)
+_DERIVED = ("topic_folded", "revision")
+_OF_CONTENT = ("gist", "lexemes", "length")
+_WRITTEN = (*_WHOLE.names, *_DERIVED, *_OF_CONTENT)
+_COUNTED = frozenset(column.name("sqlite") for column in MEMORY if column.counted)
 
 # Insert a record, or replace the one of the same id in its row; what was counted meanwhile stays.
 UPSERT = (
-    f"INSERT INTO memory ({', '.join([*REVISED, *CONTENT, 'id'])}) "
-    f"VALUES ({', '.join('?' for _ in [*REVISED, *CONTENT, 'id'])}) "
-    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _REPLACED)}"
+    f"INSERT INTO memory ({', '.join(_WRITTEN)}) VALUES ({', '.join('?' for _ in _WRITTEN)}) ON CONFLICT (id) DO UPDATE "
+    f"SET {', '.join(f'{name} = excluded.{name}' for name in _WRITTEN if name not in _COUNTED and name != 'id')}"
 )
 
 # Replace the fields of a record, but not its content, index or vector.
-REVISE = f"UPDATE memory SET {', '.join(f'{name} = ?' for name in REVISED)} WHERE id = ?"
-
-# What memory_of() reads, over a table called memory.
-SELECTED = """
-    memory.id, memory.content, memory.kind, (SELECT name FROM scope WHERE scope.row = memory.scope), memory.agent,
-    memory.created, memory.updated, memory.occurred, memory.content_hash, memory.tokens, memory.topic,
-    (SELECT json_group_array(name) FROM (SELECT name FROM tag WHERE tag.memory = memory.row ORDER BY place)),
-    memory.keywords, memory.importance, memory.confidence, memory.utility, memory.trust, memory.tier, memory.anchor,
-    memory.status, memory.previous_status, memory.uses, memory.last_used, memory.supersedes, memory.merged_from,
-    memory.dialect, memory.source, memory.conversation, memory.position, memory.file, memory.line, memory.metadata,
-    memory.embedded_by, memory.shown, memory.usefulness, memory.verified, memory.examined, memory.decayed, memory.review
-"""
-
-_KINDS = {kind.value: kind for kind in Kind}
-_STATUSES = {status.value: status for status in Status}
-_TIERS = {tier.value: tier for tier in Tier}
+REVISE = f"UPDATE memory SET {', '.join(f'{name} = ?' for name in (*_REVISED.names, *_DERIVED))} WHERE id = ?"
 
 
 def revised(memory: Memory, *, scope: int, revision: int) -> tuple[Any, ...]:
-    """The values of REVISED."""
-    origin = memory.provenance
-    created = to_micros(memory.created)
-    return (
-        scope,
-        memory.agent,
-        memory.kind.value,
-        memory.status.value,
-        None if memory.previous_status is None else memory.previous_status.value,
-        memory.topic,
-        memory.topic.casefold(),
-        memory.importance,
-        memory.confidence,
-        memory.utility,
-        memory.trust,
-        memory.tier.value,
-        memory.anchor,
-        created,
-        created if memory.updated is memory.created else to_micros(memory.updated),
-        created if memory.occurred is memory.created else to_micros(memory.occurred),
-        to_optional_micros(memory.last_used),
-        memory.uses,
-        memory.shown,
-        memory.usefulness,
-        to_optional_micros(memory.verified),
-        to_optional_micros(memory.examined),
-        to_optional_micros(memory.decayed),
-        to_optional_micros(memory.review),
-        memory.supersedes,
-        list_json(memory.merged_from),
-        origin.dialect,
-        origin.source,
-        origin.conversation,
-        origin.position,
-        origin.file,
-        origin.line,
-        list_json(memory.keywords),
-        mapping_json(memory.metadata),
-        revision,
-    )
+    """The values of REVISE."""
+    return (*_REVISED.values(memory, scope=scope), memory.topic.casefold(), revision, memory.id)
 
 
 def whole(put: Put, *, scope: int, revision: int) -> tuple[Any, ...]:
-    """The values of REVISED, CONTENT and id."""
+    """The values of UPSERT."""
     memory = put.memory
+    model = None if put.vector is None else memory.embedded_by
     return (
-        *revised(memory, scope=scope, revision=revision),
-        memory.content,
-        memory.tokens,
-        memory.content_hash,
+        *_WHOLE.values(memory, scope=scope, embedded_by=model),
+        memory.topic.casefold(),
+        revision,
         put.gist,
         " ".join((*put.lexemes, *put.labels)),
         len(put.lexemes),
-        None if put.vector is None else memory.embedded_by,
-        memory.id,
-    )
-
-
-def memory_of(row: tuple[Any, ...]) -> Memory:
-    """The record in a row of SELECTED."""
-    return Memory(
-        id=row[0],
-        content=row[1],
-        kind=_KINDS[row[2]],
-        scope=row[3],
-        agent=row[4],
-        created=from_micros(row[5]),
-        updated=from_micros(row[6]),
-        occurred=from_micros(row[7]),
-        content_hash=row[8],
-        tokens=row[9],
-        topic=row[10],
-        tags=from_list_json(row[11]),
-        keywords=from_list_json(row[12]),
-        importance=row[13],
-        confidence=row[14],
-        utility=row[15],
-        trust=row[16],
-        tier=_TIERS[row[17]],
-        anchor=bool(row[18]),
-        status=_STATUSES[row[19]],
-        previous_status=None if row[20] is None else _STATUSES[row[20]],
-        uses=row[21],
-        last_used=from_optional_micros(row[22]),
-        supersedes=row[23],
-        merged_from=from_list_json(row[24]),
-        provenance=Provenance(
-            dialect=row[25],
-            source=row[26],
-            conversation=row[27],
-            position=row[28],
-            file=row[29],
-            line=row[30],
-        ),
-        metadata=from_mapping_json(row[31]),
-        embedded_by=row[32],
-        shown=row[33],
-        usefulness=row[34],
-        verified=from_optional_micros(row[35]),
-        examined=from_optional_micros(row[36]),
-        decayed=from_optional_micros(row[37]),
-        review=from_optional_micros(row[38]),
     )
 
 
 Parameter = str | int | float | bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class SqliteCondition:
-    """SQL that is true of the rows that match, over a table called `alias`, and its parameters in order."""
-
-    sql: str
-    parameters: tuple[Parameter, ...]
-
-
-def visible(viewer: str, alias: str = "memory") -> SqliteCondition:
+def visible(viewer: str, alias: str = "memory") -> Condition:
     """True of the records that `viewer` may see.
 
     The plus keeps the planner from choosing the index of agents: most records are of one agent or two.
     """
     agents = visible_agents(viewer)
     if agents is None:
-        return SqliteCondition("1", ())
-    return SqliteCondition(f"+{alias}.agent IN ({_marks(agents)})", tuple(sorted(agents)))
+        return Condition("1", ())
+    return Condition(f"+{alias}.agent IN ({_marks(agents)})", tuple(sorted(agents)))
 
 
-def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> SqliteCondition:
+def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Condition:
     """True of the records that the filter admits, its viewer's access included.
 
     `walked` names the column whose index the caller walks in order until it has enough: then no index of scopes,
@@ -261,45 +168,102 @@ def matching(where: Filter, alias: str = "memory", *, walked: str = "") -> Sqlit
     if where.turns:  # in the very words of the partial index
         stated = f"{alias}.dialect = 'project' AND {alias}.kind = 'episode'"
         add(f"{stated} AND json_extract({alias}.metadata, '$.part') IS NULL")
-    return SqliteCondition(" AND ".join(clauses), tuple(parameters))
+    return Condition(" AND ".join(clauses), tuple(parameters))
 
 
-def having_keywords(where: Filter, row: str) -> SqliteCondition:
+def having_keywords(where: Filter, row: str) -> Condition:
     """True where the record of that row has the filter's keywords; a look at what it has, one row at a time."""
     has = f"EXISTS (SELECT 1 FROM keyword WHERE keyword.memory = {row} AND"
     if where.keywords_any:
         # The plus: a record has fewer keywords than may be asked for.
-        return SqliteCondition(
+        return Condition(
             f"{has} +keyword.form IN (SELECT value FROM json_each(?)))", (as_list(where.keywords),)
         )
-    return SqliteCondition(" AND ".join(f"{has} keyword.form = ?)" for _ in where.keywords), where.keywords)
+    return Condition(" AND ".join(f"{has} keyword.form = ?)" for _ in where.keywords), where.keywords)
 
 
-def rows_with_keywords(where: Filter) -> SqliteCondition:
+def rows_with_keywords(where: Filter) -> Condition:
     """A SELECT of the rows of records that have the filter's keywords, from those that have the first of them on."""
     if where.keywords_any:
-        return SqliteCondition(
+        return Condition(
             "SELECT memory FROM keyword WHERE form IN (SELECT value FROM json_each(?))",
             (as_list(where.keywords),),
         )
     first, *others = where.keywords
     begun, parameters = "SELECT named.memory FROM keyword AS named WHERE named.form = ?", (first,)
     if not others:
-        return SqliteCondition(begun, parameters)
+        return Condition(begun, parameters)
     also = having_keywords(replace(where, keywords=tuple(others)), "named.memory")
-    return SqliteCondition(f"{begun} AND {also.sql}", (*parameters, *also.parameters))
+    return Condition(f"{begun} AND {also.sql}", (*parameters, *also.parameters))
 
 
-def _named(where: Filter, alias: str) -> SqliteCondition:
+def _named(where: Filter, alias: str) -> Condition:
     if where.ids:  # they are few already
         return having_keywords(where, f"{alias}.row")
     rows = rows_with_keywords(where)
-    return SqliteCondition(f"{alias}.row IN ({rows.sql})", rows.parameters)
+    return Condition(f"{alias}.row IN ({rows.sql})", rows.parameters)
 
 
 def as_list(values: Iterable[str]) -> str:
     """For json_each(): one parameter however many values, so that the statement stays prepared."""
     return json.dumps(list(values))
+
+
+# Records whose list of sources names one of some ids. The first condition is that of the partial index, which the
+# plus keeps from being passed over for one that has the ids in order.
+_DERIVED_FROM = f"""
+    SELECT {SELECTED} FROM memory
+    WHERE (memory.merged_from <> '[]' OR memory.metadata <> '{{}}') AND memory.merged_from <> '[]'
+        AND EXISTS (SELECT 1 FROM json_each(memory.merged_from) AS source WHERE source.value = ANY(:ids))
+    ORDER BY +memory.id
+"""
+
+
+class SqliteDialect(SqliteNotation):
+    """The notation of SQLite, with this schema's names."""
+
+    integrity_error = sqlite3.IntegrityError
+
+    def many(self, values: Iterable[str]) -> str:
+        return as_list(values)
+
+    def moment(self, moment: datetime) -> int:
+        return to_micros(moment)
+
+    def is_duplicate(self, error: Exception) -> bool:
+        return isinstance(error, sqlite3.IntegrityError) and error.sqlite_errorcode in (
+            sqlite3.SQLITE_CONSTRAINT_UNIQUE,
+            sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY,
+        )
+
+
+SQLITE = SqliteDialect(
+    COLUMNS,
+    memory="memory",
+    selected=SELECTED,
+    plus="+",  # keeps the planner from choosing an index of scopes or agents
+    row="rowid",
+    texts_mark="?",
+    greatest="max",
+    stamped=", revision = :revision",
+    derived=_DERIVED_FROM,
+    tagged="memory JOIN tag ON tag.memory = memory.row",
+    tag_name="tag.name",
+    tag_group="tag.folded",
+    link="link",
+    links_with_ends="""link CROSS JOIN memory AS origin ON origin.row = link.origin
+        CROSS JOIN memory AS target ON target.row = link.target""",
+    disconnect="""
+        DELETE FROM link WHERE origin = (SELECT row FROM memory WHERE id = ?)
+            AND target = (SELECT row FROM memory WHERE id = ?) AND relation = ?
+    """,
+    version="version",
+    versions=f"""
+        SELECT {COLUMNS.version.listed("version.", memory_id="memory.id")}
+        FROM version JOIN memory ON memory.row = version.memory
+    """,
+    version_of="memory.id",
+)
 
 
 def _narrows(where: Filter) -> bool:

@@ -264,7 +264,7 @@ class SqliteIndex(SqlitePart):
 def write_vectors(
     connection: sqlite3.Connection, vectors: Mapping[str, tuple[str, Vector]], *, model: str
 ) -> int:
-    """Within the caller's transaction; see Index.put_vectors."""
+    """Within the caller's transaction; see RecordSearch.put_vectors."""
     found: list[tuple[int, str, Any]] = []
     for memory_id, (content_hash, vector) in vectors.items():
         row = connection.execute(UNCHANGED, (memory_id, content_hash)).fetchone()

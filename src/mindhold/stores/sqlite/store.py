@@ -18,28 +18,12 @@ from mindhold.model.errors import NotFound, StoreError, StoreFull, StoreReadOnly
 from mindhold.model.memory import content_sum
 from mindhold.ports.backend import CopyProgress, Cursor, Record, ReplacedStore, SnapshotItem, Totals
 from mindhold.ports.store import Capability, Clock
+from mindhold.stores.registry import opened_store
 from mindhold.stores.resident_search import DRIVING
+from mindhold.stores.sql import SCOPES, SqlCursorValues, SqlEntries, SqlJobs, SqlScopes
 from mindhold.stores.sqlite.connection import Durability, SqliteDatabase, SqlitePart, migrate
-from mindhold.stores.sqlite.jobs import (
-    ENTRY_COLUMNS,
-    JOB_COLUMNS,
-    SqliteCursors,
-    SqliteEntries,
-    SqliteJobs,
-    entry_of,
-    job_of,
-)
-from mindhold.stores.sqlite.links import (
-    ALL_VERSIONS,
-    SCOPES,
-    SqliteLinks,
-    SqliteScopes,
-    link_of,
-    scope_of,
-    version_of,
-)
 from mindhold.stores.sqlite.records import SqliteErasure, SqliteRecords
-from mindhold.stores.sqlite.rows import SELECTED, memory_of
+from mindhold.stores.sqlite.rows import COLUMNS, SELECTED, SQLITE, memory_of
 from mindhold.stores.sqlite.salvage import JOURNALS, discard, refuse_others, sibling_path
 from mindhold.stores.sqlite.search import SqliteIndex, SqliteLiveIndex
 from mindhold.stores.sqlite.upkeep import SqliteUpkeep
@@ -63,12 +47,12 @@ LINKS = """
 """
 
 _READ: tuple[tuple[str, Callable[[Any], SnapshotItem]], ...] = (
-    (SCOPES, scope_of),
-    (RECORDS, lambda row: Record(memory_of(row[:-1]), None if row[-1] is None else decode(row[-1]))),
-    (f"{ALL_VERSIONS} ORDER BY version.memory, number", version_of),
-    (LINKS, link_of),
-    (f"SELECT {JOB_COLUMNS} FROM job ORDER BY rowid", job_of),
-    (f"SELECT {ENTRY_COLUMNS} FROM entry ORDER BY rowid", entry_of),
+    (SQLITE.sql(SCOPES), COLUMNS.scope.record),
+    (RECORDS, lambda row: Record(memory_of(row), None if row[-1] is None else decode(row[-1]))),
+    (SQLITE.sql("{versions} ORDER BY version.memory, number"), COLUMNS.version.record),
+    (LINKS, COLUMNS.link.record),
+    (SQLITE.sql("SELECT {job_columns} FROM job ORDER BY rowid"), COLUMNS.job.record),
+    (SQLITE.sql("SELECT {entry_columns} FROM entry ORDER BY rowid"), COLUMNS.entry.record),
     ("SELECT name, value FROM cursor ORDER BY name", lambda row: Cursor(*row)),
 )
 
@@ -147,11 +131,10 @@ class SqliteStore(
     SqliteRecords,
     SqliteErasure,
     SqliteIndex,
-    SqliteLinks,
-    SqliteScopes,
-    SqliteJobs,
-    SqliteCursors,
-    SqliteEntries,
+    SqlScopes,
+    SqlCursorValues,
+    SqlEntries,
+    SqlJobs,
     SqliteUpkeep,
     SqliteSnapshots,
 ):
@@ -228,11 +211,8 @@ class SqliteSite:
     @asynccontextmanager
     async def beside(self, stamp: str) -> AsyncIterator[SqliteStore]:
         store = SqliteStore(self._named(_RESTORED, stamp), clock=self._clock, durability="normal")
-        try:
-            await store.open()
+        async with opened_store(store):
             yield store
-        finally:
-            await store.close()
 
     async def swap(self, stamp: str, *, now: datetime) -> ReplacedStore | None:
         new, aside = self._named(_RESTORED, stamp), self._named(_BEFORE, stamp)

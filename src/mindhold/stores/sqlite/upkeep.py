@@ -5,21 +5,18 @@ from __future__ import annotations
 import sqlite3
 import stat
 import sys
-import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-
-import numpy as np
 
 from mindhold.model.errors import StoreBusy, StoreDamaged
 from mindhold.ports.store import REPAIR, Receipt, StoreFacts, StoreFinding
 from mindhold.stores.sqlite.changes import SET_CODE
 from mindhold.stores.sqlite.connection import SqlitePart, latest, version_of
 from mindhold.stores.sqlite.rows import count_wrong, note_keywords
-from mindhold.stores.vectors import decode, encode
+from mindhold.stores.values import phrase_forms
+from mindhold.stores.vectors import decode, encode, same_code
 
 _LARGE_LOG = 256 << 20
-_SCALE_BYTES = 4  # at the end of each code
 DAMAGED = "`mindhold doctor --repair` saves what can be read into a new file and keeps this one aside."
 
 # Rows that belong to no record any more, and links with an end missing.
@@ -79,7 +76,7 @@ MARK_CHANGED = (
 
 
 class SqliteUpkeep(SqlitePart):
-    """The Upkeep protocol."""
+    """The StoreAdmin protocol."""
 
     async def facts(self) -> StoreFacts:
         path = self._database.path
@@ -127,7 +124,7 @@ class SqliteUpkeep(SqlitePart):
 
     async def scrub(self, phrases: Sequence[str] = ()) -> Receipt:
         path = self._database.path
-        wanted = [form for phrase in phrases for form in _forms(phrase)]
+        wanted = [form.encode("utf-8", "surrogatepass") for form in phrase_forms(phrases)]
 
         def work(connection: sqlite3.Connection) -> Receipt:
             before = sum(_size(file) for file in _files(path).values())
@@ -168,15 +165,14 @@ def _findings(connection: sqlite3.Connection) -> list[StoreFinding]:
         StoreFinding(
             "file", not problems, "; ".join(problems) or "every page is sound", DAMAGED if problems else ""
         ),
-        StoreFinding("references", not dangling, f"{len(dangling)} dangling", REPAIR if dangling else ""),
+        StoreFinding.derived("references", dangling, f"{len(dangling)} dangling"),
         _text_finding(connection),
         _keyword_finding(connection),
         *(_orphan_finding(connection, table) for table in ORPHANS),
-        StoreFinding(
+        StoreFinding.derived(
             "vectors",
-            not unpaired,
+            unpaired,
             f"{vectors} of {count} memories have one" + (f"; {unpaired} don't fit" if unpaired else ""),
-            REPAIR if unpaired else "",
         ),
     ]
 
@@ -193,15 +189,13 @@ def _text_finding(connection: sqlite3.Connection) -> StoreFinding:
 
 def _keyword_finding(connection: sqlite3.Connection) -> StoreFinding:
     wrong = count_wrong(connection)
-    detail = f"{wrong} memories are found by others than theirs" if wrong else "they agree with the records"
-    return StoreFinding("keywords", not wrong, detail, REPAIR if wrong else "")
+    detail = f"{wrong} memories are found by others than theirs"
+    return StoreFinding.derived("keywords", wrong, detail, "they agree with the records")
 
 
 def _orphan_finding(connection: sqlite3.Connection, table: str) -> StoreFinding:
     orphans = connection.execute(f"SELECT count(*) FROM {table} WHERE {ORPHANS[table]}").fetchone()[0]
-    return StoreFinding(
-        f"{table} rows", not orphans, f"{orphans} belong to no memory", REPAIR if orphans else ""
-    )
+    return StoreFinding.derived(f"{table} rows", orphans, f"{orphans} belong to no memory")
 
 
 def file_findings(path: Path) -> list[StoreFinding]:
@@ -252,21 +246,12 @@ def _recode(connection: sqlite3.Connection) -> int:
         stale = []
         for row, model, exact, coded_by, code in rows:
             fresh = encode(decode(exact))[1]
-            if coded_by != model or not _agree(code, fresh):
+            if coded_by != model or not same_code(code, fresh):
                 stale.append((row, model, fresh))
         connection.executemany(SET_CODE, stale)
         connection.executemany(MARK_CHANGED, [(row,) for row, _, _ in stale])
         changed += len(stale)
     return changed
-
-
-def _agree(code: bytes, fresh: bytes) -> bool:
-    """Whether they differ at most as rounding makes them: the exact vector was rounded too, the code was not."""
-    if len(code) != len(fresh):
-        return False
-    size = len(code) - _SCALE_BYTES
-    kept, made = (np.frombuffer(part[:size], dtype=np.int8).astype(np.int16) for part in (code, fresh))
-    return bool(np.abs(kept - made).max(initial=0) <= 1)
 
 
 def _files(path: Path) -> dict[str, Path]:
@@ -283,12 +268,6 @@ def _beside(path: Path, suffix: str) -> Path:
 
 def _size(file: Path) -> int:
     return file.stat().st_size if file.exists() else 0
-
-
-def _forms(phrase: str) -> Iterator[bytes]:
-    """Its bytes as they were given, and composed, if that differs."""
-    composed = unicodedata.normalize("NFC", phrase)
-    yield from {form.encode("utf-8", "surrogatepass") for form in (phrase, composed) if form}
 
 
 def occurrences(file: Path, wanted: Sequence[bytes], *, chunk_size: int = 1 << 20) -> int:

@@ -1,0 +1,278 @@
+"""Every field of every record once: its name in each store, its type, and the rows and documents made from that.
+
+A new field of a memory needs a line in MEMORY here, a field in `Memory`, and a migration of each store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from enum import Enum, StrEnum
+from operator import attrgetter, itemgetter
+from typing import Any, Generic, Literal, TypeVar
+
+from mindhold.model.job import Entry, Job, JobState
+from mindhold.model.memory import Kind, Link, Memory, Provenance, Relation, Status, Tier, Version
+from mindhold.model.scope import Scope
+from mindhold.ports.store import Tend
+
+R = TypeVar("R")
+StoreName = Literal["sqlite", "postgres", "mongo"]
+
+
+class Type(Enum):
+    """What a column holds."""
+
+    TEXT = "text"
+    INTEGER = "integer"
+    REAL = "real"
+    FLAG = "flag"
+    MOMENT = "moment"
+    TEXTS = "texts"  # a list of texts
+    MAPPING = "mapping"  # JSON that queries may look into
+    JSON = "json"  # JSON that no query looks into
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A field, and the column that holds it; the column has the field's name unless another is given."""
+
+    field: str  # of the record; `provenance.file` is a field of a field
+    type: Type | type[StrEnum] = Type.TEXT
+    sqlite: str = ""
+    postgres: str = ""
+    mongo: str = ""
+    content: bool = False  # belongs to the content: a Revise leaves it as it is
+    counted: bool = False  # is counted by the store: replacing a record leaves it as it is
+
+    def name(self, store: StoreName) -> str:
+        return getattr(self, store) or self.field.rpartition(".")[2]
+
+
+# In the order of the fields of each class.
+MEMORY = (
+    Column("id", mongo="_id"),
+    Column("content", content=True),
+    Column("kind", Kind, postgres="type"),
+    Column("scope"),
+    Column("agent", postgres="agent_id"),
+    Column("created", Type.MOMENT, postgres="created_at"),
+    Column("updated", Type.MOMENT, postgres="updated_at"),
+    Column("occurred", Type.MOMENT, postgres="occurred_at"),
+    Column("content_hash", content=True),
+    Column("tokens", Type.INTEGER, postgres="estimated_tokens", content=True),
+    Column("topic"),
+    Column("tags", Type.TEXTS),
+    Column("keywords", Type.TEXTS),
+    Column("importance", Type.REAL),
+    Column("confidence", Type.REAL),
+    Column("utility", Type.REAL, postgres="utility_score"),
+    Column("trust", Type.REAL),
+    Column("tier", Tier, postgres="ttl_tier"),
+    Column("anchor", Type.FLAG, postgres="is_anchor"),
+    Column("status", Status),
+    Column("previous_status", Status),
+    Column("uses", Type.INTEGER, postgres="access_count", counted=True),
+    Column("last_used", Type.MOMENT, postgres="accessed_at", counted=True),
+    Column("shown", Type.INTEGER, counted=True),
+    Column("usefulness", Type.REAL, counted=True),
+    Column("verified", Type.MOMENT, postgres="verified_at"),
+    Column("examined", Type.MOMENT, postgres="examined_at"),
+    Column("decayed", Type.MOMENT, postgres="decayed_at"),
+    Column("review", Type.MOMENT, postgres="review_at"),
+    Column("supersedes"),
+    Column("merged_from", Type.TEXTS),
+    Column("provenance.dialect"),
+    Column("provenance.source"),
+    Column("provenance.conversation"),
+    Column("provenance.position", Type.INTEGER),
+    Column("provenance.file"),
+    Column("provenance.line", Type.INTEGER),
+    Column("metadata", Type.MAPPING),
+    Column("embedded_by", content=True),
+)
+_OF_MEMORY = {column.field: column for column in MEMORY}
+
+# What a Tend changes: fields of a memory by the same names.
+TENDED = tuple(
+    _OF_MEMORY[field]
+    for field in (
+        "tier",
+        "importance",
+        "utility",
+        "usefulness",
+        "anchor",
+        "verified",
+        "examined",
+        "decayed",
+        "review",
+    )
+)
+
+VERSION = (
+    Column("memory_id", sqlite="memory", postgres="fragment_id", mongo="memory"),
+    Column("number", Type.INTEGER),
+    *(
+        _OF_MEMORY[field]
+        for field in (
+            "content",
+            "kind",
+            "topic",
+            "tags",
+            "keywords",
+            "importance",
+            "anchor",
+            "occurred",
+            "tier",
+            "metadata",
+        )
+    ),
+    Column("amended", Type.MOMENT, postgres="amended_at"),
+    Column("amended_by"),
+)
+
+LINK = (
+    Column("origin", postgres="from_id"),
+    Column("target", postgres="to_id"),
+    Column("relation", Relation, postgres="relation_type"),
+    Column("created", Type.MOMENT, postgres="created_at"),
+    Column("weight", Type.REAL),
+    Column("automatic", Type.FLAG),
+)
+
+SCOPE = (
+    Column("name", mongo="scope_name"),
+    Column("created", Type.MOMENT, postgres="created_at"),
+    Column("description"),
+    Column("kind"),
+    Column("parent", mongo="parent_scope"),
+    Column("keywords", Type.TEXTS, mongo="related_keywords"),
+    Column("active", Type.FLAG),
+)
+
+JOB = (
+    Column("id", mongo="_id"),
+    Column("name"),
+    Column("created", Type.MOMENT, postgres="created_at"),
+    Column("due", Type.MOMENT),
+    Column("payload", Type.JSON),
+    Column("state", JobState),
+    Column("attempts", Type.INTEGER),
+    Column("most_attempts", Type.INTEGER),
+    Column("lease_owner"),
+    Column("lease_until", Type.MOMENT),
+    Column("finished", Type.MOMENT),
+    Column("error"),
+    Column("result", Type.JSON),
+    Column("key"),
+)
+
+ENTRY = (
+    Column("drawer"),
+    Column("key"),
+    Column("value", Type.JSON),
+    Column("created", Type.MOMENT, postgres="created_at"),
+    Column("expires", Type.MOMENT),
+)
+
+Convert = Callable[[Any], Any]
+Conversions = Mapping[Type, tuple[Convert | None, Convert | None]]  # into the store, out of the store
+
+
+class RecordColumns(Generic[R]):
+    """A class of records in one store: its column names, and its records as rows or documents.
+
+    The two functions that convert are compiled from the columns, as dataclasses compile their methods: reading and
+    writing records is most of what a store does.
+    """
+
+    def __init__(
+        self, record: type[R], columns: Sequence[Column], store: StoreName, conversions: Conversions
+    ) -> None:
+        self.columns = tuple(columns)
+        self.names = tuple(column.name(store) for column in columns)
+        self.place = {column.field: place for place, column in enumerate(columns)}
+        self._items = itemgetter(*self.names)
+        self._defaults = dict(zip(self.names, _defaults(record, columns), strict=True))
+        optional = _optional_fields(record)
+        known: dict[str, Any] = {"record_class": record, "Provenance": Provenance}
+        read, written = [], []
+        for place, column in enumerate(columns):
+            into, out_of = _conversion(column.type, conversions)
+            known[f"into_{place}"], known[f"out_of_{place}"] = into, out_of
+            may_be_none = column.field in optional
+            written.append(_converted(f"record.{column.field}", into and f"into_{place}", may_be_none))
+            read.append(_converted(f"row[{place}]", out_of and f"out_of_{place}", may_be_none))
+        nested = [place for place, column in enumerate(columns) if column.field.startswith("provenance.")]
+        if nested:
+            inner = slice(nested[0], nested[-1] + 1)
+            read[inner] = [f"Provenance({', '.join(read[inner])})"]
+        self._values: Callable[[Any], list[Any]] = eval(f"lambda record: [{', '.join(written)}]", known)
+        self.record: Callable[[Sequence[Any]], R] = eval(
+            f"lambda row: record_class({', '.join(read)})", known
+        )
+
+    def listed(self, prefix: str = "", **instead: str) -> str:
+        """The column names for a statement; `instead` has other expressions by the field's name."""
+        return ", ".join(
+            instead.get(column.field, prefix + name)
+            for column, name in zip(self.columns, self.names, strict=True)
+        )
+
+    def values(self, record: Any, **instead: Any) -> list[Any]:
+        """The record's values in the order of the columns; `instead` has some as the store takes them."""
+        values = self._values(record)
+        for field, value in instead.items():
+            values[self.place[field]] = value
+        return values
+
+    def document(self, record: Any) -> dict[str, Any]:
+        return dict(zip(self.names, self._values(record), strict=True))
+
+    def record_of(self, document: Mapping[str, Any]) -> R:
+        """The record in a document; a field that is newer than the document has its default."""
+        try:
+            items = self._items(document)
+        except KeyError:
+            items = self._items({**self._defaults, **document})
+        return self.record(items)
+
+
+def _conversion(
+    kind: Type | type[StrEnum], conversions: Conversions
+) -> tuple[Convert | None, Convert | None]:
+    if isinstance(kind, Type):
+        return conversions.get(kind, (None, None))
+    return attrgetter("value"), {member.value: member for member in kind}.__getitem__
+
+
+def _converted(value: str, function: str | None, may_be_none: bool) -> str:
+    """The source of a converted value; None is None in every store."""
+    if function is None:
+        return value
+    return f"None if {value} is None else {function}({value})" if may_be_none else f"{function}({value})"
+
+
+def _optional_fields(record: type[Any]) -> frozenset[str]:
+    own = {field.name for field in fields(record) if field.type.endswith("None")}
+    inner = {f"provenance.{field.name}" for field in fields(Provenance) if field.type.endswith("None")}
+    return frozenset(own | inner)
+
+
+def _defaults(record: type[Any], columns: Iterable[Column]) -> list[Any]:
+    """The default of each column's field that has a plain one, else None."""
+    plain = {field.name: field.default for field in fields(record) if field.default is not MISSING}
+    return [plain.get(column.field) for column in columns]
+
+
+class StoreColumns:
+    """The columns of all records in one store."""
+
+    def __init__(self, store: StoreName, conversions: Conversions) -> None:
+        self.memory = RecordColumns(Memory, MEMORY, store, conversions)
+        self.tended = RecordColumns(Tend, TENDED, store, conversions)
+        self.version = RecordColumns(Version, VERSION, store, conversions)
+        self.link = RecordColumns(Link, LINK, store, conversions)
+        self.scope = RecordColumns(Scope, SCOPE, store, conversions)
+        self.job = RecordColumns(Job, JOB, store, conversions)
+        self.entry = RecordColumns(Entry, ENTRY, store, conversions)

@@ -1,0 +1,234 @@
+"""What the SQL stores share of records: reading and counting them, their versions, references to erased ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from mindhold.model.memory import Link, Memory, Relation, Version
+from mindhold.model.query import Filter
+from mindhold.stores.base import LAST_CHARACTER, MOST_RESOLVED, SingleRecords, check_counted_by
+from mindhold.stores.sql import Condition, SqlConnection, SqlDialect, SqlPart
+from mindhold.stores.values import entry_without, job_without, without
+
+# Live records of exactly one scope and agent by their content's hash.
+BY_HASH = """
+    SELECT {selected} FROM {memory}
+    WHERE content_hash = ANY(:hashes) AND {plus}scope = (SELECT row FROM scope WHERE name = :scope)
+        AND {plus}{agent} = :agent AND status IN ('active', 'quarantined')
+"""
+
+# Active records of exactly one scope and agent by their gist, with the gist.
+BY_GIST = """
+    SELECT {selected}, {memory}.gist FROM {memory}
+    WHERE gist = ANY(:gists) AND gist <> '' AND {plus}scope = (SELECT row FROM scope WHERE name = :scope)
+        AND {plus}{agent} = :agent AND status = 'active'
+    ORDER BY {memory}.id
+"""
+
+# The earlier versions of some records, oldest first, and the latest ones of one record.
+VERSIONS = "{versions} WHERE {version_of} = ANY(:ids) ORDER BY {version_of}, number"
+ALL_VERSIONS_OF = "{versions} WHERE {version_of} = :id ORDER BY number"
+LATEST_VERSIONS_OF = "{versions} WHERE {version_of} = :id ORDER BY number DESC LIMIT :most"
+
+
+class SqlRecords(SqlPart, SingleRecords):
+    """The Records protocol, but for find() and what writes."""
+
+    def _visible(self, viewer: str, alias: str = "") -> Condition:
+        """True of the records that `viewer` may see."""
+        raise NotImplementedError
+
+    def _matching(self, where: Filter, alias: str = "", *, walked: str = "") -> Condition:
+        """True of the records that the filter admits; `walked` is the column in whose order they are read."""
+        raise NotImplementedError
+
+    async def get_many(self, ids: Sequence[str], *, viewer: str) -> dict[str, Memory]:
+        if not ids:
+            return {}
+        where = self._matching(Filter(viewer=viewer, statuses=(), ids=tuple(ids)))
+        query = f"{self._sql.sql('SELECT {selected} FROM {memory} WHERE ')}{where.sql}"
+        rows = await self._database.rows(query, where.parameters, viewer=viewer)
+        return {memory.id: memory for memory in map(self._sql.columns.memory.record, rows)}
+
+    async def resolve(self, prefix: str, *, viewer: str) -> list[str]:
+        seen, mark = self._visible(viewer), self._sql.mark
+        # Ids that begin with a prefix, by the range that they sort in.
+        query = f"""
+            SELECT id FROM {self._sql.names["memory"]} WHERE id >= {mark} AND id < {mark} AND {seen.sql}
+            ORDER BY id LIMIT {MOST_RESOLVED}
+        """
+        bounds = (prefix, prefix + LAST_CHARACTER, *seen.parameters)
+        return [memory_id for (memory_id,) in await self._database.rows(query, bounds, viewer=viewer)]
+
+    async def count(self, where: Filter, *, most: int | None = None) -> int:
+        condition, table = self._matching(where), self._sql.names["memory"]
+        query = f"SELECT count(*) FROM {table} WHERE {condition.sql}"
+        if most is not None:
+            query = f"SELECT count(*) FROM (SELECT 1 FROM {table} WHERE {condition.sql} LIMIT {most:d}) AS bounded"
+        rows = await self._database.rows(query, condition.parameters, viewer=where.viewer, planned=False)
+        return int(rows[0][0])
+
+    async def tally(self, where: Filter, by: str) -> dict[str, int]:
+        check_counted_by(by)
+        condition, names = self._matching(where), self._sql.names
+        value = {
+            "scope": f"(SELECT name FROM scope WHERE scope.row = {names['memory']}.scope)",
+            "tag": names["tag_name"],
+            "embedded_by": "coalesce(embedded_by, '')",
+            "conversation": "coalesce(conversation, '')",
+        }.get(by) or f"{names['memory']}.{names[by]}"
+        source = names["tagged"] if by == "tag" else names["memory"]
+        group = names["tag_group"] if by == "tag" else "1"
+        # The commonest first; tags that differ in case alone count as one.
+        query = f"""
+            SELECT {value}, count(*) FROM {source} WHERE {condition.sql} GROUP BY {group} ORDER BY count(*) DESC, 1
+        """
+        rows = await self._database.rows(query, condition.parameters, viewer=where.viewer, planned=False)
+        return dict(rows)
+
+    async def by_hash(self, hashes: Sequence[str], *, scope: str, agent: str) -> dict[str, Memory]:
+        values = {"hashes": self._sql.many(hashes), "scope": scope, "agent": agent}
+        rows = await self._database.rows(self._sql.sql(BY_HASH), values)
+        return {memory.content_hash: memory for memory in map(self._sql.columns.memory.record, rows)}
+
+    async def by_gist(self, gists: Sequence[str], *, scope: str, agent: str) -> dict[str, list[Memory]]:
+        values = {"gists": self._sql.many(gists), "scope": scope, "agent": agent}
+        by_gist: dict[str, list[Memory]] = {}
+        for row in await self._database.rows(self._sql.sql(BY_GIST), values):
+            by_gist.setdefault(row[-1], []).append(self._sql.columns.memory.record(row))
+        return by_gist
+
+    async def derived_from(self, ids: Sequence[str]) -> list[Memory]:
+        if not ids:
+            return []
+        rows = await self._database.rows(self._sql.sql("{derived}"), {"ids": self._sql.many(ids)})
+        return [self._sql.columns.memory.record(row) for row in rows]
+
+    async def scan(self, where: Filter, *, batch: int = 500) -> AsyncIterator[list[Memory]]:
+        condition = self._matching(where, walked="id")
+        query = (
+            self._sql.sql("SELECT {selected} FROM {memory} WHERE ")
+            + condition.sql
+            + self._sql.sql(" AND {memory}.id > ? ORDER BY {memory}.id LIMIT ?")
+        )
+        last = ""
+        while True:
+            values = (*condition.parameters, last, batch)
+            rows = await self._database.rows(query, values, viewer=where.viewer, planned=False)
+            if rows:
+                yield [self._sql.columns.memory.record(row) for row in rows]
+                last = rows[-1][0]
+            if len(rows) < batch:
+                return
+
+
+class SqlLinks(SqlRecords):
+    """The Links protocol: links by the store's own statements, versions by one."""
+
+    async def links_of(
+        self, ids: Sequence[str], *, relations: Sequence[Relation] = (), viewer: str
+    ) -> list[Link]:
+        query = self._links_query(ids, [relation.value for relation in relations], viewer)
+        rows = await self._database.rows(query.sql, query.parameters, viewer=viewer)
+        return [self._sql.columns.link.record(row) for row in rows]
+
+    def _links_query(self, ids: Sequence[str], relations: Sequence[str], viewer: str) -> Condition:
+        """Links that begin or end at some records, both ends visible, each once."""
+        raise NotImplementedError
+
+    async def count_links(self, where: Filter) -> int:
+        origin, target = self._matching(where, "origin"), self._matching(where, "target")
+        # The links between records that match.
+        query = (
+            f"{self._sql.sql('SELECT count(*) FROM {links_with_ends} WHERE ')}{origin.sql} AND {target.sql}"
+        )
+        values = (*origin.parameters, *target.parameters)
+        rows = await self._database.rows(query, values, viewer=where.viewer, planned=False)
+        return int(rows[0][0])
+
+    async def versions_of(self, memory_id: str, *, latest: int | None = None) -> list[Version]:
+        query = ALL_VERSIONS_OF if latest is None else LATEST_VERSIONS_OF
+        rows = await self._database.rows(self._sql.sql(query), {"id": memory_id, "most": latest})
+        versions = [self._sql.columns.version.record(row) for row in rows]
+        return versions if latest is None else versions[::-1]
+
+    async def versions_among(self, ids: Sequence[str]) -> dict[str, list[Version]]:
+        rows = await self._database.rows(self._sql.sql(VERSIONS), {"ids": self._sql.many(ids)})
+        versions = map(self._sql.columns.version.record, rows)
+        return {memory_id: list(own) for memory_id, own in groupby(versions, key=lambda each: each.memory_id)}
+
+
+# Every text in which a second look searches for an erased id.
+TEXTS = {
+    "memory": "merged_from metadata content topic source conversation file keywords".split(),
+    "version": "content topic tags keywords".split(),
+    "job": "payload result error key".split(),
+    "cursor": "name value".split(),
+    "scope": "name description keywords".split(),
+    "entry": "key value".split(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Rows that may name an erased record: with their key, then what names it."""
+
+    memories: Sequence[Any]  # row, merged_from, metadata
+    jobs: Sequence[Any]  # id, payload, result
+    entries: Sequence[Any]  # drawer, key, value
+
+
+def drop_references(
+    connection: SqlConnection, dialect: SqlDialect, ids: Iterable[str], naming: Naming
+) -> tuple[int, int]:
+    """Drop jobs that are about one of the ids, and take the ids out of what else refers to them; how many of each."""
+    gone = frozenset(ids)
+
+    def execute(statement: str, *values: Any) -> int:
+        return connection.execute(dialect.sql(statement), values).rowcount
+
+    jobs = 0
+    references = connection.execute(
+        dialect.sql("UPDATE {memory} SET supersedes = NULL WHERE supersedes = ANY(:ids)"),
+        {"ids": dialect.many(gone)},
+    ).rowcount
+    for row, sources, data in naming.memories:
+        (merged_from, one), (metadata, other) = without(decoded(sources), gone), without(decoded(data), gone)
+        if one or other:
+            execute(
+                "UPDATE {memory} SET merged_from = {texts_mark}, metadata = ? WHERE row = ?",
+                dialect.many(merged_from or []),
+                encoded(metadata or {}),
+                row,
+            )
+            references += 1
+    for job_id, payload, result in naming.jobs:
+        left = job_without(decoded(payload), decoded(result), gone)
+        if left is not None and left.dropped:
+            jobs += execute("DELETE FROM job WHERE id = ?", job_id)
+        elif left is not None:
+            outcome = None if left.result is None else encoded(left.result)
+            execute(
+                "UPDATE job SET payload = ?, result = ? WHERE id = ?", encoded(left.payload), outcome, job_id
+            )
+            references += 1
+    for drawer, key, value in naming.entries:
+        if key in gone:  # one that names it among others keeps its fields
+            references += execute("DELETE FROM entry WHERE drawer = ? AND key = ?", drawer, key)
+        elif (fields := entry_without(decoded(value), gone)) is not None:
+            execute("UPDATE entry SET value = ? WHERE drawer = ? AND key = ?", encoded(fields), drawer, key)
+            references += 1
+    return jobs, references
+
+
+def decoded(value: Any) -> Any:
+    """JSON as a value; a driver may have read it already."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def encoded(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
