@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mindhold.hooks.lease import try_lock
+
 RUNNING = "running.json"  # where mongod and its keeper are; there while they are
 FAILED = "failed.txt"  # why mongod could not be started
 HELLO, BYE, LAST, OTHERS = b"hello ", b"bye\n", b"stopped\n", b"others\n"
@@ -287,31 +289,10 @@ def _end_with_parent() -> None:
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGTERM)
 
 
-if sys.platform == "win32":
-    import msvcrt
-
-    def _locked(descriptor: int) -> bool:
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-
-else:
-    import fcntl
-
-    def _locked(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-
 def main(folder: str, log: str, program: str, largest_log: str = str(LARGEST_LOG)) -> None:
     descriptor = os.open(Path(folder) / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     os.set_inheritable(descriptor, False)
-    if _locked(descriptor):  # held until this process ends
+    if try_lock(descriptor):  # held until this process ends
         Keeper(Path(folder), Path(log), program, largest_log=int(largest_log)).run()
 
 
