@@ -1,7 +1,9 @@
-"""Commands where a server is away, refuses, or lacks something."""
+"""Commands that serve, and commands where a server is away, refuses, or lacks something."""
 
 from __future__ import annotations
 
+import json
+import socket
 import subprocess
 from pathlib import Path
 
@@ -92,3 +94,56 @@ def test_serve_goes_on_where_a_server_is_only_away(tmp_path: Path) -> None:
     with HttpServer(tmp_path / "other") as server:
         assert f"from sqlite, {tmp_path / 'other'}" in server.said[-1]
         assert all(f"{server.url}/{path}" in "".join(server.said) for path in ("mcp", "api", "docs"))
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@pytest.mark.local_file
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_serve_listens_on_the_port_of_an_option(tmp_path: Path, place: str) -> None:
+    port = free_port()
+    option = ("-o", f"serve.port={port}")
+    argv = (*option, "serve") if place == "before" else ("serve", *option)
+    with subprocess.Popen(
+        command(*argv),
+        env=surroundings(tmp_path / "home"),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as server:
+        assert server.stderr is not None
+        told = next(line for line in server.stderr if "http://" in line)
+        server.terminate()
+        server.stderr.read()
+    assert f"http://127.0.0.1:{port}/" in told
+
+
+@pytest.mark.local_file
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_mcp_serves_the_toolset_of_an_option(tmp_path: Path, place: str) -> None:
+    option = ("-o", "toolsets=assistant")
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    messages = [
+        {"id": 1, "method": "initialize", "params": hello},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+    ]
+    ended = subprocess.run(
+        command(*((*option, "mcp") if place == "before" else ("mcp", *option))),
+        env=surroundings(tmp_path / "home"),
+        input="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in messages),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LONGEST,
+        check=True,
+    )
+    answers = {answer.get("id"): answer for answer in map(json.loads, ended.stdout.splitlines())}
+    assert "store_memory" in {tool["name"] for tool in answers[2]["result"]["tools"]}

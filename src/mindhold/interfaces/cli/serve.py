@@ -30,11 +30,6 @@ SCOPE = (
 )
 
 
-def _given(**options: object) -> dict[str, object]:
-    """Those that were given: the others may stand before the command."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
 @command(
     "mcp",
     examples=[
@@ -55,7 +50,7 @@ def mcp(session: CliSession, toolsets: str | None, scope: str | None) -> None:
         session.console.warn(
             "This waits for an MCP client on standard input; Ctrl-D ends it. docs/MCP.md says how to connect one."
         )
-    session.perform(session.launcher.serve_stdio(session.loaded(**_given(toolsets=toolsets, scope=scope))))
+    session.perform(session.launcher.serve_stdio(session.loaded(toolsets=toolsets, scope=scope)))
 
 
 @command(

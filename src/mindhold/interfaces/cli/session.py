@@ -151,10 +151,11 @@ class CliSession:
     arguments: dict[str, Any] = field(default_factory=dict)
 
     def loaded(self, **overrides: Any) -> LoadedSettings:
-        """Every setting, for a call in the folder that is worked in. Raises SettingsError."""
+        """Every setting, for a call in the folder that is worked in. An override of None is none. Raises SettingsError."""
         from mindhold.settings.loader import load_settings, working_folder
 
-        return replace(load_settings({**self.arguments, **overrides}), folder=working_folder())
+        changed = {key: value for key, value in overrides.items() if value is not None}
+        return replace(load_settings(self.arguments | changed), folder=working_folder())
 
     @asynccontextmanager
     async def open(self, **overrides: Any) -> AsyncIterator[OpenSession]:
