@@ -48,12 +48,12 @@ _DOCS = Template("""\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Mindhold API</title>
-<link rel="stylesheet" href="/docs/swagger_style.css">
+<link rel="stylesheet" href="/docs/files/swagger_style.css">
 </head>
 <body>
 <noscript>This page needs its script; programs read <a href="/openapi.json">/openapi.json</a>.</noscript>
 <main id="docs"></main>
-<script src="/docs/swagger_bundle.js"></script>
+<script src="/docs/files/swagger_bundle.js"></script>
 <script>$script</script>
 </body>
 </html>
@@ -182,7 +182,7 @@ def routes() -> list[BaseRoute]:
         Route(FRONT, _front, methods=["GET"]),
         Route(DOCUMENT, _document, methods=["GET"]),
         Route(DOCS, _docs, methods=["GET"]),
-        Mount(DOCS, _BundleFiles(packages=[("offapi", "")])),
+        Mount(f"{DOCS}/files", _BundleFiles(packages=[("offapi", "")])),
         Route(PROFILE, _profile, methods=["GET"]),
     ]
 
