@@ -157,7 +157,11 @@ def test_outside_its_scopes_nothing_is_there(api: Api, keys: dict[str, Any], hid
 
 
 def test_what_concerns_everybody_is_the_owners(api: Api, keys: dict[str, Any]) -> None:
-    every = [row for table in (memories, knowledge, upkeep) for row in table.RESOURCES]
+    every = [
+        row
+        for table in (memories.RESOURCES, knowledge.KNOWLEDGE_RESOURCES, upkeep.UPKEEP_RESOURCES)
+        for row in table
+    ]
     owners = [row for row in every if operation(row.operation).owner_only]
     assert {"backup", "restore", "consolidate", "spend"} <= {row.name for row in owners}
     before = api.get("list_backups")
@@ -170,8 +174,8 @@ def test_what_concerns_everybody_is_the_owners(api: Api, keys: dict[str, Any]) -
 
 def test_a_reader_writes_nothing(api: Api, keys: dict[str, Any]) -> None:
     reader = api.by(keys["reader"])
-    for table in (memories, knowledge, upkeep):
-        for row in table.RESOURCES:
+    for table in (memories.RESOURCES, knowledge.KNOWLEDGE_RESOURCES, upkeep.UPKEEP_RESOURCES):
+        for row in table:
             if not row.writes:
                 continue
             example = dict(row.example or {})

@@ -25,7 +25,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 def rows(*tables: Any) -> set[str]:
-    return {row.name for table in tables for row in table.RESOURCES}
+    return {row.name for table in tables for row in table}
 
 
 def test_every_row_of_memories(api: Api) -> None:
@@ -36,7 +36,7 @@ def test_every_row_of_memories(api: Api) -> None:
     _forgotten(api, first, second)
     _ordered(api)
     _filed(api)
-    assert api.called == rows(memories)
+    assert api.called == rows(memories.RESOURCES)
 
 
 def _kept_and_found(api: Api) -> tuple[str, str]:
@@ -137,7 +137,7 @@ def test_every_row_of_knowledge(api: Api) -> None:
     assert api.get("search_history", query={"query": "plain words"})["results"]
     assert api.get("history_timeline", query={"days": 3})["total_sessions"] >= 0
     assert api.get("history_projects")["total_projects"] == 0
-    assert api.called - {"remember"} == rows(knowledge)
+    assert api.called - {"remember"} == rows(knowledge.KNOWLEDGE_RESOURCES)
 
 
 def test_every_row_of_upkeep(api: Api) -> None:
@@ -152,7 +152,7 @@ def test_every_row_of_upkeep(api: Api) -> None:
     _contradicted(api)
     _audited(api)
     _backed_up(api)
-    assert api.called - {"remember"} == rows(upkeep)
+    assert api.called - {"remember"} == rows(upkeep.UPKEEP_RESOURCES)
 
 
 def _audited(api: Api) -> None:
