@@ -157,7 +157,11 @@ def test_outside_its_scopes_nothing_is_there(api: Api, keys: dict[str, Any], hid
 
 
 def test_what_concerns_everybody_is_the_owners(api: Api, keys: dict[str, Any]) -> None:
-    every = [*memories.RESOURCES, *knowledge.KNOWLEDGE_RESOURCES, *upkeep.UPKEEP_RESOURCES]
+    every = [
+        row
+        for table in (memories.RESOURCES, knowledge.KNOWLEDGE_RESOURCES, upkeep.UPKEEP_RESOURCES)
+        for row in table
+    ]
     owners = [row for row in every if operation(row.operation).owner_only]
     assert {"backup", "restore", "consolidate", "spend"} <= {row.name for row in owners}
     before = api.get("list_backups")

@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from mindhold.aio import run_uncancelled
 from mindhold.backup.file_format import EXPORT, ROWS, BackupHead, BackupPart, BackupWriter, read_through
 from mindhold.backup.folder import (
@@ -335,27 +337,41 @@ class _Into(io.RawIOBase):
 class BackupInput(Input):
     """What to call it; by the time when there is no name. Encrypted as the settings say, unless told."""
 
-    name: str | None = None
-    encrypt: bool | None = None
-    without: list[str] = []  # stores that projects live in, and that may be left out
+    name: str | None = Field(
+        default=None,
+        description="What to call it; by the time where none is given.",
+        examples=["before-the-move"],
+    )
+    encrypt: bool | None = Field(
+        default=None,
+        description="Whether it is encrypted, with the server's passphrase; as its settings say where none is said.",
+    )
+    without: list[str] = Field(
+        default=[], description="Stores that projects live in, and that are left out."
+    )  # stores that projects live in, and that may be left out
 
 
 class BackupView(Output):
     """One backup. `file` is its name in the folder of backups."""
 
-    file: str
-    path: str
-    memories: int
-    links: int
-    versions: int
-    scopes: int
-    vectors: int
-    entries: int
-    jobs: int
-    encrypted: bool
-    bytes: int
-    sha256: str
-    created: datetime
+    file: str = Field(description="The file that it came from.", examples=["backup-20261116T103000Z.backup"])
+    path: str = Field(
+        description="The folder or file that is meant.",
+        examples=["/home/me/.mindhold/backups/backup-20261116T103000Z.backup"],
+    )
+    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
+    links: int = Field(description="What it is linked with, or how many links there are.", examples=[310])
+    versions: int = Field(description="What it was before, or how many versions there are.", examples=[44])
+    scopes: int = Field(examples=[5])
+    vectors: int = Field(examples=[1523])
+    entries: int = Field(description="Each entry with the memory that holds it.", examples=[61])
+    jobs: int = Field(examples=[2])
+    encrypted: bool = Field(examples=[False])
+    bytes: int = Field(examples=[48213])
+    sha256: str = Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"])
+    created: datetime = Field(
+        description="When it was made, or how many were.", examples=["2026-11-16T10:30:00Z"]
+    )
 
 
 class ListBackupsInput(Input):
@@ -365,14 +381,25 @@ class ListBackupsInput(Input):
 class BackupFileView(Output):
     """One file in the folder of backups."""
 
-    file: str
-    path: str
-    bytes: int
-    sha256: str | None = None  # None when the sum beside it is missing
-    created: datetime
-    made: str  # what for: by hand, daily, weekly, before a restore, before a scope was forgotten
-    encrypted: bool = False
-    whole: bool = True  # whether it can take the place of everything that is there
+    file: str = Field(description="The file that it came from.", examples=["backup-20261116T103000Z.backup"])
+    path: str = Field(
+        description="The folder or file that is meant.",
+        examples=["/home/me/.mindhold/backups/backup-20261116T103000Z.backup"],
+    )
+    bytes: int = Field(examples=[48213])
+    sha256: str | None = Field(
+        default=None, examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]
+    )  # None when the sum beside it is missing
+    created: datetime = Field(
+        description="When it was made, or how many were.", examples=["2026-11-16T10:30:00Z"]
+    )
+    made: str = Field(
+        examples=["daily"]
+    )  # what for: by hand, daily, weekly, before a restore, before a scope was forgotten
+    encrypted: bool = Field(default=False, examples=[False])
+    whole: bool = Field(
+        default=True, examples=[True]
+    )  # whether it can take the place of everything that is there
 
 
 class ListBackupsResult(Output):
@@ -432,7 +459,9 @@ def file_view(one: BackupFile) -> BackupFileView:
 class DropBackupInput(Input):
     """Which file of the folder of backups."""
 
-    file: str
+    file: str = Field(
+        description="A name that the list of backups has.", examples=["backup-20261116T103000Z.backup"]
+    )
 
 
 class DropBackupResult(Output):

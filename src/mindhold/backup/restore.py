@@ -10,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from pydantic import Field
+
 from mindhold.aio import run_uncancelled
 from mindhold.backup.create import Backup, BackupProgress, back_up, folder_of, no_backup_progress
 from mindhold.backup.file_format import EXPORT, BackupHead, BackupPart, read_through
@@ -113,20 +115,24 @@ def _sum(one: Imported, other: Imported) -> Imported:
 class RestoreInput(Input):
     """Which file of the folder of backups; the newest when none is named."""
 
-    file: str | None = None
+    file: str | None = Field(
+        default=None,
+        description="A name that the list of backups has.",
+        examples=["backup-20261116T103000Z.backup"],
+    )
 
 
 class RestoreResult(Output):
     """What came back; `skipped` were there already. `safety` is the backup that was made before."""
 
-    file: str
-    memories: int
-    skipped: int
-    links: int
-    versions: int
-    scopes: int
-    safety: str
-    note: str = ""
+    file: str = Field(description="The file that it came from.", examples=["backup-20261116T103000Z.backup"])
+    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
+    skipped: int = Field(examples=[1500])
+    links: int = Field(description="What it is linked with, or how many links there are.", examples=[310])
+    versions: int = Field(description="What it was before, or how many versions there are.", examples=[44])
+    scopes: int = Field(examples=[5])
+    safety: str = Field(examples=["before-restore-20261116T103000Z.backup"])
+    note: str = Field(default="", description="What there is to say of it.")
 
 
 async def _restore(context: Context, request: RestoreInput) -> RestoreResult:

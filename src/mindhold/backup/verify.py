@@ -9,6 +9,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pydantic import Field
+
 from mindhold.aio import run_uncancelled
 from mindhold.backup.create import BackupProgress, backups, folder_of, no_backup_progress
 from mindhold.backup.file_format import EXPORT, BackupPart
@@ -122,25 +124,31 @@ def _counted(lines: Iterable[str]) -> Counter[str]:
 class VerifyBackupsInput(Input):
     """Which file of the folder of backups, or all of them; the newest when neither is said."""
 
-    file: str | None = None
+    file: str | None = Field(
+        default=None,
+        description="A name that the list of backups has.",
+        examples=["backup-20261116T103000Z.backup"],
+    )
     all: bool = False
 
 
 class ProofView(Output):
     """What came of restoring one to a temporary place. `problem` is empty where it is good."""
 
-    file: str
-    good: bool
+    file: str = Field(description="The file that it came from.", examples=["backup-20261116T103000Z.backup"])
+    good: bool = Field(examples=[True])
     problem: str = ""
-    memories: int = 0
-    vectors: int = 0
-    encrypted: bool = False
+    memories: int = Field(
+        default=0, description="The memories that are meant, or how many there are.", examples=[1523]
+    )
+    vectors: int = Field(default=0, examples=[1523])
+    encrypted: bool = Field(default=False, examples=[False])
 
 
 class VerifyBackupsResult(Output):
     """One for each that was looked at; `good` when all are."""
 
-    good: bool
+    good: bool = Field(examples=[True])
     backups: list[ProofView]
 
 

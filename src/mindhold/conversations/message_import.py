@@ -114,13 +114,17 @@ MOST_LINES = 2**53  # what every reader of JSON can count to
 class MessageLine(Input):
     """One message of many. It may come as another server listed it: `id` is kept in the metadata, as `imported_id`."""
 
-    message_type: MessageType
-    content: str
-    task_id: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
-    session_id: str | None = None
-    timestamp: datetime | None = None
-    metadata: dict[str, Any] | None = None
-    id: str | None = None
+    message_type: MessageType = Field(description="Who said it.")
+    content: str = Field(description="The text.")
+    task_id: int | None = Field(
+        default=None, ge=0, le=LARGEST_NUMBER, description="The task that it belongs to."
+    )
+    session_id: str | None = Field(default=None, description="The session that it was said in.")
+    timestamp: datetime | None = Field(default=None, description="When it was said.")
+    metadata: dict[str, Any] | None = Field(
+        default=None, description="Whatever else belongs to it, kept as it is given."
+    )
+    id: str | None = Field(default=None, description="Its id.")
 
 
 class SaveMessagesInput(Input):
@@ -130,21 +134,40 @@ class SaveMessagesInput(Input):
     Without `embed` a job makes them findable by meaning later.
     """
 
-    project: str | None = None
-    messages: list[MessageLine | None] = Field(max_length=MOST_AT_ONCE)
-    first: int = Field(default=1, ge=1, le=MOST_LINES)
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    messages: list[MessageLine | None] = Field(
+        max_length=MOST_AT_ONCE,
+        description="The messages.",
+        examples=[
+            [
+                {
+                    "message_type": "user",
+                    "content": "How do I implement authentication?",
+                    "task_id": 42,
+                    "session_id": "abc-123",
+                    "timestamp": "2025-11-27T10:30:00Z",
+                }
+            ]
+        ],
+    )
+    first: int = Field(default=1, ge=1, le=MOST_LINES, description="The number of the first of them.")
     idempotency_key: str | None = None
-    embed: bool = True
+    embed: bool = Field(
+        default=True,
+        description="Whether meanings are worked out at once; otherwise a job does it afterwards.",
+    )
     create_project: bool = True
 
 
 class LineError(Output):
     """What was wrong with one of them."""
 
-    line: int
+    line: int = Field(description="The line in its file, or among those that were sent.")
     error: str
     code: str
-    advice: str = ""
+    advice: str = Field(default="", description="What can be done about it.")
 
 
 class SaveMessagesResult(Output):
@@ -153,19 +176,36 @@ class SaveMessagesResult(Output):
     `message_ids` has one a message, null for what wasn't stored; none where too many came to name them.
     """
 
-    status: str = "saved"
-    imported: int
-    repeated: int
-    failed: int
-    indexed: int  # of those that were imported: found by meaning already
-    quarantined: int  # of those: kept, but never given to anybody
-    redacted: int = 0  # of those: with secrets or personal data that were replaced
-    errors: list[LineError]
-    message_ids: list[str | None] = []
-    embedding_model: str | None = None
-    storage_backend: str
-    project: str
-    seconds: float
+    status: str = Field(default="saved", description="How it stands.", examples=["saved"])
+    imported: int = Field(description="How many were new.", examples=[1])
+    repeated: int = Field(
+        description="Whether, or how many, were there already under the same key.", examples=[0]
+    )
+    failed: int = Field(description="How many could not be done.", examples=[0])
+    indexed: int = Field(
+        description="Whether it can be found by meaning already.", examples=[1]
+    )  # of those that were imported: found by meaning already
+    quarantined: int = Field(
+        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+        examples=[0],
+    )  # of those: kept, but never given to anybody
+    redacted: int = Field(
+        default=0,
+        description="Secrets and personal data that were replaced: their kinds, or how many texts had some.",
+        examples=[0],
+    )  # of those: with secrets or personal data that were replaced
+    errors: list[LineError] = Field(description="What was wrong, by line.", examples=[[]])
+    message_ids: list[str | None] = Field(default=[], examples=[["01k8zj5v6n7q4x2m9c3d8e1f0g"]])
+    embedding_model: str | None = Field(
+        default=None,
+        description="The model that works out meanings; null where there is none.",
+        examples=["all-MiniLM-L6-v2"],
+    )
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
+    project: str = Field(description="The project's name.", examples=["proj_123"])
+    seconds: float = Field(description="How long it may take, or took.", examples=[0.012])
 
 
 async def _save(context: Context, request: SaveMessagesInput) -> SaveMessagesResult:

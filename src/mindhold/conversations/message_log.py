@@ -206,13 +206,15 @@ def plain_model(name: str | None) -> str | None:
 class MessageView(Output):
     """One message. `truncated` says that there is more of it than `content`: one message alone is shown whole."""
 
-    id: str
-    message_type: str
-    content: str
-    timestamp: datetime
-    task_id: int | None = None
-    session_id: str | None = None
-    truncated: bool = False
+    id: str = Field(description="Its id.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ab"])
+    message_type: str = Field(description="Who said it.", examples=["user"])
+    content: str = Field(description="The text.", examples=["How do I add authentication?"])
+    timestamp: datetime = Field(description="When it was said.", examples=["2025-11-27T10:30:00Z"])
+    task_id: int | None = Field(default=None, description="The task that it belongs to.", examples=[42])
+    session_id: str | None = Field(
+        default=None, description="The session that it was said in.", examples=["abc-123"]
+    )
+    truncated: bool = Field(default=False, description="Whether the text was cut.", examples=[False])
 
     @classmethod
     def of(cls, shown: MessageExcerpt) -> MessageView:
@@ -232,9 +234,17 @@ class MessageView(Output):
 class WholeMessageView(MessageView):
     """One message with all of its text, and what was given along with it."""
 
-    metadata: dict[str, Any] = {}
-    indexed: bool
-    quarantined: bool = False  # it reads like instructions to its reader: shown by its id alone
+    metadata: dict[str, Any] = Field(
+        default={},
+        description="Whatever else belongs to it, kept as it is given.",
+        examples=[{"session_id": "abc-123"}],
+    )
+    indexed: bool = Field(description="Whether it can be found by meaning already.", examples=[True])
+    quarantined: bool = Field(
+        default=False,
+        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+        examples=[False],
+    )  # it reads like instructions to its reader: shown by its id alone
 
     @classmethod
     def of_whole(cls, whole: WholeMessage) -> WholeMessageView:
@@ -261,17 +271,25 @@ class FoundView(Output):
     vector and its own; where no vector was compared, for it has none yet or there is no model, it is the score.
     """
 
-    id: str
-    content: str
-    message_type: str
-    timestamp: datetime
-    task_id: int | None = None
-    similarity: float
-    score: float
-    metadata: dict[str, Any] = {}
-    kind: str
-    session_id: str | None = None
-    truncated: bool = False
+    id: str = Field(description="Its id.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ac"])
+    content: str = Field(
+        description="The text.", examples=["We implemented JWT authentication with refresh tokens."]
+    )
+    message_type: str = Field(description="Who said it.", examples=["assistant"])
+    timestamp: datetime = Field(description="When it was said.", examples=["2025-11-25T14:20:00Z"])
+    task_id: int | None = Field(default=None, description="The task that it belongs to.", examples=[38])
+    similarity: float = Field(description="How close in meaning, from 0 to 1.", examples=[0.89])
+    score: float = Field(description="How well it fits, from 0 to 1.", examples=[0.93])
+    metadata: dict[str, Any] = Field(
+        default={},
+        description="Whatever else belongs to it, kept as it is given.",
+        examples=[{"session_id": "xyz-789", "context": "security-feature"}],
+    )
+    kind: str = Field(description="What kind of thing it is.", examples=["episode"])
+    session_id: str | None = Field(
+        default=None, description="The session that it was said in.", examples=["xyz-789"]
+    )
+    truncated: bool = Field(default=False, description="Whether the text was cut.", examples=[False])
 
     @classmethod
     def of(cls, hit: Hit) -> FoundView:
@@ -303,17 +321,27 @@ LONGEST_WORD = 1_000  # characters of an id, a session or a cursor
 class SaveMessageInput(Input):
     """One turn of a conversation. No project means the scope that the call is made in."""
 
-    project: str | None = None
-    message_type: MessageType = Field(description="Who speaks.")
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    message_type: MessageType = Field(description="Who speaks.", examples=["user"])
     content: str = Field(
-        description="What was said. Its words stay; secrets, invisible characters and blanks at the ends of lines don't."
+        description="What was said. Its words stay; secrets, invisible characters and blanks at the ends of lines don't.",
+        examples=["How do I implement authentication?"],
     )
     task_id: int | None = Field(
-        default=None, ge=0, le=LARGEST_NUMBER, description="The task that it is about."
+        default=None, ge=0, le=LARGEST_NUMBER, description="The task that it is about.", examples=[42]
     )
     metadata: dict[str, Any] | None = Field(
         default=None,
         description="Anything; `session_id` names the conversation, `timestamp` says when it was said.",
+        examples=[
+            {
+                "session_id": "abc-123",
+                "timestamp": "2025-11-27T10:30:00Z",
+                "context": "authentication-feature",
+            }
+        ],
     )
     conversation: str | None = Field(
         default=None, description="Names the conversation, before what the metadata says."
@@ -327,21 +355,37 @@ class SaveMessageInput(Input):
 class SaveMessageResult(Output):
     """The message's id, and whether it is found by meaning already; if not, that is caught up with later."""
 
-    message_id: str
-    status: str = "saved"
-    indexed: bool
-    embedding_model: str | None = None
-    storage_backend: str
-    project: str
-    quarantined: bool = False  # it reads like instructions to its reader: kept, and shown by its id alone
-    redacted: list[str] = []  # kinds of secrets and personal data that were replaced
+    message_id: str = Field(description="The message's id.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ab"])
+    status: str = Field(default="saved", description="How it stands.", examples=["saved"])
+    indexed: bool = Field(description="Whether it can be found by meaning already.", examples=[True])
+    embedding_model: str | None = Field(
+        default=None,
+        description="The model that works out meanings; null where there is none.",
+        examples=["all-MiniLM-L6-v2"],
+    )
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
+    project: str = Field(description="The project's name.", examples=["proj_123"])
+    quarantined: bool = Field(
+        default=False,
+        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+        examples=[False],
+    )  # it reads like instructions to its reader: kept, and shown by its id alone
+    redacted: list[str] = Field(
+        default=[],
+        description="Secrets and personal data that were replaced: their kinds, or how many texts had some.",
+        examples=[[]],
+    )  # kinds of secrets and personal data that were replaced
 
 
 class RecentMessagesInput(Input):
     """Which messages of which project."""
 
-    project: str | None = None
-    limit: int = Field(default=50, ge=1, le=200, description="How many at most.")
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    limit: int = Field(default=50, ge=1, le=200, description="How many at most.", examples=[50])
     conversation: str | None = Field(default=None, description="Only of this session.")
     task_id: int | None = Field(default=None, description="Only about this task.")
     whole: bool = False  # as they were saved, not what a reader has room for
@@ -350,20 +394,37 @@ class RecentMessagesInput(Input):
 class RecentMessagesResult(Output):
     """The newest messages, oldest of them first."""
 
-    messages: list[MessageView]
-    count: int
-    storage_backend: str
+    messages: list[MessageView] = Field(
+        description="The messages.",
+        examples=[
+            [
+                {},
+                {
+                    "id": "01k2v9c3m4q8r7t6w5x1y0z2ac",
+                    "message_type": "assistant",
+                    "content": "To add authentication, use FastAPI with JWT tokens.",
+                    "timestamp": "2025-11-27T10:31:00Z",
+                },
+            ]
+        ],
+    )
+    count: int = Field(description="How many there are in this answer.", examples=[2])
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
 
 
 class ListMessagesInput(Input):
     """Which messages of which project, page by page."""
 
-    project: str | None = None
-    limit: int = Field(default=50, ge=1, le=200, description="How many at most.")
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    limit: int = Field(default=50, ge=1, le=200, description="How many at most.", examples=[2])
     cursor: str | None = Field(
         default=None, max_length=LONGEST_WORD, description="`next` of the page before."
     )
-    conversation: str | None = Field(default=None, description="Only of this session.")
+    conversation: str | None = Field(default=None, description="Only of this session.", examples=["abc-123"])
     task_id: int | None = Field(default=None, description="Only about this task.")
     since: datetime | None = Field(default=None, description="Said at or after.")
     until: datetime | None = Field(default=None, description="Said before.")
@@ -374,24 +435,51 @@ class ListMessagesInput(Input):
 class ListMessagesResult(Output):
     """A page; `next` continues it, whatever is written or deleted meanwhile, and is null on the last one."""
 
-    messages: list[MessageView]
-    next: str | None = None
-    storage_backend: str
+    messages: list[MessageView] = Field(
+        description="The messages.",
+        examples=[
+            [
+                {
+                    "id": "01k2v9c3m4q8r7t6w5x1y0z2ac",
+                    "message_type": "assistant",
+                    "content": "To add authentication, use FastAPI with JWT tokens.",
+                    "timestamp": "2025-11-27T10:31:00Z",
+                },
+                {},
+            ]
+        ],
+    )
+    next: str | None = Field(
+        default=None,
+        description="Where the rest begins: give it as `cursor`. Null where this is all.",
+        examples=[None],
+    )
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
 
 
 class ShowMessageInput(Input):
     """Which message of which project."""
 
-    project: str | None = None
-    message_id: str = Field(max_length=LONGEST_WORD, description="As saving told it.")
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    message_id: str = Field(
+        max_length=LONGEST_WORD, description="As saving told it.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ab"]
+    )
 
 
 class SearchMessagesInput(Input):
     """What to look for in a project."""
 
-    project: str | None = None
-    query: str = Field(description="A question in plain words.")
-    limit: int = Field(default=20, ge=1, le=100, description="How many at most.")
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    query: str = Field(
+        description="A question in plain words.", examples=["authentication implementation patterns"]
+    )
+    limit: int = Field(default=20, ge=1, le=100, description="How many at most.", examples=[20])
     conversation: str | None = Field(default=None, description="Only of this session.")
     whole: bool = False  # as they were saved, not what a reader has room for
     summary: bool = True  # whether the project's summary is among what may be found
@@ -400,20 +488,31 @@ class SearchMessagesInput(Input):
 class SearchMessagesResult(Output):
     """The most relevant first."""
 
-    results: list[FoundView]
-    query_embedding_model: str | None = None
-    search_method: str
-    count: int
-    storage_backend: str
+    results: list[FoundView] = Field(description="What was found, the best first.")
+    query_embedding_model: str | None = Field(
+        default=None,
+        description="The model that worked out what the question means; null where words alone were compared.",
+        examples=["all-MiniLM-L6-v2"],
+    )
+    search_method: str = Field(
+        description="How it was found: `hybrid` by words and meanings, `full_text` by words alone.",
+        examples=["hybrid"],
+    )
+    count: int = Field(description="How many there are in this answer.", examples=[1])
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
 
 
 class DeleteMessagesInput(Input):
     """Which messages go for good: all that is given holds of each. Something must be given."""
 
-    project: str | None = None
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
     message_id: str | None = Field(default=None, max_length=LONGEST_WORD, description="This message.")
     conversation: str | None = Field(default=None, description="Those of this session.")
-    task_id: int | None = Field(default=None, description="Those about this task.")
+    task_id: int | None = Field(default=None, description="Those about this task.", examples=[42])
     before: datetime | None = Field(default=None, description="Those that were said before.")
     force: bool = Field(default=False, description="Also what is kept for good: anchors, and permanent ones.")
 
@@ -421,10 +520,14 @@ class DeleteMessagesInput(Input):
 class DeleteMessagesResult(Output):
     """How many went. What is kept for good was passed over, unless forced."""
 
-    deleted_count: int
-    storage_backend: str
-    kept_count: int = 0
-    notice: str = ""  # of documents that couldn't be written
+    deleted_count: int = Field(description="How many were deleted, for good.", examples=[42])
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
+    kept_count: int = Field(default=0, examples=[0])
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty.", examples=[""]
+    )  # of documents that couldn't be written
 
 
 async def _save(context: Context, request: SaveMessageInput) -> SaveMessageResult:

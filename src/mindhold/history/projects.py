@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 
+from pydantic import Field
+
 from mindhold.engine import Engine
 from mindhold.history.index import refresh
 from mindhold.history.index_guard import forgotten_sessions
@@ -301,20 +303,20 @@ class HistoryProjectsInput(Input):
 class HistoryProjectView(Output):
     """One folder that was worked in."""
 
-    path: str
-    session_count: int
-    last_used: datetime
-    total_size_mb: float
+    path: str = Field(description="The folder or file that is meant.", examples=["/home/me/src/shop"])
+    session_count: int = Field(examples=[12])
+    last_used: datetime = Field(examples=["2026-11-16T10:30:00Z"])
+    total_size_mb: float = Field(examples=[4.2])
 
 
 class HistoryProjectsResult(Output):
     """The one used last first."""
 
     projects: list[HistoryProjectView]
-    total_projects: int
-    total_sessions: int
-    total_size_gb: float
-    suggestion: str | None = None
+    total_projects: int = Field(examples=[1])
+    total_sessions: int = Field(examples=[12])
+    total_size_gb: float = Field(examples=[0.0042])
+    suggestion: str | None = Field(default=None, description="What would have been better.")
 
 
 async def _projects(context: Context, _given: HistoryProjectsInput) -> HistoryProjectsResult:

@@ -177,23 +177,37 @@ MOST_SESSIONS = 200
 class HistoryTimelineInput(Input):
     """How far back, or of which time in words ("last month"), and of which project."""
 
-    days: int = Field(default=7, ge=1, le=3650)
-    when: str = ""
-    project: str | None = None
-    limit: int = Field(default=MOST_SESSIONS, ge=1, le=MOST_SESSIONS)
+    days: int = Field(
+        default=7,
+        ge=1,
+        le=3650,
+        description="How many days back, or what there is of each day.",
+        examples=[7],
+    )
+    when: str = Field(default="", description="A time in words, such as `last week`.")
+    project: str | None = Field(default=None, description="The project's name.")
+    limit: int = Field(default=MOST_SESSIONS, ge=1, le=MOST_SESSIONS, description="How many at most.")
 
 
 class SessionView(Output):
     """One past conversation."""
 
-    session_id: str
-    project: str
-    title: str
-    summary: str
-    timestamp: datetime
+    session_id: str = Field(
+        description="The session that it was said in.", examples=["488c5296-1f0a-4f0e-9a53-0d6f1f1f2a77"]
+    )
+    project: str = Field(description="The project's name.", examples=["/home/me/src/shop"])
+    title: str = Field(examples=["Login fails behind the proxy"])
+    summary: str = Field(
+        description="The project's summary, or a few words.", examples=["The cookie lacked SameSite."]
+    )
+    timestamp: datetime = Field(description="When it was said.", examples=["2026-11-16T10:30:00Z"])
     model: str | None = None
-    source: str  # transcript, archive (its file is gone) or memory
-    agent: str = ""  # claude, codex, gemini or cursor; empty of a memory
+    source: str = Field(
+        description="Where it comes from.", examples=["transcript"]
+    )  # transcript, archive (its file is gone) or memory
+    agent: str = Field(
+        default="", description="Whose it is.", examples=["claude"]
+    )  # claude, codex, gemini or cursor; empty of a memory
 
     @classmethod
     def of(cls, one: TimelineSession) -> SessionView:
@@ -214,9 +228,9 @@ class HistoryTimelineResult(Output):
     """The newest first; `total_sessions` counts those beyond what is listed too."""
 
     sessions: list[SessionView]
-    total_sessions: int
-    date_range: str
-    suggestion: str | None = None
+    total_sessions: int = Field(examples=[1])
+    date_range: str = Field(examples=["2026-11-09 to 2026-11-16"])
+    suggestion: str | None = Field(default=None, description="What would have been better.")
 
 
 async def _timeline(context: Context, request: HistoryTimelineInput) -> HistoryTimelineResult:

@@ -25,16 +25,16 @@ MOST_BROUGHT_FORWARD = 1000
 class ListJobsInput(Input):
     """Which states; all when none is named."""
 
-    states: list[JobState] = []
-    limit: int = Field(default=50, ge=1, le=1000)
+    states: list[JobState] = Field(default=[], description="In these states.")
+    limit: int = Field(default=50, ge=1, le=1000, description="How many at most.")
 
 
 class ListJobsResult(Output):
     """Jobs, the newest first, and when scheduled ones are due."""
 
     jobs: list[JobView]
-    tally: dict[str, int]
-    schedule: dict[str, str]
+    tally: dict[str, int] = Field(examples=[{"running": 1}])
+    schedule: dict[str, str] = Field(examples=[{"embed": "2026-11-16T10:30:00Z"}])
 
 
 class RunJobsInput(Input):
@@ -43,23 +43,27 @@ class RunJobsInput(Input):
     `waiting` takes what failed and waits for its next attempt too, and memories without a vector.
     """
 
-    most: int = Field(default=1000, ge=1)
-    seconds: float | None = Field(default=None, gt=0)
-    scheduled: bool = True
-    waiting: bool = False
+    most: int = Field(default=1000, ge=1, description="How many jobs at most.", examples=[10])
+    seconds: float | None = Field(
+        default=None, gt=0, description="How long it may take, or took.", examples=[30]
+    )
+    scheduled: bool = Field(default=True, description="Also those that the schedule has.")
+    waiting: bool = Field(default=False, description="Also those that wait for their next attempt.")
 
 
 class RunJobsResult(Output):
     """What was run. `more`: one of them takes several turns, and has not had them all."""
 
-    ran: list[JobView]
-    more: bool = False
+    ran: list[JobView] = Field(
+        examples=[[{"state": "done", "progress": 1.0, "finished": "2026-11-16T10:30:00Z"}]]
+    )
+    more: bool = Field(default=False, examples=[False])
 
 
 class JobInput(Input):
     """Which job."""
 
-    id: str
+    id: str = Field(description="The job's id.", examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"])
 
 
 async def _list_jobs(context: Context, request: ListJobsInput) -> ListJobsResult:

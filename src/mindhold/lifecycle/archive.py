@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import isclose
 
+from pydantic import Field
+
 from mindhold.backup.create import back_up_removed
 from mindhold.capture.documents import update_documents
 from mindhold.engine import Engine
@@ -251,12 +253,14 @@ def _mark(engine: Engine, memory: Memory) -> Mark:
 class UndoAuditResult(Output):
     """The ids that are back. Others are archived no more, or were said anew."""
 
-    id: str
-    restored: list[str]
-    count: int
-    passed_over: int
-    note: str = ""
-    notice: str = ""  # of documents that couldn't be written
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    restored: list[str] = Field(examples=[["01m7gv42a3fzcy3gb19vmek4q7"]])
+    count: int = Field(description="How many there are in this answer.", examples=[1])
+    passed_over: int = Field(examples=[0])
+    note: str = Field(default="", description="What there is to say of it.")
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty."
+    )  # of documents that couldn't be written
 
 
 async def _undo(context: Context, request: AuditInput) -> UndoAuditResult:

@@ -235,26 +235,34 @@ MOST_NAMED = 1_000  # memories of one record in an answer
 class ListAuditInput(Input):
     """How many."""
 
-    limit: int = Field(default=20, ge=1, le=MOST)
+    limit: int = Field(default=20, ge=1, le=MOST, description="How many at most.", examples=[3])
 
 
 class AuditInput(Input):
     """Which record; the beginning of its id is enough."""
 
-    id: str = Field(min_length=1)
+    id: str = Field(
+        min_length=1,
+        description="Its id. A beginning that is unique will do where one is asked for.",
+        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+    )
 
 
 class AuditView(Output):
     """One run: what it did in words, how many of what, by whom, and how to get it back."""
 
-    id: str
-    when: datetime
-    what: str
-    who: str
-    operations: list[str]
-    counts: dict[str, int]
-    back: str  # how to get back what went; empty where nothing did
-    scope: str = ""
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    when: datetime = Field(
+        description="A time in words, such as `last week`.", examples=["2026-11-16T10:30:00Z"]
+    )
+    what: str = Field(examples=["retention"])
+    who: str = Field(examples=["system"])
+    operations: list[str] = Field(examples=[["archived 20 messages that summaries stand for"]])
+    counts: dict[str, int] = Field(examples=[{"archived": 20}])
+    back: str = Field(
+        examples=["mindhold audit undo 01m7gv42a3fzcy3gb19vmek4q7"]
+    )  # how to get back what went; empty where nothing did
+    scope: str = Field(default="", description="The scope that it is in.")
     files: list[str] = []  # in the folder of backups
     undone: datetime | None = None
 
@@ -277,15 +285,15 @@ class AuditView(Output):
 class TouchedView(Output):
     """A memory that something was done to, and by which rule. What was erased since is named no more."""
 
-    id: str
-    what: str
-    why: str
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    what: str = Field(examples=["archived"])
+    why: str = Field(description="Why it was found, or what was done.", examples=["a summary stands for it"])
 
 
 class ShowAuditResult(AuditView):
     """With the first of the memories that it concerns."""
 
-    memories: list[TouchedView]
+    memories: list[TouchedView] = Field(description="The memories that are meant, or how many there are.")
     more: int = 0
 
 

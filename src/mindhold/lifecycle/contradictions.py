@@ -238,42 +238,56 @@ LONGEST = 400  # characters of each text
 class SideView(Output):
     """One of the two."""
 
-    id: str
-    content: str
-    occurred: datetime
-    importance: float
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    content: str = Field(description="The text.", examples=["Staging listens on port 5432."])
+    occurred: datetime = Field(description="When it happened.", examples=["2026-11-02T08:15:00Z"])
+    importance: float = Field(description="How much it matters, from 0 to 1.", examples=[0.5])
 
 
 class ContradictionView(Output):
     """Two memories of which the later denies the earlier, or may."""
 
-    id: str
-    pending: bool
+    id: str = Field(description="Its id.", examples=["7c1e09ab"])
+    pending: bool = Field(examples=[True])
     older: SideView
-    newer: SideView
-    found_by: str
-    confidence: float
-    similarity: float
-    found: datetime
+    newer: SideView = Field(
+        examples=[
+            {
+                "id": "01m7gv9k5d2w8r6t1p0n4b3xya",
+                "content": "Staging listens on port 5433.",
+                "occurred": "2026-11-16T10:30:00Z",
+                "importance": 0.6,
+            }
+        ]
+    )
+    found_by: str = Field(examples=["rules"])
+    confidence: float = Field(description="How sure it is, from 0 to 1.", examples=[0.7])
+    similarity: float = Field(description="How close in meaning, from 0 to 1.", examples=[0.93])
+    found: datetime = Field(examples=["2026-11-16T10:30:00Z"])
 
 
 class ListContradictionsInput(Input):
     """How many of each."""
 
-    limit: int = Field(default=50, ge=1, le=1000)
+    limit: int = Field(default=50, ge=1, le=1000, description="How many at most.", examples=[10])
 
 
 class ListContradictionsResult(Output):
     """Those that the caller sees both sides of, the newest first."""
 
-    found: list[ContradictionView]
+    found: list[ContradictionView] = Field(examples=[[]])
     pending: list[ContradictionView]
 
 
 class ContradictionInput(Input):
     """Which one; the beginning of its id suffices."""
 
-    id: str = Field(min_length=1, max_length=64)
+    id: str = Field(
+        min_length=1,
+        max_length=64,
+        description="Its id. A beginning that is unique will do where one is asked for.",
+        examples=["7c1e09ab"],
+    )
 
 
 class ContradictionResult(Output):

@@ -56,9 +56,11 @@ MOST_NAMED = 50  # memories in each list of an answer; the report has more
 class ConsolidateInput(Input):
     """All stages unless some are named. A dry run changes nothing and tells what would be done."""
 
-    dry_run: bool = False
-    stages: tuple[str, ...] = ()
-    seconds: float | None = Field(default=None, gt=0, le=86_400)  # as life.seconds has it
+    dry_run: bool = Field(default=False, description="Only say what would be done.", examples=[True])
+    stages: tuple[str, ...] = Field(default=(), description="Only these stages.")
+    seconds: float | None = Field(
+        default=None, gt=0, le=86_400, description="How long it may take, or took."
+    )  # as life.seconds has it
 
 
 class StageView(Output):
@@ -67,12 +69,12 @@ class StageView(Output):
     `looked` are the memories that it looked at; `counts` what was done, by name.
     """
 
-    stage: str
-    changed: int
-    detail: str
-    seconds: float = 0.0
+    stage: str = Field(examples=["decay"])
+    changed: int = Field(examples=[12])
+    detail: str = Field(examples=["12 faded"])
+    seconds: float = Field(default=0.0, description="How long it may take, or took.", examples=[0.2])
     more: bool = False
-    looked: int = 0
+    looked: int = Field(default=0, examples=[1523])
     counts: dict[str, int] = {}
 
     @classmethod
@@ -91,8 +93,10 @@ class StageView(Output):
 class ToldView(Output):
     """A memory that something was done to, and why."""
 
-    id: str
-    why: str
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    why: str = Field(
+        description="Why it was found, or what was done.", examples=["nobody asked for it in 90 days"]
+    )
 
     @classmethod
     def of(cls, told: StageExample) -> ToldView:
@@ -111,28 +115,30 @@ class ConsolidateResult(Output):
     The lists name the first memories that were archived, erased, found stale, or changed otherwise; `counts` has all.
     """
 
-    stages: list[StageView]
-    operations: list[str]
-    seconds: float
-    archived: list[ToldView] = []
+    stages: list[StageView] = Field(description="Only these stages.")
+    operations: list[str] = Field(examples=[["decay: 12 faded"]])
+    seconds: float = Field(description="How long it may take, or took.", examples=[0.4])
+    archived: list[ToldView] = Field(default=[], examples=[[{}]])
     erased: list[ToldView] = []
     stale: list[ToldView] = []
     others: list[OtherView] = []
-    counts: dict[str, int] = {}
-    dry_run: bool = False
-    notice: str = ""  # why nothing was done
+    counts: dict[str, int] = Field(default={}, examples=[{"archived": 1}])
+    dry_run: bool = Field(default=False, description="Only say what would be done.")
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty."
+    )  # why nothing was done
 
 
 class ReportsInput(Input):
     """How many."""
 
-    limit: int = Field(default=10, ge=1, le=MOST_REPORTS)
+    limit: int = Field(default=10, ge=1, le=MOST_REPORTS, description="How many at most.", examples=[3])
 
 
 class ReportView(ConsolidateResult):
     """What one consolidation did."""
 
-    started: datetime
+    started: datetime = Field(examples=["2026-11-16T10:30:00Z"])
 
 
 class ReportsResult(Output):
@@ -256,21 +262,25 @@ _FOUND = frozenset({"stale", "doubtful"})  # and not done
 class MaintainInput(Input):
     """All steps unless some are named; without the backup where that is false. A dry run changes nothing."""
 
-    dry_run: bool = False
-    steps: tuple[str, ...] = ()
-    backup: bool = True
-    seconds: float | None = Field(default=None, gt=0, le=86_400)  # as maintenance.seconds has it
+    dry_run: bool = Field(default=False, description="Only say what would be done.", examples=[True])
+    steps: tuple[str, ...] = Field(default=(), description="Only these steps.")
+    backup: bool = Field(
+        default=True, description="Whether a backup that is due is made first.", examples=[False]
+    )
+    seconds: float | None = Field(
+        default=None, gt=0, le=86_400, description="How long it may take, or took."
+    )  # as maintenance.seconds has it
 
 
 class StepView(Output):
     """What one step did; `more`: it stopped at its bounds, and goes on from there the next time. `error`: it failed, and why."""
 
-    step: str
-    changed: int
-    detail: str
-    seconds: float = 0.0
+    step: str = Field(examples=["consolidate"])
+    changed: int = Field(examples=[20])
+    detail: str = Field(examples=["duplicates: 20 merged"])
+    seconds: float = Field(default=0.0, description="How long it may take, or took.", examples=[0.4])
     more: bool = False
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = Field(default={}, examples=[{"merged": 20}])
     code: str = ""
     error: str = ""
 
@@ -292,12 +302,14 @@ class StepView(Output):
 class MaintainResult(Output):
     """Every step that ran; `operations` are the changes by name, empty when there was nothing to do."""
 
-    steps: list[StepView]
-    operations: list[str]
-    failed: list[str] = []
-    seconds: float
-    dry_run: bool = False
-    notice: str = ""  # why nothing was done
+    steps: list[StepView] = Field(description="Which steps; all where none is named.")
+    operations: list[str] = Field(examples=[["removed_20_duplicate_entries"]])
+    failed: list[str] = Field(default=[], description="How many could not be done.")
+    seconds: float = Field(description="How long it may take, or took.", examples=[0.6])
+    dry_run: bool = Field(default=False, description="Only say what would be done.", examples=[True])
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty."
+    )  # why nothing was done
 
 
 async def _maintain(context: Context, request: MaintainInput) -> MaintainResult:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from mindhold.backup.schedule import BackupState, backup_findings, backup_state
 from mindhold.capture.hook_cache_removal import scrub_hook_caches
 from mindhold.capture.status import hooks_finding
@@ -283,19 +285,25 @@ class StatusInput(Input):
 class StatusResult(Output):
     """How things are."""
 
-    version: str
-    store: dict[str, Any]
-    memories: int
-    by_status: dict[str, int]
-    by_kind: dict[str, int]
-    by_scope: dict[str, int]
-    embedded: int
-    model: str | None
-    models: list[str]
-    rung: str
-    jobs: dict[str, int]
-    dead_jobs: list[str]
-    notice: str
+    version: str = Field(description="Which version it is.", examples=["0.1.0"])
+    store: dict[str, Any] = Field(examples=[{"kind": "sqlite"}])
+    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
+    by_status: dict[str, int] = Field(examples=[{"active": 1523}])
+    by_kind: dict[str, int] = Field(examples=[{"fact": 900, "episode": 623}])
+    by_scope: dict[str, int] = Field(
+        description="How many there are in each scope.", examples=[{"Global": 23, "shop": 1500}]
+    )
+    embedded: int = Field(
+        description="Whether it can be found by meaning already, or how many can.", examples=[1523]
+    )
+    model: str | None = Field(examples=["all-MiniLM-L6-v2"])
+    models: list[str] = Field(examples=[["all-MiniLM-L6-v2"]])
+    rung: str = Field(
+        description="What the answer stands on: words alone, or meanings too.", examples=["semantic"]
+    )
+    jobs: dict[str, int] = Field(examples=[{"waiting": 1}])
+    dead_jobs: list[str] = Field(examples=[[]])
+    notice: str = Field(description="What you should know about this answer; mostly empty.", examples=[""])
     service_calls: int = 0  # of embedding services, today
     service_tokens: int = 0
     service_dollars: float = 0.0
@@ -312,9 +320,10 @@ class StatusResult(Output):
     conversations: int = 0  # that something was done in lately, as far as that is known
     activity: dict[str, int] = {}  # in all of them
     storage: dict[str, dict[str, Any]] = {}  # by mode, the stores in use: state, detail, projects, copies
-    backup: dict[
-        str, Any
-    ] = {}  # the last one, its file, how many there are, what went wrong, what restores left
+    backup: dict[str, Any] = Field(
+        default={},
+        description="Where the copy was put that was made first; of a status, how things are with backups.",
+    )  # the last one, its file, how many there are, what went wrong, what restores left
 
 
 class DoctorInput(Input):

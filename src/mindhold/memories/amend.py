@@ -384,28 +384,39 @@ class AmendInput(Input):
     `expected` is the `etag` of the memory as the caller has seen it: one that was changed since is left as it is.
     """
 
-    id: str
-    content: str | None = None
-    kind: Kind | None = None
-    topic: str | None = None
-    tags: list[str] | None = None
-    keywords: list[str] | None = None
-    importance: float | None = Field(default=None, ge=0, le=1)
-    anchor: bool | None = None
-    permanent: bool | None = None
-    occurred: datetime | None = None
-    metadata: dict[str, Any] | None = None
-    supersedes: bool = False
+    id: str = Field(
+        description="Its id. A beginning that is unique will do where one is asked for.",
+        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+    )
+    content: str | None = Field(
+        default=None, description="The text, as it was said.", examples=["Staging listens on port 5434."]
+    )
+    kind: Kind | None = Field(default=None, description="What kind of thing it is.")
+    topic: str | None = Field(default=None, description="What it is about, in a word or two.")
+    tags: list[str] | None = Field(default=None, description="Words that it is sorted by.")
+    keywords: list[str] | None = Field(default=None, description="Words under which it should be found.")
+    importance: float | None = Field(
+        default=None, ge=0, le=1, description="How much it matters, from 0 to 1.", examples=[0.8]
+    )
+    anchor: bool | None = Field(default=None, description="Whether it never fades.")
+    permanent: bool | None = Field(default=None, description="Whether it is kept whatever happens.")
+    occurred: datetime | None = Field(default=None, description="When it happened.")
+    metadata: dict[str, Any] | None = Field(
+        default=None, description="Whatever else belongs to it, kept as it is given."
+    )
+    supersedes: bool = Field(
+        default=False, description="Whether a new memory takes its place, or which it replaced."
+    )
     expected: str | None = None
 
 
 class AmendResult(Output):
     """The memory as it is now; `previous_id` is the one that it superseded."""
 
-    id: str
-    previous_id: str | None = None
-    memory: MemoryView
-    notice: str = ""
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    previous_id: str | None = Field(default=None, description="The one that it replaced.")
+    memory: MemoryView = Field(examples=[{"content": "Staging listens on port 5434."}])
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
     etag: str = ""
 
 

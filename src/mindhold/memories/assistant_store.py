@@ -102,32 +102,50 @@ class StoreInput(Input):
     Hashtags in the text are tags.
     """
 
-    content: str
-    scope: str | None = None
-    create_scope: bool = False  # make the scope when there is none of that name
-    tags: list[str] = []
-    source: str = ""
+    content: str = Field(description="The text, as it was said.", examples=["The login page is done. #login"])
+    scope: str | None = Field(
+        default=None, description="The scope that is meant; without one, the server's own.", examples=["shop"]
+    )
+    create_scope: bool = Field(
+        default=False, description="Make the scope where there is none of that name."
+    )  # make the scope when there is none of that name
+    tags: list[str] = Field(default=[], description="Words that it is sorted by.")
+    source: str = Field(default="", description="Where it comes from.", examples=["conversation"])
     speaker: MessageType = Field(default="user", description="Who said it, of a message.")
-    conversation: str | None = None  # the call's own when not given
-    dialect: str = ""
+    conversation: str | None = Field(
+        default=None, description="The conversation that it belongs to."
+    )  # the call's own when not given
+    dialect: str = Field(default="", description="The contract that it came by.")
 
 
 class StoreResult(Output):
     """What became of it, and where it is. `reason` says why in that scope, where none was named."""
 
-    outcome: Literal["stored", "duplicate", "noise"]
-    created: bool
-    stored_as: Literal["message", "summary", "profile", "note"]
-    scope: str
-    id: str | None = None
+    outcome: Literal["stored", "duplicate", "noise"] = Field(
+        description="What became of it.", examples=["stored"]
+    )
+    created: bool = Field(description="When it was made, or how many were.", examples=[True])
+    stored_as: Literal["message", "summary", "profile", "note"] = Field(examples=["message"])
+    scope: str = Field(description="The scope that it is in.", examples=["shop"])
+    id: str | None = Field(default=None, description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     reason: str = ""
-    tags: list[str] = []
+    tags: list[str] = Field(default=[], description="Words that it is sorted by.", examples=[["login"]])
     parts: list[str] = []
-    superseded: list[str] = []
-    redacted: list[str] = []  # kinds of secrets and personal data that were replaced
-    quarantined: bool = False
-    embedded: bool = False
-    notice: str = ""
+    superseded: list[str] = Field(default=[], description="Those that it replaces.")
+    redacted: list[str] = Field(
+        default=[],
+        description="Secrets and personal data that were replaced: their kinds, or how many texts had some.",
+    )  # kinds of secrets and personal data that were replaced
+    quarantined: bool = Field(
+        default=False,
+        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+    )
+    embedded: bool = Field(
+        default=False,
+        description="Whether it can be found by meaning already, or how many can.",
+        examples=[True],
+    )
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
 
 
 async def _store(context: Context, request: StoreInput) -> StoreResult:

@@ -130,8 +130,13 @@ class RecentChangesInput(Input):
     `before` is `next` of the page of later changes.
     """
 
-    project: str | None = None
-    topics: Annotated[list[Topic], BeforeValidator(_split)] = Field(default=list(Topic), min_length=1)
+    project: str | None = Field(default=None, description="The project's name.", examples=["proj_123"])
+    topics: Annotated[list[Topic], BeforeValidator(_split)] = Field(
+        default=list(Topic),
+        min_length=1,
+        description="What to listen to: `memories`, `jobs`.",
+        examples=[["memories", "jobs"]],
+    )
     since: datetime | None = None
     before: str | None = None
     known: list[str] = Field(default=[], max_length=200)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, tzinfo
 
+from pydantic import Field
+
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.model.memory import Kind, Memory
 from mindhold.model.query import Filter, Order
@@ -122,13 +124,15 @@ def _short(text: str, longest: int) -> str:
 class DigestView(Output):
     """What many memories are, in few words; `words` says it in a line, but for the summary."""
 
-    count: int
-    kinds: dict[str, int]
-    topics: list[str]
-    tags: list[str]
+    count: int = Field(description="How many there are in this answer.")
+    kinds: dict[str, int] = Field(description="Of these kinds.")
+    topics: list[str] = Field(description="What to listen to: `memories`, `jobs`.")
+    tags: list[str] = Field(description="Words that it is sorted by.")
     start: datetime | None = None
     end: datetime | None = None
-    summary: str = ""  # the newest one among them
+    summary: str = Field(
+        default="", description="The project's summary, or a few words."
+    )  # the newest one among them
     words: str
 
     @classmethod

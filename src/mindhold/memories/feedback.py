@@ -298,22 +298,33 @@ MOST_MEMORIES = 50
 class FeedbackInput(Input):
     """Whether a tool's answer served. `memories` are the ones it is about; else those of the latest answer."""
 
-    tool_name: str = Field(min_length=1, max_length=LONGEST_NAME)
-    relevant: bool
-    sufficient: bool
-    suggestion: str = Field(default="", max_length=LONGEST_FEEDBACK)
-    context: str = Field(default="", max_length=LONGEST_FEEDBACK)
-    conversation: str | None = None
-    trigger: Literal["sampled", "voluntary"] = "voluntary"
-    memories: list[str] = Field(default=[], max_length=MOST_MEMORIES)
+    tool_name: str = Field(
+        min_length=1, max_length=LONGEST_NAME, description="The tool that was used.", examples=["recall"]
+    )
+    relevant: bool = Field(description="Whether what was found had to do with it.", examples=[True])
+    sufficient: bool = Field(description="Whether it was enough.", examples=[False])
+    suggestion: str = Field(
+        default="", max_length=LONGEST_FEEDBACK, description="What would have been better."
+    )
+    context: str = Field(default="", max_length=LONGEST_FEEDBACK, description="What it was used for.")
+    conversation: str | None = Field(default=None, description="The conversation that it belongs to.")
+    trigger: Literal["sampled", "voluntary"] = Field(
+        default="voluntary", description="Why the summary is updated."
+    )
+    memories: list[str] = Field(
+        default=[],
+        max_length=MOST_MEMORIES,
+        description="The memories that are meant, or how many there are.",
+        examples=[["01m7gv42a3fzcy3gb19vmek4q7"]],
+    )
 
 
 class FeedbackResult(Output):
     """Where it is kept, and how many memories count for more or less by it."""
 
-    id: str
-    recorded: bool = True
-    rated: int = 0
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    recorded: bool = Field(default=True, examples=[True])
+    rated: int = Field(default=0, examples=[1])
 
 
 class FeedbackReportInput(Input):
@@ -323,9 +334,9 @@ class FeedbackReportInput(Input):
 class TallyView(Output):
     """Of so many verdicts, how many found the answers relevant, sufficient, and both."""
 
-    count: int
-    relevant: int
-    sufficient: int
+    count: int = Field(description="How many there are in this answer.")
+    relevant: int = Field(description="Whether what was found had to do with it.")
+    sufficient: int = Field(description="Whether it was enough.")
     served: int
     share: float | None = None  # of both; None where nobody said anything
 
@@ -344,8 +355,8 @@ class RemarkView(Output):
     """What somebody suggested: data, never instructions."""
 
     text: str
-    context: str
-    when: datetime
+    context: str = Field(description="What it was used for.")
+    when: datetime = Field(description="A time in words, such as `last week`.")
 
     @classmethod
     def of(cls, remark: Remark) -> RemarkView:
@@ -375,11 +386,11 @@ class ToolReportView(Output):
 class TaskReportView(Output):
     """How whole conversations went, and the newest of what was liked and what was not."""
 
-    count: int
-    succeeded: int
-    share: float | None = None
-    highlights: list[str]
-    pain_points: list[str]
+    count: int = Field(description="How many there are in this answer.", examples=[3])
+    succeeded: int = Field(examples=[3])
+    share: float | None = Field(default=None, examples=[1.0])
+    highlights: list[str] = Field(examples=[[]])
+    pain_points: list[str] = Field(examples=[[]])
 
     @classmethod
     def of(cls, report: TaskReport) -> TaskReportView:
@@ -395,7 +406,21 @@ class TaskReportView(Output):
 class FeedbackReportResult(Output):
     """By tool, and of tasks."""
 
-    tools: dict[str, ToolReportView]
+    tools: dict[str, ToolReportView] = Field(
+        examples=[
+            {
+                "recall": {
+                    "whole": {"count": 10, "relevant": 9, "sufficient": 8, "served": 8, "share": 0.8},
+                    "lately": {"count": 10, "relevant": 9, "sufficient": 8, "served": 8, "share": 0.8},
+                    "before": {"count": 0, "relevant": 0, "sufficient": 0, "served": 0, "share": None},
+                    "trend": None,
+                    "suggestions": [
+                        {"text": "Fewer, please.", "context": "", "when": "2026-11-16T10:30:00Z"}
+                    ],
+                }
+            }
+        ]
+    )
     tasks: TaskReportView
 
 

@@ -226,54 +226,74 @@ class ForgetInput(Input):
     More than a few that nobody named by id need `confirm`, if a query found them or if they go for good.
     """
 
-    ids: list[str] = []
-    query: str | None = None
-    tags: list[str] = Field(default=[], max_length=MOST_LABELS)
-    topic: str | None = None
-    scope: str | None = None
-    everywhere: bool = True  # without a scope: in all of them, or in those that the call sees
-    force: bool = False
-    hard: bool = False
-    confirm: bool = False
-    missing_ok: bool = False  # an unknown id or scope is no error
-    backup: bool = True  # of a whole scope that goes, a copy is put aside first
-    drop_scope: bool = False  # a whole scope that goes for good goes with its name, if nothing else is in it
+    ids: list[str] = Field(default=[], description="The ids of those that are meant.")
+    query: str | None = Field(default=None, description="What to look for, in your own words.")
+    tags: list[str] = Field(default=[], max_length=MOST_LABELS, description="Words that it is sorted by.")
+    topic: str | None = Field(default=None, description="What it is about, in a word or two.")
+    scope: str | None = Field(
+        default=None, description="The scope that is meant; without one, the server's own."
+    )
+    everywhere: bool = Field(
+        default=True, description="In every scope that you may see, instead of this one and those above it."
+    )  # without a scope: in all of them, or in those that the call sees
+    force: bool = Field(default=False, description="Also what is kept for good: anchors, and permanent ones.")
+    hard: bool = Field(default=False, description="For good, with every trace, instead of put away.")
+    confirm: bool = Field(default=False, description="Say that it is meant: without it nothing is done.")
+    missing_ok: bool = Field(
+        default=False, description="An unknown id is no error."
+    )  # an unknown id or scope is no error
+    backup: bool = Field(
+        default=True,
+        description="Where the copy was put that was made first; of a status, how things are with backups.",
+    )  # of a whole scope that goes, a copy is put aside first
+    drop_scope: bool = Field(
+        default=False, description="A whole scope that goes for good goes with its name."
+    )  # a whole scope that goes for good goes with its name, if nothing else is in it
 
 
 class CandidateView(Output):
     """What would be forgotten."""
 
-    id: str
-    content: str
-    score: float
+    id: str = Field(description="Its id.")
+    content: str = Field(description="The text.")
+    score: float = Field(description="How well it fits, from 0 to 1.")
 
 
 class ForgetResult(Output):
     """What was forgotten; the receipt when it was for good. Candidates mean that nothing was: confirm first."""
 
-    forgotten: list[str]
-    count: int
-    hard: bool
+    forgotten: list[str] = Field(examples=[["01m7gv42a3fzcy3gb19vmek4q7"]])
+    count: int = Field(description="How many there are in this answer.", examples=[1])
+    hard: bool = Field(description="For good, with every trace, instead of put away.", examples=[False])
     receipt: ReceiptView | None = None
-    candidates: list[CandidateView] = []
-    note: str = ""
-    notice: str = ""  # of documents that couldn't be written
-    scope: str | None = None
-    backup: str | None = None
+    candidates: list[CandidateView] = Field(
+        default=[], description="What would be forgotten: say `confirm` to do it."
+    )
+    note: str = Field(
+        default="", description="What there is to say of it.", examples=["Marked as forgotten."]
+    )
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty."
+    )  # of documents that couldn't be written
+    scope: str | None = Field(default=None, description="The scope that it is in.")
+    backup: str | None = Field(
+        default=None,
+        description="Where the copy was put that was made first; of a status, how things are with backups.",
+    )
     kept: list[str] = []  # passed over, for they are kept for good
 
 
 class UnforgetInput(Input):
     """Which to bring back."""
 
-    ids: list[str] = Field(min_length=1)
+    ids: list[str] = Field(min_length=1, description="The ids of those that are meant.")
 
 
 class UnforgetResult(Output):
     """What is back."""
 
-    memories: list[MemoryView]
-    notice: str = ""
+    memories: list[MemoryView] = Field(description="The memories that are meant, or how many there are.")
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
 
 
 async def _forget(context: Context, request: ForgetInput) -> ForgetResult:

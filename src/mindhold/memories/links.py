@@ -52,24 +52,36 @@ async def disconnect(
 class LinkInput(Input):
     """Two ends and what the first is to the second."""
 
-    origin: str
-    target: str
-    relation: Relation = Relation.RELATED
+    origin: str = Field(
+        description="Its id. A beginning that is unique will do where one is asked for.",
+        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+    )
+    target: str = Field(
+        description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
+    )
+    relation: Relation = Field(
+        default=Relation.RELATED, description="How the one stands to the other.", examples=["caused_by"]
+    )
 
 
 class LinkResult(Output):
     """The link, and whether it is new."""
 
     link: LinkView
-    created: bool
+    created: bool = Field(description="When it was made, or how many were.", examples=[True])
 
 
 class UnlinkInput(Input):
     """Two ends; every relation unless one is named."""
 
-    origin: str
-    target: str
-    relation: Relation | None = None
+    origin: str = Field(
+        description="Its id. A beginning that is unique will do where one is asked for.",
+        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+    )
+    target: str = Field(
+        description="The memory that the link leads to.", examples=["01m7gv9k5d2w8r6t1p0n4b3xya"]
+    )
+    relation: Relation | None = Field(default=None, description="How the one stands to the other.")
 
 
 class UnlinkResult(Output):
@@ -167,28 +179,35 @@ def _strongest(links: Sequence[Link]) -> list[Link]:
 class ExploreInput(Input):
     """Where to begin, how far to go, along which relations."""
 
-    start: str
-    depth: int = Field(default=1, ge=1, le=5)
-    relations: list[Relation] = [Relation.CAUSED_BY, Relation.RESOLVED_BY]
-    limit: int = Field(default=50, ge=1, le=500)
+    start: str = Field(
+        description="Its id. A beginning that is unique will do where one is asked for.",
+        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+    )
+    depth: int = Field(default=1, ge=1, le=5, description="How many links away.", examples=[2])
+    relations: list[Relation] = Field(
+        default=[Relation.CAUSED_BY, Relation.RESOLVED_BY], description="Along links of these kinds only."
+    )
+    limit: int = Field(default=50, ge=1, le=500, description="How many at most.")
 
 
 class NodeView(Output):
     """A memory in a graph, and how many links it is away from the start."""
 
-    id: str
-    content: str
-    kind: str
-    topic: str
-    importance: float
-    depth: int
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    content: str = Field(description="The text.", examples=["Staging listens on port 5433."])
+    kind: str = Field(description="What kind of thing it is.", examples=["fact"])
+    topic: str = Field(description="What it is about, in a word or two.", examples=["staging"])
+    importance: float = Field(description="How much it matters, from 0 to 1.", examples=[0.6])
+    depth: int = Field(description="How many links away.", examples=[0])
 
 
 class ExploreResult(Output):
     """The start, what was reached (without the start, nearest first), and every link among them."""
 
     start: NodeView
-    nodes: list[NodeView]
+    nodes: list[NodeView] = Field(
+        examples=[[{"id": "01m7gv9k5d2w8r6t1p0n4b3xya", "content": "The proxy moved.", "depth": 1}]]
+    )
     edges: list[LinkView]
 
 

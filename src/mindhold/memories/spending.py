@@ -364,20 +364,29 @@ def _share(name: str, lines: LedgerEntries) -> SpendingShare:
 class SpendInput(Input):
     """Of how many days (UTC), today's included."""
 
-    days: int = Field(default=7, ge=1, le=KEPT.days)
+    days: int = Field(
+        default=7,
+        ge=1,
+        le=KEPT.days,
+        description="How many days back, or what there is of each day.",
+        examples=[7],
+    )
 
 
 class ShareView(Output):
     """What a day, a purpose or a model has of it. `unpriced` calls are not in the dollars: nobody here knows their price."""
 
-    name: str
-    calls: int
-    failed: int
-    tokens_in: int
-    tokens_out: int
-    dollars: float
-    unpriced: int
-    memories: list[str]  # that the calls were about, or led to
+    name: str = Field(description="Its name.", examples=["2026-11-16"])
+    calls: int = Field(examples=[4])
+    failed: int = Field(description="How many could not be done.", examples=[0])
+    tokens_in: int = Field(examples=[3100])
+    tokens_out: int = Field(examples=[420])
+    dollars: float = Field(examples=[0.0084])
+    unpriced: int = Field(examples=[0])
+    memories: list[str] = Field(
+        description="The memories that are meant, or how many there are.",
+        examples=[["01m7gv42a3fzcy3gb19vmek4q7"]],
+    )  # that the calls were about, or led to
 
     @classmethod
     def of(cls, share: SpendingShare) -> ShareView:
@@ -398,21 +407,21 @@ class ShareView(Output):
 class BudgetView(Output):
     """What language models were asked for today (UTC), and what is left; no limit where `daily_dollars` is 0."""
 
-    tokens: int
-    daily_tokens: int
-    tokens_left: int
-    dollars: float
-    daily_dollars: float
-    dollars_left: float | None
+    tokens: int = Field(description="How many tokens that is.", examples=[3520])
+    daily_tokens: int = Field(examples=[100000])
+    tokens_left: int = Field(examples=[96480])
+    dollars: float = Field(examples=[0.0084])
+    daily_dollars: float = Field(examples=[0.0])
+    dollars_left: float | None = Field(examples=[None])
 
 
 class SpendResult(Output):
     """The newest day first; purposes and models with the dearest first."""
 
-    days: list[ShareView]
-    purposes: list[ShareView]
-    models: list[ShareView]
-    total: ShareView
+    days: list[ShareView] = Field(description="How many days back, or what there is of each day.")
+    purposes: list[ShareView] = Field(examples=[[{"name": "summary"}]])
+    models: list[ShareView] = Field(examples=[[{"name": "claude-haiku"}]])
+    total: ShareView = Field(description="How many there are in all.", examples=[{"name": ""}])
     today: BudgetView
 
 

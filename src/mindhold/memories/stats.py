@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from pydantic import Field
+
 from mindhold.backup.create import backups
 from mindhold.conversations.sessions import count_conversations, write_activity
 from mindhold.lifecycle.contradictions import list_contradictions
@@ -25,67 +27,79 @@ class StatsInput(Input):
 class ToolFeedback(Output):
     """What was said of one tool: how many answers were relevant and sufficient, of how many."""
 
-    relevant: int
-    sufficient: int
-    count: int
+    relevant: int = Field(description="Whether what was found had to do with it.")
+    sufficient: int = Field(description="Whether it was enough.")
+    count: int = Field(description="How many there are in this answer.")
 
 
 class TaskFeedback(Output):
     """How many conversations were said to have reached what they were for, of how many."""
 
-    succeeded: int
-    count: int
+    succeeded: int = Field(examples=[3])
+    count: int = Field(description="How many there are in this answer.", examples=[3])
 
 
 class SpendView(Output):
     """What language models were asked for today (UTC), by everybody, and how much they may be."""
 
-    calls: int
-    failed: int
-    tokens_in: int
-    tokens_out: int
-    daily_tokens: int
+    calls: int = Field(examples=[4])
+    failed: int = Field(description="How many could not be done.", examples=[0])
+    tokens_in: int = Field(examples=[3100])
+    tokens_out: int = Field(examples=[420])
+    daily_tokens: int = Field(examples=[100000])
 
 
 class ServiceSpendView(Output):
     """What embedding services were asked for today (UTC), by everybody; no cap where `daily_tokens` is 0."""
 
-    calls: int
-    failed: int
-    tokens: int
-    dollars: float
-    daily_tokens: int
+    calls: int = Field(examples=[0])
+    failed: int = Field(description="How many could not be done.", examples=[0])
+    tokens: int = Field(description="How many tokens that is.", examples=[0])
+    dollars: float = Field(examples=[0.0])
+    daily_tokens: int = Field(examples=[0])
 
 
 class StatsResult(Output):
     """Counts of active memories unless they say otherwise."""
 
-    total: int
-    by_status: dict[str, int]
-    by_kind: dict[str, int]
-    by_tier: dict[str, int]
-    by_scope: dict[str, int]
-    by_agent: dict[str, int]
-    by_source: dict[str, int]  # messages, notes, summaries, profile_facts
-    embedded: int
-    embedded_ratio: float
-    anchors: int
-    unverified: int  # that wait to be evaluated
-    pending_contradictions: int  # pairs that wait for somebody to decide
-    links: int
-    conversations: int
-    feedback: dict[str, ToolFeedback]
+    total: int = Field(description="How many there are in all.", examples=[1523])
+    by_status: dict[str, int] = Field(examples=[{"active": 1523}])
+    by_kind: dict[str, int] = Field(examples=[{"fact": 900, "episode": 623}])
+    by_tier: dict[str, int] = Field(examples=[{"warm": 1523}])
+    by_scope: dict[str, int] = Field(
+        description="How many there are in each scope.", examples=[{"Global": 23, "shop": 1500}]
+    )
+    by_agent: dict[str, int] = Field(examples=[{"default": 1523}])
+    by_source: dict[str, int] = Field(
+        examples=[{"messages": 1200, "notes": 300, "summaries": 20, "profile_facts": 3}]
+    )  # messages, notes, summaries, profile_facts
+    embedded: int = Field(
+        description="Whether it can be found by meaning already, or how many can.", examples=[1523]
+    )
+    embedded_ratio: float = Field(examples=[1.0])
+    anchors: int = Field(examples=[2])
+    unverified: int = Field(examples=[0])  # that wait to be evaluated
+    pending_contradictions: int = Field(examples=[1])  # pairs that wait for somebody to decide
+    links: int = Field(description="What it is linked with, or how many links there are.", examples=[310])
+    conversations: int = Field(examples=[12])
+    feedback: dict[str, ToolFeedback] = Field(
+        examples=[{"recall": {"relevant": 9, "sufficient": 8, "count": 10}}]
+    )
     tasks: TaskFeedback
-    last_backup: datetime | None = None
+    last_backup: datetime | None = Field(default=None, examples=["2026-11-02T08:15:00Z"])
     last_consolidated: datetime | None = None
-    bytes_used: int
-    megabytes: float
+    bytes_used: int = Field(examples=[48213000])
+    megabytes: float = Field(examples=[48.21])
     model: str | None = None
-    rung: str
-    jobs: dict[str, int]
+    rung: str = Field(
+        description="What the answer stands on: words alone, or meanings too.", examples=["semantic"]
+    )
+    jobs: dict[str, int] = Field(examples=[{}])
     models_today: SpendView
     services_today: ServiceSpendView
-    notice: str = ""  # which stores don't answer
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty."
+    )  # which stores don't answer
 
 
 async def _stats(context: Context, _given: StatsInput) -> StatsResult:

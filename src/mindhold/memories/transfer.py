@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TextIO
 
+from pydantic import Field
+
 from mindhold.access.secrets import fingerprint
 from mindhold.aio import run_uncancelled
 from mindhold.capture.state_file import NAME, export_state, import_state, is_state, scope_of_state
@@ -213,7 +215,9 @@ class ExportInput(Input):
     """
 
     path: str | None = None
-    scope: str | None = None
+    scope: str | None = Field(
+        default=None, description="The scope that is meant; without one, the server's own."
+    )
     format: Literal["jsonl", "json", "markdown", "csv"] = "jsonl"
     memory_mcp: bool = False
 

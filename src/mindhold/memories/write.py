@@ -367,30 +367,49 @@ class RememberInput(Input):
     at all and tells what it would do.
     """
 
-    content: str
-    kind: Kind = Kind.NOTE
-    scope: str | None = None
-    create_scope: bool = False  # make the scope when there is none of that name
-    topic: str = ""
-    tags: list[str] = []
-    keywords: list[str] = []
-    importance: float | None = Field(default=None, ge=0, le=1)
-    confidence: float = Field(default=1.0, ge=0, le=1)
-    occurred: datetime | None = None
-    anchor: bool = False
-    permanent: bool = False
-    source: str = ""
-    dialect: str = ""
-    conversation: str | None = None  # the call's own when not given
-    session_only: bool = False
-    position: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
-    file: str | None = None
-    line: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
-    metadata: dict[str, Any] = {}
-    linked_to: list[str] = []
-    keep_noise: bool = False
-    idempotency_key: str | None = None
-    dry_run: bool = False
+    content: str = Field(description="The text, as it was said.", examples=["Staging listens on port 5433."])
+    kind: Kind = Field(default=Kind.NOTE, description="What kind of thing it is.", examples=["fact"])
+    scope: str | None = Field(
+        default=None, description="The scope that is meant; without one, the server's own.", examples=["shop"]
+    )
+    create_scope: bool = Field(
+        default=False, description="Make the scope where there is none of that name."
+    )  # make the scope when there is none of that name
+    topic: str = Field(default="", description="What it is about, in a word or two.", examples=["staging"])
+    tags: list[str] = Field(default=[], description="Words that it is sorted by.")
+    keywords: list[str] = Field(default=[], description="Words under which it should be found.")
+    importance: float | None = Field(
+        default=None, ge=0, le=1, description="How much it matters, from 0 to 1."
+    )
+    confidence: float = Field(default=1.0, ge=0, le=1, description="How sure it is, from 0 to 1.")
+    occurred: datetime | None = Field(default=None, description="When it happened.")
+    anchor: bool = Field(default=False, description="Whether it never fades.")
+    permanent: bool = Field(default=False, description="Whether it is kept whatever happens.")
+    source: str = Field(default="", description="Where it comes from.")
+    dialect: str = Field(default="", description="The contract that it came by.")
+    conversation: str | None = Field(
+        default=None, description="The conversation that it belongs to."
+    )  # the call's own when not given
+    session_only: bool = Field(default=False, description="Only for this conversation; it goes with it.")
+    position: int | None = Field(
+        default=None, ge=0, le=LARGEST_NUMBER, description="Its place in its conversation."
+    )
+    file: str | None = Field(default=None, description="The file that it came from.")
+    line: int | None = Field(
+        default=None,
+        ge=0,
+        le=LARGEST_NUMBER,
+        description="The line in its file, or among those that were sent.",
+    )
+    metadata: dict[str, Any] = Field(
+        default={}, description="Whatever else belongs to it, kept as it is given."
+    )
+    linked_to: list[str] = Field(default=[], description="Ids of memories that it is linked with.")
+    keep_noise: bool = Field(default=False, description="Store it even if it looks like small talk.")
+    idempotency_key: str | None = Field(
+        default=None, description="A key of your own: the same call again gets the first answer."
+    )
+    dry_run: bool = Field(default=False, description="Only say what would be done.")
 
 
 class DraftBuilder:
@@ -533,20 +552,36 @@ def _item(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
 class RememberResult(Output):
     """What became of it; or, as `would_store` and without an id, what a dry run would do."""
 
-    outcome: Literal["stored", "duplicate", "noise", "failed", "would_store"]
-    created: bool
-    id: str | None = None
-    memory: MemoryView | None = None
+    outcome: Literal["stored", "duplicate", "noise", "failed", "would_store"] = Field(
+        description="What became of it.", examples=["stored"]
+    )
+    created: bool = Field(description="When it was made, or how many were.", examples=[True])
+    id: str | None = Field(default=None, description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    memory: MemoryView | None = Field(default=None, examples=[{}])
     parts: list[str] = []
-    superseded: list[str] = []
-    links: list[LinkView] = []
-    linked: list[str] = []  # with whom
-    redacted: dict[str, int] = {}
-    quarantined: bool = False
-    suspicious: list[str] = []
-    embedded: bool = False
-    repeated: bool = False  # the first answer to this idempotency key
-    notice: str = ""
+    superseded: list[str] = Field(default=[], description="Those that it replaces.")
+    links: list[LinkView] = Field(
+        default=[], description="What it is linked with, or how many links there are.", examples=[[{}]]
+    )
+    linked: list[str] = Field(default=[], examples=[["01m7gv9k5d2w8r6t1p0n4b3xya"]])  # with whom
+    redacted: dict[str, int] = Field(
+        default={},
+        description="Secrets and personal data that were replaced: their kinds, or how many texts had some.",
+    )
+    quarantined: bool = Field(
+        default=False,
+        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
+    )
+    suspicious: list[str] = Field(default=[], description="Why it is doubted.")
+    embedded: bool = Field(
+        default=False,
+        description="Whether it can be found by meaning already, or how many can.",
+        examples=[True],
+    )
+    repeated: bool = Field(
+        default=False, description="Whether, or how many, were there already under the same key."
+    )  # the first answer to this idempotency key
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
     error: str | None = None
     error_code: str | None = None
 
@@ -560,22 +595,28 @@ class RememberResult(Output):
 class RememberManyInput(Input):
     """Several at once. Scope, conversation and dialect are for those that have none of their own."""
 
-    items: list[Annotated[RememberInput, WrapValidator(_item)]] = Field(max_length=MOST_AT_ONCE)
-    scope: str | None = None
-    create_scope: bool = False
-    conversation: str | None = None
-    dialect: str = ""
+    items: list[Annotated[RememberInput, WrapValidator(_item)]] = Field(
+        max_length=MOST_AT_ONCE,
+        description="The memories, each with the fields of a single one.",
+        examples=[[{"content": "Staging listens on port 5433."}, {"content": "Parcels leave on Mondays."}]],
+    )
+    scope: str | None = Field(
+        default=None, description="The scope that is meant; without one, the server's own.", examples=["shop"]
+    )
+    create_scope: bool = Field(default=False, description="Make the scope where there is none of that name.")
+    conversation: str | None = Field(default=None, description="The conversation that it belongs to.")
+    dialect: str = Field(default="", description="The contract that it came by.")
     idempotency_key: str | None = None  # of all of them together: one that failed is sent with another
-    dry_run: bool = False
+    dry_run: bool = Field(default=False, description="Only say what would be done.")
 
 
 class RememberManyResult(Output):
     """One answer an item, in order."""
 
-    results: list[RememberResult]
-    created: int
-    failed: int = 0
-    dry_run: bool = False
+    results: list[RememberResult] = Field(description="What was found, the best first.")
+    created: int = Field(description="When it was made, or how many were.", examples=[1])
+    failed: int = Field(default=0, description="How many could not be done.", examples=[0])
+    dry_run: bool = Field(default=False, description="Only say what would be done.")
 
 
 async def _remember(context: Context, request: RememberInput) -> RememberResult:

@@ -173,32 +173,38 @@ class ShowProfileInput(Input):
 class ContactView(Output):
     """Somebody, and what they are to the person."""
 
-    name: str
-    relation: str
+    name: str = Field(description="Its name.", examples=["Alice"])
+    relation: str = Field(description="How the one stands to the other.", examples=["sister"])
 
 
 class EntryView(Output):
     """One entry, with the memory that holds it; `shared` where it is everybody's and not the agent's own."""
 
-    section: str
-    key: str
-    label: str
-    value: str
-    id: str
-    updated: datetime
-    shared: bool
+    section: str = Field(examples=["facts"])
+    key: str = Field(examples=["favorite_color"])
+    label: str = Field(examples=["favourite colour"])
+    value: str = Field(examples=["green"])
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    updated: datetime = Field(description="When it was changed last.", examples=["2026-11-16T10:30:00Z"])
+    shared: bool = Field(examples=[False])
 
 
 class ProfileView(Output):
     """What is known of the person: remembered content, data and never instructions."""
 
-    agent: str
-    name: str | None
-    preferences: dict[str, str]
-    facts: dict[str, str]
-    contacts: list[ContactView]
-    notes: list[str]
-    entries: list[EntryView]
+    agent: str = Field(description="Whose it is.", examples=["default"])
+    name: str | None = Field(description="Its name.", examples=["Jane Doe"])
+    preferences: dict[str, str] = Field(
+        description="How the person wants things, by key.", examples=[{"tone": "casual"}]
+    )
+    facts: dict[str, str] = Field(
+        description="What is so of the person, by key.", examples=[{"favorite_color": "green"}]
+    )
+    contacts: list[ContactView] = Field(description="People, and what they are to the person.")
+    notes: list[str] = Field(
+        description="What fits nowhere else, a sentence each.", examples=[["Reads on the train."]]
+    )
+    entries: list[EntryView] = Field(description="Each entry with the memory that holds it.")
 
     @classmethod
     def of(cls, known: Profile) -> ProfileView:
@@ -217,8 +223,8 @@ class ProfileView(Output):
 class ContactInput(Input):
     """Somebody, and what they are to the person."""
 
-    name: str
-    relation: str
+    name: str = Field(description="Its name.")
+    relation: str = Field(description="How the one stands to the other.")
 
 
 class ChangeProfileInput(Input):
@@ -228,25 +234,43 @@ class ChangeProfileInput(Input):
     entries: `name`, `favorite_color`, `preferences.tone`, `contacts.Alice`, a note's key or its text.
     """
 
-    name: str | None = None
-    preferences: dict[str, str] = Field(default={}, max_length=MOST_CHANGES)
-    facts: dict[str, str] = Field(default={}, max_length=MOST_CHANGES)
-    contacts: list[ContactInput] = Field(default=[], max_length=MOST_CHANGES)
-    notes: list[str] = Field(default=[], max_length=MOST_CHANGES)
-    statement: str | None = None
-    remove: list[str] = Field(default=[], max_length=MOST_CHANGES)
+    name: str | None = Field(default=None, description="Its name.")
+    preferences: dict[str, str] = Field(
+        default={}, max_length=MOST_CHANGES, description="How the person wants things, by key."
+    )
+    facts: dict[str, str] = Field(
+        default={},
+        max_length=MOST_CHANGES,
+        description="What is so of the person, by key.",
+        examples=[{"favorite_color": "green"}],
+    )
+    contacts: list[ContactInput] = Field(
+        default=[], max_length=MOST_CHANGES, description="People, and what they are to the person."
+    )
+    notes: list[str] = Field(
+        default=[], max_length=MOST_CHANGES, description="What fits nowhere else, a sentence each."
+    )
+    statement: str | None = Field(
+        default=None, description="What the person said, in plain words; what says no fact becomes a note."
+    )
+    remove: list[str] = Field(
+        default=[],
+        max_length=MOST_CHANGES,
+        description="Entries that are to go: `name`, `favorite_color`, `contacts.Alice`, a note's key or its text.",
+        examples=[["preferences.detail_level"]],
+    )
 
 
 class EntryChangeView(Output):
     """What became of an entry: set, replaced, removed, or unchanged because it said so already."""
 
-    section: str
-    key: str
-    label: str
-    value: str | None
-    previous: str | None
-    change: str
-    id: str
+    section: str = Field(examples=["facts"])
+    key: str = Field(examples=["favorite_color"])
+    label: str = Field(examples=["favorite color"])
+    value: str | None = Field(examples=["green"])
+    previous: str | None = Field(examples=["blue"])
+    change: str = Field(examples=["replaced"])
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
 
 
 class ChangeProfileResult(Output):
@@ -259,24 +283,41 @@ class ChangeProfileResult(Output):
 class ProfileHistoryInput(Input):
     """Which entry, such as `favorite_color` or `preferences.tone`."""
 
-    entry: str = Field(min_length=1, max_length=1_000)
+    entry: str = Field(
+        min_length=1,
+        max_length=1_000,
+        description="The entry, such as `favorite_color` or `preferences.tone`.",
+        examples=["favorite_color"],
+    )
 
 
 class EntryEditionView(Output):
     """What it said, from when to when (nothing: now), and who said so."""
 
-    value: str
-    content: str
-    since: datetime
-    until: datetime | None
-    by: str
+    value: str = Field(examples=["blue"])
+    content: str = Field(description="The text.", examples=["The user's favourite colour is blue."])
+    since: datetime = Field(description="From when on.", examples=["2026-11-02T08:15:00Z"])
+    until: datetime | None = Field(description="Until when.", examples=["2026-11-16T10:30:00Z"])
+    by: str = Field(examples=["default"])
 
 
 class ProfileHistoryResult(Output):
     """The entry as it is, and all that it has said, oldest first."""
 
-    entry: EntryView
-    editions: list[EntryEditionView]
+    entry: EntryView = Field(description="The entry, such as `favorite_color` or `preferences.tone`.")
+    editions: list[EntryEditionView] = Field(
+        examples=[
+            [
+                {},
+                {
+                    "value": "green",
+                    "content": "The user's favourite colour is green.",
+                    "since": "2026-11-16T10:30:00Z",
+                    "until": None,
+                },
+            ]
+        ]
+    )
 
 
 async def _show(context: Context, _given: ShowProfileInput) -> ProfileView:

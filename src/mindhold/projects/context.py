@@ -117,11 +117,18 @@ NOTICES = 40  # tokens of what a door adds: that this is remembered, and what wa
 class ProjectContextInput(Input):
     """Which project, what it is about now, and how much of it."""
 
-    project: str | None = None
-    query: str | None = None
-    recent: int = Field(default=50, ge=0, le=200)
-    related: int = Field(default=20, ge=0, le=100)
-    token_budget: int = Field(default=USUAL_BUDGET, ge=LEAST_BUDGET)
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    query: str | None = Field(default=None, description="What to look for, in your own words.")
+    recent: int = Field(default=50, ge=0, le=200, description="How many of the newest messages.")
+    related: int = Field(default=20, ge=0, le=100, description="How many of the most relevant messages.")
+    token_budget: int = Field(
+        default=USUAL_BUDGET,
+        ge=LEAST_BUDGET,
+        description="How many tokens the answer may take.",
+        examples=[4000],
+    )
 
 
 class ProjectContextResult(Output):
@@ -130,21 +137,43 @@ class ProjectContextResult(Output):
     `tokens` is what this answer costs as JSON, within the budget; `left_out` says what it had no room for.
     """
 
-    project: str
-    summary: str | None = None
-    summary_version: int = 0
-    recent_messages: list[MessageView]
+    project: str = Field(description="The project's name.", examples=["proj_123"])
+    summary: str | None = Field(
+        default=None,
+        description="The project's summary, or a few words.",
+        examples=["# Summary of proj_123\n\nA task management system."],
+    )
+    summary_version: int = Field(
+        default=0, description="Which version of the summary this made.", examples=[1]
+    )
+    recent_messages: list[MessageView] = Field(
+        examples=[
+            [
+                {},
+                {
+                    "id": "01k2v9c3m4q8r7t6w5x1y0z2ac",
+                    "message_type": "assistant",
+                    "content": "To add authentication, use FastAPI with JWT tokens.",
+                    "timestamp": "2025-11-27T10:31:00Z",
+                },
+            ]
+        ]
+    )
     rag_results: list[FoundView]
-    tokens: int
-    token_budget: int
-    left_out: str = ""
-    storage_backend: str
+    tokens: int = Field(description="How many tokens that is.", examples=[410])
+    token_budget: int = Field(description="How many tokens the answer may take.", examples=[4000])
+    left_out: str = Field(default="", examples=[""])
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
 
 
 class ProjectStatsInput(Input):
     """Which project."""
 
-    project: str | None = None
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
 
 
 class ProjectStatsResult(Output):
@@ -154,20 +183,45 @@ class ProjectStatsResult(Output):
     that it is in. `collection_name` and `vector_index_name` are of those on a server.
     """
 
-    total_messages: int
-    indexed_messages: int
-    unindexed_messages: int
-    storage_backend: str
-    embedding_model: str | None = None
-    embedding_dimensions: int | None = None
-    collection_name: str | None = None
-    vector_index_name: str | None = None
-    chromadb_collection: str | None = None
-    chromadb_location: str | None = None
-    oldest_message: datetime | None = None
-    newest_message: datetime | None = None
-    index_health: Literal["healthy", "degraded", "rebuilding"]
-    index_note: str = ""  # why it is not healthy
+    total_messages: int = Field(description="How many messages there are.", examples=[842])
+    indexed_messages: int = Field(description="How many can be found by meaning.", examples=[842])
+    unindexed_messages: int = Field(description="How many wait to be indexed.", examples=[0])
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
+    embedding_model: str | None = Field(
+        default=None,
+        description="The model that works out meanings; null where there is none.",
+        examples=["all-MiniLM-L6-v2"],
+    )
+    embedding_dimensions: int | None = Field(
+        default=None, description="The numbers in one of its vectors.", examples=[384]
+    )
+    collection_name: str | None = Field(
+        default=None, description="The collection or table that the messages are in.", examples=[None]
+    )
+    vector_index_name: str | None = Field(
+        default=None, description="The name of the index of meanings.", examples=[None]
+    )
+    chromadb_collection: str | None = Field(
+        default=None, description="The name of this project's part of the index.", examples=["vector_code"]
+    )
+    chromadb_location: str | None = Field(
+        default=None,
+        description="The file that the index is in.",
+        examples=["/home/me/.mindhold/data/mindhold.db"],
+    )
+    oldest_message: datetime | None = Field(
+        default=None, description="When the oldest message was said.", examples=["2025-10-15T09:00:00Z"]
+    )
+    newest_message: datetime | None = Field(
+        default=None, description="When the newest message was said.", examples=["2025-11-27T11:00:00Z"]
+    )
+    index_health: Literal["healthy", "degraded", "rebuilding"] = Field(
+        description="Whether every message can be found: `healthy`, `degraded` or `rebuilding`.",
+        examples=["healthy"],
+    )
+    index_note: str = Field(default="", examples=[""])  # why it is not healthy
 
 
 async def _context(context: Context, request: ProjectContextInput) -> ProjectContextResult:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from pydantic import Field
+
 from mindhold.access.keys import follow_scope
 from mindhold.engine import Engine
 from mindhold.memories.embedding import queue_embedding
@@ -306,32 +308,36 @@ class MigrateProjectInput(Input):
     home leaves it to the others that use it.
     """
 
-    project: str
-    to: StorageMode | None = None
-    drop_source: bool = False
-    forget_copy: StorageMode | None = None
+    project: str = Field(description="The project's id, which is its name.", examples=["shop"])
+    to: StorageMode | None = Field(default=None, description="The store to move to.", examples=["postgres"])
+    drop_source: bool = Field(
+        default=False, description="Delete what the move leaves behind, once it is verified."
+    )
+    forget_copy: StorageMode | None = Field(
+        default=None, description="Delete the hidden copy in this store, and move nothing."
+    )
 
 
 class MigrateProjectResult(Output):
     """What was moved. Counts and the sum of content hashes were the same in both stores at the end."""
 
-    project: str
-    source: str
-    target: str
-    moved: bool  # False when it was there already
-    memories: int
-    versions: int
-    links: int
-    vectors: int
-    content_sum: str
-    copied: int
-    rounds: int
-    outside_links: int  # to memories outside the project: not moved
+    project: str = Field(description="The project's name.", examples=["shop"])
+    source: str = Field(description="Where it comes from.", examples=["local"])
+    target: str = Field(description="The memory that the link leads to.", examples=["postgres"])
+    moved: bool = Field(examples=[True])  # False when it was there already
+    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
+    versions: int = Field(description="What it was before, or how many versions there are.", examples=[44])
+    links: int = Field(description="What it is linked with, or how many links there are.", examples=[310])
+    vectors: int = Field(examples=[1523])
+    content_sum: str = Field(examples=["f539effe897eb305"])
+    copied: int = Field(examples=[1523])
+    rounds: int = Field(examples=[2])
+    outside_links: int = Field(examples=[0])  # to memories outside the project: not moved
     outside: list[str] = []  # the first of them
-    kept_in: list[str] = []  # where hidden copies are
+    kept_in: list[str] = Field(default=[], examples=[["local"]])  # where hidden copies are
     dropped: int = 0
     spared: int = 0  # in copies that were to be dropped: memories that the project doesn't have
-    notice: str = ""
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
 
 
 async def _migrate(context: Context, request: MigrateProjectInput) -> MigrateProjectResult:

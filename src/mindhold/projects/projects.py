@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pydantic import Field
+
 from mindhold.capture.documents import document_places, erase_from_deleted_documents
 from mindhold.capture.project_folder import open_folder
 from mindhold.model.errors import InvalidInput
@@ -24,26 +26,42 @@ MOST_SHOWN = 20
 class ProjectSettings(Output):
     """What can be changed of a project."""
 
-    description: str
-    active: bool
-    parent: str | None
-    keywords: list[str]
-    path: str | None
+    description: str = Field(description="What it is for, in a few words.", examples=["What we sell"])
+    active: bool = Field(
+        description="Whether it is in use; what is put away keeps its memories.", examples=[True]
+    )
+    parent: str | None = Field(description="The scope above it.", examples=[None])
+    keywords: list[str] = Field(description="Words under which it should be found.", examples=[[]])
+    path: str | None = Field(description="The folder or file that is meant.", examples=["/home/me/src/shop"])
 
 
 class ProjectView(Output):
     """One project. Where its folder is, is told to the owner alone."""
 
-    id: str  # its name, by which it is asked for
-    name: str
-    storage_mode: str
-    memories: int | None  # None where its store doesn't answer
-    created: datetime
+    id: str = Field(description="Its id.", examples=["shop"])  # its name, by which it is asked for
+    name: str = Field(description="Its name.", examples=["shop"])
+    storage_mode: str = Field(description="Where the project's memory is kept.", examples=["local"])
+    memories: int | None = Field(
+        description="The memories that are meant, or how many there are.", examples=[1523]
+    )  # None where its store doesn't answer
+    created: datetime = Field(
+        description="When it was made, or how many were.", examples=["2026-11-02T08:15:00Z"]
+    )
     settings: ProjectSettings
-    description: str = ""
-    active: bool = True
-    path: str | None = None
-    identity: str | None = None  # the git common directory, or the real path
+    description: str = Field(
+        default="", description="What it is for, in a few words.", examples=["What we sell"]
+    )
+    active: bool = Field(
+        default=True,
+        description="Whether it is in use; what is put away keeps its memories.",
+        examples=[True],
+    )
+    path: str | None = Field(
+        default=None, description="The folder or file that is meant.", examples=["/home/me/src/shop"]
+    )
+    identity: str | None = Field(
+        default=None, examples=["/home/me/src/shop/.git"]
+    )  # the git common directory, or the real path
     copies: list[str] = []  # stores in which hidden copies of it were left
     moving_to: str | None = None
 
@@ -76,10 +94,14 @@ class ProjectView(Output):
 class CreateProjectInput(Input):
     """A new project. Its storage mode is that of the home store unless another is chosen, and stays."""
 
-    name: str
-    storage_mode: StorageMode | None = None
-    path: str | None = None
-    description: str = ""
+    name: str = Field(description="Its name.", examples=["shop"])
+    storage_mode: StorageMode | None = Field(
+        default=None, description="Where the project's memory is kept.", examples=["local"]
+    )
+    path: str | None = Field(default=None, description="Its folder on the server's machine.")
+    description: str = Field(
+        default="", description="What it is for, in a few words.", examples=["What we sell"]
+    )
 
 
 class OpenFolderInput(Input):
@@ -97,14 +119,14 @@ class ListProjectsResult(Output):
     """Every project, by name, and the modes there are."""
 
     projects: list[ProjectView]
-    home: str
-    storage_modes: list[str]
+    home: str = Field(examples=["local"])
+    storage_modes: list[str] = Field(examples=[["local", "postgres"]])
 
 
 class ShowProjectInput(Input):
     """Which project."""
 
-    name: str
+    name: str = Field(description="The project's id, which is its name.", examples=["shop"])
 
 
 class ChangeProjectInput(Input):
@@ -113,19 +135,31 @@ class ChangeProjectInput(Input):
     A path says where its folder is now, an empty one that it has none; parent Global lifts it to the top.
     """
 
-    name: str
-    description: str | None = None
-    active: bool | None = None
-    parent: str | None = None
-    keywords: list[str] | None = None
-    path: str | None = None
+    name: str = Field(description="The project's id, which is its name.", examples=["shop"])
+    description: str | None = Field(
+        default=None, description="What it is for, in a few words.", examples=["What we sell, and where"]
+    )
+    active: bool | None = Field(
+        default=None,
+        description="Whether it is in use; what is put away keeps its memories.",
+        examples=[True],
+    )
+    parent: str | None = Field(default=None, description="The scope above it.")
+    keywords: list[str] | None = Field(default=None, description="Words under which it should be found.")
+    path: str | None = Field(
+        default=None, description="Where its folder on the server's machine is now; empty for none."
+    )
 
 
 class DeleteProjectInput(Input):
     """Which project, and its name once more."""
 
-    name: str
-    confirm: str = ""
+    name: str = Field(description="The project's id, which is its name.", examples=["shop"])
+    confirm: str = Field(
+        default="",
+        description="The project's name once more: without it nothing is deleted.",
+        examples=["shop"],
+    )
 
 
 class DeleteProjectResult(Output):
@@ -134,14 +168,16 @@ class DeleteProjectResult(Output):
     `removed` is how much went from each place, `remaining` what a second look found there.
     """
 
-    id: str
-    name: str
-    storage_mode: str
-    memories: int
-    export: str
-    removed: dict[str, int] = {}
-    remaining: dict[str, int] = {}
-    notice: str = ""  # of documents that couldn't be written
+    id: str = Field(description="Its id.", examples=["shop"])
+    name: str = Field(description="Its name.", examples=["shop"])
+    storage_mode: str = Field(description="Where the project's memory is kept.", examples=["local"])
+    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[1523])
+    export: str = Field(examples=["/home/me/.mindhold/export/scope-shop-20261116T103000Z-4kq7zp.jsonl"])
+    removed: dict[str, int] = Field(default={}, examples=[{"memories": 1523, "vectors": 1523}])
+    remaining: dict[str, int] = Field(default={}, examples=[{"memories": 0, "vectors": 0}])
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty."
+    )  # of documents that couldn't be written
 
 
 async def _create(context: Context, request: CreateProjectInput) -> ProjectView:

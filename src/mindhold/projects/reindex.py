@@ -386,8 +386,10 @@ def _read_spot(written: Any) -> PagePosition | None:
 class ReindexProjectInput(Input):
     """Which project. `force` takes what has a vector of the present model too; else only what lacks one."""
 
-    project: str | None = None
-    force: bool = False
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    force: bool = Field(default=False, description="Also what is done already.", examples=[False])
 
 
 class ReindexProjectResult(Output):
@@ -396,30 +398,47 @@ class ReindexProjectResult(Output):
     Beside messages it takes the project's other memories along: the job's own counts are of all of them.
     """
 
-    status: Literal["reindexing_started", "nothing_to_do"]
-    total_messages: int
-    messages_to_index: int
-    estimated_time_seconds: int
-    job_id: str | None = None
+    status: Literal["reindexing_started", "nothing_to_do"] = Field(
+        description="How it stands.", examples=["reindexing_started"]
+    )
+    total_messages: int = Field(description="How many messages there are.", examples=[1523])
+    messages_to_index: int = Field(description="How many of them this will index.", examples=[15])
+    estimated_time_seconds: int = Field(
+        description="How long it will take, as far as can be told.", examples=[8]
+    )
+    job_id: str | None = Field(
+        default=None, description="The job's id.", examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"]
+    )
 
 
 class ReindexJobInput(Input):
     """Which job of which project."""
 
-    project: str | None = None
-    job_id: str = Field(min_length=1, max_length=100)
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    job_id: str = Field(
+        min_length=1,
+        max_length=100,
+        description="The job's id.",
+        examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"],
+    )
 
 
 class ReindexStatusResult(Output):
     """How far it is. What has a vector keeps it, whatever becomes of the job."""
 
-    job_id: str
-    status: Stage
-    progress: float  # from 0 to 1
-    done: int
-    total: int
-    estimated_time_seconds: int  # that are left
-    created: datetime
+    job_id: str = Field(description="The job's id.", examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"])
+    status: Stage = Field(description="How it stands.", examples=["cancelled"])
+    progress: float = Field(description="How far it is, from 0 to 1.", examples=[0.4202])  # from 0 to 1
+    done: int = Field(description="How many are done.", examples=[640])
+    total: int = Field(description="How many there are in all.", examples=[1523])
+    estimated_time_seconds: int = Field(
+        description="How long it will take, as far as can be told.", examples=[0]
+    )  # that are left
+    created: datetime = Field(
+        description="When it was made, or how many were.", examples=["2026-11-02T08:15:00Z"]
+    )
     finished: datetime | None = None
     error: str | None = None
 

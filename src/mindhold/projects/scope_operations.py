@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from pydantic import Field
+
 from mindhold.backup.create import back_up_scope
 from mindhold.capture.documents import document_places, erase_from_deleted_documents
 from mindhold.capture.hook_cache_removal import blank_hook_caches
@@ -34,17 +36,25 @@ from mindhold.projects.storage import refuse_shared
 class ScopeView(Output):
     """One scope."""
 
-    name: str
-    description: str
-    kind: str
-    parent: str | None
-    active: bool
-    memories: int | None  # None where its store doesn't answer
-    sees: list[str]
-    children: list[str]
-    keywords: list[str]
-    created: datetime
-    kinds: dict[str, int] = {}
+    name: str = Field(description="Its name.", examples=["work"])
+    description: str = Field(description="What it is for, in a few words.", examples=["The day job"])
+    kind: str = Field(description="What kind of thing it is.", examples=["general"])
+    parent: str | None = Field(description="The scope above it.", examples=[None])
+    active: bool = Field(
+        description="Whether it is in use; what is put away keeps its memories.", examples=[True]
+    )
+    memories: int | None = Field(
+        description="The memories that are meant, or how many there are.", examples=[42]
+    )  # None where its store doesn't answer
+    sees: list[str] = Field(examples=[["work", "Global"]])
+    children: list[str] = Field(description="The scopes within it.", examples=[["shop"]])
+    keywords: list[str] = Field(description="Words under which it should be found.", examples=[["office"]])
+    created: datetime = Field(
+        description="When it was made, or how many were.", examples=["2026-11-02T08:15:00Z"]
+    )
+    kinds: dict[str, int] = Field(
+        default={}, description="Of these kinds.", examples=[{"fact": 30, "decision": 12}]
+    )
 
     @classmethod
     def of(cls, report: ScopeReport) -> ScopeView:
@@ -73,57 +83,69 @@ class ListScopesResult(Output):
     """Every scope, by name."""
 
     scopes: list[ScopeView]
-    notice: str = ""  # which stores don't answer
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty."
+    )  # which stores don't answer
 
 
 class ScopeInput(Input):
     """Which scope."""
 
-    name: str
+    name: str = Field(description="Its name.", examples=["work"])
 
 
 class CreateScopeInput(Input):
     """A new scope."""
 
-    name: str
-    description: str = ""
-    kind: str = "general"
-    parent: str | None = None
-    keywords: list[str] = []
+    name: str = Field(description="Its name.", examples=["work"])
+    description: str = Field(
+        default="", description="What it is for, in a few words.", examples=["The day job"]
+    )
+    kind: str = Field(default="general", description="What kind of thing it is.")
+    parent: str | None = Field(default=None, description="The scope above it.")
+    keywords: list[str] = Field(default=[], description="Words under which it should be found.")
 
 
 class ChangeScopeInput(Input):
     """What to change of a scope; what isn't given stays. Parent Global lifts it to the top."""
 
-    name: str
-    description: str | None = None
-    parent: str | None = None
-    active: bool | None = None
-    keywords: list[str] | None = None
+    name: str = Field(description="Its name.", examples=["work"])
+    description: str | None = Field(
+        default=None, description="What it is for, in a few words.", examples=["All about the day job"]
+    )
+    parent: str | None = Field(default=None, description="The scope above it.")
+    active: bool | None = Field(
+        default=None, description="Whether it is in use; what is put away keeps its memories."
+    )
+    keywords: list[str] | None = Field(default=None, description="Words under which it should be found.")
 
 
 class RenameScopeInput(Input):
     """Old name, new name."""
 
-    name: str
-    new_name: str
+    name: str = Field(description="Its name.", examples=["work"])
+    new_name: str = Field(description="What it is called from now on.", examples=["office"])
 
 
 class DeleteScopeInput(Input):
     """Which scope, and where its memories are exported to before they go."""
 
-    name: str
+    name: str = Field(description="Its name.", examples=["work"])
     export: str | None = None
 
 
 class DeleteScopeResult(Output):
     """What became of it."""
 
-    name: str
-    memories: int
-    export: str | None
+    name: str = Field(description="Its name.", examples=["work"])
+    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[42])
+    export: str | None = Field(
+        examples=["/home/me/.mindhold/export/scope-shop-20261116T103000Z-4kq7zp.jsonl"]
+    )
     receipt: ReceiptView | None
-    notice: str = ""  # of documents that couldn't be written
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty."
+    )  # of documents that couldn't be written
 
 
 async def _list(context: Context, _given: ListScopesInput) -> ListScopesResult:
@@ -260,28 +282,31 @@ async def revive_scope(engine: Engine, name: str, *, agent: str) -> None:
 class RetireScopeInput(Input):
     """Which. It is put aside and switched off; `delete` removes it and its memories for good besides."""
 
-    name: str
-    delete: bool = False
+    name: str = Field(description="Its name.", examples=["work"])
+    delete: bool = Field(default=False, description="Remove it and what is in it for good besides.")
 
 
 class RetireScopeResult(Output):
     """What became of it; `backup` is a file in the folder of backups, `audit` the record that tells of it."""
 
-    name: str
-    memories: int
-    deleted: bool
-    backup: str
-    audit: str
+    name: str = Field(description="Its name.", examples=["work"])
+    memories: int = Field(description="The memories that are meant, or how many there are.", examples=[42])
+    deleted: bool = Field(examples=[False])
+    backup: str = Field(
+        description="Where the copy was put that was made first; of a status, how things are with backups.",
+        examples=["scope-work-1a2b3c4d-20250601T030000Z.jsonl.gz"],
+    )
+    audit: str = Field(examples=["01m7gv42a3fzcy3gb19vmek4q7"])
     export: str | None = None
     receipt: ReceiptView | None = None
-    note: str
-    notice: str = ""
+    note: str = Field(description="What there is to say of it.", examples=["Only who names it finds it."])
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
 
 
 class ReviveScopeInput(Input):
     """Which."""
 
-    name: str
+    name: str = Field(description="Its name.", examples=["work"])
 
 
 async def _retire(context: Context, request: RetireScopeInput) -> RetireScopeResult:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
+from pydantic import Field
+
 from mindhold.engine import Engine
 from mindhold.memories.embedding import queue_embedding
 from mindhold.model.errors import ContentTooLarge, InvalidInput, ModelError, Refused
@@ -201,34 +203,70 @@ Trigger = Literal["session_end", "important_decision", "task_complete", "manual"
 class ProjectSummaryInput(Input):
     """Which project."""
 
-    project: str | None = None
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
 
 
 class ProjectSummaryResult(Output):
     """What is known about a project; version 0 and empty while nobody wrote one."""
 
-    project_id: str
-    summary: str
-    key_decisions: list[str] = []
-    tech_stack: list[str] = []
-    patterns: list[str] = []
-    gotchas: list[str] = []
-    version: int
-    last_updated: datetime | None = None
-    summary_length: int
-    last_summarized_message_id: str | None = None
-    storage_backend: str
-    etag: str
+    project_id: str = Field(description="The project's id, which is its name.", examples=["proj_123"])
+    summary: str = Field(
+        description="The project's summary, or a few words.",
+        examples=[
+            "# Summary of proj_123\n\nThis is a task management system.\n\n## Key decisions\n- Chose MongoDB Atlas for scalability\n- Implemented JWT authentication"
+        ],
+    )
+    key_decisions: list[str] = Field(
+        default=[],
+        description="What was decided, and why.",
+        examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
+    )
+    tech_stack: list[str] = Field(
+        default=[], description="What it is built with.", examples=[["Python", "FastAPI"]]
+    )
+    patterns: list[str] = Field(
+        default=[], description="How things are done here.", examples=[["Repository pattern for data access"]]
+    )
+    gotchas: list[str] = Field(
+        default=[], description="What one has to mind.", examples=[["Check storage_mode before logging"]]
+    )
+    version: int = Field(description="Which version it is.", examples=[15])
+    last_updated: datetime | None = Field(
+        default=None, description="When it was written last.", examples=["2025-11-27T11:00:00Z"]
+    )
+    summary_length: int = Field(description="How many characters it has.", examples=[145])
+    last_summarized_message_id: str | None = Field(
+        default=None,
+        description="The last message that the summary covers: the next update goes on from there.",
+        examples=["01k2v9c3m4q8r7t6w5x1y0z2ac"],
+    )
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
+    etag: str = Field(examples=["15-1a2b3c4d"])
 
 
 class UpdateSummaryInput(Input):
     """What is new, and up to which message: those are read that were saved since the one that the summary knows of; without
     `last_summarized_message_id` none are. `expected` is the `etag` of the summary that the caller knows, or "*" for any."""
 
-    project: str | None = None
-    trigger: Trigger
-    new_insights: str
-    last_summarized_message_id: str | None = None
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    trigger: Trigger = Field(description="Why the summary is updated.", examples=["important_decision"])
+    new_insights: str = Field(
+        description="What is new and should stand in the summary.",
+        examples=[
+            "Decided to use MongoDB Atlas for vector search due to better performance with 1024d embeddings and sub-200ms query times."
+        ],
+    )
+    last_summarized_message_id: str | None = Field(
+        default=None,
+        description="The last message that the summary covers: the next update goes on from there.",
+        examples=["msg_150"],
+    )
     create_project: bool = True
     expected: str | None = None
 
@@ -236,29 +274,56 @@ class UpdateSummaryInput(Input):
 class UpdateSummaryResult(Output):
     """The summary's new version and size, and how it came about. `notice` says what didn't go as it should have."""
 
-    status: str = "updated"
-    summary_version: int
-    summary_length: int
-    last_updated: datetime
-    storage_backend: str
-    project: str
-    messages_included: int  # that were read for it: those since the last one that it knew of
-    merged_by: Literal["rules", "model"]
-    indexed: bool
-    notice: str = ""
-    memory_id: str  # the record that holds it
-    etag: str
+    status: str = Field(default="updated", description="How it stands.", examples=["updated"])
+    summary_version: int = Field(description="Which version of the summary this made.", examples=[15])
+    summary_length: int = Field(description="How many characters it has.", examples=[11500])
+    last_updated: datetime = Field(description="When it was written last.", examples=["2025-11-27T11:00:00Z"])
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
+    project: str = Field(description="The project's name.", examples=["proj_123"])
+    messages_included: int = Field(
+        description="How many messages were read for it.", examples=[12]
+    )  # that were read for it: those since the last one that it knew of
+    merged_by: Literal["rules", "model"] = Field(
+        description="Who worked it in: the model that is configured, or rules.", examples=["rules"]
+    )
+    indexed: bool = Field(description="Whether it can be found by meaning already.", examples=[True])
+    notice: str = Field(
+        default="", description="What you should know about this answer; mostly empty.", examples=[""]
+    )
+    memory_id: str = Field(
+        description="The record that holds it.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ad"]
+    )  # the record that holds it
+    etag: str = Field(examples=["15-1a2b3c4d"])
 
 
 class ReplaceSummaryInput(Input):
     """The whole summary anew. `expected` is the `etag` of the summary that the caller knows, or "*" for any."""
 
-    project: str | None = None
-    summary: str
-    key_decisions: list[str] | None = None
-    tech_stack: list[str] | None = None
-    patterns: list[str] | None = None
-    gotchas: list[str] | None = None
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    summary: str = Field(
+        description="The whole story of the project, in two to five paragraphs.",
+        examples=["A task management system with a FastAPI backend."],
+    )
+    key_decisions: list[str] | None = Field(
+        default=None,
+        description="What was decided, and why.",
+        examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
+    )
+    tech_stack: list[str] | None = Field(
+        default=None, description="What it is built with.", examples=[["Python", "FastAPI"]]
+    )
+    patterns: list[str] | None = Field(
+        default=None,
+        description="How things are done here.",
+        examples=[["Repository pattern for data access"]],
+    )
+    gotchas: list[str] | None = Field(
+        default=None, description="What one has to mind.", examples=[["Check storage_mode before logging"]]
+    )
     create_project: bool = True
     expected: str | None = None
 
@@ -266,19 +331,29 @@ class ReplaceSummaryInput(Input):
 class ReplaceSummaryResult(Output):
     """The summary as it is now."""
 
-    success: bool = True
-    project: str
-    summary: str
-    key_decisions: list[str]
-    tech_stack: list[str]
-    patterns: list[str]
-    gotchas: list[str]
-    last_updated: datetime
-    version: int
-    storage_mode: str
-    indexed: bool
-    memory_id: str
-    etag: str
+    success: bool = Field(default=True, examples=[True])
+    project: str = Field(description="The project's name.", examples=["proj_123"])
+    summary: str = Field(
+        description="The project's summary, or a few words.",
+        examples=["A task management system with a FastAPI backend."],
+    )
+    key_decisions: list[str] = Field(
+        description="What was decided, and why.",
+        examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
+    )
+    tech_stack: list[str] = Field(description="What it is built with.", examples=[["Python", "FastAPI"]])
+    patterns: list[str] = Field(
+        description="How things are done here.", examples=[["Repository pattern for data access"]]
+    )
+    gotchas: list[str] = Field(
+        description="What one has to mind.", examples=[["Check storage_mode before logging"]]
+    )
+    last_updated: datetime = Field(description="When it was written last.", examples=["2025-11-27T14:30:00Z"])
+    version: int = Field(description="Which version it is.", examples=[16])
+    storage_mode: str = Field(description="Where the project's memory is kept.", examples=["local"])
+    indexed: bool = Field(description="Whether it can be found by meaning already.", examples=[True])
+    memory_id: str = Field(description="The record that holds it.", examples=["01k2v9c3m4q8r7t6w5x1y0z2ad"])
+    etag: str = Field(examples=["16-9f2c61d0"])
 
 
 async def _summary(context: Context, request: ProjectSummaryInput) -> ProjectSummaryResult:

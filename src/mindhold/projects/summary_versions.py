@@ -194,9 +194,11 @@ LISTING = "summary_versions"
 class SummaryVersionsInput(Input):
     """Which project, and how many versions at most: the latest first."""
 
-    project: str | None = None
-    limit: int = Field(default=50, ge=1, le=200)
-    cursor: str | None = None
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    limit: int = Field(default=50, ge=1, le=200, description="How many at most.", examples=[2])
+    cursor: str | None = Field(default=None, description="Where to go on: `next` of the answer before.")
 
 
 class SummaryEditionView(Output):
@@ -205,87 +207,154 @@ class SummaryEditionView(Output):
     `merged_by` is rules, model, replaced, restored, or hand for what somebody amended past all of these.
     """
 
-    version: int
-    summary_length: int
-    last_updated: datetime
-    replaced_at: datetime | None = None
-    by: str
-    trigger: str = ""
-    merged_by: str = ""
-    restored_version: int | None = None
-    last_summarized_message_id: str | None = None
-    current: bool
+    version: int = Field(description="Which version it is.", examples=[14])
+    summary_length: int = Field(description="How many characters it has.", examples=[145])
+    last_updated: datetime = Field(description="When it was written last.", examples=["2025-11-26T09:30:00Z"])
+    replaced_at: datetime | None = Field(
+        default=None,
+        description="When the next one took its place; null for the present one.",
+        examples=["2025-11-27T11:00:00Z"],
+    )
+    by: str = Field(examples=["default"])
+    trigger: str = Field(default="", description="Why the summary is updated.", examples=["session_end"])
+    merged_by: str = Field(
+        default="",
+        description="Who worked it in: the model that is configured, or rules.",
+        examples=["rules"],
+    )
+    restored_version: int | None = Field(
+        default=None, description="The version that was taken from again.", examples=[None]
+    )
+    last_summarized_message_id: str | None = Field(
+        default=None,
+        description="The last message that the summary covers: the next update goes on from there.",
+        examples=["01k2v9c3m4q8r7t6w5x1y0z2ac"],
+    )
+    current: bool = Field(description="Whether it is the present one.", examples=[False])
 
 
 class SummaryVersionsResult(Output):
     """The latest first. `next` is the cursor of the next page."""
 
-    project_id: str
-    versions: list[SummaryEditionView]
-    count: int  # of all that there are
-    next: str | None = None
-    storage_backend: str
+    project_id: str = Field(description="The project's id, which is its name.", examples=["proj_123"])
+    versions: list[SummaryEditionView] = Field(
+        description="What it was before, or how many versions there are.",
+        examples=[
+            [
+                {
+                    "version": 15,
+                    "last_updated": "2025-11-27T11:00:00Z",
+                    "replaced_at": None,
+                    "trigger": "task_complete",
+                    "current": True,
+                },
+                {},
+            ]
+        ],
+    )
+    count: int = Field(
+        description="How many there are in this answer.", examples=[2]
+    )  # of all that there are
+    next: str | None = Field(
+        default=None,
+        description="Where the rest begins: give it as `cursor`. Null where this is all.",
+        examples=[None],
+    )
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
 
 
 class SummaryVersionInput(Input):
     """Which version of which project's summary."""
 
-    project: str | None = None
-    version: int = Field(ge=1, le=LARGEST_NUMBER)
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    version: int = Field(ge=1, le=LARGEST_NUMBER, description="Which version it is.", examples=[14])
 
 
 class SummaryVersionResult(SummaryEditionView):
     """What it said. Of a version that instructed its reader the words are withheld."""
 
-    project_id: str
-    summary: str
-    key_decisions: list[str]
-    tech_stack: list[str]
-    patterns: list[str]
-    gotchas: list[str]
-    withheld: bool = False
-    storage_backend: str
+    project_id: str = Field(description="The project's id, which is its name.", examples=["proj_123"])
+    summary: str = Field(
+        description="The project's summary, or a few words.",
+        examples=[
+            "# Summary of proj_123\n\nThis is a task management system.\n\n## Key decisions\n- Chose MongoDB Atlas for scalability\n- Implemented JWT authentication"
+        ],
+    )
+    key_decisions: list[str] = Field(
+        description="What was decided, and why.",
+        examples=[["Chose MongoDB Atlas for scalability", "Implemented JWT authentication"]],
+    )
+    tech_stack: list[str] = Field(description="What it is built with.", examples=[["Python", "FastAPI"]])
+    patterns: list[str] = Field(
+        description="How things are done here.", examples=[["Repository pattern for data access"]]
+    )
+    gotchas: list[str] = Field(
+        description="What one has to mind.", examples=[["Check storage_mode before logging"]]
+    )
+    withheld: bool = Field(default=False, examples=[False])
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
 
 
 class SummaryDiffInput(Input):
     """Which two versions: the latest and the one before unless told otherwise. Version 0 said nothing."""
 
-    project: str | None = None
-    from_version: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
-    to_version: int | None = Field(default=None, ge=0, le=LARGEST_NUMBER)
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    from_version: int | None = Field(
+        default=None, ge=0, le=LARGEST_NUMBER, description="The version to begin with.", examples=[14]
+    )
+    to_version: int | None = Field(
+        default=None, ge=0, le=LARGEST_NUMBER, description="The version to end with.", examples=[15]
+    )
 
 
 class SectionChangeView(Output):
     """What came and what went in one section; of the narrative, whole paragraphs."""
 
-    section: str
-    added: list[str]
-    removed: list[str]
+    section: str = Field(examples=["key_decisions"])
+    added: list[str] = Field(examples=[["Implemented JWT authentication"]])
+    removed: list[str] = Field(examples=[[]])
 
 
 class SummaryDiffResult(Output):
     """The difference as a unified diff of the text, and by sections; both are empty where there is none."""
 
-    project_id: str
-    from_version: int
-    to_version: int
-    diff: str
+    project_id: str = Field(description="The project's id, which is its name.", examples=["proj_123"])
+    from_version: int = Field(examples=[14])
+    to_version: int = Field(examples=[15])
+    diff: str = Field(
+        description="As a unified diff; empty where there is no difference.",
+        examples=[
+            "--- version 14\n+++ version 15\n@@ -5,2 +5,3 @@\n ## Key decisions\n - Chose MongoDB Atlas for scalability\n+- Implemented JWT authentication"
+        ],
+    )
     sections: list[SectionChangeView]
-    storage_backend: str
+    storage_backend: str = Field(
+        description="Where the project's memory is: `local`, `mongodb` or `postgres`.", examples=["local"]
+    )
 
 
 class RestoreSummaryInput(Input):
     """Which version of which project's summary. `expected` is the `etag` of the present one, or "*" for any."""
 
-    project: str | None = None
-    version: int = Field(ge=1, le=LARGEST_NUMBER)
+    project: str | None = Field(
+        default=None, description="The project's id, which is its name.", examples=["proj_123"]
+    )
+    version: int = Field(ge=1, le=LARGEST_NUMBER, description="Which version it is.", examples=[14])
     expected: str | None = None
 
 
 class RestoreSummaryResult(ReplaceSummaryResult):
     """The summary as it is now, the whole text as it is shown: a new version that says what the old one said."""
 
-    restored_version: int
+    restored_version: int = Field(description="The version that was taken from again.", examples=[14])
 
 
 async def _versions(context: Context, request: SummaryVersionsInput) -> SummaryVersionsResult:

@@ -14,7 +14,6 @@ from pydantic.json_schema import models_json_schema
 
 from mindhold import __version__
 from mindhold.contracts.rest.errors import FAILURES, TITLES, Failure, failures_of, usual_failures
-from mindhold.contracts.rest.examples import EXAMPLES, meaning_of
 from mindhold.contracts.rest.resource import Resource, resources
 
 NDJSON = "application/x-ndjson"
@@ -237,7 +236,7 @@ SERVER_PATHS: Mapping[str, Json] = {
 
 PLACE = "#/components/schemas/"
 Schema = dict[str, Any]
-_UNSAID = frozenset({"title"})
+_UNSAID = frozenset({"title", "examples"})
 _IN_HEADERS = frozenset({"etag"})  # of an answer's fields
 
 
@@ -285,7 +284,7 @@ class Schemas:
     def description(self, row: Resource, word: str) -> str:
         """What a word means here."""
         schema = self._taken(row)["properties"][row.fields()[word]]
-        return str(schema.get("description") or meaning_of(row.operation, word))
+        return row.descriptions.get(word) or str(schema.get("description", ""))
 
     def components(self) -> dict[str, Schema]:
         """Every shape that the others name, by name."""
@@ -344,13 +343,9 @@ def _told(schema: Schema, *, unsaid: frozenset[str]) -> Schema:
     if "properties" not in schema:
         return schema
     kept = {name: one for name, one in schema["properties"].items() if name not in unsaid}
-    properties = {
-        name: {**one, **_said(str(one.get("description") or meaning_of("", name)))}
-        for name, one in kept.items()
-    }
     required = [name for name in schema.get("required", ()) if name in kept]
     rest = {key: value for key, value in schema.items() if key not in ("properties", "required")}
-    return {**rest, "properties": properties, **({"required": required} if required else {})}
+    return {**rest, "properties": kept, **({"required": required} if required else {})}
 
 
 def _pruned(node: Any) -> Any:
@@ -363,7 +358,7 @@ def _pruned(node: Any) -> Any:
     for key, value in node.items():
         if key in ("properties", "$defs"):
             made[key] = {name: _pruned(one) for name, one in value.items()}
-        elif key in ("enum", "const", "examples", "default"):
+        elif key in ("enum", "const", "default"):
             if not (key == "default" and value is None):
                 made[key] = value
         elif key not in _UNSAID:
@@ -481,7 +476,7 @@ def _parameters(row: Resource, schemas: Schemas) -> list[Json]:
     made = []
     for word in (*row.in_path(), *row.in_query()):
         schema, required = schemas.parameter(row, word)
-        example = (row.example or {}).get(word, EXAMPLES.get(word) if word in row.in_path() else None)
+        example = (row.example or {}).get(word)
         made.append(
             {
                 "name": word,

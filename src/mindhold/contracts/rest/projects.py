@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from mindhold.contracts.rest.examples import ID, PROJECT, RECEIPT, SCOPE
 from mindhold.contracts.rest.resource import Resource
 
 PROJECTS, SCOPES = "Projects", "Scopes"
 NAMED = {"project_id": "name"}
-EXPORT = "/home/me/.mindhold/export/scope-shop-20261116T103000Z-4kq7zp.jsonl"
 
 _PROJECTS = (
     Resource(
@@ -24,8 +22,6 @@ _PROJECTS = (
         status=201,
         location="/api/projects/{id}",
         codes=("NOT_FOUND", "SETTINGS_ERROR"),
-        example={"name": "shop", "storage_mode": "local", "description": "What we sell"},
-        answer=PROJECT,
     ),
     Resource(
         method="GET",
@@ -34,7 +30,6 @@ _PROJECTS = (
         section=PROJECTS,
         summary="Every project, and where its memory is kept.",
         description="Those that you may see, by name. Folders are told to the owner alone.",
-        answer={"projects": [PROJECT], "home": "local", "storage_modes": ["local", "postgres"]},
     ),
     Resource(
         method="GET",
@@ -43,8 +38,6 @@ _PROJECTS = (
         section=PROJECTS,
         summary="One project, with its settings.",
         names=NAMED,
-        example={"project_id": "shop"},
-        answer=PROJECT,
     ),
     Resource(
         method="PATCH",
@@ -57,8 +50,6 @@ _PROJECTS = (
             "takes no messages, and keeps its memories."
         ),
         names=NAMED,
-        example={"project_id": "shop", "description": "What we sell, and where", "active": True},
-        answer=PROJECT,
     ),
     Resource(
         method="DELETE",
@@ -73,16 +64,6 @@ _PROJECTS = (
         ),
         names=NAMED,
         codes=("SETTINGS_ERROR",),
-        example={"project_id": "shop", "confirm": "shop"},
-        answer={
-            "id": "shop",
-            "name": "shop",
-            "storage_mode": "local",
-            "memories": 1523,
-            "export": EXPORT,
-            "removed": {"memories": 1523, "vectors": 1523},
-            "remaining": {"memories": 0, "vectors": 0},
-        },
     ),
     Resource(
         method="POST",
@@ -96,22 +77,6 @@ _PROJECTS = (
         ),
         names={"project_id": "project"},
         codes=("SETTINGS_ERROR",),
-        example={"project_id": "shop", "to": "postgres"},
-        answer={
-            "project": "shop",
-            "source": "local",
-            "target": "postgres",
-            "moved": True,
-            "memories": 1523,
-            "versions": 44,
-            "links": 310,
-            "vectors": 1523,
-            "content_sum": "f539effe897eb305",
-            "copied": 1523,
-            "rounds": 2,
-            "outside_links": 0,
-            "kept_in": ["local"],
-        },
     ),
 )
 
@@ -124,8 +89,6 @@ _SCOPES = (
         summary="Make a scope.",
         status=201,
         location="/api/scopes/{name}",
-        example={"name": "work", "description": "The day job"},
-        answer=SCOPE,
     ),
     Resource(
         method="GET",
@@ -133,7 +96,6 @@ _SCOPES = (
         operation="list_scopes",
         section=SCOPES,
         summary="Every scope with its counts.",
-        answer={"scopes": [SCOPE]},
     ),
     Resource(
         method="GET",
@@ -142,8 +104,6 @@ _SCOPES = (
         section=SCOPES,
         summary="One scope, closely.",
         codes=("SCOPE_NOT_FOUND",),
-        example={"name": "work"},
-        answer=SCOPE,
     ),
     Resource(
         method="PATCH",
@@ -152,8 +112,6 @@ _SCOPES = (
         section=SCOPES,
         summary="Describe, nest or switch a scope; what isn't given stays.",
         codes=("SCOPE_NOT_FOUND",),
-        example={"name": "work", "description": "All about the day job"},
-        answer=SCOPE,
     ),
     Resource(
         method="DELETE",
@@ -164,8 +122,6 @@ _SCOPES = (
         description="For the owner. The export lies in the home's export folder; `export` says where.",
         hidden=frozenset({"export"}),  # a path on the server's disk
         codes=("SCOPE_NOT_FOUND",),
-        example={"name": "work"},
-        answer={"name": "work", "memories": 42, "export": EXPORT, "receipt": RECEIPT},
     ),
     Resource(
         method="POST",
@@ -175,8 +131,7 @@ _SCOPES = (
         summary="Give a scope another name; its memories follow.",
         description="For the owner. Keys that are bound to the old name follow too.",
         codes=("SCOPE_NOT_FOUND",),
-        example={"name": "work", "new_name": "office"},
-        answer={**SCOPE, "name": "office", "sees": ["office", "Global"]},
+        differing_answer={"name": "office", "sees": ["office", "Global"]},
     ),
 )
 
@@ -189,15 +144,6 @@ _RETIRING = (
         summary="Back a scope up and switch it off: only who names it finds it. With `delete` it goes for good.",
         description="For the owner. The backup lies in the server's folder of backups.",
         codes=("SCOPE_NOT_FOUND",),
-        example={"name": "work"},
-        answer={
-            "name": "work",
-            "memories": 42,
-            "deleted": False,
-            "backup": "scope-work-1a2b3c4d-20250601T030000Z.jsonl.gz",
-            "audit": ID,
-            "note": "Only who names it finds it.",
-        },
     ),
     Resource(
         method="POST",
@@ -207,8 +153,6 @@ _RETIRING = (
         summary="Switch a retired scope on again.",
         description="For the owner.",
         codes=("SCOPE_NOT_FOUND",),
-        example={"name": "work"},
-        answer=SCOPE,
     ),
 )
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 from urllib.parse import quote
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from mindhold.model.errors import InvalidInput
@@ -68,8 +69,11 @@ class Resource:
     status: int = 200
     location: str = ""  # where what was made is found, with fields of the answer in braces
     wrong: Mapping[str, FieldProblem] = field(default_factory=dict)  # by word
-    example: Mapping[str, Any] | None = None  # words of a request
-    answer: Mapping[str, Any] | None = None  # what it is answered with
+    descriptions: Mapping[str, str] = field(default_factory=dict)  # by word, instead of the field's own
+    own_example: Mapping[str, Any] | None = (
+        None  # a request, instead of the one that the fields' examples make
+    )
+    differing_answer: Mapping[str, Any] = field(default_factory=dict)  # over what the fields' examples make
     versioned: bool = False  # has an ETag, and heeds If-Match and If-None-Match
     stream: Stream | None = None
     codes: tuple[str, ...] = ()  # of errors, beside those that its words and its effect imply
@@ -105,6 +109,21 @@ class Resource:
         return (
             () if self.method in BODILESS else tuple(word for word in self.fields() if word not in elsewhere)
         )
+
+    @property
+    def example(self) -> Mapping[str, Any] | None:
+        """An example request by word, made from the examples of the operation's fields."""
+        if self.own_example is not None:
+            return self.own_example
+        infos = {word: self.info(word) for word in self.fields()}
+        return {word: info.examples[0] for word, info in infos.items() if info.examples} or None
+
+    @property
+    def answer(self) -> Mapping[str, Any] | None:
+        """An example answer, made from the examples of the output's fields; None for a stream."""
+        if self.stream in ("export", "events"):
+            return None
+        return example_of(self.serves.gives, self.differing_answer)
 
     def info(self, word: str) -> FieldInfo:
         """What the operation declares of it."""
@@ -183,6 +202,40 @@ def _fields(
     words = {name: word for word, name in names}
     shown = [name for name in find_operation(operation).takes.model_fields if name not in hidden | BY_HEADER]
     return tuple((words.get(name, name), name) for name in shown)
+
+
+def example_of(model: type[BaseModel], differing: Mapping[str, Any]) -> dict[str, Any]:
+    """An example of a model: the first example of each field, with other values for those in `differing`.
+
+    A required field that holds models needs no example: it gets theirs. An example of such a field has only what
+    differs from theirs, so `{}` means no difference.
+    """
+    made: dict[str, Any] = {}
+    for name, info in model.model_fields.items():
+        if name in differing:
+            value = differing[name]
+        elif info.examples:
+            value = info.examples[0]
+        elif info.is_required() and _model_in(info.annotation):
+            value = [{}] if is_list(info) else {}
+        else:
+            continue
+        inner = _model_in(info.annotation)
+        if inner and isinstance(value, list):
+            value = [example_of(inner, item) for item in value]
+        elif inner and isinstance(value, dict):
+            value = example_of(inner, value)
+        made[name] = value
+    return made
+
+
+def _model_in(annotation: Any) -> type[BaseModel] | None:
+    """The model of a field that holds one or a list of them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    if get_origin(annotation) in (list, Union, UnionType):
+        return next((model for part in get_args(annotation) if (model := _model_in(part))), None)
+    return None
 
 
 @cache

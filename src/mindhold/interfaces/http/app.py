@@ -16,6 +16,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from mindhold.contracts.rest.resource import resources
 from mindhold.interfaces.http.auth import Authentication, CredentialLookup
 from mindhold.interfaces.http.context import (
     HttpContext,
@@ -31,7 +32,7 @@ from mindhold.interfaces.http.limits import BodyLimit, RateLimit
 from mindhold.interfaces.http.metrics import Metrics, RequestObserver
 from mindhold.interfaces.http.oauth import ConsentPage, OAuth
 from mindhold.interfaces.http.rest import pages
-from mindhold.interfaces.http.rest.routes import Rest
+from mindhold.interfaces.http.rest.routes import ApiPaths, rest_routes
 from mindhold.interfaces.http.rest.transfer import is_import, sweep_always
 from mindhold.interfaces.http.shutdown import EndStreams, Shutdown
 from mindhold.model.errors import MindholdError
@@ -140,7 +141,7 @@ def http_app(
         *Health(door, keys, metrics).routes(),
         *OAuth(door).routes(),
         *ConsentPage(door, keys).routes(),
-        *Rest(door).routes(),
+        *rest_routes(door, resources()),
         *pages.routes(),
     ]
 
@@ -168,6 +169,7 @@ def http_app(
             Middleware(AuthContextMiddleware),
             Middleware(EndStreams, stopping),
             Middleware(GZipMiddleware, minimum_size=WORTH_COMPRESSING, compresslevel=COMPRESSION),
+            Middleware(ApiPaths),
         ],
         exception_handlers={
             HTTPException: on_http_error,

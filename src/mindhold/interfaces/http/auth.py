@@ -51,6 +51,7 @@ PUBLIC = frozenset(
     }
 )
 WELL_KNOWN = "/.well-known/"
+PUBLIC_FOLDERS = ("/docs/", WELL_KNOWN)
 FOR_PROXIES = "Without an access key only this machine may come in, and by no proxy: set MINDHOLD_ACCESS_KEY on the server."
 _SESSION = re.compile(rb"[?&]session_?id=([0-9a-f-]{32,36})", re.IGNORECASE)
 
@@ -257,4 +258,4 @@ def _hashed(secret: str) -> bytes:
 
 def is_public(path: str) -> bool:
     """Whether a path is for those who aren't let in yet."""
-    return path in PUBLIC or path.startswith(WELL_KNOWN)
+    return path in PUBLIC or path.startswith(PUBLIC_FOLDERS)

@@ -67,12 +67,18 @@ def response_to_error(error: MindholdError) -> Response:
     return error_response(status, error.message, error.code, advice=error.advice)
 
 
-async def on_http_error(_request: Request, error: Exception) -> Response:
-    """No such route, or not with that method."""
+async def on_http_error(request: Request, error: Exception) -> Response:
+    """There is no such path, or not with that method."""
     assert isinstance(error, HTTPException)
-    words = _WORDS.get(error.status_code, error.detail)
-    code = _CODES.get(error.status_code, "HTTP_ERROR")
-    return error_response(error.status_code, words, code, headers=error.headers)
+    status, path = error.status_code, request.url.path
+    is_api = path == "/api" or path.startswith(("/api/", "/api%"))
+    return error_response(
+        status,
+        _WORDS.get(status, error.detail),
+        _CODES.get(status, "HTTP_ERROR"),
+        advice="/openapi.json has all paths." if status == 404 and is_api else "",
+        headers=error.headers,
+    )
 
 
 async def on_our_error(_request: Request, error: Exception) -> Response:

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mindhold.interfaces.http.rest.paths import segments
-from mindhold.model.errors import InvalidInput, MindholdError
+from mindhold.model.errors import MindholdError
 
 STOPPING_KEY = "mindhold.stopping"  # where a request's scope has it
-EVENTS = ("api", "events")  # a stream whatever the client says that it takes
+EVENTS = "/api/events"  # a stream whatever the client says that it takes
 
 
 def do_nothing() -> None:
@@ -86,7 +85,5 @@ def _only_listens(scope: Scope) -> bool:
         return False
     if "text/event-stream" in Headers(scope=scope).get("accept", ""):
         return True
-    try:
-        return segments(scope) == EVENTS
-    except InvalidInput:  # it is told where paths are read
-        return False
+    path: str = scope["path"]
+    return path.removesuffix("/") == EVENTS

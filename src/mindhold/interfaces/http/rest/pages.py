@@ -5,19 +5,60 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from html import escape
+from importlib.resources import files
 from string import Template
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
 
 from mindhold import __version__
 from mindhold.contracts.rest.openapi import openapi_document
-from mindhold.interfaces.http.rest.docs_page import HtmlPage, file_text, policy_of, render_docs_page
 
-_PAGE = Template("""\
+_DOCS_SCRIPT = """
+SwaggerUIBundle({
+  url: "/openapi.json",
+  dom_id: "#docs",
+  deepLinking: true,
+  filter: true,
+  displayRequestDuration: true,
+  defaultModelsExpandDepth: 0,
+  validatorUrl: null,
+  responseInterceptor(response) {
+    if (response.url.endsWith("/openapi.json")) {
+      const spec = JSON.parse(response.text);
+      delete spec.components.securitySchemes.oauth; // a token goes into the field of the key
+      response.text = JSON.stringify(spec);
+    }
+    return response;
+  },
+});
+"""
+_DOCS = Template("""\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Mindhold API</title>
+<link rel="stylesheet" href="/docs/files/swagger_style.css">
+</head>
+<body>
+<noscript>This page needs its script; programs read <a href="/openapi.json">/openapi.json</a>.</noscript>
+<main id="docs"></main>
+<script src="/docs/files/swagger_bundle.js"></script>
+<script>$script</script>
+</body>
+</html>
+""")
+_PROFILE = Template("""\
 <!doctype html>
 <html lang="en">
 <head>
@@ -60,18 +101,44 @@ _SECTIONS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class HtmlPage:
+    """A page and its Content-Security-Policy: nothing comes from or goes to another server."""
+
+    html: str
+    policy: str
+
+
+@cache
+def docs_page() -> HtmlPage:
+    """Swagger UI, whose files come with the package `offapi`. A key that is typed in stays in the page's memory."""
+    script = f"'self' {_hash(_DOCS_SCRIPT)}"
+    return HtmlPage(_DOCS.substitute(script=_DOCS_SCRIPT), _policy(style="'self'", script=script))
+
+
 @cache
 def profile_page() -> HtmlPage:
-    """The same for every server of this version."""
-    style = file_text("page.css") + file_text("profile.css")
-    script = file_text("profile.js")
-    html = _PAGE.substitute(
-        style=style,
-        script=script,
-        version=escape(__version__),
-        sections="".join(_section(*one) for one in _SECTIONS),
+    """The page where a person reads and edits the profile."""
+    style, script = _file_text("profile.css"), _file_text("profile.js")
+    sections = "".join(_section(*section) for section in _SECTIONS)
+    html = _PROFILE.substitute(style=style, script=script, version=escape(__version__), sections=sections)
+    return HtmlPage(html, _policy(style=_hash(style), script=_hash(script)))
+
+
+def _policy(*, style: str, script: str) -> str:
+    return (
+        f"default-src 'none'; style-src {style}; script-src {script}; connect-src 'self'; img-src data:;"
+        " form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
     )
-    return HtmlPage(html, policy_of(style, script))
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _file_text(name: str) -> str:
+    folder = files("mindhold.interfaces.http.rest")
+    return folder.joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 def _section(section: str, heading: str, label: str, value: str) -> str:
@@ -88,10 +155,10 @@ def _section(section: str, heading: str, label: str, value: str) -> str:
     )
 
 
-FRONT, DOCUMENT, PAGE, PROFILE = "/", "/openapi.json", "/docs", "/profile"
-LEADS_TO = {
+FRONT, DOCUMENT, DOCS, PROFILE = "/", "/openapi.json", "/docs", "/profile"
+LINKS = {
     "name": "Mindhold",
-    "docs": PAGE,
+    "docs": DOCS,
     "openapi": DOCUMENT,
     "profile": PROFILE,
     "api": "/api",
@@ -100,56 +167,68 @@ LEADS_TO = {
 }
 
 
-def routes() -> list[Route]:
-    """For everybody: nothing remembered is in them."""
+class _BundleFiles(StaticFiles):
+    """Files that a browser may keep if it asks whether they changed; other answers are not stored."""
+
+    def file_response(self, *args: Any, **options: Any) -> Response:
+        response = super().file_response(*args, **options)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+def routes() -> list[BaseRoute]:
+    """Routes that need no key: they hold no memories."""
     return [
         Route(FRONT, _front, methods=["GET"]),
         Route(DOCUMENT, _document, methods=["GET"]),
-        Route(PAGE, _page, methods=["GET"]),
+        Route(DOCS, _docs, methods=["GET"]),
+        Mount(f"{DOCS}/files", _BundleFiles(packages=[("offapi", "")])),
         Route(PROFILE, _profile, methods=["GET"]),
     ]
 
 
 async def _front(request: Request) -> Response:
-    """Programs are told what there is; browsers are led to the page."""
+    """Sends a browser to the docs page, and tells a program the paths that there are."""
     if "text/html" in request.headers.get("accept", ""):
-        return RedirectResponse(PAGE, status_code=307, headers={"Vary": "Accept"})
-    return JSONResponse(LEADS_TO, headers={"Vary": "Accept"})
+        return RedirectResponse(DOCS, status_code=307, headers={"Vary": "Accept"})
+    return JSONResponse(LINKS, headers={"Vary": "Accept"})
 
 
 async def _document(request: Request) -> Response:
-    # The first time it takes a moment, in which others are served.
-    return _kept(request, await asyncio.to_thread(_text), "application/json", {})
+    # Building it takes a moment, so the first time is in a thread.
+    return _cacheable(request, await asyncio.to_thread(_document_text), "application/json")
 
 
-async def _page(request: Request) -> Response:
-    return _shown(request, await asyncio.to_thread(render_docs_page))
+async def _docs(request: Request) -> Response:
+    return _page_response(request, docs_page())
 
 
 async def _profile(request: Request) -> Response:
-    return _shown(request, await asyncio.to_thread(profile_page))
+    return _page_response(request, await asyncio.to_thread(profile_page))
 
 
-def _shown(request: Request, made: HtmlPage) -> Response:
+def _page_response(request: Request, page: HtmlPage) -> Response:
     headers = {
-        "Content-Security-Policy": made.policy,
+        "Content-Security-Policy": page.policy,
         "X-Frame-Options": "DENY",
         "Referrer-Policy": "same-origin",
     }
-    return _kept(request, made.html, "text/html", headers)
+    return _cacheable(request, page.html, "text/html", headers)
 
 
 @cache
-def _text() -> str:
+def _document_text() -> str:
     return json.dumps(openapi_document(), ensure_ascii=False)
 
 
-def _kept(request: Request, text: str, media: str, headers: dict[str, str]) -> Response:
-    """Clients keep it, and ask whether it is still the same."""
+def _cacheable(
+    request: Request, text: str, media_type: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """A response with an ETag; 304 where the client has the same text."""
     content = text.encode()
-    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-    told = {**headers, "ETag": tag, "Cache-Control": "no-cache"}
-    given = [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]
-    if tag in given or "*" in given:
-        return Response(status_code=304, headers=told)
-    return Response(content, media_type=media, headers=told)
+    etag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    all_headers = {**(headers or {}), "ETag": etag, "Cache-Control": "no-cache"}
+    etags = [tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")]
+    if etag in etags or "*" in etags:
+        return Response(status_code=304, headers=all_headers)
+    return Response(content, media_type=media_type, headers=all_headers)

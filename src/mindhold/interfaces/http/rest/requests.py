@@ -1,4 +1,4 @@
-"""Strict reading of a request's body, query and headers, and the ETag conditions of a resource."""
+"""Strict reading of a request's path, body, query and headers, and the ETag conditions of a resource."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import math
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, unquote, unquote_to_bytes
 
 from starlette.requests import Request
+from starlette.types import Scope
 
 from mindhold.contracts.rest.resource import Resource
 from mindhold.model.errors import InvalidInput
 from mindhold.operations import Output
 
+API = "/api"
 AGENT = "x-mindhold-agent"
 KEY = "idempotency-key"
 DEEPEST = 100
@@ -37,6 +39,32 @@ class UnsupportedMedia(InvalidInput):
     """The body is of a kind that isn't read here."""
 
     code = "UNSUPPORTED_MEDIA_TYPE"
+
+
+def is_api_path(scope: Scope) -> bool:
+    """Whether a request is for the REST API."""
+    path: str = scope["path"]
+    return path == API or path.startswith(f"{API}/")
+
+
+def path_of(scope: Scope) -> str:
+    """The path as it was sent, decoded but for `/` and `%` inside of a segment, without a slash at the end.
+
+    The server decodes `%2F` too, and then a name with a slash is two segments. Raises InvalidInput.
+    """
+    sent: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    try:
+        parts = [unquote_to_bytes(part).decode("utf-8") for part in sent.partition(b"?")[0].split(b"/")]
+    except UnicodeDecodeError:
+        raise InvalidInput("The path is no UTF-8.", advice="Encode names as UTF-8, then with %.") from None
+    if any("\x00" in part for part in parts):
+        raise InvalidInput("The path has a NUL character.", advice="No name has one.")
+    return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts).removesuffix("/")
+
+
+def path_names(scope: Scope) -> dict[str, str]:
+    """The names in a matched path, decoded."""
+    return {word: unquote(value) for word, value in scope["path_params"].items()}
 
 
 async def body_of(resource: Resource, request: Request) -> Mapping[str, Any] | None:

@@ -1,26 +1,34 @@
-"""The table of resources as one route: reads a request, calls the operation, answers."""
+"""Routes of the REST API: one for each path of the table of resources."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, TypeVar
 
-from starlette.datastructures import URLPath
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Match, NoMatchFound
-from starlette.types import Receive, Scope, Send
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mindhold.contracts.rest.resource import Resource, Stream, resources
+from mindhold.contracts.rest.resource import Resource, Stream
 from mindhold.interfaces.http.context import HttpContext, error_response
-from mindhold.interfaces.http.rest.paths import ROOT, PathMatch, Paths, is_within
-from mindhold.interfaces.http.rest.requests import AGENT, EXPECTED, KEY, body_of, conditions, header, query_of
+from mindhold.interfaces.http.rest.requests import (
+    AGENT,
+    EXPECTED,
+    KEY,
+    body_of,
+    conditions,
+    header,
+    is_api_path,
+    path_names,
+    path_of,
+    query_of,
+)
 from mindhold.interfaces.http.rest.responses import resource_error_response, resource_response
 from mindhold.interfaces.runtime import CALLER_KEY
-from mindhold.model.errors import MindholdError
+from mindhold.model.errors import InvalidInput, MindholdError
 from mindhold.operations import Output
 
 T = TypeVar("T")
@@ -33,67 +41,60 @@ STREAMS: dict[Stream, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """What a request's scope calls its route: the pattern, whatever names were in it."""
+class ApiPaths:
+    """Middleware that has paths of the API routed as they were sent, so that a name may contain any character."""
 
-    path: str
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and is_api_path(scope):
+            try:
+                scope["path"] = path_of(scope)
+            except InvalidInput as error:
+                response = resource_error_response(error, project=None, expected=False)
+                return await response(scope, receive, send)
+        return await self._app(scope, receive, send)
 
 
-class Rest:
-    """The routes of a server."""
+def rest_routes(context: HttpContext, rows: Iterable[Resource]) -> list[Route]:
+    """A route for each path. A fixed word comes before a name: `recent` before `{message_id}`."""
+    by_path: dict[str, dict[str, Resource]] = {}
+    for row in rows:
+        by_path.setdefault(row.path, {})[row.method] = row
+    paths = sorted(by_path, key=lambda path: [part.startswith("{") for part in path.split("/")])
+    return [Route(path, ResourceEndpoint(context, by_path[path])) for path in paths]
 
-    def __init__(self, door: HttpContext) -> None:
-        self._door = door
 
-    def routes(self) -> list[BaseRoute]:
-        return [ResourceRoute(self._door, Paths(resources()))]
+class ResourceEndpoint:
+    """The resources at one path, by method: reads the request, calls the operation and answers."""
 
+    def __init__(self, context: HttpContext, rows: Mapping[str, Resource]) -> None:
+        self._context = context
+        self._rows = rows
+        self.allowed = ", ".join(sorted({*rows, *(["HEAD"] if "GET" in rows else []), "OPTIONS"}))
 
-class ResourceRoute(BaseRoute):
-    """All that is under one word: what nobody serves is told there as well."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["path_params"] = path_names(scope)
+        response = await self._respond(Request(scope, receive, send))
+        await response(scope, receive, send)
 
-    path = f"/{ROOT}"
-
-    def __init__(self, door: HttpContext, paths: Paths) -> None:
-        self._door = door
-        self._paths = paths
-
-    def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        within = scope["type"] == "http" and is_within(scope)
-        return (Match.FULL if within else Match.NONE), {}
-
-    def url_path_for(self, name: str, /, **path_params: Any) -> URLPath:
-        raise NoMatchFound(name, path_params)
-
-    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive, send)
-        try:
-            found = self._paths.find(scope)
-        except MindholdError as error:
-            answer = resource_error_response(error, project=None, expected=False)
-        else:
-            answer = _nothing() if found is None else await self._chosen(found, request)
-        await answer(scope, receive, send)
-
-    async def _chosen(self, found: PathMatch, request: Request) -> Response:
-        allow = {"Allow": found.allowed}
+    async def _respond(self, request: Request) -> Response:
+        allow = {"Allow": self.allowed}
         if request.method == "OPTIONS":
             return Response(status_code=204, headers=allow)
-        row = found.rows.get("GET" if request.method == "HEAD" else request.method)
+        row = self._rows.get("GET" if request.method == "HEAD" else request.method)
         if row is None:
-            told = f"Here are: {found.allowed}."
+            advice = f"Here are: {self.allowed}."
             return error_response(
-                405, "This can't be done here.", "METHOD_NOT_ALLOWED", advice=told, headers=allow
+                405, "This can't be done here.", "METHOD_NOT_ALLOWED", advice=advice, headers=allow
             )
-        request.scope["route"] = Pattern(row.path)
-        request.scope["path_params"] = found.named(row)
         expected = False
         try:
             fields = conditions(row, request)
             expected = EXPECTED in fields
             if row.stream is not None:
-                return await _streaming(row.stream)(self._door, row, request)
+                return await _streaming(row.stream)(self._context, row, request)
             return await self._serve(row, request, fields)
         except MindholdError as error:
             project = request.path_params.get(PROJECT) or request.query_params.get(ASKED_PROJECT)
@@ -103,7 +104,7 @@ class ResourceRoute(BaseRoute):
         query = query_of(request)
         given = row.given(request.path_params, query, await body_of(row, request), **fields)
         agent, key = header(request, AGENT), header(request, KEY) if row.writes else None
-        running = await self._door.opening.running()
+        running = await self._context.opening.running()
         repeats: list[bool] = []
         work: Awaitable[Output] = running.run(
             row.serves,
@@ -149,7 +150,3 @@ def _streaming(name: Stream) -> Callable[[HttpContext, Resource, Request], Await
         import_module(f"mindhold.interfaces.http.rest.{module}"), function
     )
     return serve
-
-
-def _nothing() -> Response:
-    return error_response(404, "There is nothing here.", "NOT_FOUND", advice="/openapi.json has all paths.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,6 +18,7 @@ from typing import BinaryIO
 from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from mindhold.contracts.rest.resource import Resource, resources
@@ -29,8 +31,16 @@ from mindhold.conversations.message_import import (
     line_error,
 )
 from mindhold.interfaces.http.context import HttpContext
-from mindhold.interfaces.http.rest.paths import Paths, is_within
-from mindhold.interfaces.http.rest.requests import AGENT, KEY, UnsupportedMedia, header, parse_json, query_of
+from mindhold.interfaces.http.rest.requests import (
+    AGENT,
+    KEY,
+    UnsupportedMedia,
+    header,
+    is_api_path,
+    parse_json,
+    path_of,
+    query_of,
+)
 from mindhold.interfaces.http.rest.responses import resource_error_response
 from mindhold.interfaces.http.shutdown import STOPPING_KEY, ServerStopped, Shutdown
 from mindhold.interfaces.runtime import CALLER_KEY, OpenMindhold, call_operation
@@ -114,16 +124,17 @@ Tell = Callable[[SaveMessagesResult], Awaitable[None]]
 
 def is_import(scope: Scope) -> bool:
     """Whether a request's body is read here, piece by piece."""
-    if scope["method"] != "POST" or not is_within(scope):
+    if scope["method"] != "POST" or not is_api_path(scope):
         return False
-    with suppress(InvalidInput):  # it is told where paths are read
-        return _paths().find(scope) is not None
+    with suppress(InvalidInput):  # ApiPaths answers it
+        path = path_of(scope)
+        return any(pattern.match(path) for pattern in _import_patterns())
     return False
 
 
 @cache
-def _paths() -> Paths:
-    return Paths(row for row in resources() if row.stream == "import")
+def _import_patterns() -> list[re.Pattern[str]]:
+    return [compile_path(row.path)[0] for row in resources() if row.stream == "import"]
 
 
 async def serve_import(door: HttpContext, resource: Resource, request: Request) -> Response:
