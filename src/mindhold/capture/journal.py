@@ -14,7 +14,7 @@ from mindhold.access.secrets import fingerprint
 from mindhold.capture.items import CAPTURED, CapturedItem
 from mindhold.engine import Engine
 from mindhold.locks import claim
-from mindhold.memories.draft import content_hash
+from mindhold.memories.prepare import content_hash
 from mindhold.model.job import Entry
 from mindhold.model.memory import Kind, Memory
 

@@ -12,11 +12,11 @@ from mindhold.aio import run_concurrently
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.digest import DigestView, digest_of
 from mindhold.memories.filters import (
+    MOST_HITS,
     MOST_KEYWORDS,
-    Question,
     TimeframeView,
     as_asked,
-    check_question,
+    check_query,
     filter_of,
     timeframe_view,
 )
@@ -54,9 +54,51 @@ from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.embedder import Matrix
 from mindhold.ports.store import Capability
 from mindhold.projects.storage import stores_without_vectors
+from mindhold.text.clean import clean
 from mindhold.text.timeframe import Timeframe, find_timeframe
 
 LISTING_EVIDENCE = Evidence(why=("filter",), layer=LISTED)  # for a listing, where nothing is compared
+
+
+class RecallInput(Input):
+    """What to recall. `when` is a phrase of time ("last week") that filters.
+
+    Filters without words list: the best of a topic or kind once there are many memories, else the newest.
+    """
+
+    query: str = ""
+    keywords: list[str] = Field(default=[], max_length=MOST_KEYWORDS)  # 8,000 characters with the question
+    scope: str | None = None
+    everywhere: bool = False
+    scope_only: bool = False  # nothing of the scopes above it
+    tags: list[str] = Field(default=[], max_length=MOST_LABELS)
+    tags_any: bool = False  # any of them, instead of each
+    kinds: list[Kind] = []
+    topic: str | None = None
+    statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1)
+    when: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: int | None = Field(default=None, ge=1, le=MOST_HITS)
+    token_budget: int | None = Field(default=None, ge=1)
+    minimum_score: float | None = Field(default=None, ge=0, le=1)
+    minimum_similarity: float | None = Field(default=None, ge=0, le=1)  # cosine, of what vectors found
+    minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1)
+    links: bool = False
+    relations: list[Relation] = list(DEFAULT_FOLLOWED)
+    neighbours: int = Field(default=0, ge=0, le=10)
+    count_use: bool = True
+    digest: bool = False  # of a listing: of all that the filters admit, not of those alone that are listed
+
+    @property
+    def words(self) -> str:
+        """The query as it is looked for."""
+        return clean(self.query).strip()
+
+    @property
+    def asked(self) -> str:
+        """Query and keywords together; empty where only filters are stated."""
+        return " ".join([self.words, *self.keywords]).strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,26 +146,41 @@ class _Found:
     preferred: Timeframe | None = None
 
 
-async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
+async def recall(
+    engine: Engine,
+    request: RecallInput,
+    *,
+    agent: str,
+    scopes: tuple[str, ...] = (),
+    conversation: str | None = None,
+    explained: bool = True,
+) -> Recalled:
     """The right few; without words, the best or the newest that the filters admit.
 
+    `scopes` are what everywhere means, all active ones when none is named. What isn't `explained` has no reasons and
+    no contradictions. A `minimum_similarity` is asked of what vectors found: what has a keyword is exempt, and so is what
+    has no vector. `when` filters; a phrase of time inside the query only prefers.
     Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors.
     """
-    check_question(question)
-    if question.words:
+    check_query(request)
+    if request.words:
         vectors = Capability.VECTORS in engine.store.capabilities
-        async with run_concurrently(_embedded(engine, question.asked, vectors=vectors)) as embedding:
-            where, timeframe = await filter_of(engine, question, agent=agent)
+        async with run_concurrently(_embedded(engine, request.asked, vectors=vectors)) as embedding:
+            where, timeframe = await filter_of(
+                engine, request, agent=agent, scopes=scopes, conversation=conversation
+            )
         found = await _answering(
-            engine, question, embedding.result(), where=where, dated=timeframe is not None
+            engine, request, embedding.result(), where=where, dated=timeframe is not None, explained=explained
         )
     else:
-        where, timeframe = await filter_of(engine, question, agent=agent)
-        look = _keyed if question.asked else _listed
-        found = await look(engine, question, where=where)
-    fitted = _fitted(engine, found.chosen, budget=question.token_budget)
-    hits = await _expanded(engine, question, fitted, where=where)
-    if question.count_use:
+        where, timeframe = await filter_of(
+            engine, request, agent=agent, scopes=scopes, conversation=conversation
+        )
+        look = _keyed if request.asked else _listed
+        found = await look(engine, request, where=where)
+    fitted = _fitted(engine, found.chosen, budget=request.token_budget)
+    hits = await _expanded(engine, request, fitted, where=where, explained=explained)
+    if request.count_use:
         engine.use_counter.note([hit.memory.id for hit in hits])
     return Recalled(
         hits=hits,
@@ -139,11 +196,17 @@ async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
 
 
 async def _answering(
-    engine: Engine, question: Question, matrix: Matrix | None, *, where: Filter, dated: bool
+    engine: Engine,
+    request: RecallInput,
+    matrix: Matrix | None,
+    *,
+    where: Filter,
+    dated: bool,
+    explained: bool,
 ) -> _Found:
     """A question in words: by words and meaning at once, for relevance leads."""
-    limit = question.limit or engine.settings.recall.limit
-    lexemes = lexemes_of(question.keywords, text=question.words)
+    limit = request.limit or engine.settings.recall.limit
+    lexemes = lexemes_of(request.keywords, text=request.words)
     found = await engine.store.search(
         Search(
             filter=where,
@@ -156,23 +219,23 @@ async def _answering(
     preferred = None
     if not dated:
         preferred = find_timeframe(
-            question.words, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order
+            request.words, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order
         )
     ranking = Ranking(
         engine,
         found,
-        text=question.asked,
+        text=request.asked,
         lexemes=lexemes,
-        keywords=frozenset(lexemes_of(question.keywords)),
+        keywords=frozenset(lexemes_of(request.keywords)),
         preferred=preferred,
     )
     ranked = ranking.best(
-        floor=question.floor, similarity=question.minimum_similarity, most=limit * MORE_THAN_ASKED
+        floor=request.minimum_score, similarity=request.minimum_similarity, most=limit * MORE_THAN_ASKED
     )
-    forms = frozenset(keyword_forms(question.keywords))
+    forms = frozenset(keyword_forms(request.keywords))
 
     def evidence(one: RankedCandidate, memory: Memory) -> Evidence:
-        spoke = ranking.evidence(one.row, why=question.explained)
+        spoke = ranking.evidence(one.row, why=explained)
         every = forms and forms.issubset(keyword_forms(memory.keywords))
         return replace(spoke, layer=L1) if every else spoke
 
@@ -187,10 +250,10 @@ async def _answering(
     )
 
 
-async def _listed(engine: Engine, question: Question, *, where: Filter) -> _Found:
+async def _listed(engine: Engine, request: RecallInput, *, where: Filter) -> _Found:
     """What a topic or a kind admits is equally right: the best of it. A tag, a scope or a time lists the newest."""
-    limit = question.limit or engine.settings.recall.limit
-    if question.topic is not None or question.kinds:
+    limit = request.limit or engine.settings.recall.limit
+    if request.topic is not None or request.kinds:
         memories = await best_equals(engine, where, limit=limit)
     else:
         memories = await engine.store.find(where, order=Order.NEWEST, limit=limit)
@@ -202,12 +265,12 @@ async def _listed(engine: Engine, question: Question, *, where: Filter) -> _Foun
     )
 
 
-async def _keyed(engine: Engine, question: Question, *, where: Filter) -> _Found:
-    given = await Layers(engine, question, where=where).run()
+async def _keyed(engine: Engine, request: RecallInput, *, where: Filter) -> _Found:
+    layered = await Layers(engine, request, where=where).run()
     notice = ""
-    if given.short is not None:  # nobody misses a layer that wasn't needed
-        notice = await _notice(engine, where, L3 in given.asked, given.short)
-    return _Found(given.chosen, given.asked, given.rung, given.considered, notice)
+    if layered.short is not None:  # nobody misses a layer that wasn't needed
+        notice = await _notice(engine, where, L3 in layered.asked, layered.short)
+    return _Found(layered.chosen, layered.asked, layered.rung, layered.considered, notice)
 
 
 async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | None:
@@ -251,17 +314,19 @@ def _fitted(engine: Engine, chosen: Sequence[ChosenMemories], *, budget: int | N
     return hits
 
 
-async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, where: Filter) -> tuple[Hit, ...]:
-    if not (question.explained or question.with_links or question.neighbours):
+async def _expanded(
+    engine: Engine, request: RecallInput, hits: list[Hit], *, where: Filter, explained: bool
+) -> tuple[Hit, ...]:
+    if not (explained or request.links or request.neighbours):
         return tuple(hits)
     spent = sum(hit.tokens for hit in hits)
     allowance = Allowance(
-        tokens=None if question.token_budget is None else question.token_budget - spent,
+        tokens=None if request.token_budget is None else request.token_budget - spent,
         characters=engine.settings.recall.longest_answer - sum(len(hit.content) for hit in hits),
         longest=engine.settings.recall.longest_hit,
     )
     memories = [hit.memory for hit in hits]
-    relations = question.relations if question.with_links else None
+    relations = tuple(request.relations) if request.links else None
     ties = await ties_of(engine, memories, relations=relations, where=where)
     disputes = await ties.disputes()
     links = {} if relations is None else await ties.linked(relations, allowance)
@@ -269,9 +334,9 @@ async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, wher
     for hit in hits:
         before: tuple[Memory, ...] = ()
         after: tuple[Memory, ...] = ()
-        if question.neighbours:
+        if request.neighbours:
             before, after = await around(
-                engine, hit.memory, reach=question.neighbours, where=where, allowance=allowance
+                engine, hit.memory, reach=request.neighbours, where=where, allowance=allowance
             )
         expanded.append(
             replace(
@@ -304,37 +369,6 @@ async def _notice(engine: Engine, where: Filter, embedded: bool, found: Candidat
     return f"{lacking} yet: `mindhold jobs run` makes them."
 
 
-class RecallInput(Input):
-    """What to recall. `when` is a phrase of time ("last week") that filters.
-
-    Filters without words list: the best of a topic or kind once there are many memories, else the newest.
-    """
-
-    query: str = ""
-    keywords: list[str] = Field(default=[], max_length=MOST_KEYWORDS)  # 8,000 characters with the question
-    scope: str | None = None
-    everywhere: bool = False
-    scope_only: bool = False  # nothing of the scopes above it
-    tags: list[str] = Field(default=[], max_length=MOST_LABELS)
-    tags_any: bool = False  # any of them, instead of each
-    kinds: list[Kind] = []
-    topic: str | None = None
-    statuses: list[Status] = Field(default=[Status.ACTIVE], min_length=1)
-    when: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    limit: int | None = Field(default=None, ge=1, le=200)
-    token_budget: int | None = Field(default=None, ge=1)
-    minimum_score: float | None = Field(default=None, ge=0, le=1)
-    minimum_similarity: float | None = Field(default=None, ge=0, le=1)  # cosine, of what vectors found
-    minimum_trust: float = Field(default=LEAST_TRUST, ge=0, le=1)
-    links: bool = False
-    relations: list[Relation] = list(DEFAULT_FOLLOWED)
-    neighbours: int = Field(default=0, ge=0, le=10)
-    count_use: bool = True
-    digest: bool = False  # of a listing: of all that the filters admit, not of those alone that are listed
-
-
 class LayerView(Output):
     """A layer that was asked: L1 every keyword, L2 words, L3 vectors, or filter; and how many of the answers it found."""
 
@@ -359,33 +393,9 @@ class RecallResult(Output):
 
 async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
     """Find the memories that answer."""
-    question = Question(
-        text=request.query,
-        keywords=tuple(request.keywords),
-        scope=request.scope,
-        everywhere=request.everywhere,
-        scope_only=request.scope_only,
-        tags=tuple(request.tags),
-        tags_any=request.tags_any,
-        kinds=tuple(request.kinds),
-        topic=request.topic,
-        statuses=tuple(request.statuses),
-        when=request.when,
-        since=request.since,
-        until=request.until,
-        limit=request.limit,
-        token_budget=request.token_budget,
-        floor=request.minimum_score,
-        minimum_similarity=request.minimum_similarity,
-        minimum_trust=request.minimum_trust,
-        with_links=request.links,
-        relations=tuple(request.relations),
-        neighbours=request.neighbours,
-        count_use=request.count_use,
-    )
 
     async def asked(scopes: tuple[str, ...]) -> Recalled:
-        return await recall(context.engine, replace(question, among=scopes), agent=context.agent)
+        return await recall(context.engine, request, agent=context.agent, scopes=scopes)
 
     found, left = await as_asked(context, asked, everywhere=request.everywhere)
     return RecallResult(
@@ -398,7 +408,7 @@ async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
         timeframe=timeframe_view(context, found.timeframe, filters=found.time_filters),
         scopes=list(found.scopes),
         layers=[LayerView(layer=one.layer, found=one.found) for one in found.layers],
-        digest=await _digest(context, question) if request.digest and not question.asked else None,
+        digest=await _digest(context, request) if request.digest and not request.asked else None,
     )
 
 
@@ -412,6 +422,6 @@ RECALL = operation(
 )
 
 
-async def _digest(context: Context, question: Question) -> DigestView:
-    where, _ = await filter_of(context.engine, question, agent=context.agent)
+async def _digest(context: Context, request: RecallInput) -> DigestView:
+    where, _ = await filter_of(context.engine, request, agent=context.agent)
     return DigestView.of(await digest_of(context.engine, where), context.engine.zone())
