@@ -311,7 +311,7 @@ class SearchMessagesResult(Output):
 
 
 class DeleteMessagesInput(Input):
-    """Which messages go for good: all that is given holds of each. Something must be request."""
+    """Which messages go for good: all that is given holds of each. Something must be given."""
 
     project: str | None = None
     message_id: str | None = Field(default=None, max_length=LONGEST_WORD, description="This message.")

@@ -13,7 +13,8 @@ from mindhold.conversations.message_log import MessageType
 from mindhold.conversations.messages import at_end, message_request, session_name
 from mindhold.conversations.sessions import note_call
 from mindhold.engine import Engine
-from mindhold.memories.write import REMEMBER, RememberInput, RememberResult, Verbatim, write
+from mindhold.memories.remember import REMEMBER, RememberResult
+from mindhold.memories.write import RememberInput, Verbatim, write
 from mindhold.model.memory import Kind
 from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, created_ids, operation

@@ -1,4 +1,4 @@
-"""The pure steps of the write path: a request becomes one or more indexed records that a store can be request."""
+"""The pure steps of the write path: a request becomes one or more indexed records that a store can be given."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ MONTHS = "January February March April May June July August September October No
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecord:
-    """A record and everything that full text finds it by. `put` is the only place that makes what a store is request."""
+    """A record and everything that full text finds it by. `put` is the only place that makes what a store is given."""
 
     memory: Memory
     lexemes: Sequence[str]
@@ -281,7 +281,7 @@ def _parts(engine: Engine, first: Memory, texts: Sequence[str]) -> list[Memory]:
 
 
 def _place(first: Memory, number: int) -> Provenance:
-    """A turn's parts stay at the turn's place; the parts of a document follow one another, wherever it was request."""
+    """A turn's parts stay at the turn's place; the parts of a document follow one another, wherever it was given."""
     if first.provenance.position is not None:
         return first.provenance
     return replace(first.provenance, conversation=f"document:{first.id}", position=number)
