@@ -30,7 +30,8 @@ from benchmarks.sites import LOCAL, NAMES, STORES, Sites, site_folder
 from mindhold.app.application import App, open_app
 from mindhold.memories.embedding import VectorSource
 from mindhold.memories.recall import RECALL, RecallInput
-from mindhold.memories.write import REMEMBER_MANY, RememberInput, RememberManyInput
+from mindhold.memories.remember import REMEMBER_MANY, RememberManyInput
+from mindhold.memories.write import RememberInput
 from mindhold.model.query import Filter
 from mindhold.projects.scope_operations import CREATE_SCOPE, CreateScopeInput
 from mindhold.settings.loader import load_settings

@@ -16,11 +16,10 @@ from benchmarks.peers.door import settings_for, uncached_embedder
 from benchmarks.peers.known import KnownTexts
 
 from mindhold.app.application import App, open_app
-from mindhold.memories.draft import Draft, WriteOutcome, content_hash, labels_of
 from mindhold.memories.embedding import VectorSource
-from mindhold.memories.filters import Question
-from mindhold.memories.recall import recall
-from mindhold.memories.write import remember, remember_many
+from mindhold.memories.prepare import content_hash, labels_of
+from mindhold.memories.recall import RecallInput, recall
+from mindhold.memories.write import RememberInput, WriteOutcome, write, write_many
 from mindhold.model.lexemes import lexemes
 from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.query import Filter
@@ -101,8 +100,8 @@ class FrontDoor:
         known = VectorSource(
             KnownTexts(uncached_embedder(self._options), dict(zip(texts, rows, strict=True)))
         )
-        drafts = [Draft(content=text) for text in texts]
-        answers = self._run(remember_many(replace(self._app.engine, vector_source=known), drafts))
+        requests = [RememberInput(content=text) for text in texts]
+        answers = self._run(write_many(replace(self._app.engine, vector_source=known), requests))
         ids = [answer.memory.id for answer in answers if answer.memory is not None]
         if len(ids) < len(texts):
             raise SystemExit(f"it passed over {len(texts) - len(ids)} texts")
@@ -118,16 +117,16 @@ class FrontDoor:
         return plain_puts(self._app, texts, rows)
 
     def store(self, text: str) -> bool:
-        answer = self._run(remember(self._app.engine, Draft(content=text)))
+        answer = self._run(write(self._app.engine, RememberInput(content=text)))
         return answer.outcome is WriteOutcome.STORED
 
     def store_many(self, texts: Sequence[str]) -> int:
-        drafts = [Draft(content=text) for text in texts]
-        answers = self._run(remember_many(self._app.engine, drafts))
+        requests = [RememberInput(content=text) for text in texts]
+        answers = self._run(write_many(self._app.engine, requests))
         return sum(answer.outcome is WriteOutcome.STORED for answer in answers)
 
     def recall(self, text: str, mode: str) -> int:
-        answer = self._run(recall(self._app.engine, Question(text=text, limit=10), agent=self._agent))
+        answer = self._run(recall(self._app.engine, RecallInput(query=text, limit=10), agent=self._agent))
         return len(answer.hits)
 
     def nearest(self, vectors: str) -> list[list[int]]:

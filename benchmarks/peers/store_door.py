@@ -15,10 +15,8 @@ from benchmarks.peers.bare_pgvector import BarePgvector
 from benchmarks.peers.front_door import FrontDoor, plain_puts
 from benchmarks.texts import keywords_in
 
-from mindhold.memories.draft import Draft, WriteOutcome
-from mindhold.memories.filters import Question
-from mindhold.memories.recall import recall
-from mindhold.memories.write import remember
+from mindhold.memories.recall import RecallInput, recall
+from mindhold.memories.write import RememberInput, WriteOutcome, write
 from mindhold.model.scope import POSTGRES
 from mindhold.ports.embedder import Matrix
 from mindhold.ports.store import Put
@@ -56,7 +54,7 @@ class StoreDoor(FrontDoor):
         return plain_puts(self._app, texts, rows, keywords=keywords_in)
 
     def store(self, text: str) -> bool:
-        answer = self._run(remember(self._app.engine, Draft(content=text)))
+        answer = self._run(write(self._app.engine, RememberInput(content=text)))
         if answer.memory is not None:
             self._stored.append(answer.memory.id)
         return answer.outcome is WriteOutcome.STORED
@@ -70,12 +68,12 @@ class StoreDoor(FrontDoor):
     def recall(self, text: str, mode: str) -> int:
         if mode == "bare":
             return len(self._floor().nearest(self._query(text)))
-        asked = Question(keywords=(text,)) if mode == "keywords" else Question(text=text)
+        asked = RecallInput(keywords=[text]) if mode == "keywords" else RecallInput(query=text)
         return len(self._run(recall(self._app.engine, asked, agent=self._agent)).hits)
 
     def rungs(self, keywords: Sequence[str]) -> list[str]:
         """What recall by each keyword stands on."""
-        asked = [Question(keywords=(word,), count_use=False) for word in keywords]
+        asked = [RecallInput(keywords=[word], count_use=False) for word in keywords]
         return [self._run(recall(self._app.engine, one, agent=self._agent)).rung for one in asked]
 
     def settle(self, keyword: str) -> str:
@@ -93,7 +91,7 @@ class StoreDoor(FrontDoor):
         return [self._rows(text, rows) for text in texts]
 
     def _rows(self, text: str, rows: dict[str, int]) -> list[int]:
-        question = Question(text=text, limit=10, count_use=False)
+        question = RecallInput(query=text, limit=10, count_use=False)
         answer = self._run(recall(self._app.engine, question, agent=self._agent))
         return [rows[hit.memory.id] for hit in answer.hits if hit.memory.id in rows]
 

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from mindhold.app.application import App
 from mindhold.memories.filters import LIST, SHOW, ShowResult
 from mindhold.memories.recall import RECALL, RecallResult
+from mindhold.memories.remember import REMEMBER, RememberResult
 from mindhold.memories.views import MemoryView
-from mindhold.memories.write import REMEMBER, RememberResult
 from mindhold.operations import Input, Operation, Output
 
 I = TypeVar("I", bound=Input)  # noqa: E741

@@ -23,7 +23,7 @@ from mindhold.lifecycle.status import DOCTOR
 from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET
 from mindhold.memories.links import LINK
-from mindhold.memories.write import REMEMBER_MANY
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.model.errors import StoreAway
 from mindhold.ports.backend import Record
 from mindhold.projects.projects import CREATE_PROJECT, LIST_PROJECTS

@@ -33,8 +33,8 @@ from mindhold.memories.export import export_stream
 from mindhold.memories.feedback import FEEDBACK
 from mindhold.memories.forget import FORGET
 from mindhold.memories.links import LINK
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.memories.stats import STATS
-from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import InvalidInput, NotFound, Refused, SchemaTooNew, StoreBusy, StoreDamaged
 from mindhold.model.lexemes import lexemes
 from mindhold.ports.backend import Record, SnapshotItem, SnapshotRemoval

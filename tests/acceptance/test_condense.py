@@ -20,12 +20,11 @@ from mindhold.capture.items import CAPTURED, SIGNS
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
 from mindhold.locks import claim
 from mindhold.memories.amend import AMEND
-from mindhold.memories.draft import Draft
 from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.memories.links import LINK
-from mindhold.memories.write import remember as remember_draft
+from mindhold.memories.write import RememberInput, write
 from mindhold.model.errors import ScopeNotFound, StoreError
-from mindhold.model.memory import Kind, Provenance
+from mindhold.model.memory import Kind
 from mindhold.ports.llm import LanguageModel
 from mindhold.testing.servers.services import LanguageServer, failing
 
@@ -102,15 +101,17 @@ async def test_what_they_had_earned_is_inherited(app: App) -> None:
     await pile(app, kind="error")
     texts = ("The build fails with code 137.", "The build fails with code 137. More memory helps.")
     for number, text in enumerate(texts):
-        draft = Draft(
-            text,
+        request = RememberInput(
+            content=text,
             kind=Kind.ERROR,
             importance=0.5 + number / 10,
             confidence=0.9 - number / 10,
-            provenance=Provenance(source=CAPTURED, file="talk.jsonl", line=number + 7),
+            source=CAPTURED,
+            file="talk.jsonl",
+            line=number + 7,
             metadata={SIGNS: ["build fails", f"sign {number}"]},
         )
-        stored_one = (await remember_draft(app.engine, draft)).memory
+        stored_one = (await write(app.engine, request)).memory
         assert stored_one is not None
         await app.engine.store.touch([stored_one.id] * 3, app.engine.clock())
     await condensed(app)

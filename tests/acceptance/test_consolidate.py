@@ -21,14 +21,15 @@ from mindhold.lifecycle.consolidation import STAGES
 from mindhold.lifecycle.consolidation import run_consolidation as consolidate
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE, CONSOLIDATION_REPORTS, ConsolidateResult
 from mindhold.locks import claim
-from mindhold.memories.amend import AMEND, indexed
+from mindhold.memories.amend import AMEND
 from mindhold.memories.evaluation import evaluate
 from mindhold.memories.feedback import FEEDBACK
 from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.memories.links import LINK
+from mindhold.memories.prepare import indexed
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.memories.stats import STATS
 from mindhold.memories.transfer import EXPORT
-from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Changed, InvalidInput, MemoryNotFound, Refused
 from mindhold.model.job import Job
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Status, Tier

@@ -43,7 +43,7 @@ from mindhold.lifecycle.stages import StageLimits
 from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET, UNFORGET
-from mindhold.memories.write import REMEMBER_MANY
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.model.errors import InvalidInput, ModelBroken, NotFound
 from mindhold.model.scope import Caller
 from mindhold.operations import Operation

@@ -25,8 +25,8 @@ from mindhold.memories.context import CONTEXT, ContextResult
 from mindhold.memories.forget import FORGET
 from mindhold.memories.recall import RECALL
 from mindhold.memories.reflect import REFLECT
+from mindhold.memories.remember import REMEMBER
 from mindhold.memories.stats import STATS
-from mindhold.memories.write import REMEMBER
 from mindhold.model.errors import InvalidInput, ModelError
 from mindhold.model.scope import Caller
 from mindhold.projects.scope_operations import CREATE_SCOPE

@@ -17,8 +17,8 @@ from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.amend import AMEND
 from mindhold.memories.ask import ASK
 from mindhold.memories.evaluation import AT_ONCE, evaluate, read_verdicts
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.memories.stats import STATS
-from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.memory import Kind
 from mindhold.testing.servers.services import HANG, LanguageServer, TruncatedAnswer, failing
 

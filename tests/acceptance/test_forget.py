@@ -16,9 +16,9 @@ from mindhold.memories.amend import AMEND
 from mindhold.memories.filters import LIST, TAGS
 from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.memories.links import LINK
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.memories.timeline import TIMELINE
 from mindhold.memories.transfer import EXPORT
-from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
 from mindhold.model.query import Filter
 from mindhold.projects.scope_operations import CREATE_SCOPE

@@ -703,7 +703,7 @@ def test_the_folder_is_claude_codes_own_or_the_one_it_was_moved_to() -> None:
 
 async def test_a_remembered_conversation_is_told_by_its_reflection(app: App) -> None:
     from mindhold.memories.reflect import REFLECT
-    from mindhold.memories.write import REMEMBER
+    from mindhold.memories.remember import REMEMBER
 
     given = REMEMBER.takes(content="The kiln is fired at 900 degrees.", topic="kiln")
     await app.run(REMEMBER, given, conversation="pottery")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from mindhold.app.application import App
 from mindhold.jobs.queue import RUN_JOBS
-from mindhold.memories.write import REMEMBER_MANY
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.model.errors import ContentTooLarge, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
 from mindhold.projects.scope_operations import CHANGE_SCOPE, CREATE_SCOPE
 

@@ -23,8 +23,8 @@ from mindhold.lifecycle.status import DOCTOR, STATUS
 from mindhold.memories.duplicates import relate_job
 from mindhold.memories.embedding import EMBED_MISSING
 from mindhold.memories.links import LINK
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.memories.transfer import EXPORT
-from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, JobNotFound
 from mindhold.model.job import Job, JobState
 from mindhold.ports.store import Enqueue

@@ -20,7 +20,7 @@ from mindhold.lifecycle.maintenance import STEPS
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATION_REPORTS, MAINTAIN, MaintainResult
 from mindhold.lifecycle.stages import StageLimits, StageResult
 from mindhold.locks import claim
-from mindhold.memories.amend import indexed
+from mindhold.memories.prepare import indexed
 from mindhold.memories.views import JobView
 from mindhold.model.errors import InvalidInput, Refused, StoreFull
 from mindhold.model.memory import Kind

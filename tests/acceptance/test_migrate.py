@@ -19,8 +19,8 @@ from mindhold.app.application import App
 from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET
 from mindhold.memories.links import LINK
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.memories.transfer import EXPORT
-from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, Refused, ScopeNotFound, StoreAway
 from mindhold.model.memory import ANY_STATUS, Status
 from mindhold.model.query import Filter

@@ -19,8 +19,8 @@ from mindhold.conversations.message_log import (
     SaveMessageResult,
 )
 from mindhold.memories.amend import AMEND
+from mindhold.memories.remember import REMEMBER
 from mindhold.memories.transfer import EXPORT, IMPORT
-from mindhold.memories.write import REMEMBER
 from mindhold.model.errors import ContentTooLarge, InvalidInput, MindholdError, Refused, ScopeNotFound
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import Caller

@@ -17,7 +17,7 @@ from mindhold.lifecycle.status import STATUS
 from mindhold.memories.forget import FORGET
 from mindhold.memories.links import LINK
 from mindhold.memories.recall import RecallResult
-from mindhold.memories.write import REMEMBER_MANY
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.model.errors import InvalidInput, SettingsError
 from mindhold.model.memory import Link, Relation
 from mindhold.model.query import Filter

@@ -18,7 +18,7 @@ from mindhold.memories.amend import AMEND
 from mindhold.memories.embedding import EMBED_MISSING, queue_embedding
 from mindhold.memories.forget import FORGET
 from mindhold.memories.recall import RECALL
-from mindhold.memories.write import REMEMBER
+from mindhold.memories.remember import REMEMBER
 from mindhold.model.errors import SettingsError, StoreDenied
 from mindhold.model.scope import Caller
 from mindhold.projects.projects import CREATE_PROJECT

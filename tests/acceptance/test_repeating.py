@@ -15,8 +15,8 @@ from mindhold.memories import idempotency
 from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET
 from mindhold.memories.idempotency import PATIENCE, PAUSE, RENEWED, TERM, hold_key
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.memories.transfer import EXPORT
-from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, KeyReused
 from mindhold.operations import Context
 from mindhold.ports.store import Tend

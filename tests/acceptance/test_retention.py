@@ -25,9 +25,9 @@ from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
 from mindhold.lifecycle.retention import RecapPort, covered_by_lineage
 from mindhold.lifecycle.stages import StageLimits, StageResult
 from mindhold.lifecycle.status import DOCTOR, STATUS
-from mindhold.memories.amend import indexed
 from mindhold.memories.evaluation import evaluate
 from mindhold.memories.forget import UNFORGET
+from mindhold.memories.prepare import indexed
 from mindhold.model.errors import StoreBusy
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Provenance, Status
 from mindhold.model.query import Filter

@@ -18,7 +18,7 @@ from mindhold.memories.filters import LIST
 from mindhold.memories.forget import FORGET
 from mindhold.memories.idempotency import IDEMPOTENCY_NAMESPACE, TERM, HeldKey, hold_key, renew_key
 from mindhold.memories.links import LINK
-from mindhold.memories.write import REMEMBER, REMEMBER_MANY
+from mindhold.memories.remember import REMEMBER, REMEMBER_MANY
 from mindhold.model.errors import Conflict, InvalidInput, KeyReused, MemoryNotFound, ScopeNotFound
 from mindhold.model.scope import Caller
 from mindhold.operations import Operation

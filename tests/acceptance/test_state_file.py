@@ -14,10 +14,9 @@ from front_door import Open, at, everything, run, show, stored
 from mindhold.app.application import App
 from mindhold.capture.items import CAPTURED
 from mindhold.memories.amend import AMEND
-from mindhold.memories.draft import Draft
 from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.memories.transfer import EXPORT, IMPORT, ExportResult, ImportResult
-from mindhold.memories.write import remember
+from mindhold.memories.write import RememberInput, write
 from mindhold.model.errors import InvalidInput, NotFound
 from mindhold.model.memory import ID_ALPHABET, Kind, Provenance
 from mindhold.model.query import Filter
@@ -311,8 +310,17 @@ async def test_half_a_surrogate_stays_as_it_is(app: App, file: Path) -> None:
 
 async def test_where_it_was_said_goes_along(app: App, empty: App, tmp_path: Path) -> None:
     said = Provenance("capture", CAPTURED, "talk", file="talk.jsonl", line=7)
-    draft = Draft("Use pnpm.", kind=Kind.DECISION, scope="Global", agent="default", provenance=said)
-    await remember(app.engine, draft)
+    request = RememberInput(
+        content="Use pnpm.",
+        kind=Kind.DECISION,
+        scope="Global",
+        dialect="capture",
+        source=CAPTURED,
+        conversation="talk",
+        file="talk.jsonl",
+        line=7,
+    )
+    await write(app.engine, request, agent="default")
     await _export(app, tmp_path / "state.json")
     await _import(empty, tmp_path / "state.json")
     [memory] = await empty.engine.store.find(Filter(viewer="system"))

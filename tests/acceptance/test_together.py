@@ -13,7 +13,7 @@ from mindhold.memories.amend import AMEND
 from mindhold.memories.embedding import VectorSource
 from mindhold.memories.forget import FORGET
 from mindhold.memories.links import LINK
-from mindhold.memories.write import REMEMBER_MANY
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.model.errors import MemoryNotFound, Refused
 from mindhold.ports.embedder import Matrix
 from mindhold.projects.scope_operations import CREATE_SCOPE

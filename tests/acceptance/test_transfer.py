@@ -20,8 +20,8 @@ from mindhold.lifecycle.maintenance_operations import CONSOLIDATE
 from mindhold.memories.amend import AMEND
 from mindhold.memories.forget import FORGET, UNFORGET
 from mindhold.memories.links import LINK
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.memories.transfer import EXPORT, IMPORT, ImportResult
-from mindhold.memories.write import REMEMBER_MANY
 from mindhold.model.errors import InvalidInput, MindholdError, StoreError
 from mindhold.model.lifecycle import NEVER
 from mindhold.model.query import Filter, Order

@@ -21,8 +21,8 @@ from mindhold.engine import UseCounter
 from mindhold.lifecycle.maintenance_operations import CONSOLIDATE, ConsolidateResult
 from mindhold.memories.evaluation import evaluate
 from mindhold.memories.forget import FORGET
+from mindhold.memories.remember import REMEMBER, REMEMBER_MANY
 from mindhold.memories.stats import STATS
-from mindhold.memories.write import REMEMBER, REMEMBER_MANY
 from mindhold.model.lifecycle import NEVER_FORGOTTEN
 from mindhold.model.memory import ANY_STATUS, DEFAULT_IMPORTANCE, IdMaker, Kind, Memory, Status, Tier
 from mindhold.model.query import Filter

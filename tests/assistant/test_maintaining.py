@@ -17,8 +17,8 @@ from front_door import Open, at, everything, run
 from tool_door import use
 
 from mindhold.app.application import App
-from mindhold.memories.draft import content_hash, labels_of
 from mindhold.memories.forget import FORGET
+from mindhold.memories.prepare import content_hash, labels_of
 from mindhold.model.errors import Conflict
 from mindhold.model.lexemes import lexemes
 from mindhold.ports.store import Put

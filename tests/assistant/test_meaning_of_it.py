@@ -9,7 +9,7 @@ from front_door import Open, run
 from tool_door import use
 
 from mindhold.app.application import App
-from mindhold.memories.write import REMEMBER_MANY
+from mindhold.memories.remember import REMEMBER_MANY
 from mindhold.model.memory import Status
 from mindhold.model.query import Filter
 

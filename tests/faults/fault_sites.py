@@ -14,7 +14,7 @@ import pytest
 
 from mindhold.app.application import App, open_app
 from mindhold.memories.recall import RECALL
-from mindhold.memories.write import REMEMBER
+from mindhold.memories.remember import REMEMBER
 from mindhold.model.errors import MindholdError
 from mindhold.settings.loader import load_settings
 from mindhold.testing.servers.mongo import MongoServer

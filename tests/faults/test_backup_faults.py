@@ -20,7 +20,7 @@ from mindhold.app.restore import drop_old, replace_all
 from mindhold.backup.create import BACKUP, LIST_BACKUPS
 from mindhold.backup.verify import VERIFY_BACKUPS
 from mindhold.lifecycle.status import DOCTOR
-from mindhold.memories.write import REMEMBER
+from mindhold.memories.remember import REMEMBER
 from mindhold.model.errors import StoreFull
 from mindhold.model.query import Filter
 from mindhold.settings.loader import load_settings

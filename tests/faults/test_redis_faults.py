@@ -13,7 +13,7 @@ from fault_sites import app_on, code_of, remember, until
 from mindhold.app.application import App
 from mindhold.lifecycle.status import STATUS
 from mindhold.memories.recall import RECALL
-from mindhold.memories.write import REMEMBER
+from mindhold.memories.remember import REMEMBER
 from mindhold.testing.servers.redis import RedisServer
 from servers import server_folder
 

@@ -12,7 +12,7 @@ from mindhold.app.application import App
 from mindhold.lifecycle.status import STATUS
 from mindhold.memories.forget import FORGET
 from mindhold.memories.recall import RECALL, RecallResult
-from mindhold.memories.write import REMEMBER, REMEMBER_MANY
+from mindhold.memories.remember import REMEMBER, REMEMBER_MANY
 from mindhold.testing.servers.redis import RedisSentinels, RedisServer
 from redis_beside import TIMEOUT, eventually, settings_of
 

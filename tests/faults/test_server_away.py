@@ -13,7 +13,7 @@ from mcp_clients import HttpServer, Poster
 from everywhere import as_environment
 from mindhold.lifecycle.status import STATUS
 from mindhold.memories.filters import LIST
-from mindhold.memories.write import REMEMBER_MANY
+from mindhold.memories.remember import REMEMBER_MANY
 
 pytestmark = SOCKETS_LEFT
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mindhold.memories.draft import TURN
 from mindhold.memories.duplicates import RelatedMemories, find_related, inherit_from
+from mindhold.memories.prepare import TURN
 from mindhold.model.memory import Kind, Memory, Relation, Tier
 from mindhold.settings.schema import IntakeSettings
 from mindhold.testing.builders import START, Builder

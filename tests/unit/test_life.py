@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mindhold.memories.draft import TURN
+from mindhold.memories.prepare import TURN
 from mindhold.model.lifecycle import (
     FLOOR,
     NEVER,

@@ -15,9 +15,8 @@ from zoneinfo import ZoneInfo
 from mindhold.aio import run_uncancelled
 from mindhold.backup.file_format import ROWS, BackupPart, BackupReader, open_backup
 from mindhold.backup.rows import from_lines
-from mindhold.memories.draft import gist_of, labels_in
+from mindhold.memories.prepare import index_memory
 from mindhold.model.job import Entry, Job
-from mindhold.model.lexemes import lexemes
 from mindhold.model.memory import Link, Version
 from mindhold.model.scope import Scope
 from mindhold.ports.backend import Backend, BackendSites, Cursor, Record, SnapshotItem, SnapshotRemoval
@@ -119,15 +118,8 @@ class StoreLoader:
         await self._store.apply(puts)
 
     def _put(self, record: Record) -> Put:
-        memory, said = record.memory, lexemes(record.memory.content)
         vector = record.vector if self._vectors else None
-        return Put(
-            replace(memory, embedded_by=memory.embedded_by if vector is not None else None),
-            said,
-            labels=labels_in(self._zone, memory),
-            gist=gist_of(said),
-            vector=vector,
-        )
+        return index_memory(record.memory, self._zone).put(vector, record.memory.embedded_by)
 
     def _known(self, run: Iterable[Any], ends: Callable[[Any], tuple[str, ...]]) -> Iterable[Any]:
         """Those whose memories were taken."""

@@ -11,12 +11,12 @@ from typing import Any
 from mindhold.capture.items import CAPTURED, SIGNS
 from mindhold.engine import Engine
 from mindhold.lifecycle.duplicates import transferred_links
-from mindhold.memories.amend import indexed
-from mindhold.memories.draft import Draft, PreparedDraft, prepare
 from mindhold.memories.duplicates import inherit_from, inheritance, same_topic
 from mindhold.memories.evaluation import evaluate_job
+from mindhold.memories.prepare import PreparedRecord, indexed, prepare
 from mindhold.memories.serialization import MOST_MERGED
 from mindhold.memories.validation import MOST_LABELS
+from mindhold.memories.write import RememberInput
 from mindhold.model.errors import Conflict, InvalidInput, MemoryNotFound
 from mindhold.model.lifecycle import (
     DOUBTED_AFTER,
@@ -27,7 +27,7 @@ from mindhold.model.lifecycle import (
     is_wanted,
     next_review,
 )
-from mindhold.model.memory import Kind, Link, Memory, Provenance, Relation, Status
+from mindhold.model.memory import Kind, Link, Memory, Relation, Status
 from mindhold.model.prompt_markup import parse_json_answer, quote_as_json
 from mindhold.model.query import Vector
 from mindhold.model.tokens import count_tokens
@@ -379,7 +379,8 @@ async def _changes(engine: Engine, plan: CondensationPlan) -> tuple[list[Change]
     matrix = await engine.vector_source.embed([found.memory.content for _, found in new]) if new else None
     for place, (merge, found) in enumerate(new):
         memory = _merged(merge, found, now=now)
-        changes.append(_put(found, memory, None if matrix is None else matrix[place], model=model))
+        record = replace(found, memory=memory)
+        changes.append(record.put(None if matrix is None else matrix[place], model))
         made[merge_target(merge).id] = memory.id
         links += [_superseded_by(one, memory, now) for one in merge.sources]
         links += await transferred_links(engine, memory, merge.sources)
@@ -391,32 +392,29 @@ async def _changes(engine: Engine, plan: CondensationPlan) -> tuple[list[Change]
     return changes, made
 
 
-def _prepared(engine: Engine, merge: Merge) -> PreparedDraft | None:
+def _prepared(engine: Engine, merge: Merge) -> PreparedRecord | None:
     """The record that they become, by the way of everything that is stored; None where it is none to store."""
     first = merge_target(merge)
     tags = dict.fromkeys(tag for one in (first, *merge.sources) for tag in one.tags)
-    draft = Draft(
+    request = RememberInput(
         content=merge.content,
         kind=first.kind,
         scope=first.scope,
-        agent=first.agent,
         topic=first.topic,
-        tags=tuple(tags)[:MOST_LABELS],
+        tags=list(tags)[:MOST_LABELS],
         importance=max(one.importance for one in merge.sources),
         confidence=max(one.confidence for one in merge.sources),
         occurred=max(one.occurred for one in merge.sources),
-        provenance=Provenance(
-            dialect=first.provenance.dialect,
-            source=CAPTURED,
-            conversation=first.provenance.conversation,
-            file=first.provenance.file,
-            line=first.provenance.line,
-        ),
+        dialect=first.provenance.dialect,
+        source=CAPTURED,
+        conversation=first.provenance.conversation,
+        file=first.provenance.file,
+        line=first.provenance.line,
         metadata=_metadata(merge.sources),
         keep_noise=True,
     )
     try:
-        parts = prepare(engine, draft)
+        parts = prepare(engine, request, agent=first.agent)
     except InvalidInput:
         return None
     return parts[0] if len(parts) == 1 and parts[0].memory.status is Status.ACTIVE else None
@@ -434,7 +432,7 @@ def _metadata(sources: Sequence[Memory]) -> dict[str, Any]:
     return told | {SIGNS: list(signs)} if signs else told
 
 
-def _merged(merge: Merge, found: PreparedDraft, *, now: datetime) -> Memory:
+def _merged(merge: Merge, found: PreparedRecord, *, now: datetime) -> Memory:
     """It names all that its words came from, so that who erases one of those erases it too."""
     sources = sorted(merge.sources, key=lambda one: (one.created, one.id), reverse=True)
     lineage = dict.fromkeys(
@@ -451,11 +449,6 @@ def _merged(merge: Merge, found: PreparedDraft, *, now: datetime) -> Memory:
         trust=min(one.trust for one in sources),
         last_used=max((one.last_used for one in sources if one.last_used), default=None),
     )
-
-
-def _put(found: PreparedDraft, memory: Memory, vector: Vector | None, *, model: str | None) -> Put:
-    kept = replace(memory, embedded_by=model if vector is not None else None)
-    return Put(kept, found.lexemes, labels=found.labels, gist=found.gist, vector=vector)
 
 
 def _retired(engine: Engine, memory: Memory, vector: Vector | None, *, now: datetime) -> Put:

@@ -25,8 +25,7 @@ from mindhold.hooks.hook_cache import LONGEST_START, MOST_MEMORIES, VERSION
 from mindhold.hooks.hook_cache_writer import one_line
 from mindhold.hooks.project_identity import project_identity
 from mindhold.memories.context import HEADING, StartContext, context, standing
-from mindhold.memories.filters import Question
-from mindhold.memories.recall import Hit, recall
+from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.model.error_signs import error_signs
 from mindhold.model.errors import MindholdError, ScopeNotFound, SettingsError, StoreError
 from mindhold.model.lifecycle import DOUBTED_AFTER, FAINT, PART_OF_WHOLE, doubted_at, is_working
@@ -35,6 +34,7 @@ from mindhold.model.query import Filter, Order
 from mindhold.model.scope import GLOBAL
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.projects.scopes import PATHS, visible_scopes
+from mindhold.text.clean import clean
 from mindhold.text.resolution import says_how_resolved
 
 LONGEST_READ = 2_000  # characters of a memory, whose words it is found by
@@ -332,10 +332,10 @@ async def memories_for_prompt(engine: Engine, text: str, *, folder: str, agent: 
         return []
     found = await recall(
         engine,
-        Question(
-            text=text.strip()[:LONGEST_ASKED],
+        RecallInput(
+            query=clean(text.strip()[:LONGEST_ASKED]),
             scope=await _scope(engine, folder),
-            kinds=TOLD_KINDS,
+            kinds=list(TOLD_KINDS),
             limit=engine.settings.capture.prompt_most * MORE,
             minimum_trust=LEAST_TRUST,
             count_use=False,

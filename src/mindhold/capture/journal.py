@@ -11,7 +11,7 @@ from typing import Any
 from mindhold.access.secrets import fingerprint
 from mindhold.capture.items import CAPTURED, CapturedItem
 from mindhold.engine import Engine
-from mindhold.memories.draft import content_hash
+from mindhold.memories.prepare import content_hash
 from mindhold.model.job import Entry
 from mindhold.model.memory import Kind, Memory
 

@@ -18,9 +18,9 @@ from mindhold.aio import run_uncancelled
 from mindhold.capture.items import CAPTURED
 from mindhold.capture.project_folder import scope_of_folder
 from mindhold.engine import Engine
-from mindhold.memories.draft import content_hash
 from mindhold.memories.export import Exported, write_whole
 from mindhold.memories.importer import Imported, import_items
+from mindhold.memories.prepare import content_hash
 from mindhold.memories.serialization import memory_from
 from mindhold.memories.validation import LARGEST_NUMBER, checked_content
 from mindhold.model.errors import InvalidInput

@@ -11,10 +11,10 @@ from mindhold.capture.items import CAPTURED, CapturedItem
 from mindhold.capture.journal import erased_at
 from mindhold.conversations.sessions import clean_conversation_name
 from mindhold.engine import Engine
-from mindhold.memories.draft import TURN, Draft, WriteOutcome, content_hash
 from mindhold.memories.duplicates import inheritance, superseding
+from mindhold.memories.prepare import TURN, content_hash
 from mindhold.memories.validation import FIRST_YEAR, safe_text
-from mindhold.memories.write import remember_many
+from mindhold.memories.write import RememberInput, WriteOutcome, write_many
 from mindhold.model.errors import Conflict, MemoryNotFound, Refused, ScopeNotFound, StoreError
 from mindhold.model.lifecycle import is_kept_for_good, is_part, is_working
 from mindhold.model.memory import ANY_STATUS, Kind, Memory, Provenance, Relation, Status
@@ -53,7 +53,7 @@ async def store_items(
     source = Provenance(DIALECT, CAPTURED, clean_conversation_name(engine, conversation), file=file)
     known = await _stored_before(engine, source.conversation or "", scope=scope, agent=agent)
     ids: list[str | None] = [None] * len(items)
-    fresh: dict[int, Draft] = {}
+    fresh: dict[int, RememberInput] = {}
     again: list[tuple[CapturedItem, Memory]] = []
     for number, item in enumerate(items):
         digest = content_hash(safe_text(engine, item.content[:LONGEST]))
@@ -65,8 +65,8 @@ async def store_items(
         elif (same := await keeping.said_already(item)) is not None:
             ids[number] = same.id
         else:
-            fresh[number] = _draft(item, source, scope=scope, agent=agent, now=engine.clock())
-    answers = await remember_many(engine, list(fresh.values()))
+            fresh[number] = _request(item, source, scope=scope, now=engine.clock())
+    answers = await write_many(engine, list(fresh.values()), agent=agent)
     stored: list[str] = []
     retired: list[str] = []
     for number, answer in zip(fresh, answers, strict=True):
@@ -89,19 +89,23 @@ async def store_items(
     )
 
 
-def _draft(item: CapturedItem, source: Provenance, *, scope: str, agent: str, now: datetime) -> Draft:
-    """It happened when it was said; clocks may differ, and nothing was said in time to come."""
-    return Draft(
+def _request(item: CapturedItem, source: Provenance, *, scope: str, now: datetime) -> RememberInput:
+    """It happened when it was said; clocks may differ, and nothing was said in the future.
+
+    Not validated: a transcript may hold text that is no valid Unicode, which preparing it cleans.
+    """
+    return RememberInput.model_construct(
         content=item.content[:LONGEST],
         kind=item.kind,
         scope=scope,
-        agent=agent,
-        tags=item.tags,
+        tags=list(item.tags),
         confidence=item.confidence,
         occurred=min(item.said, now) if item.said and item.said.year >= FIRST_YEAR else None,
-        provenance=Provenance(
-            source.dialect, source.source, source.conversation, file=source.file, line=item.line
-        ),
+        dialect=source.dialect,
+        source=source.source,
+        conversation=source.conversation,
+        file=source.file,
+        line=item.line,
         metadata=dict(item.metadata),
     )
 

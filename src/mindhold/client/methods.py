@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from mindhold.memories.forget import ForgetResult, UnforgetResult
     from mindhold.memories.links import LinkResult
     from mindhold.memories.recall import RecallResult
+    from mindhold.memories.remember import RememberManyResult, RememberResult
     from mindhold.memories.stats import StatsResult
     from mindhold.memories.timeline import TimelineResult
     from mindhold.memories.transfer import ExportResult
     from mindhold.memories.views import MemoryView
-    from mindhold.memories.write import RememberManyResult, RememberResult
     from mindhold.projects.context import ProjectStatsResult
     from mindhold.projects.projects import DeleteProjectResult, ListProjectsResult, ProjectView
     from mindhold.projects.reindex import ReindexProjectResult, ReindexStatusResult

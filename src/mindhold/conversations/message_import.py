@@ -5,21 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from pydantic import Field
 
 from mindhold.conversations.message_log import MessageType, plain_model
-from mindhold.conversations.messages import NewMessage, free_position, message_draft
+from mindhold.conversations.messages import free_position, message_request
 from mindhold.conversations.recap_queue import recap_jobs
 from mindhold.engine import Engine
-from mindhold.memories.draft import Draft
 from mindhold.memories.idempotency import LONGEST_KEY
 from mindhold.memories.validation import LARGEST_NUMBER
-from mindhold.memories.verbatim import VerbatimResult, keep_many
-from mindhold.model.errors import InvalidInput, MindholdError
+from mindhold.memories.write import RememberInput, Verbatim, WriteOutcome, WriteResult, write_many
+from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import ANY_STATUS, Memory
 from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, operation
@@ -29,41 +28,7 @@ from mindhold.text.redaction import redact
 ALL = "system"  # a place may be taken by anybody
 
 
-async def save_messages(
-    engine: Engine,
-    project: str,
-    numbered: Sequence[tuple[int, NewMessage]],
-    *,
-    agent: str,
-    key: str | None = None,
-    embed: bool = True,
-) -> list[VerbatimResult | MindholdError]:
-    """One answer a message, in order. The project is there; messages are of it, whatever they say themselves.
-
-    With a key, a message is stored once under it and its number. Raises InvalidInput for what is no key, ScopeNotFound
-    and the store's errors.
-    """
-    names = [] if key is None else _names(key, [number for number, _ in numbered])
-    drafts: dict[int, Draft] = {}
-    answers: dict[int, VerbatimResult | MindholdError] = {}
-    for place, (_, message) in enumerate(numbered):
-        try:
-            drafts[place] = message_draft(engine, message, project=project, agent=agent)
-        except InvalidInput as error:
-            answers[place] = error
-    kept = await keep_many(
-        engine,
-        list(drafts.values()),
-        names=[names[place] for place in drafts] if names else (),
-        placing=_Places(engine, project),
-        embed=embed,
-        along=recap_jobs(engine),
-    )
-    answers |= dict(zip(drafts, kept, strict=True))
-    return [answers[place] for place in range(len(numbered))]
-
-
-class _Places:
+class _Positions:
     """Where messages stand in their conversations: looked up once for each, then counted."""
 
     def __init__(self, engine: Engine, scope: str) -> None:
@@ -95,14 +60,13 @@ class _Places:
         return await free_position(self._engine, conversation, scope=self._scope)
 
 
-def _names(key: str, numbers: Sequence[int]) -> list[str]:
-    """What the messages of an import are known by. Nobody reads the key back."""
+def _hashed(key: str) -> str:
+    """The key as the names of an import's messages have it: nobody reads it back. Raises InvalidInput."""
     if not key.strip() or len(key) > LONGEST_KEY:
         raise InvalidInput(
             f"An idempotency key has 1 to {LONGEST_KEY} characters.", advice="A random id does well."
         )
-    digest = hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
-    return [f"import {digest} {number}" for number in numbers]
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 MOST_AT_ONCE = 1_000
@@ -210,40 +174,46 @@ class SaveMessagesResult(Output):
 
 async def _save(context: Context, request: SaveMessagesInput) -> SaveMessagesResult:
     """Add many messages to a project's log."""
-    began = time.monotonic()
-    project = (
-        await open_project(context.engine, request.project, create=request.create_project, writing=True)
-    ).name
-    numbered = [
-        (number, _message(line))
-        for number, line in enumerate(request.messages, request.first)
-        if line is not None
-    ]
-    answers = await save_messages(
-        context.engine,
-        project,
-        numbered,
-        agent=context.agent,
-        key=request.idempotency_key,
+    began, engine = time.monotonic(), context.engine
+    project = (await open_project(engine, request.project, create=request.create_project, writing=True)).name
+    key = None if request.idempotency_key is None else _hashed(request.idempotency_key)
+    results: dict[int, WriteResult] = {}  # by number
+    messages: dict[int, RememberInput] = {}
+    for number, line in enumerate(request.messages, request.first):
+        if line is None:
+            continue
+        try:
+            messages[number] = _message(engine, line, project=project)
+        except InvalidInput as error:
+            results[number] = WriteResult(WriteOutcome.FAILED, error=error)
+    policy = Verbatim(
+        names=() if key is None else [f"import {key} {number}" for number in messages],
+        positions=_Positions(engine, project),
         embed=request.embed,
+        along=recap_jobs(engine),
     )
-    by_number = dict(zip((number for number, _ in numbered), answers, strict=True))
-    new = [kept for kept in answers if isinstance(kept, VerbatimResult) and not kept.repeated]
-    indexed = sum(kept.embedded for kept in new)
+    stored = await write_many(engine, list(messages.values()), agent=context.agent, verbatim=policy)
+    results |= dict(zip(messages, stored, strict=True))
+    new = [result for result in results.values() if result.outcome is WriteOutcome.STORED]
+    failed = {number: result.error for number, result in sorted(results.items()) if result.error is not None}
+    indexed = sum(result.embedded for result in new)
     return SaveMessagesResult(
         imported=len(new),
-        repeated=sum(isinstance(kept, VerbatimResult) and kept.repeated for kept in answers),
-        failed=sum(isinstance(kept, MindholdError) for kept in answers),
+        repeated=len(results) - len(new) - len(failed),
+        failed=len(failed),
         indexed=indexed,
-        quarantined=sum(bool(kept.suspicious) for kept in new),
-        redacted=sum(bool(kept.redacted) for kept in new),
-        errors=_errors(by_number.items()),
+        quarantined=sum(bool(result.suspicious) for result in new),
+        redacted=sum(bool(result.redacted) for result in new),
+        errors=[
+            line_error(number, error.message, error.code, advice=error.advice)
+            for number, error in list(failed.items())[:MOST_TOLD]
+        ],
         message_ids=[
-            kept.memory.id if isinstance(kept := by_number.get(number), VerbatimResult) else None
+            result.memory.id if (result := results.get(number)) and result.memory else None
             for number in range(request.first, request.first + len(request.messages))
         ],
-        embedding_model=plain_model(context.engine.vector_source.model) if indexed else None,
-        storage_backend=await mode_of(context.engine, project),
+        embedding_model=plain_model(engine.vector_source.model) if indexed else None,
+        storage_backend=await mode_of(engine, project),
         project=project,
         seconds=round(time.monotonic() - began, 3),
     )
@@ -252,26 +222,20 @@ async def _save(context: Context, request: SaveMessagesInput) -> SaveMessagesRes
 SAVE_MESSAGES = operation("save_messages", _save, writes=True)
 
 
-def _message(line: MessageLine) -> NewMessage:
+def _message(engine: Engine, line: MessageLine, *, project: str) -> RememberInput:
     metadata = dict(line.metadata or {})
     if line.id is not None:
         metadata.setdefault(IMPORTED_ID, line.id)
-    return NewMessage(
-        role=line.message_type,
-        content=line.content,
-        task=line.task_id,
+    return message_request(
+        engine,
+        line.message_type,
+        line.content,
+        project=project,
         conversation=(line.session_id or "").strip() or None,
+        task=line.task_id,
         metadata=metadata,
         occurred=line.timestamp,
     )
-
-
-def _errors(answers: Iterable[tuple[int, VerbatimResult | MindholdError]]) -> list[LineError]:
-    wrong = [(number, error) for number, error in answers if isinstance(error, MindholdError)]
-    return [
-        line_error(number, error.message, error.code, advice=error.advice)
-        for number, error in wrong[:MOST_TOLD]
-    ]
 
 
 def line_error(number: int, error: str, code: str, *, advice: str = "") -> LineError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Literal
 
@@ -13,18 +13,18 @@ from mindhold.capture.documents import update_documents
 from mindhold.conversations.messages import (
     SESSION,
     MessageExcerpt,
-    NewMessage,
     asked_session,
+    at_end,
     extras_of,
     firsts_of,
     in_full,
     is_message,
     is_part,
+    message_request,
     messages_where,
     recent_messages,
     role_of,
     roomy,
-    save_message,
     search_project,
     session_name,
     session_of,
@@ -32,12 +32,14 @@ from mindhold.conversations.messages import (
     task_of,
     whole_texts,
 )
+from mindhold.conversations.recap_queue import recap_jobs
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.forget import erase
+from mindhold.memories.prepare import PARTS
 from mindhold.memories.recall import Hit
 from mindhold.memories.validation import LARGEST_NUMBER, checked_moment
-from mindhold.memories.verbatim import PARTS
 from mindhold.memories.views import next_cursor, page_start
+from mindhold.memories.write import Verbatim, write
 from mindhold.model.errors import MemoryNotFound, MessageNotFound, NoCriteria, SessionNotFound, TaskNotFound
 from mindhold.model.lifecycle import is_kept_for_good
 from mindhold.model.memory import ANY_STATUS, PART_KEY, Memory, Status
@@ -47,88 +49,6 @@ from mindhold.projects.placement import mode_of, open_project
 
 BATCH = 500  # so that others write in between
 TRIES = 5  # of a batch of which others take something away meanwhile
-
-
-@dataclass(frozen=True, slots=True)
-class MessageCriteria:
-    """Which messages; all that is given holds of each."""
-
-    message: str | None = None
-    conversation: str | None = None
-    task: int | None = None
-    before: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedMessages:
-    """How many messages went, and how many of those that match stayed, for they are kept for good."""
-
-    project: str
-    count: int
-    kept: int
-    notice: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class WholeMessage:
-    """A message with all of its text."""
-
-    memory: Memory
-    content: str
-
-
-async def message_page(
-    engine: Engine, where: Filter, *, order: Order, limit: int, after: PagePosition | str | None
-) -> list[Memory]:
-    """A page of what `messages_where` picks."""
-    return await engine.store.find(where, order=order, limit=limit, after=after)
-
-
-async def show_message(engine: Engine, project: str | None, message_id: str, *, agent: str) -> WholeMessage:
-    """The whole of it, also by the id of one of its parts, and of what is quarantined: nobody comes upon it by its id.
-
-    Raises ScopeNotFound, MessageNotFound.
-    """
-    name = (await open_project(engine, project)).name
-    memory = await _message(engine, message_id, project=name, agent=agent)
-    if memory is None or memory.status is Status.FORGOTTEN:
-        raise MessageNotFound(message_id, project=name)
-    return WholeMessage(memory, (await whole_texts(engine, [memory], agent=agent))[memory.id])
-
-
-async def delete_messages(
-    engine: Engine, project: str | None, criteria: MessageCriteria, *, agent: str, force: bool = False
-) -> DeletedMessages:
-    """Remove them for good, parts, links, vectors and what was made of them too.
-
-    One that is kept for good goes only with `force`: named by its id it is refused, else passed over. Raises NoCriteria,
-    ScopeNotFound, MessageNotFound, SessionNotFound, TaskNotFound, Refused, InvalidInput for what can't be a session's name.
-    """
-    criteria = replace(criteria, conversation=asked_session(engine, criteria.conversation))
-    if criteria == MessageCriteria():
-        raise NoCriteria(
-            "Nothing says which messages are to be deleted.",
-            advice="Give message_id, session_id, task_id or before_date.",
-        )
-    name = (await open_project(engine, project)).name
-    where = _everywhere(
-        messages_where(
-            name,
-            viewer=agent,
-            conversation=criteria.conversation,
-            task=criteria.task,
-            until=criteria.before,
-        )
-    )
-    if criteria.message is not None:
-        named = await _message(engine, criteria.message, project=name, agent=agent)
-        if named is None:
-            raise MessageNotFound(criteria.message, project=name)
-        where = replace(where, ids=(named.id,))
-    count, kept, last = await _erased(engine, where, agent=agent, force=force, named=bool(criteria.message))
-    if not count + kept:
-        await _missing(engine, criteria, project=name, agent=agent)
-    return DeletedMessages(name, count, kept, await update_documents(engine, last))
 
 
 async def _erased(
@@ -165,17 +85,18 @@ async def _gone(engine: Engine, messages: Sequence[Memory], *, agent: str, force
     return len(ids)
 
 
-async def _missing(engine: Engine, criteria: MessageCriteria, *, project: str, agent: str) -> None:
-    """Raises what says that there is nothing of a name that was given."""
-    everywhere = _everywhere(messages_where(project, viewer=agent))
-    if criteria.conversation is not None:
-        within = replace(everywhere, conversation=criteria.conversation)
-        if not await engine.store.count(within, most=1):
-            raise SessionNotFound(criteria.conversation, project=project)
-    if criteria.task is not None:
-        within = _everywhere(messages_where(project, viewer=agent, task=criteria.task))
-        if not await engine.store.count(within, most=1):
-            raise TaskNotFound(criteria.task, project=project)
+async def _check_named(
+    engine: Engine, *, session: str | None, task: int | None, project: str, agent: str
+) -> None:
+    """Raises SessionNotFound or TaskNotFound where nothing has that session or task."""
+    if session is not None:
+        where = _everywhere(messages_where(project, viewer=agent, conversation=session))
+        if not await engine.store.count(where, most=1):
+            raise SessionNotFound(session, project=project)
+    if task is not None:
+        where = _everywhere(messages_where(project, viewer=agent, task=task))
+        if not await engine.store.count(where, most=1):
+            raise TaskNotFound(task, project=project)
 
 
 def _everywhere(where: Filter) -> Filter:
@@ -217,18 +138,10 @@ class MessageView(Output):
     truncated: bool = Field(default=False, description="Whether the text was cut.", examples=[False])
 
     @classmethod
-    def of(cls, shown: MessageExcerpt) -> MessageView:
+    def of(cls, excerpt: MessageExcerpt) -> MessageView:
         """The message as its view."""
-        message = shown.memory
-        return cls(
-            id=message.id,
-            message_type=role_of(message),
-            content=message.content,
-            timestamp=message.occurred,
-            task_id=task_of(message),
-            session_id=session_of(message),
-            truncated=shown.truncated,
-        )
+        message = excerpt.memory
+        return cls(**_message_fields(message), content=message.content, truncated=excerpt.truncated)
 
 
 class WholeMessageView(MessageView):
@@ -246,21 +159,15 @@ class WholeMessageView(MessageView):
         examples=[False],
     )  # it reads like instructions to its reader: shown by its id alone
 
-    @classmethod
-    def of_whole(cls, whole: WholeMessage) -> WholeMessageView:
-        """The message as its view."""
-        message = whole.memory
-        return cls(
-            id=message.id,
-            message_type=role_of(message),
-            content=whole.content,
-            timestamp=message.occurred,
-            task_id=task_of(message),
-            session_id=session_of(message),
-            metadata=extras_of(message),
-            indexed=message.embedded_by is not None,
-            quarantined=message.status is Status.QUARANTINED or message.trust < LEAST_TRUST,
-        )
+
+def _message_fields(memory: Memory) -> dict[str, Any]:
+    return {
+        "id": memory.id,
+        "message_type": role_of(memory),
+        "timestamp": memory.occurred,
+        "task_id": task_of(memory),
+        "session_id": session_of(memory),
+    }
 
 
 class FoundView(Output):
@@ -296,16 +203,12 @@ class FoundView(Output):
         """The hit as its view."""
         memory = hit.memory
         return cls(
-            id=memory.id,
+            **_message_fields(memory) | {"message_type": role_of(memory) or NOBODY},
             content=hit.content,
-            message_type=role_of(memory) or NOBODY,
-            timestamp=memory.occurred,
-            task_id=task_of(memory),
             similarity=_share(hit.score if hit.similarity is None else hit.similarity),
             score=_share(hit.score),
             metadata=extras_of(memory) if role_of(memory) else {},
             kind=memory.kind,
-            session_id=session_of(memory),
             truncated=hit.truncated or PARTS in memory.metadata or PART_KEY in memory.metadata,
         )
 
@@ -532,30 +435,33 @@ class DeleteMessagesResult(Output):
 
 async def _save(context: Context, request: SaveMessageInput) -> SaveMessageResult:
     """Add one message to a project's log."""
-    metadata = request.metadata or {}
-    said_in = session_name(context.engine, request.conversation) or session_name(
-        context.engine, metadata.get(SESSION)
-    )
-    message = NewMessage(
-        role=request.message_type,
-        content=request.content,
-        project=request.project,
+    engine, metadata = context.engine, request.metadata or {}
+    session = session_name(engine, request.conversation) or session_name(engine, metadata.get(SESSION))
+    project = (await open_project(engine, request.project, create=request.create_project, writing=True)).name
+    message = message_request(
+        engine,
+        request.message_type,
+        request.content,
+        project=project,
+        conversation=session or context.conversation,
         task=request.task_id,
-        conversation=said_in or context.conversation,
         metadata=metadata,
         occurred=request.timestamp,
     )
-    kept = await save_message(
-        context.engine, message, agent=context.agent, create_project=request.create_project
+    result = await write(
+        engine,
+        await at_end(engine, message),
+        agent=context.agent,
+        verbatim=Verbatim(along=recap_jobs(engine)),
     )
     return SaveMessageResult(
-        message_id=kept.memory.id,
-        indexed=kept.embedded,
-        embedding_model=plain_model(context.engine.vector_source.model) if kept.embedded else None,
-        storage_backend=await mode_of(context.engine, kept.memory.scope),
-        project=kept.memory.scope,
-        quarantined=bool(kept.suspicious),
-        redacted=list(kept.redacted),
+        message_id=result.stored_memory().id,
+        indexed=result.embedded,
+        embedding_model=plain_model(engine.vector_source.model) if result.embedded else None,
+        storage_backend=await mode_of(engine, project),
+        project=project,
+        quarantined=bool(result.suspicious),
+        redacted=[finding.kind for finding in result.redacted],
     )
 
 
@@ -600,7 +506,7 @@ async def _list(context: Context, request: ListMessagesInput) -> ListMessagesRes
         until=_moment(context, request.until),
     )
     after = page_start(order, cursor=request.cursor)
-    page = await message_page(context.engine, where, order=order, limit=request.limit, after=after)
+    page = await context.engine.store.find(where, order=order, limit=request.limit, after=after)
     messages = [one for one in page if is_message(one)]
     told = (
         await in_full(context.engine, messages, agent=context.agent)
@@ -618,9 +524,20 @@ LIST_MESSAGES = operation("list_messages", _list, reads=True)
 
 
 async def _show(context: Context, request: ShowMessageInput) -> WholeMessageView:
-    """One message of a project, whole."""
-    found = await show_message(context.engine, request.project, request.message_id, agent=context.agent)
-    return WholeMessageView.of_whole(found)
+    """One message of a project, whole.
+
+    Also by the id of one of its parts, and of what is quarantined: nobody comes upon it by its id."""
+    project = (await open_project(context.engine, request.project)).name
+    message = await _message(context.engine, request.message_id, project=project, agent=context.agent)
+    if message is None or message.status is Status.FORGOTTEN:
+        raise MessageNotFound(request.message_id, project=project)
+    return WholeMessageView(
+        **_message_fields(message),
+        content=(await whole_texts(context.engine, [message], agent=context.agent))[message.id],
+        metadata=extras_of(message),
+        indexed=message.embedded_by is not None,
+        quarantined=message.status is Status.QUARANTINED or message.trust < LEAST_TRUST,
+    )
 
 
 SHOW_MESSAGE = operation("show_message", _show, reads=True)
@@ -652,21 +569,38 @@ SEARCH_MESSAGES = operation("search_messages", _search, reads=True)
 
 
 async def _delete(context: Context, request: DeleteMessagesInput) -> DeleteMessagesResult:
-    """Remove messages of a project for good."""
-    criteria = MessageCriteria(
-        message=request.message_id,
-        conversation=request.conversation,
-        task=request.task_id,
-        before=_moment(context, request.before),
+    """Remove messages of a project for good.
+
+    Parts, links, vectors and what was made of them go too.
+
+    A message that is kept for good goes only with `force`: named by its id it is refused, else passed over.
+    """
+    engine, agent, message_id = context.engine, context.agent, request.message_id
+    before = _moment(context, request.before)
+    session = asked_session(engine, request.conversation)
+    if all(criterion is None for criterion in (message_id, session, request.task_id, before)):
+        raise NoCriteria(
+            "Nothing says which messages are to be deleted.",
+            advice="Give message_id, session_id, task_id or before_date.",
+        )
+    project = (await open_project(engine, request.project)).name
+    where = _everywhere(
+        messages_where(project, viewer=agent, conversation=session, task=request.task_id, until=before)
     )
-    gone = await delete_messages(
-        context.engine, request.project, criteria, agent=context.agent, force=request.force
-    )
+    if message_id is not None:
+        named = await _message(engine, message_id, project=project, agent=agent)
+        if named is None:
+            raise MessageNotFound(message_id, project=project)
+        where = replace(where, ids=(named.id,))
+    count, kept, last = await _erased(engine, where, agent=agent, force=request.force, named=bool(message_id))
+    if not count + kept:
+        await _check_named(engine, session=session, task=request.task_id, project=project, agent=agent)
+    notice = await update_documents(engine, last)
     return DeleteMessagesResult(
-        deleted_count=gone.count,
-        storage_backend=await mode_of(context.engine, gone.project),
-        kept_count=gone.kept,
-        notice=gone.notice,
+        deleted_count=count,
+        storage_backend=await mode_of(engine, project),
+        kept_count=kept,
+        notice=notice,
     )
 
 
@@ -677,5 +611,5 @@ async def _backend(context: Context, project: str | None) -> str:
     return await mode_of(context.engine, (await open_project(context.engine, project)).name)
 
 
-def _moment(context: Context, given: datetime | None) -> datetime | None:
-    return None if given is None else checked_moment(context.engine, given)
+def _moment(context: Context, moment: datetime | None) -> datetime | None:
+    return None if moment is None else checked_moment(context.engine, moment)

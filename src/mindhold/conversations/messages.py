@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from mindhold.conversations.recap_queue import recap_jobs
 from mindhold.conversations.sessions import DOCUMENT
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.draft import TURN, Draft
-from mindhold.memories.filters import MOST_HITS, Question
+from mindhold.memories.filters import MOST_HITS
 from mindhold.memories.hit_context import HIDDEN, shortened
-from mindhold.memories.recall import Hit, Recalled, recall
+from mindhold.memories.prepare import GAP, PARAGRAPH, PARTS, TURN
+from mindhold.memories.recall import Hit, Recalled, RecallInput, recall
 from mindhold.memories.validation import LARGEST_NUMBER, LONGEST_SOURCE, safe_text
-from mindhold.memories.verbatim import GAP, PARAGRAPH, PARTS, VerbatimResult, keep_verbatim
+from mindhold.memories.write import RememberInput
 from mindhold.model.errors import InvalidInput
 from mindhold.model.memory import (
     ANY_STATUS,
@@ -24,7 +23,6 @@ from mindhold.model.memory import (
     PART_KEY,
     Kind,
     Memory,
-    Provenance,
     Relation,
     Status,
 )
@@ -157,55 +155,47 @@ class MessageExcerpt:
     truncated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class NewMessage:
-    """One turn, as it is to be saved. No project means the engine's scope."""
+def message_request(
+    engine: Engine,
+    role: str,
+    content: str,
+    *,
+    project: str,
+    conversation: str | None = None,
+    task: int | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    occurred: datetime | None = None,
+) -> RememberInput:
+    """A message as what is to be written, at the beginning of its conversation.
 
-    role: str
-    content: str
-    project: str | None = None
-    task: int | None = None
-    conversation: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    occurred: datetime | None = None  # else as the metadata says, else now
-
-
-async def save_message(
-    engine: Engine, message: NewMessage, *, agent: str, create_project: bool = True
-) -> VerbatimResult:
-    """The saved message.
-
-    Raises EmptyContent, InvalidInput, ContentTooLarge, ScopeNotFound, Refused and the store's errors.
+    It was said in the given conversation and at the given time, else as the metadata says, else in the project's own
+    conversation, now. Raises InvalidInput for a session or a time that can't be one.
     """
-    project = (await open_project(engine, message.project, create=create_project, writing=True)).name
-    draft = message_draft(engine, message, project=project, agent=agent)
-    position = await free_position(engine, draft.provenance.conversation or "", scope=project)
-    placed = replace(draft, provenance=replace(draft.provenance, position=position))
-    return await keep_verbatim(engine, placed, along=recap_jobs(engine))
-
-
-def message_draft(engine: Engine, message: NewMessage, *, project: str, agent: str) -> Draft:
-    """The message as what is to be kept, at the beginning of its conversation: its position is for who knows it.
-
-    Raises InvalidInput for a session or a moment that can't be one.
-    """
-    named = session_name(engine, message.conversation) or session_name(engine, message.metadata.get(SESSION))
-    metadata: dict[str, Any] = {TURN: message.role}
-    if message.metadata:
-        metadata[EXTRAS] = dict(message.metadata)
-    if message.task is not None:
-        metadata[TASK] = message.task
-    return Draft(
-        content=message.content,
+    extras = dict(metadata or {})
+    session = session_name(engine, conversation) or session_name(engine, extras.get(SESSION))
+    own: dict[str, Any] = {TURN: role}
+    if extras:
+        own[EXTRAS] = extras
+    if task is not None:
+        own[TASK] = task
+    return RememberInput(
+        content=content,
         kind=Kind.EPISODE,
         scope=project,
-        agent=agent,
-        topic=_topic(message.task),
-        occurred=message.occurred or _moment(message.metadata.get(TIMESTAMP)),
-        provenance=Provenance(dialect=DIALECT, conversation=named or WITHOUT_SESSION + project, position=0),
-        metadata=metadata,
+        topic=_topic(task),
+        occurred=occurred or _moment(extras.get(TIMESTAMP)),
+        dialect=DIALECT,
+        conversation=session or WITHOUT_SESSION + project,
+        position=0,
+        metadata=own,
         keep_noise=True,
     )
+
+
+async def at_end(engine: Engine, message: RememberInput, **changes: Any) -> RememberInput:
+    """The message after the last one of its conversation, with these fields changed too."""
+    position = await free_position(engine, message.conversation or "", scope=message.scope or "")
+    return message.model_copy(update={"position": position, **changes})
 
 
 def messages_where(
@@ -308,21 +298,22 @@ async def search_project(
     it was saved under. Raises InvalidInput, ScopeNotFound.
     """
     name = (await open_project(engine, project)).name
-    question = Question(
-        text=query,
-        everywhere=True,
-        among=(name,),
-        conversation=asked_session(engine, conversation),
-        kinds=kinds,
-        count_use=False,  # of more than are shown
-        explained=False,
-    )
+    session = asked_session(engine, conversation)
+    # Uses are counted below, of those alone that are shown.
+    request = RecallInput(query=query, everywhere=True, kinds=list(kinds), count_use=False)
     asked = limit + BESIDES
     while True:
         asked = min(asked, MOST_HITS)
         room = max(engine.settings.recall.longest_answer, engine.settings.recall.longest_hit * asked)
         wide = engine.with_settings(recall=replace(engine.settings.recall, longest_answer=room))
-        found = await recall(wide, replace(question, limit=asked), agent=agent)
+        found = await recall(
+            wide,
+            request.model_copy(update={"limit": asked}),
+            agent=agent,
+            scopes=(name,),
+            conversation=session,
+            explained=False,
+        )
         hits = await folded(
             engine, [hit for hit in found.hits if summary or not _is_summary(hit.memory)], agent=agent
         )

@@ -22,7 +22,7 @@ from mindhold.conversations.recap_records import STANDING, Recap, RecapDraft, re
 from mindhold.conversations.recap_text import LogUtterance, Point, PointSort, parse_recap, write_recap_text
 from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.locks import claim
-from mindhold.memories.draft import QUARANTINE_FROM
+from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.model.job import SCOPE_KEY
 from mindhold.model.memory import Memory, Status
 from mindhold.model.policies import CONVERSATION_RECAP

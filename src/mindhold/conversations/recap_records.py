@@ -10,11 +10,11 @@ from typing import Any
 from mindhold.conversations.recap_queue import is_recap, level_of
 from mindhold.conversations.recap_text import RecapText
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.amend import indexed
-from mindhold.memories.draft import PART_OF, Draft, content_hash, prepare
 from mindhold.memories.hit_context import HIDDEN
+from mindhold.memories.prepare import name_hash, prepare
+from mindhold.memories.write import RememberInput
 from mindhold.model.errors import Changed, Conflict
-from mindhold.model.memory import Kind, Memory, Provenance, Status, is_turn
+from mindhold.model.memory import Kind, Memory, Status, is_turn
 from mindhold.model.policies import CONVERSATION_RECAP, RECAP, RECAP_SOURCE, RECAP_TAG, RECAP_TOPICS
 from mindhold.model.query import Filter, Order
 from mindhold.model.scope import EVERYONE
@@ -144,27 +144,25 @@ async def _put(engine: Engine, making: RecapDraft) -> Put:
     # One record, however long other texts may be before they are split.
     longer = max(engine.settings.intake.part_length, 2 * len(making.telling.text) + 1)
     roomy = engine.with_settings(intake=replace(engine.settings.intake, part_length=longer))
-    [prepared] = prepare(roomy, _draft(making))
+    [prepared] = prepare(roomy, _request(making), agent=making.agent)
     if prepared.memory.status is not Status.ACTIVE:
         heading = replace(making.telling, text=making.telling.text.split("\n")[0], sources=())
-        [prepared] = prepare(roomy, _draft(replace(making, telling=heading)))
+        [prepared] = prepare(roomy, _request(replace(making, telling=heading)), agent=making.agent)
     now, before = engine.clock(), making.before
-    memory = replace(
-        prepared.memory,
+    put = await prepared.embedded_put(
+        engine,
         id=before.id if before else prepared.memory.id,
         created=before.created if before else now,
-        content_hash=PART_OF + content_hash(making.name),
+        content_hash=name_hash(making.name),
         trust=min(source.trust for source in making.sources),
         merged_from=tuple(source.id for source in making.sources),
         verified=now,  # it is as good as what it stands for, and no rule judges it
         examined=now,
     )
-    matrix = await engine.vector_source.embed([memory.content])
-    put = indexed(engine, memory, vector=None if matrix is None else matrix[0])
     return replace(put, gist="", expected=before.updated if before else None)
 
 
-def _draft(making: RecapDraft) -> Draft:
+def _request(making: RecapDraft) -> RememberInput:
     own: dict[str, Any] = {PART: making.part}
     if making.positions:
         own[POSITIONS] = list(making.positions)
@@ -177,16 +175,16 @@ def _draft(making: RecapDraft) -> Draft:
         BY: making.telling.by,
         RECAP: own,
     }
-    return Draft(
+    return RememberInput(
         content=making.telling.text,
         kind=Kind.CONTEXT,
         scope=making.scope,
-        agent=making.agent,
         topic=RECAP_TOPICS[making.level],
-        tags=(RECAP_TAG,),
+        tags=[RECAP_TAG],
         importance=IMPORTANCE,
         occurred=making.end,
-        provenance=Provenance(source=RECAP_SOURCE, conversation=making.conversation),
+        source=RECAP_SOURCE,
+        conversation=making.conversation,
         metadata=metadata,
         keep_noise=True,
     )
@@ -194,7 +192,7 @@ def _draft(making: RecapDraft) -> Draft:
 
 async def find_recap(engine: Engine, name: str, *, scope: str, agent: str) -> Memory | None:
     """The active one of that name."""
-    digest = PART_OF + content_hash(name)
+    digest = name_hash(name)
     found = (await engine.store.by_hash([digest], scope=scope, agent=agent)).get(digest)
     return found if found is not None and is_recap(found) and found.trust >= LEAST_TRUST else None
 

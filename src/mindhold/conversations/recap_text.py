@@ -15,7 +15,7 @@ from mindhold.capture.items import CapturedItem
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.capture.rules.sentences import Sentence, sentences
 from mindhold.engine import Engine
-from mindhold.memories.draft import QUARANTINE_FROM
+from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.memories.reflect import OPEN_QUESTION
 from mindhold.memories.spending import SUMMARY, Metered, metered, note_memories
 from mindhold.model.errors import ModelAway, ModelBroken, ModelError

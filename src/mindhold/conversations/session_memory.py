@@ -11,10 +11,11 @@ from mindhold.conversations.events import ConversationState
 from mindhold.conversations.session_digest import POINTS, SUMMARY, count_summary, model_digest
 from mindhold.conversations.sessions import ALONE, DOCUMENT, memories_of
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.amend import Amendment, amend, made_of
-from mindhold.memories.draft import Draft, WriteOutcome, prepare
+from mindhold.memories.amend import AmendInput, amend, made_of
+from mindhold.memories.prepare import prepare
 from mindhold.memories.reflect import KINDS, REFLECTION_OF, TAGS, attach, ids_of, stored_together, take_back
 from mindhold.memories.spending import REFLECT, metered, note_memories
+from mindhold.memories.write import RememberInput, WriteOutcome
 from mindhold.model.errors import (
     Conflict,
     MemoryNotFound,
@@ -25,7 +26,7 @@ from mindhold.model.errors import (
     StoreError,
 )
 from mindhold.model.lifecycle import is_working
-from mindhold.model.memory import Kind, Memory, Provenance, Relation, Status
+from mindhold.model.memory import Kind, Memory, Relation, Status
 from mindhold.model.policies import RECAP
 
 LEAST_TOLD = 2  # a single memory tells itself
@@ -99,13 +100,9 @@ async def _by_counts(engine: Engine, known: ConversationState, left: Sequence[Me
     text = count_summary(known, left, zone=engine.zone())
     to = known.reflection and await _amended(engine, known.reflection, text, agent=known.agent)
     if not to:
-        draft = replace(
-            _told(known, left[0].scope, SUMMARY, text),
-            tags=("conversation",),
-            importance=SLIGHT,
-            confidence=1.0,
-        )
-        to = next(iter(ids_of(await stored_together(engine, [draft]))), None)
+        changes = {"tags": ["conversation"], "importance": SLIGHT, "confidence": 1.0}
+        summary = _request(known, left[0].scope, SUMMARY, text).model_copy(update=changes)
+        to = next(iter(ids_of(await stored_together(engine, [summary], agent=known.agent))), None)
     if to:
         await attach(engine, [memory.id for memory in left], to=to)
     return to or None
@@ -122,10 +119,10 @@ async def _by_words(
     """The summary's id. A model's words repeat what they were made of, so who erases one of those erases these as well."""
     scope, sources = left[0].scope, [memory.id for memory in left]
     trust = min(memory.trust for memory in left)
-    first = _told(known, scope, SUMMARY, points[SUMMARY][0])
-    drafts = [_told(known, scope, name, text) for name in POINTS for text in points.get(name, ())]
-    for draft in (first, *drafts):
-        prepare(engine, draft)  # one that can't be stored is found before any is
+    first = _request(known, scope, SUMMARY, points[SUMMARY][0])
+    others = [_request(known, scope, name, text) for name in POINTS for text in points.get(name, ())]
+    for request in (first, *others):
+        prepare(engine, request)  # one that can't be stored is found before any is
     to = known.reflection
     if to:
         try:
@@ -134,7 +131,7 @@ async def _by_words(
         except NotFound:
             to = None
     to = (to and await _amended(engine, to, first.content, agent=known.agent)) or None
-    answers = await stored_together(engine, drafts if to else [first, *drafts], to=to)
+    answers = await stored_together(engine, others if to else [first, *others], agent=known.agent, to=to)
     fresh = [one.memory.id for one in answers if one.memory and one.outcome is WriteOutcome.STORED]
     again = [
         one.memory.id
@@ -160,16 +157,17 @@ async def _by_words(
     return to
 
 
-def _told(known: ConversationState, scope: str, name: str, text: str) -> Draft:
-    return Draft(
+def _request(known: ConversationState, scope: str, name: str, text: str) -> RememberInput:
+    """Not validated: a model's answer may hold text that is no valid Unicode, which preparing it cleans."""
+    return RememberInput.model_construct(
         content=text,
         kind=KINDS[name],
         scope=scope,
-        agent=known.agent,
-        tags=(*TAGS.get(name, ()), *(("conversation",) if name == SUMMARY else ())),
+        tags=[*TAGS.get(name, ()), *(["conversation"] if name == SUMMARY else [])],
         confidence=SECOND_HAND,
         occurred=known.started if name == SUMMARY else known.last,
-        provenance=Provenance(source=SOURCE, conversation=known.id),
+        source=SOURCE,
+        conversation=known.id,
         metadata={REFLECTION_OF: known.id},
         keep_noise=True,
     )
@@ -183,7 +181,8 @@ async def _tells(engine: Engine, reflection: str, left: Sequence[Memory], *, age
 
 async def _amended(engine: Engine, memory_id: str, content: str, *, agent: str) -> str | None:
     try:
-        return (await amend(engine, memory_id, Amendment(content=content), agent=agent)).id
+        request = AmendInput.model_construct(id=memory_id, content=content)  # as in _request()
+        return (await amend(engine, request, agent=agent)).id
     except (NotFound, Refused, Conflict):
         return None  # somebody forgot it, or says the same: the conversation gets a new one
 

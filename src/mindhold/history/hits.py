@@ -24,8 +24,7 @@ from mindhold.history.excerpts import (
 )
 from mindhold.history.projects import ProjectSelection, last_moment, worked_in
 from mindhold.history.ranking import LookupResult, RankedSession, held_in, relevance, unlike
-from mindhold.memories.filters import Question
-from mindhold.memories.recall import Hit, recall
+from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.memories.reflect import REFLECTION
 from mindhold.model.lexemes import lexemes
 from mindhold.model.memory import Memory
@@ -183,10 +182,10 @@ async def hits_from_memories(
     """What the store remembers, each conversation once, best first; nothing of those sessions in `but`."""
     if not place.remembers:
         return []
-    question = Question(
-        text=query, scope=place.scope, everywhere=place.scope is None, scope_only=True, limit=4 * limit
+    request = RecallInput(
+        query=query, scope=place.scope, everywhere=place.scope is None, scope_only=True, limit=4 * limit
     )
-    recalled = await recall(engine, question, agent=agent)
+    recalled = await recall(engine, request, agent=agent)
     found: dict[str, HistoryHit] = {}
     for hit in recalled.hits:
         one = _of_memory(hit)

@@ -42,7 +42,8 @@ from mindhold.history.projects import (
 )
 from mindhold.history.ranking import LookupResult, held_in, look_up, narrowed_to
 from mindhold.history.rlm_reader import read_by_rlm
-from mindhold.memories.filters import Question, check_question
+from mindhold.memories.filters import check_query
+from mindhold.memories.recall import RecallInput
 from mindhold.model.errors import InvalidInput, RlmError
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.history import IndexedConversation
@@ -95,7 +96,7 @@ async def search_history(
     """The conversations but `besides` that answer, best first, each once. Raises InvalidInput, the store's errors."""
     if not query.strip():
         raise InvalidInput("There is nothing to look for.", advice="Give a question.")
-    check_question(Question(text=query))  # before it is sent to anybody
+    check_query(RecallInput(query=query))  # before it is sent to anybody
     known = await known_conversations(engine, unread=False)
     place = await chosen_project(engine, project, known.conversations)
     if place is None:

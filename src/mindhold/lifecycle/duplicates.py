@@ -13,8 +13,8 @@ from time import perf_counter
 from mindhold.engine import Engine
 from mindhold.lifecycle.archive import TRIES, apply_to_existing
 from mindhold.lifecycle.stages import MOST_TOLD, NOTHING, DuePages, StageExample, StageLimits, StageResult
-from mindhold.memories.draft import gist_of
 from mindhold.memories.duplicates import inheritance, superseding
+from mindhold.memories.prepare import gist_of
 from mindhold.model.errors import Conflict, MemoryNotFound
 from mindhold.model.lexemes import lexemes
 from mindhold.model.lifecycle import is_kept_for_good, is_marked, is_part, is_unswept, is_working

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -11,19 +11,18 @@ from pydantic import Field
 
 from mindhold.capture.documents import update_documents
 from mindhold.engine import Engine
-from mindhold.memories.draft import (
+from mindhold.memories.evaluation import evaluate_job
+from mindhold.memories.filters import shown_memory
+from mindhold.memories.prepare import (
     LONG_NOTICE,
     QUARANTINE_FROM,
     QUARANTINED_TRUST,
     content_hash,
-    gist_of,
     has_own_keywords,
+    indexed,
     is_long,
-    labels_of,
     own_keywords,
 )
-from mindhold.memories.evaluation import evaluate_job
-from mindhold.memories.filters import shown_memory
 from mindhold.memories.validation import (
     checked_caller_metadata,
     checked_labels,
@@ -35,7 +34,6 @@ from mindhold.memories.validation import (
 )
 from mindhold.memories.views import MemoryView
 from mindhold.model.errors import Changed, ContentTooLarge, InvalidInput, Refused
-from mindhold.model.lexemes import lexemes
 from mindhold.model.lifecycle import OURS, OUTDATED
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status, Tier, Version, moment_of
 from mindhold.model.query import Vector
@@ -48,79 +46,100 @@ AMEND_TRIES = 3
 WHATEVER = "*"  # stands for any state that a caller may have seen
 
 
-@dataclass(frozen=True, slots=True)
-class Amendment:
-    """What to change; None leaves a field as it is."""
+class AmendInput(Input):
+    """What to change; what isn't given stays. With `supersedes` a new memory takes the old one's place.
 
-    content: str | None = None
-    kind: Kind | None = None
-    topic: str | None = None
-    tags: tuple[str, ...] | None = None
-    keywords: tuple[str, ...] | None = None
-    importance: float | None = None
-    anchor: bool | None = None
-    tier: Tier | None = None
-    occurred: datetime | None = None
-    metadata: dict[str, Any] | None = None
+    `expected` is the `etag` of the memory as the caller has seen it: one that was changed since is left as it is.
+    """
+
+    id: str = Field(
+        description="Its id. A beginning that is unique will do where one is asked for.",
+        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
+    )
+    content: str | None = Field(
+        default=None, description="The text, as it was said.", examples=["Staging listens on port 5434."]
+    )
+    kind: Kind | None = Field(default=None, description="What kind of thing it is.")
+    topic: str | None = Field(default=None, description="What it is about, in a word or two.")
+    tags: list[str] | None = Field(default=None, description="Words that it is sorted by.")
+    keywords: list[str] | None = Field(default=None, description="Words under which it should be found.")
+    importance: float | None = Field(
+        default=None, ge=0, le=1, description="How much it matters, from 0 to 1.", examples=[0.8]
+    )
+    anchor: bool | None = Field(default=None, description="Whether it never fades.")
+    permanent: bool | None = Field(default=None, description="Whether it is kept whatever happens.")
+    occurred: datetime | None = Field(default=None, description="When it happened.")
+    metadata: dict[str, Any] | None = Field(
+        default=None, description="Whatever else belongs to it, kept as it is given."
+    )
+    supersedes: bool = Field(
+        default=False, description="Whether a new memory takes its place, or which it replaced."
+    )
+    expected: str | None = None
 
 
-async def amend(
-    engine: Engine,
-    memory_id: str,
-    amendment: Amendment | Callable[[Memory], Amendment],
-    *,
-    agent: str,
-    expected: str | None = None,
-) -> Memory:
-    """The amended memory; a function is asked again when somebody else changed it meanwhile.
+class AmendResult(Output):
+    """The memory as it is now; `previous_id` is the one that it superseded."""
 
-    `expected` is the moment_of() the memory that the caller has seen. Raises MemoryNotFound, InvalidInput, Refused, Conflict
-    when another one says the same, Changed when it is not the expected one.
+    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
+    previous_id: str | None = Field(default=None, description="The one that it replaced.")
+    memory: MemoryView
+    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
+    etag: str = ""
+
+
+NOT_CHANGED = frozenset(
+    {"id", "supersedes", "expected"}
+)  # fields of AmendInput that are no field of the memory
+
+
+async def amend(engine: Engine, request: AmendInput, *, agent: str) -> Memory:
+    """The amended memory, tried again when somebody else changed it meanwhile.
+
+    Raises MemoryNotFound, InvalidInput, Refused, Conflict when another one says the same, Changed when it is not the
+    expected one.
     """
     for _ in range(AMEND_TRIES):
         try:
-            return await _amend(engine, memory_id, amendment, agent=agent, expected=expected)
+            return await _amend(engine, request, agent=agent)
         except Changed as error:
             changed = error
     raise changed
 
 
-async def supersede(
-    engine: Engine, memory_id: str, amendment: Amendment, *, agent: str, expected: str | None = None
-) -> tuple[Memory, Memory]:
+async def supersede(engine: Engine, request: AmendInput, *, agent: str) -> tuple[Memory, Memory]:
     """The new memory and the old one, whose place and links it takes; the old one stays readable and counts less.
 
-    Raises MemoryNotFound, InvalidInput when nothing would change, Refused, Conflict when another one says the same, Changed
-    when it is not the expected one, as amend() has it.
+    Raises what amend() raises, and InvalidInput when nothing would change.
     """
     for _ in range(AMEND_TRIES):
         try:
-            return await _supersede(engine, memory_id, amendment, agent=agent, expected=expected)
+            return await _supersede(engine, request, agent=agent)
         except Changed as error:
             changed = error
     raise changed
 
 
-async def _seen(engine: Engine, memory_id: str, *, agent: str, expected: str | None) -> Memory:
-    """Raises MemoryNotFound, and Changed for one that the caller hasn't seen as it is."""
-    memory = await engine.store.get(memory_id, viewer=agent)
+async def _seen(engine: Engine, request: AmendInput, *, agent: str) -> Memory:
+    """The memory. Raises MemoryNotFound, and Changed for one that the caller hasn't seen as it is."""
+    memory = await engine.store.get(request.id, viewer=agent)
+    expected = None if request.expected is None else request.expected.partition("-")[0]
     if expected not in (None, WHATEVER, moment_of(memory)):
         raise Changed(
-            f"Memory {memory_id} was changed since you have read it.",
+            f"Memory {request.id} was changed since you have read it.",
             advice="Look at it again, then try again.",
         )
     return memory
 
 
-async def _supersede(
-    engine: Engine, memory_id: str, amendment: Amendment, *, agent: str, expected: str | None
-) -> tuple[Memory, Memory]:
-    before = await _seen(engine, memory_id, agent=agent, expected=expected)
+async def _supersede(engine: Engine, request: AmendInput, *, agent: str) -> tuple[Memory, Memory]:
+    before = await _seen(engine, request, agent=agent)
     if before.status is not Status.ACTIVE:
         raise Refused(
-            f"The memory {memory_id} is {before.status}: nothing can take its place.", advice="Remember anew."
+            f"The memory {before.id} is {before.status}: nothing can take its place.",
+            advice="Remember anew.",
         )
-    wanted = _amended(engine, before, amendment)
+    wanted = _amended(engine, before, request)
     if wanted == before:
         raise InvalidInput("The new memory would be the same.", advice="Say what has changed.")
     if wanted.status is Status.QUARANTINED:
@@ -128,7 +147,7 @@ async def _supersede(
     matrix = await engine.vector_source.embed([wanted.content])
     vector = await _vector(engine, before, before)
     before = await _latest(engine, before, agent=agent)
-    wanted = _amended(engine, before, amendment)
+    wanted = _amended(engine, before, request)
     now = engine.clock()
     old = replace(
         before,
@@ -144,21 +163,21 @@ async def _supersede(
         id=engine.new_id(),
         created=now,
         updated=now,
-        occurred=wanted.occurred if amendment.occurred else now,
+        occurred=wanted.occurred if request.occurred else now,
         supersedes=before.id,
         merged_from=(),
         verified=None,
         examined=None,
         review=now,
     )
-    links = await engine.store.links_of([memory_id], viewer=agent)
+    links = await engine.store.links_of([before.id], viewer=agent)
     moved = (_moved(link, before.id, new.id) for link in links if _goes_along(link))
     successor = Link(before.id, new.id, Relation.SUPERSEDED_BY, now)
     retired = replace(indexed(engine, old, vector=vector), expected=before.updated)
-    taking = indexed(engine, new, vector=None if matrix is None else matrix[0])
+    put = indexed(engine, new, vector=None if matrix is None else matrix[0])
     links_made = (Connect(link) for link in (successor, *moved))
-    await engine.store.apply([retired, taking, *links_made, Enqueue(evaluate_job(engine))])
-    return taking.memory, retired.memory
+    await engine.store.apply([retired, put, *links_made, Enqueue(evaluate_job(engine))])
+    return put.memory, retired.memory
 
 
 def _goes_along(link: Link) -> bool:
@@ -175,40 +194,31 @@ def _moved(link: Link, old: str, new: str) -> Link:
     )
 
 
-async def _amend(
-    engine: Engine,
-    memory_id: str,
-    amendment: Amendment | Callable[[Memory], Amendment],
-    *,
-    agent: str,
-    expected: str | None,
-) -> Memory:
-    before = await _seen(engine, memory_id, agent=agent, expected=expected)
+async def _amend(engine: Engine, request: AmendInput, *, agent: str) -> Memory:
+    before = await _seen(engine, request, agent=agent)
     if before.status is Status.FORGOTTEN:
         raise Refused(
-            f"The memory {memory_id} is forgotten.",
-            advice=f"`mindhold forget --undo {memory_id}` brings it back.",
+            f"The memory {before.id} is forgotten.",
+            advice=f"`mindhold forget --undo {before.id}` brings it back.",
         )
-    wanted = amendment if isinstance(amendment, Amendment) else amendment(before)
-    after = _amended(engine, before, wanted)
-    if after == before:
+    if _amended(engine, before, request) == before:
         return before
-    put, changes = await amending(engine, before, wanted, agent=agent)
+    put, changes = await amending(engine, before, request, agent=agent)
     await engine.store.apply(changes)
     return put.memory
 
 
 async def amending(
-    engine: Engine, before: Memory, wanted: Amendment, *, agent: str
+    engine: Engine, before: Memory, request: AmendInput, *, agent: str
 ) -> tuple[Put, list[Change]]:
     """What makes a memory the amended one, for a caller who applies it with other changes; the record comes first.
 
     Raises Changed, and what amend() raises of a text that can't be.
     """
-    vector = await _vector(engine, before, _amended(engine, before, wanted))
+    vector = await _vector(engine, before, _amended(engine, before, request))
     kept = await engine.store.versions_of(before.id, latest=1)
     before = await _latest(engine, before, agent=agent)
-    after = _amended(engine, before, wanted)
+    after = _amended(engine, before, request)
     now = engine.clock()
     # An importance that somebody chose fades from now on.
     faded = before.decayed if after.importance == before.importance else now
@@ -247,37 +257,29 @@ async def _vector(engine: Engine, before: Memory, after: Memory) -> Vector | Non
     return (await engine.store.vector_of([after.id], model=model)).get(after.id)
 
 
-def indexed(engine: Engine, memory: Memory, *, vector: Vector | None) -> Put:
-    """The memory with all that it is found by."""
-    kept = replace(memory, embedded_by=engine.vector_source.model if vector is not None else None)
-    said = lexemes(kept.content)
-    return Put(kept, said, labels=labels_of(engine, kept), gist=gist_of(said), vector=vector)
-
-
-def _amended(engine: Engine, before: Memory, amendment: Amendment) -> Memory:
-    after = before
-    if amendment.content is not None:
-        after = _reworded(engine, after, amendment.content)
-    if amendment.kind is not None:
-        after = replace(after, kind=amendment.kind)
-    if amendment.topic is not None:
-        after = replace(after, topic=checked_topic(engine, amendment.topic))
-    if amendment.tags is not None:
-        after = replace(after, tags=checked_labels(engine, amendment.tags, what="tag"))
-    if amendment.keywords is not None:
-        after = replace(after, keywords=checked_labels(engine, amendment.keywords, what="keyword"))
-    if amendment.importance is not None:
-        after = replace(after, importance=checked_share(amendment.importance, what="The importance"))
-    if amendment.anchor is not None:
-        after = replace(after, anchor=amendment.anchor)
-    if amendment.tier is not None:
-        after = replace(after, tier=amendment.tier)
-    if amendment.occurred is not None:
-        after = replace(after, occurred=checked_moment(engine, amendment.occurred))
-    if amendment.metadata is not None:
+def _amended(engine: Engine, before: Memory, request: AmendInput) -> Memory:
+    after = before if request.content is None else _reworded(engine, before, request.content)
+    changes: dict[str, Any] = {}
+    if request.kind is not None:
+        changes["kind"] = request.kind
+    if request.topic is not None:
+        changes["topic"] = checked_topic(engine, request.topic)
+    if request.tags is not None:
+        changes["tags"] = checked_labels(engine, request.tags, what="tag")
+    if request.keywords is not None:
+        changes["keywords"] = checked_labels(engine, request.keywords, what="keyword")
+    if request.importance is not None:
+        changes["importance"] = checked_share(request.importance, what="The importance")
+    if request.anchor is not None:
+        changes["anchor"] = request.anchor
+    if request.permanent is not None:
+        changes["tier"] = Tier.PERMANENT if request.permanent else Tier.WARM
+    if request.occurred is not None:
+        changes["occurred"] = checked_moment(engine, request.occurred)
+    if request.metadata is not None:
         ours = {name: value for name, value in before.metadata.items() if name.startswith(OURS)}
-        after = replace(after, metadata=checked_metadata(engine, {**ours, **amendment.metadata}))
-    return after
+        changes["metadata"] = checked_metadata(engine, {**ours, **request.metadata})
+    return replace(after, **changes)
 
 
 def _reworded(engine: Engine, memory: Memory, content: str) -> Memory:
@@ -317,22 +319,14 @@ def _trust(memory: Memory, *, quarantined: bool) -> float:
 
 
 def _version(before: Memory, *, number: int, after: Memory, by: str) -> Version:
-    return Version(
-        memory_id=before.id,
-        number=number,
-        content=before.content,
-        kind=before.kind,
-        topic=before.topic,
-        tags=before.tags,
-        keywords=before.keywords,
-        importance=before.importance,
-        anchor=before.anchor,
-        occurred=before.occurred,
-        tier=before.tier,
-        metadata=before.metadata,
-        amended=after.updated,
-        amended_by=by,
-    )
+    own: dict[str, Any] = {
+        "memory_id": before.id,
+        "number": number,
+        "amended": after.updated,
+        "amended_by": by,
+    }
+    kept = {item.name: getattr(before, item.name) for item in fields(Version) if item.name not in own}
+    return Version(**own, **kept)
 
 
 REWRITE_TRIES = 5
@@ -378,82 +372,30 @@ async def made_of(
     )
 
 
-class AmendInput(Input):
-    """What to change; what isn't given stays. With `supersedes` a new memory takes the old one's place.
-
-    `expected` is the `etag` of the memory as the caller has seen it: one that was changed since is left as it is.
-    """
-
-    id: str = Field(
-        description="Its id. A beginning that is unique will do where one is asked for.",
-        examples=["01m7gv42a3fzcy3gb19vmek4q7"],
-    )
-    content: str | None = Field(
-        default=None, description="The text, as it was said.", examples=["Staging listens on port 5434."]
-    )
-    kind: Kind | None = Field(default=None, description="What kind of thing it is.")
-    topic: str | None = Field(default=None, description="What it is about, in a word or two.")
-    tags: list[str] | None = Field(default=None, description="Words that it is sorted by.")
-    keywords: list[str] | None = Field(default=None, description="Words under which it should be found.")
-    importance: float | None = Field(
-        default=None, ge=0, le=1, description="How much it matters, from 0 to 1.", examples=[0.8]
-    )
-    anchor: bool | None = Field(default=None, description="Whether it never fades.")
-    permanent: bool | None = Field(default=None, description="Whether it is kept whatever happens.")
-    occurred: datetime | None = Field(default=None, description="When it happened.")
-    metadata: dict[str, Any] | None = Field(
-        default=None, description="Whatever else belongs to it, kept as it is given."
-    )
-    supersedes: bool = Field(
-        default=False, description="Whether a new memory takes its place, or which it replaced."
-    )
-    expected: str | None = None
-
-
-class AmendResult(Output):
-    """The memory as it is now; `previous_id` is the one that it superseded."""
-
-    id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
-    previous_id: str | None = Field(default=None, description="The one that it replaced.")
-    memory: MemoryView = Field(examples=[{"content": "Staging listens on port 5434."}])
-    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
-    etag: str = ""
-
-
 async def _run_amend(context: Context, request: AmendInput) -> AmendResult:
     """Correct a memory; what it said before is kept."""
-    tier = None if request.permanent is None else (Tier.PERMANENT if request.permanent else Tier.WARM)
-    amendment = Amendment(
-        content=request.content,
-        kind=request.kind,
-        topic=request.topic,
-        tags=None if request.tags is None else tuple(request.tags),
-        keywords=None if request.keywords is None else tuple(request.keywords),
-        importance=request.importance,
-        anchor=request.anchor,
-        tier=tier,
-        occurred=request.occurred,
-        metadata=None if request.metadata is None else checked_caller_metadata(request.metadata),
-    )
-    memory_id = await full_id(context, request.id)
-    if amendment == Amendment():
+    if request.metadata is not None:
+        checked_caller_metadata(request.metadata)
+    request = request.model_copy(update={"id": await full_id(context, request.id)})
+    if all(getattr(request, name) is None for name in AmendInput.model_fields.keys() - NOT_CHANGED):
         raise InvalidInput("Nothing was given to change.", advice="Give the content, or another field.")
-    previous, seen = None, None if request.expected is None else request.expected.partition("-")[0]
+    previous = None
     if request.supersedes:
-        memory, old = await supersede(
-            context.engine, memory_id, amendment, agent=context.agent, expected=seen
-        )
+        memory, old = await supersede(context.engine, request, agent=context.agent)
         previous = old.id
     else:
-        memory = await amend(context.engine, memory_id, amendment, agent=context.agent, expected=seen)
-    told = (
+        memory = await amend(context.engine, request, agent=context.agent)
+    notices = (
         LONG_NOTICE if request.content is not None and is_long(memory) else "",
         await update_documents(context.engine, [memory]),
     )
-    notice = " ".join(filter(None, told))
     shown = await shown_memory(context, memory)
     return AmendResult(
-        id=memory.id, previous_id=previous, memory=shown.memory, notice=notice, etag=shown.etag
+        id=memory.id,
+        previous_id=previous,
+        memory=shown.memory,
+        notice=" ".join(filter(None, notices)),
+        etag=shown.etag,
     )
 
 

@@ -10,8 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from mindhold.engine import Engine
-from mindhold.memories.filters import Question
-from mindhold.memories.recall import Hit, recall
+from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.memories.spending import ASK as SPENDING_ASK
 from mindhold.memories.spending import Metered, metered
 from mindhold.model.errors import ModelError
@@ -55,7 +54,7 @@ async def ask(
     engine: Engine, question: str, *, agent: str, scope: str | None, limit: int, model: LanguageModel | None
 ) -> MemoryAnswer:
     """Raises InvalidInput, ScopeNotFound and the store's errors; a model that fails is done without."""
-    found = await recall(engine, Question(text=question, scope=scope, limit=limit), agent=agent)
+    found = await recall(engine, RecallInput(query=question, scope=scope, limit=limit), agent=agent)
     hits, notice = found.hits, found.notice
     if not hits:
         return MemoryAnswer(NOTHING, (), 0, notice=notice)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Literal
 
@@ -10,11 +10,11 @@ from pydantic import Field
 
 from mindhold.conversations.activity import CallActivity
 from mindhold.conversations.message_log import MessageType
-from mindhold.conversations.messages import NewMessage, free_position, message_draft, session_name
+from mindhold.conversations.messages import at_end, message_request, session_name
 from mindhold.conversations.sessions import note_call
 from mindhold.engine import Engine
-from mindhold.memories.verbatim import VerbatimResult, keep_verbatim
-from mindhold.memories.write import REMEMBER, RememberInput, RememberResult
+from mindhold.memories.remember import REMEMBER, RememberResult
+from mindhold.memories.write import RememberInput, Verbatim, write
 from mindhold.model.memory import Kind
 from mindhold.model.query import Filter
 from mindhold.operations import Context, Input, Output, created_ids, operation
@@ -37,17 +37,6 @@ class SourceKind(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
-class FiledText:
-    """One turn of a conversation, as it is to be logged."""
-
-    content: str
-    scope: str
-    speaker: str = "user"
-    conversation: str | None = None
-    tags: tuple[str, ...] = ()
-
-
 async def scope_for(
     engine: Engine, text: str, tags: tuple[str, ...], *, scope: str | None, create: bool = False
 ) -> ScopeChoice:
@@ -60,18 +49,6 @@ async def scope_for(
         return ScopeChoice(named.name)
     found = choose_scope(text, tags, scopes=await engine.store.scopes(), active=engine.settings.scope)
     return replace(found, scope=(await open_project(engine, found.scope, writing=True)).name)
-
-
-async def log_message(engine: Engine, said: FiledText, *, agent: str) -> VerbatimResult:
-    """The turn as the last one of its conversation, word for word.
-
-    Raises EmptyContent, InvalidInput, ContentTooLarge and the store's errors.
-    """
-    message = NewMessage(role=said.speaker, content=said.content, conversation=said.conversation)
-    draft = message_draft(engine, message, project=said.scope, agent=agent)
-    position = await free_position(engine, draft.provenance.conversation or "", scope=said.scope)
-    provenance = replace(draft.provenance, position=position, source=SourceKind.CONVERSATION)
-    return await keep_verbatim(engine, replace(draft, tags=said.tags, provenance=provenance))
 
 
 def states_profile(text: str) -> bool:
@@ -187,34 +164,40 @@ STORE = operation(
 
 
 async def _logged(
-    context: Context, given: StoreInput, found: ScopeChoice, tags: tuple[str, ...]
+    context: Context, request: StoreInput, found: ScopeChoice, tags: tuple[str, ...]
 ) -> StoreResult:
-    named = session_name(context.engine, given.conversation)
-    said = FiledText(given.content, found.scope, given.speaker, named or context.conversation, tags)
-    kept = await log_message(context.engine, said, agent=context.agent)
-    if named and named != context.conversation:  # of its own the door tells
-        note_call(
-            context.engine, named, CallActivity(STORE_NAME, stored=(kept.memory.id,)), agent=context.agent
-        )
+    named = session_name(context.engine, request.conversation)
+    message = message_request(
+        context.engine,
+        request.speaker,
+        request.content,
+        project=found.scope,
+        conversation=named or context.conversation,
+    )
+    message = await at_end(context.engine, message, tags=list(tags), source=SourceKind.CONVERSATION.value)
+    result = await write(context.engine, message, agent=context.agent, verbatim=Verbatim())
+    memory = result.stored_memory()
+    if named and named != context.conversation:  # the interface notes the call's own conversation
+        note_call(context.engine, named, CallActivity(STORE_NAME, stored=(memory.id,)), agent=context.agent)
     return StoreResult(
         outcome="stored",
         created=True,
         stored_as="message",
         scope=found.scope,
-        id=kept.memory.id,
+        id=memory.id,
         reason=found.reason,
-        tags=list(kept.memory.tags),
-        redacted=list(kept.redacted),
-        quarantined=bool(kept.suspicious),
-        embedded=kept.embedded,
-        notice="" if kept.embedded else context.engine.vector_source.reason,
+        tags=list(memory.tags),
+        redacted=[finding.kind for finding in result.redacted],
+        quarantined=bool(result.suspicious),
+        embedded=result.embedded,
+        notice="" if result.embedded else context.engine.vector_source.reason,
     )
 
 
-async def _learned(context: Context, given: StoreInput) -> StoreResult:
+async def _learned(context: Context, request: StoreInput) -> StoreResult:
     """As entries of the profile. What it is filed under is the profile's own affair."""
-    conversation = given.conversation or context.conversation
-    learned = await learn(context.engine, given.content, agent=context.agent, conversation=conversation)
+    conversation = request.conversation or context.conversation
+    learned = await learn(context.engine, request.content, agent=context.agent, conversation=conversation)
     first = learned.memories[0]
     new = any(one.what != "unchanged" for one in learned.changes)
     replaced = [one.label for one in learned.changes if one.what == "replaced"]
@@ -231,10 +214,10 @@ async def _learned(context: Context, given: StoreInput) -> StoreResult:
         stored_as="profile",
         scope=first.scope,
         id=first.id,
-        reason="the profile is everybody's" if given.scope is None else "",
+        reason="the profile is everybody's" if request.scope is None else "",
         tags=list(first.tags),
         parts=[one.id for one in learned.memories] if len(learned.memories) > 1 else [],
-        redacted=[one.kind for one in redact(given.content).found]
+        redacted=[one.kind for one in redact(request.content).found]
         if context.engine.settings.intake.redact
         else [],
         embedded=embedded,

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from mindhold.capture.items import CAPTURED
 from mindhold.engine import Engine
-from mindhold.memories.draft import TURN
+from mindhold.memories.prepare import TURN
 from mindhold.model.job import Job
 from mindhold.model.lifecycle import SESSION_ONLY, is_kept_for_good
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import Field
 
-from mindhold.engine import LEAST_TRUST, Engine
+from mindhold.engine import Engine
 from mindhold.memories.validation import MOST_LABELS, bare_tags, checked_moment
 from mindhold.memories.views import LinkedView, MemoryView, VersionView, etag_of, next_cursor, page_start
 from mindhold.model.errors import InvalidInput
-from mindhold.model.memory import DEFAULT_FOLLOWED, Kind, Memory, Relation, Status
+from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.query import Filter, Order
 from mindhold.operations import Context, Input, Output, full_id, operation
 from mindhold.projects.scopes import active_scopes, visible_scopes
 from mindhold.projects.storage import ask_reachable
-from mindhold.text.clean import clean
 from mindhold.text.timeframe import Timeframe, describe, parse_timeframe
+
+if TYPE_CHECKING:
+    from mindhold.memories.recall import RecallInput
 
 T = TypeVar("T")
 
@@ -245,107 +247,61 @@ MOST_KEYWORDS = 500
 MOST_HITS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What to recall. `when` is a phrase of time that filters; one inside the text only prefers.
-
-    `minimum_similarity` is a cosine, asked of what vectors found: what has a keyword is exempt, and so is what has no
-    vector. Who asks for what is quarantined asks for what isn't trusted.
-    """
-
-    text: str = ""
-    keywords: tuple[str, ...] = ()
-    scope: str | None = None
-    everywhere: bool = False
-    among: tuple[str, ...] = ()  # which scopes everywhere means; all that are switched on when none is named
-    conversation: str | None = None
-    scope_only: bool = False
-    tags: tuple[str, ...] = ()
-    tags_any: bool = False
-    kinds: tuple[Kind, ...] = ()
-    topic: str | None = None
-    statuses: tuple[Status, ...] = (Status.ACTIVE,)
-    when: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    limit: int | None = None
-    token_budget: int | None = None
-    floor: float | None = None
-    minimum_similarity: float | None = None
-    minimum_trust: float = LEAST_TRUST
-    with_links: bool = False
-    relations: tuple[Relation, ...] = DEFAULT_FOLLOWED
-    neighbours: int = 0
-    count_use: bool = True
-    explained: bool = True  # why each answers, and what contradicts it
-
-    @property
-    def words(self) -> str:
-        """The text as it is looked for."""
-        return clean(self.text).strip()
-
-    @property
-    def asked(self) -> str:
-        """Text and keywords together; empty where only filters are stated."""
-        return " ".join([self.words, *self.keywords]).strip()
-
-
-def check_question(question: Question) -> None:
+def check_query(request: RecallInput) -> None:
     """Raises InvalidInput for what can't be asked."""
-    if not question.asked and not _filters(question):
+    if not request.asked and not _filters(request):
         raise InvalidInput(
             "There is nothing to look for.", advice="Give a question, keywords, or something to filter by."
         )
-    if (number := len(question.keywords)) > MOST_KEYWORDS:
-        raise InvalidInput(
-            f"There are {number:,} keywords; at most {MOST_KEYWORDS:,} are looked for.",
-            advice="Name those that matter.",
-        )
-    if (length := len(question.asked)) > LONGEST_QUERY:
-        both = " and its keywords have" if question.keywords else " has"
+    if (length := len(request.asked)) > LONGEST_QUERY:
+        both = " and its keywords have" if request.keywords else " has"
         raise InvalidInput(
             f"The question{both} {length:,} characters; at most {LONGEST_QUERY:,} are read.",
             advice="Shorten it.",
         )
-    if question.limit is not None and not 1 <= question.limit <= MOST_HITS:
-        raise InvalidInput(f"The limit is {question.limit}; it must be between 1 and {MOST_HITS}.")
-    if question.token_budget is not None and question.token_budget < 1:
-        raise InvalidInput("The token budget must be at least 1.")
 
 
-def _filters(question: Question) -> bool:
-    stated = (question.scope, question.topic, question.when, question.since, question.until)
-    chosen = question.tags or question.kinds or question.statuses != (Status.ACTIVE,)
-    return bool(chosen) or any(condition is not None for condition in stated)
+def _filters(request: RecallInput) -> bool:
+    conditions = (request.scope, request.topic, request.when, request.since, request.until)
+    chosen = request.tags or request.kinds or request.statuses != [Status.ACTIVE]
+    return bool(chosen) or any(condition is not None for condition in conditions)
 
 
-async def filter_of(engine: Engine, question: Question, *, agent: str) -> tuple[Filter, Timeframe | None]:
-    """The filter, and the time that a phrase named. Raises UnknownTime, ScopeNotFound."""
-    timeframe = timeframe_of(engine, question.when) if question.when else None
+async def filter_of(
+    engine: Engine,
+    request: RecallInput,
+    *,
+    agent: str,
+    scopes: tuple[str, ...] = (),
+    conversation: str | None = None,
+) -> tuple[Filter, Timeframe | None]:
+    """The filter, and the time that a phrase named; `scopes` are what everywhere means. Raises UnknownTime, ScopeNotFound."""
+    timeframe = timeframe_of(engine, request.when) if request.when else None
     starts = [
-        checked_moment(engine, moment) for moment in (question.since, timeframe and timeframe.start) if moment
+        checked_moment(engine, moment) for moment in (request.since, timeframe and timeframe.start) if moment
     ]
     ends = [
-        checked_moment(engine, moment) for moment in (question.until, timeframe and timeframe.end) if moment
+        checked_moment(engine, moment) for moment in (request.until, timeframe and timeframe.end) if moment
     ]
-    if question.everywhere:
-        scopes = question.among or await active_scopes(engine)
+    if request.everywhere:
+        scopes = scopes or await active_scopes(engine)
     else:
-        scopes = await visible_scopes(engine, question.scope)
-    if question.scope_only and not question.everywhere:
+        scopes = await visible_scopes(engine, request.scope)
+    if request.scope_only and not request.everywhere:
         scopes = scopes[:1]
     where = Filter(
         viewer=agent,
         scopes=scopes,
-        kinds=question.kinds,
-        statuses=question.statuses,
-        tags=bare_tags(question.tags),
-        tags_any=question.tags_any,
-        topic=question.topic,
-        conversation=question.conversation,
+        kinds=tuple(request.kinds),
+        statuses=tuple(request.statuses),
+        tags=bare_tags(request.tags),
+        tags_any=request.tags_any,
+        topic=request.topic,
+        conversation=conversation,
         since=max(starts, default=None),
         until=min(ends, default=None),
-        minimum_trust=0.0 if Status.QUARANTINED in question.statuses else question.minimum_trust,
+        # Who asks for what is quarantined asks for what isn't trusted.
+        minimum_trust=0.0 if Status.QUARANTINED in request.statuses else request.minimum_trust,
     )
     return where, timeframe
 

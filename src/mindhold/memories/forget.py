@@ -13,9 +13,9 @@ from mindhold.capture.hook_cache_removal import blank_hook_caches, erase_from_ho
 from mindhold.capture.journal import note_erased
 from mindhold.conversations.recap_queue import hide_recaps, queue_recap_rebuild, with_derived
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.filters import MOST_HITS, Question
+from mindhold.memories.filters import MOST_HITS
 from mindhold.memories.hit_context import HIDDEN, shortened
-from mindhold.memories.recall import Hit, recall
+from mindhold.memories.recall import Hit, RecallInput, recall
 from mindhold.memories.validation import MOST_LABELS, bare_tags
 from mindhold.memories.views import MemoryView, ReceiptView
 from mindhold.model.errors import Changed, Conflict, InvalidInput, MemoryNotFound, Refused, ScopeNotFound
@@ -200,17 +200,17 @@ async def chosen_memories(engine: Engine, choice: ForgetChoice, *, agent: str) -
 
 async def candidates(engine: Engine, choice: ForgetChoice, *, agent: str) -> tuple[Hit, ...]:
     """What a query finds, best first; among the ids if there are some. Raises InvalidInput, ScopeNotFound."""
-    question = Question(
-        text=choice.query or "",
+    request = RecallInput(
+        query=choice.query or "",
         scope=choice.scope,
         scope_only=choice.scope is not None,
-        tags=choice.tags,
+        tags=list(choice.tags),
         topic=choice.topic,
-        statuses=FOUND,
+        statuses=list(FOUND),
         limit=MOST_HITS if choice.ids else MOST_FOUND,
         count_use=False,
     )
-    hits = (await recall(engine, question, agent=agent)).hits
+    hits = (await recall(engine, request, agent=agent)).hits
     return tuple(hit for hit in hits if hit.memory.id in choice.ids) if choice.ids else hits
 
 

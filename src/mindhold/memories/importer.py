@@ -19,15 +19,14 @@ from mindhold.lifecycle.contradiction_records import (
     is_taken_back,
     parse_exported_pair,
 )
-from mindhold.memories.draft import (
+from mindhold.memories.export import BATCH, FORMAT
+from mindhold.memories.prepare import (
     PART_OF,
     QUARANTINE_FROM,
     QUARANTINED_TRUST,
     content_hash,
-    gist_of,
-    labels_of,
+    index_memory,
 )
-from mindhold.memories.export import BATCH, FORMAT
 from mindhold.memories.serialization import link_from, memory_from, scope_from, version_from
 from mindhold.memories.validation import (
     checked_content,
@@ -40,13 +39,12 @@ from mindhold.memories.validation import (
     imported_scope_name,
 )
 from mindhold.model.errors import InvalidInput, Refused
-from mindhold.model.lexemes import lexemes
 from mindhold.model.lifecycle import Fate, fate_of
 from mindhold.model.memory import Link, Memory, Status, Version
 from mindhold.model.scope import GLOBAL, Scope, sees
 from mindhold.model.tokens import count_tokens
 from mindhold.ports.embedder import Matrix
-from mindhold.ports.store import Change, Connect, Keep, Put
+from mindhold.ports.store import Change, Connect, Keep
 from mindhold.text.injection import suspicion
 
 _Item = Scope | Memory | Version | Link | ExportedPair
@@ -336,16 +334,11 @@ class _Import:
         return await asyncio.to_thread(self._put, memories, matrix)
 
     def _put(self, memories: Sequence[Memory], matrix: Matrix | None) -> list[Change]:
-        model = self._engine.vector_source.model if matrix is not None else None
+        zone, model = self._engine.zone(), self._engine.vector_source.model
+        vectors: Iterable[Matrix | None] = matrix if matrix is not None else [None] * len(memories)
         return [
-            Put(
-                replace(memory, embedded_by=model),
-                (said := lexemes(memory.content)),
-                labels=labels_of(self._engine, memory),
-                gist=gist_of(said),
-                vector=None if matrix is None else matrix[number],
-            )
-            for number, memory in enumerate(memories)
+            index_memory(memory, zone).put(vector, model)
+            for memory, vector in zip(memories, vectors, strict=True)
         ]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from mindhold.aio import run_concurrently
 from mindhold.engine import Engine
-from mindhold.memories.filters import Question
 from mindhold.memories.hit_context import recounted, shortened
 from mindhold.memories.ranking import (
     L1,
@@ -32,6 +32,9 @@ from mindhold.model.query import Candidates, Filter, Search
 from mindhold.ports.cache import NO_SIDECAR
 from mindhold.ports.embedder import Matrix
 from mindhold.ports.store import Capability
+
+if TYPE_CHECKING:
+    from mindhold.memories.recall import RecallInput
 
 SETS, INDEX = "keyword sets", "keywords"  # what they were found by: beside the store, or in it
 
@@ -115,14 +118,14 @@ class _Looked:
 class Layers:
     """One recall by keywords alone."""
 
-    def __init__(self, engine: Engine, question: Question, *, where: Filter) -> None:
+    def __init__(self, engine: Engine, request: RecallInput, *, where: Filter) -> None:
         self._engine = engine
-        self._question = question
+        self._request = request
         self._where = where
-        self._limit = question.limit or engine.settings.recall.limit
-        self._forms = keyword_forms(question.keywords)
-        self._words = {form: word for word in reversed(question.keywords) for form in keyword_forms([word])}
-        self._lexemes = lexemes_of(question.keywords)
+        self._limit = request.limit or engine.settings.recall.limit
+        self._forms = keyword_forms(request.keywords)
+        self._words = {form: word for word in reversed(request.keywords) for form in keyword_forms([word])}
+        self._lexemes = lexemes_of(request.keywords)
 
     async def run(self) -> Layered:
         """Every keyword; then any of them, and their words; then their meaning."""
@@ -139,7 +142,7 @@ class Layers:
         if self._enough(chosen):
             return Layered(chosen, (L1, L2), "full text", candidates.total)
         vectors = Capability.VECTORS in self._engine.store.capabilities
-        matrix = await self._engine.vector_source.embed_query(self._question.asked) if vectors else None
+        matrix = await self._engine.vector_source.embed_query(self._request.asked) if vectors else None
         rung = self._engine.vector_source.rung if vectors else "full text"
         if matrix is None:
             return Layered(chosen, (L1, L2), rung, candidates.total, candidates)
@@ -164,7 +167,7 @@ class Layers:
         had = [self._had(memory) for memory in memories]
         shares = [SHARE * len(own) / len(self._forms) for own in had]
         scores = nudged(self._engine, shares, memories)
-        least = self._question.floor or 0.0
+        least = self._request.minimum_score or 0.0
         for memory, own, share, score in zip(memories, had, shares, scores, strict=True):
             if share >= least:
                 looked.memories[memory.id] = memory
@@ -179,7 +182,7 @@ class Layers:
         candidates = await self._search(matrix)
         ranking = self._ranking(candidates)
         found = self._best(
-            ranking, similarity=self._question.minimum_similarity, spared=frozenset(looked.ranked)
+            ranking, similarity=self._request.minimum_similarity, spared=frozenset(looked.ranked)
         )
         for one in found:
             looked.note(one, replace(ranking.evidence(one.row), layer=L3))
@@ -198,14 +201,14 @@ class Layers:
 
     def _ranking(self, candidates: Candidates) -> Ranking:
         return Ranking(
-            self._engine, candidates, text=self._question.asked, lexemes=self._lexemes, preferred=None
+            self._engine, candidates, text=self._request.asked, lexemes=self._lexemes, preferred=None
         )
 
     def _best(
         self, ranking: Ranking, *, similarity: float | None = None, spared: frozenset[str] = frozenset()
     ) -> list[RankedCandidate]:
         return ranking.best(
-            floor=self._question.floor,
+            floor=self._request.minimum_score,
             most=self._limit * MORE_THAN_ASKED,
             similarity=similarity,
             spared=spared,
@@ -229,7 +232,7 @@ class Layers:
         """The limit is reached, or the token budget is full."""
         if len(chosen) >= self._limit:
             return True
-        budget = self._question.token_budget
+        budget = self._request.token_budget
         longest = self._engine.settings.recall.longest_hit
         return budget is not None and budget <= sum(
             recounted(shortened(one.memory, longest)).tokens for one in chosen

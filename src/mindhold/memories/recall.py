@@ -13,10 +13,9 @@ from mindhold.engine import LEAST_TRUST, Engine
 from mindhold.memories.digest import DigestView, digest_of
 from mindhold.memories.filters import (
     MOST_KEYWORDS,
-    Question,
     TimeframeView,
     as_asked,
-    check_question,
+    check_query,
     filter_of,
     timeframe_view,
 )
@@ -54,254 +53,10 @@ from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.embedder import Matrix
 from mindhold.ports.store import Capability
 from mindhold.projects.storage import stores_without_vectors
+from mindhold.text.clean import clean
 from mindhold.text.timeframe import Timeframe, find_timeframe
 
 LISTING_EVIDENCE = Evidence(why=("filter",), layer=LISTED)  # for a listing, where nothing is compared
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One memory that answers, why, and what stands around it."""
-
-    memory: Memory
-    score: float
-    why: tuple[str, ...]
-    content: str  # bounded; `truncated` says whether it is all
-    truncated: bool
-    tokens: int
-    similarity: float | None = None
-    layer: str = ""
-    links: tuple[LinkedMemory, ...] = ()
-    before: tuple[Memory, ...] = ()
-    after: tuple[Memory, ...] = ()
-    disputes: Disputes = UNDISPUTED
-
-
-@dataclass(frozen=True, slots=True)
-class Recalled:
-    """The answer, and how it came about."""
-
-    hits: tuple[Hit, ...]
-    considered: int | None  # records within the filter; None where keywords alone told enough of them
-    tokens: int
-    rung: str
-    notice: str = ""
-    timeframe: Timeframe | None = None
-    time_filters: bool = False
-    scopes: tuple[str, ...] = field(default=())
-    layers: tuple[LayerReport, ...] = ()  # those that were asked, the last of which ended it
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """What answers, before it is made to fit."""
-
-    chosen: Sequence[ChosenMemories]
-    layers: tuple[str, ...]
-    rung: str
-    considered: int | None
-    notice: str = ""
-    preferred: Timeframe | None = None
-
-
-async def recall(engine: Engine, question: Question, *, agent: str) -> Recalled:
-    """The right few; without words, the best or the newest that the filters admit.
-
-    Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors.
-    """
-    check_question(question)
-    if question.words:
-        vectors = Capability.VECTORS in engine.store.capabilities
-        async with run_concurrently(_embedded(engine, question.asked, vectors=vectors)) as embedding:
-            where, timeframe = await filter_of(engine, question, agent=agent)
-        found = await _answering(
-            engine, question, embedding.result(), where=where, dated=timeframe is not None
-        )
-    else:
-        where, timeframe = await filter_of(engine, question, agent=agent)
-        look = _keyed if question.asked else _listed
-        found = await look(engine, question, where=where)
-    fitted = _fitted(engine, found.chosen, budget=question.token_budget)
-    hits = await _expanded(engine, question, fitted, where=where)
-    if question.count_use:
-        engine.use_counter.note([hit.memory.id for hit in hits])
-    return Recalled(
-        hits=hits,
-        considered=found.considered,
-        tokens=sum(_tokens(hit) for hit in hits),
-        rung=found.rung,
-        notice=found.notice,
-        timeframe=timeframe or found.preferred,
-        time_filters=timeframe is not None,
-        scopes=where.scopes,
-        layers=tallied(found.layers, found.chosen),
-    )
-
-
-async def _answering(
-    engine: Engine, question: Question, matrix: Matrix | None, *, where: Filter, dated: bool
-) -> _Found:
-    """A question in words: by words and meaning at once, for relevance leads."""
-    limit = question.limit or engine.settings.recall.limit
-    lexemes = lexemes_of(question.keywords, text=question.words)
-    found = await engine.store.search(
-        Search(
-            filter=where,
-            lexemes=lexemes,
-            vector=None if matrix is None else matrix.reshape(-1),
-            model=None if matrix is None else engine.vector_source.model,
-            pool=max(POOL, limit * MORE_THAN_ASKED),
-        )
-    )
-    preferred = None
-    if not dated:
-        preferred = find_timeframe(
-            question.words, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order
-        )
-    ranking = Ranking(
-        engine,
-        found,
-        text=question.asked,
-        lexemes=lexemes,
-        keywords=frozenset(lexemes_of(question.keywords)),
-        preferred=preferred,
-    )
-    ranked = ranking.best(
-        floor=question.floor, similarity=question.minimum_similarity, most=limit * MORE_THAN_ASKED
-    )
-    forms = frozenset(keyword_forms(question.keywords))
-
-    def evidence(one: RankedCandidate, memory: Memory) -> Evidence:
-        spoke = ranking.evidence(one.row, why=question.explained)
-        every = forms and forms.issubset(keyword_forms(memory.keywords))
-        return replace(spoke, layer=L1) if every else spoke
-
-    vectors = Capability.VECTORS in engine.store.capabilities
-    return _Found(
-        chosen=await read_chosen(engine, ranked, evidence, limit=limit, viewer=where.viewer),
-        layers=(*([L1] if forms else []), L2, *([] if matrix is None else [L3])),
-        rung=engine.vector_source.rung if vectors else "full text",
-        considered=found.total,
-        notice=await _notice(engine, where, matrix is not None, found),
-        preferred=preferred,
-    )
-
-
-async def _listed(engine: Engine, question: Question, *, where: Filter) -> _Found:
-    """What a topic or a kind admits is equally right: the best of it. A tag, a scope or a time lists the newest."""
-    limit = question.limit or engine.settings.recall.limit
-    if question.topic is not None or question.kinds:
-        memories = await best_equals(engine, where, limit=limit)
-    else:
-        memories = await engine.store.find(where, order=Order.NEWEST, limit=limit)
-    return _Found(
-        chosen=[ChosenMemories(memory, 1.0, LISTING_EVIDENCE) for memory in memories[:limit]],
-        layers=(LISTED,),
-        rung=LISTED,
-        considered=await engine.store.count(where),
-    )
-
-
-async def _keyed(engine: Engine, question: Question, *, where: Filter) -> _Found:
-    given = await Layers(engine, question, where=where).run()
-    notice = ""
-    if given.short is not None:  # nobody misses a layer that wasn't needed
-        notice = await _notice(engine, where, L3 in given.asked, given.short)
-    return _Found(given.chosen, given.asked, given.rung, given.considered, notice)
-
-
-async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | None:
-    return await engine.vector_source.embed_query(text) if vectors else None
-
-
-def _fitted(engine: Engine, chosen: Sequence[ChosenMemories], *, budget: int | None) -> list[Hit]:
-    """Bounded in size whatever was stored, and within the token budget to the token."""
-    room = engine.settings.recall.longest_answer
-    tokens_left = budget
-    hits: list[Hit] = []
-    for one in chosen:
-        short = shortened(one.memory, min(engine.settings.recall.longest_hit, room))
-        if tokens_left is not None:
-            short = recounted(short)
-        content, tokens = short.content, short.tokens
-        if tokens_left is not None and tokens > tokens_left:
-            if hits or tokens_left == 0:
-                continue  # a shorter one further down may still fit
-            content = truncate_to_tokens(content, tokens_left)
-            tokens = count_tokens(content)
-        if not content:
-            continue
-        hits.append(
-            Hit(
-                one.memory,
-                score=one.score,
-                why=one.evidence.why,
-                content=content,
-                truncated=content != one.memory.content,
-                tokens=tokens,
-                similarity=one.evidence.similarity,
-                layer=one.evidence.layer,
-            )
-        )
-        room -= len(content)
-        if tokens_left is not None:
-            tokens_left -= tokens
-        if room < 2:
-            break
-    return hits
-
-
-async def _expanded(engine: Engine, question: Question, hits: list[Hit], *, where: Filter) -> tuple[Hit, ...]:
-    if not (question.explained or question.with_links or question.neighbours):
-        return tuple(hits)
-    spent = sum(hit.tokens for hit in hits)
-    allowance = Allowance(
-        tokens=None if question.token_budget is None else question.token_budget - spent,
-        characters=engine.settings.recall.longest_answer - sum(len(hit.content) for hit in hits),
-        longest=engine.settings.recall.longest_hit,
-    )
-    memories = [hit.memory for hit in hits]
-    relations = question.relations if question.with_links else None
-    ties = await ties_of(engine, memories, relations=relations, where=where)
-    disputes = await ties.disputes()
-    links = {} if relations is None else await ties.linked(relations, allowance)
-    expanded: list[Hit] = []
-    for hit in hits:
-        before: tuple[Memory, ...] = ()
-        after: tuple[Memory, ...] = ()
-        if question.neighbours:
-            before, after = await around(
-                engine, hit.memory, reach=question.neighbours, where=where, allowance=allowance
-            )
-        expanded.append(
-            replace(
-                hit,
-                links=links.get(hit.memory.id, ()),
-                before=before,
-                after=after,
-                disputes=disputes.get(hit.memory.id, UNDISPUTED),
-            )
-        )
-    return tuple(expanded)
-
-
-def _tokens(hit: Hit) -> int:
-    around_it = (*hit.before, *hit.after, *(one.memory for one in hit.links))
-    return hit.tokens + sum(memory.tokens for memory in around_it)
-
-
-async def _notice(engine: Engine, where: Filter, embedded: bool, found: Candidates) -> str:
-    if embedded and found.embedded >= found.total:
-        return ""
-    places, home = await engine.store_registry.places(), engine.store_registry.home
-    modes = [home, *(one.mode for name, one in places.items() if not where.scopes or name in where.scopes)]
-    bare = await stores_without_vectors(engine, modes)
-    if not embedded:
-        return f"Recalled by full text only. {bare.get(home) or engine.vector_source.reason}".strip()
-    lacking = f"{found.total - found.embedded} of {found.total} memories have no vector"
-    if bare:
-        return f"{lacking}. {' '.join(f'{mode}: {why}' for mode, why in bare.items())}"
-    return f"{lacking} yet: `mindhold jobs run` makes them."
 
 
 class RecallInput(Input):
@@ -364,6 +119,284 @@ class RecallInput(Input):
         description="What all of them are, in few words: where only filters are stated, if it is asked for.",
     )  # of a listing: of all that the filters admit, not of those alone that are listed
 
+    @property
+    def words(self) -> str:
+        """The query as it is looked for."""
+        return clean(self.query).strip()
+
+    @property
+    def asked(self) -> str:
+        """Query and keywords together; empty where only filters are stated."""
+        return " ".join([self.words, *self.keywords]).strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One memory that answers, why, and what stands around it."""
+
+    memory: Memory
+    score: float
+    why: tuple[str, ...]
+    content: str  # bounded; `truncated` says whether it is all
+    truncated: bool
+    tokens: int
+    similarity: float | None = None
+    layer: str = ""
+    links: tuple[LinkedMemory, ...] = ()
+    before: tuple[Memory, ...] = ()
+    after: tuple[Memory, ...] = ()
+    disputes: Disputes = UNDISPUTED
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """The answer, and how it came about."""
+
+    hits: tuple[Hit, ...]
+    considered: int | None  # records within the filter; None where keywords alone told enough of them
+    tokens: int
+    rung: str
+    notice: str = ""
+    timeframe: Timeframe | None = None
+    time_filters: bool = False
+    scopes: tuple[str, ...] = field(default=())
+    layers: tuple[LayerReport, ...] = ()  # those that were asked, the last of which ended it
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What answers, before it is made to fit."""
+
+    chosen: Sequence[ChosenMemories]
+    layers: tuple[str, ...]
+    rung: str
+    considered: int | None
+    notice: str = ""
+    preferred: Timeframe | None = None
+
+
+async def recall(
+    engine: Engine,
+    request: RecallInput,
+    *,
+    agent: str,
+    scopes: tuple[str, ...] = (),
+    conversation: str | None = None,
+    explained: bool = True,
+) -> Recalled:
+    """The right few; without words, the best or the newest that the filters admit.
+
+    `scopes` are what everywhere means, all active ones when none is named. What isn't `explained` has no reasons and
+    no contradictions. A `minimum_similarity` is asked of what vectors found: what has a keyword is exempt, and so is what
+    has no vector. `when` filters; a phrase of time inside the query only prefers.
+    Raises InvalidInput, UnknownTime, ScopeNotFound and the store's errors.
+    """
+    check_query(request)
+    if request.words:
+        vectors = Capability.VECTORS in engine.store.capabilities
+        async with run_concurrently(_embedded(engine, request.asked, vectors=vectors)) as embedding:
+            where, timeframe = await filter_of(
+                engine, request, agent=agent, scopes=scopes, conversation=conversation
+            )
+        found = await _answering(
+            engine, request, embedding.result(), where=where, dated=timeframe is not None, explained=explained
+        )
+    else:
+        where, timeframe = await filter_of(
+            engine, request, agent=agent, scopes=scopes, conversation=conversation
+        )
+        look = _keyed if request.asked else _listed
+        found = await look(engine, request, where=where)
+    fitted = _fitted(engine, found.chosen, budget=request.token_budget)
+    hits = await _expanded(engine, request, fitted, where=where, explained=explained)
+    if request.count_use:
+        engine.use_counter.note([hit.memory.id for hit in hits])
+    return Recalled(
+        hits=hits,
+        considered=found.considered,
+        tokens=sum(_tokens(hit) for hit in hits),
+        rung=found.rung,
+        notice=found.notice,
+        timeframe=timeframe or found.preferred,
+        time_filters=timeframe is not None,
+        scopes=where.scopes,
+        layers=tallied(found.layers, found.chosen),
+    )
+
+
+async def _answering(
+    engine: Engine,
+    request: RecallInput,
+    matrix: Matrix | None,
+    *,
+    where: Filter,
+    dated: bool,
+    explained: bool,
+) -> _Found:
+    """A question in words: by words and meaning at once, for relevance leads."""
+    limit = request.limit or engine.settings.recall.limit
+    lexemes = lexemes_of(request.keywords, text=request.words)
+    found = await engine.store.search(
+        Search(
+            filter=where,
+            lexemes=lexemes,
+            vector=None if matrix is None else matrix.reshape(-1),
+            model=None if matrix is None else engine.vector_source.model,
+            pool=max(POOL, limit * MORE_THAN_ASKED),
+        )
+    )
+    preferred = None
+    if not dated:
+        preferred = find_timeframe(
+            request.words, now=engine.clock(), zone=engine.zone(), date_order=engine.settings.date_order
+        )
+    ranking = Ranking(
+        engine,
+        found,
+        text=request.asked,
+        lexemes=lexemes,
+        keywords=frozenset(lexemes_of(request.keywords)),
+        preferred=preferred,
+    )
+    ranked = ranking.best(
+        floor=request.minimum_score, similarity=request.minimum_similarity, most=limit * MORE_THAN_ASKED
+    )
+    forms = frozenset(keyword_forms(request.keywords))
+
+    def evidence(one: RankedCandidate, memory: Memory) -> Evidence:
+        spoke = ranking.evidence(one.row, why=explained)
+        every = forms and forms.issubset(keyword_forms(memory.keywords))
+        return replace(spoke, layer=L1) if every else spoke
+
+    vectors = Capability.VECTORS in engine.store.capabilities
+    return _Found(
+        chosen=await read_chosen(engine, ranked, evidence, limit=limit, viewer=where.viewer),
+        layers=(*([L1] if forms else []), L2, *([] if matrix is None else [L3])),
+        rung=engine.vector_source.rung if vectors else "full text",
+        considered=found.total,
+        notice=await _notice(engine, where, matrix is not None, found),
+        preferred=preferred,
+    )
+
+
+async def _listed(engine: Engine, request: RecallInput, *, where: Filter) -> _Found:
+    """What a topic or a kind admits is equally right: the best of it. A tag, a scope or a time lists the newest."""
+    limit = request.limit or engine.settings.recall.limit
+    if request.topic is not None or request.kinds:
+        memories = await best_equals(engine, where, limit=limit)
+    else:
+        memories = await engine.store.find(where, order=Order.NEWEST, limit=limit)
+    return _Found(
+        chosen=[ChosenMemories(memory, 1.0, LISTING_EVIDENCE) for memory in memories[:limit]],
+        layers=(LISTED,),
+        rung=LISTED,
+        considered=await engine.store.count(where),
+    )
+
+
+async def _keyed(engine: Engine, request: RecallInput, *, where: Filter) -> _Found:
+    layered = await Layers(engine, request, where=where).run()
+    notice = ""
+    if layered.short is not None:  # nobody misses a layer that wasn't needed
+        notice = await _notice(engine, where, L3 in layered.asked, layered.short)
+    return _Found(layered.chosen, layered.asked, layered.rung, layered.considered, notice)
+
+
+async def _embedded(engine: Engine, text: str, *, vectors: bool) -> Matrix | None:
+    return await engine.vector_source.embed_query(text) if vectors else None
+
+
+def _fitted(engine: Engine, chosen: Sequence[ChosenMemories], *, budget: int | None) -> list[Hit]:
+    """Bounded in size whatever was stored, and within the token budget to the token."""
+    room = engine.settings.recall.longest_answer
+    tokens_left = budget
+    hits: list[Hit] = []
+    for one in chosen:
+        short = shortened(one.memory, min(engine.settings.recall.longest_hit, room))
+        if tokens_left is not None:
+            short = recounted(short)
+        content, tokens = short.content, short.tokens
+        if tokens_left is not None and tokens > tokens_left:
+            if hits or tokens_left == 0:
+                continue  # a shorter one further down may still fit
+            content = truncate_to_tokens(content, tokens_left)
+            tokens = count_tokens(content)
+        if not content:
+            continue
+        hits.append(
+            Hit(
+                one.memory,
+                score=one.score,
+                why=one.evidence.why,
+                content=content,
+                truncated=content != one.memory.content,
+                tokens=tokens,
+                similarity=one.evidence.similarity,
+                layer=one.evidence.layer,
+            )
+        )
+        room -= len(content)
+        if tokens_left is not None:
+            tokens_left -= tokens
+        if room < 2:
+            break
+    return hits
+
+
+async def _expanded(
+    engine: Engine, request: RecallInput, hits: list[Hit], *, where: Filter, explained: bool
+) -> tuple[Hit, ...]:
+    if not (explained or request.links or request.neighbours):
+        return tuple(hits)
+    spent = sum(hit.tokens for hit in hits)
+    allowance = Allowance(
+        tokens=None if request.token_budget is None else request.token_budget - spent,
+        characters=engine.settings.recall.longest_answer - sum(len(hit.content) for hit in hits),
+        longest=engine.settings.recall.longest_hit,
+    )
+    memories = [hit.memory for hit in hits]
+    relations = tuple(request.relations) if request.links else None
+    ties = await ties_of(engine, memories, relations=relations, where=where)
+    disputes = await ties.disputes()
+    links = {} if relations is None else await ties.linked(relations, allowance)
+    expanded: list[Hit] = []
+    for hit in hits:
+        before: tuple[Memory, ...] = ()
+        after: tuple[Memory, ...] = ()
+        if request.neighbours:
+            before, after = await around(
+                engine, hit.memory, reach=request.neighbours, where=where, allowance=allowance
+            )
+        expanded.append(
+            replace(
+                hit,
+                links=links.get(hit.memory.id, ()),
+                before=before,
+                after=after,
+                disputes=disputes.get(hit.memory.id, UNDISPUTED),
+            )
+        )
+    return tuple(expanded)
+
+
+def _tokens(hit: Hit) -> int:
+    around_it = (*hit.before, *hit.after, *(one.memory for one in hit.links))
+    return hit.tokens + sum(memory.tokens for memory in around_it)
+
+
+async def _notice(engine: Engine, where: Filter, embedded: bool, found: Candidates) -> str:
+    if embedded and found.embedded >= found.total:
+        return ""
+    places, home = await engine.store_registry.places(), engine.store_registry.home
+    modes = [home, *(one.mode for name, one in places.items() if not where.scopes or name in where.scopes)]
+    bare = await stores_without_vectors(engine, modes)
+    if not embedded:
+        return f"Recalled by full text only. {bare.get(home) or engine.vector_source.reason}".strip()
+    lacking = f"{found.total - found.embedded} of {found.total} memories have no vector"
+    if bare:
+        return f"{lacking}. {' '.join(f'{mode}: {why}' for mode, why in bare.items())}"
+    return f"{lacking} yet: `mindhold jobs run` makes them."
+
 
 class LayerView(Output):
     """A layer that was asked: L1 every keyword, L2 words, L3 vectors, or filter; and how many of the answers it found."""
@@ -371,7 +404,7 @@ class LayerView(Output):
     layer: str = Field(
         description="What found it: every keyword, words, vectors, or the filter alone.", examples=["L3"]
     )
-    found: int = Field(examples=[1])
+    found: int
 
 
 class RecallResult(Output):
@@ -379,17 +412,15 @@ class RecallResult(Output):
 
     hits: list[HitView] = Field(description="What was found, the best first.")
     count: int = Field(description="How many there are in this answer.", examples=[1])
-    considered: int | None = Field(
-        examples=[1523]
-    )  # records within the filters; None where the first layer ended it
+    considered: int | None  # records within the filters; None where the first layer ended it
     tokens: int = Field(description="How many tokens that is.", examples=[8])
     rung: str = Field(
         description="What the answer stands on: words alone, or meanings too.", examples=["semantic"]
     )
     notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
     timeframe: TimeframeView | None = None
-    scopes: list[str] = Field(default=[], examples=[["shop", "Global"]])
-    layers: list[LayerView] = Field(default=[], examples=[[{}]])  # in order; the last one ended it
+    scopes: list[str] = []
+    layers: list[LayerView] = []  # in order; the last one ended it
     digest: DigestView | None = Field(
         default=None,
         description="What all of them are, in few words: where only filters are stated, if it is asked for.",
@@ -398,33 +429,9 @@ class RecallResult(Output):
 
 async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
     """Find the memories that answer."""
-    question = Question(
-        text=request.query,
-        keywords=tuple(request.keywords),
-        scope=request.scope,
-        everywhere=request.everywhere,
-        scope_only=request.scope_only,
-        tags=tuple(request.tags),
-        tags_any=request.tags_any,
-        kinds=tuple(request.kinds),
-        topic=request.topic,
-        statuses=tuple(request.statuses),
-        when=request.when,
-        since=request.since,
-        until=request.until,
-        limit=request.limit,
-        token_budget=request.token_budget,
-        floor=request.minimum_score,
-        minimum_similarity=request.minimum_similarity,
-        minimum_trust=request.minimum_trust,
-        with_links=request.links,
-        relations=tuple(request.relations),
-        neighbours=request.neighbours,
-        count_use=request.count_use,
-    )
 
     async def asked(scopes: tuple[str, ...]) -> Recalled:
-        return await recall(context.engine, replace(question, among=scopes), agent=context.agent)
+        return await recall(context.engine, request, agent=context.agent, scopes=scopes)
 
     found, left = await as_asked(context, asked, everywhere=request.everywhere)
     return RecallResult(
@@ -437,7 +444,7 @@ async def _run_recall(context: Context, request: RecallInput) -> RecallResult:
         timeframe=timeframe_view(context, found.timeframe, filters=found.time_filters),
         scopes=list(found.scopes),
         layers=[LayerView(layer=one.layer, found=one.found) for one in found.layers],
-        digest=await _digest(context, question) if request.digest and not question.asked else None,
+        digest=await _digest(context, request) if request.digest and not request.asked else None,
     )
 
 
@@ -451,6 +458,6 @@ RECALL = operation(
 )
 
 
-async def _digest(context: Context, question: Question) -> DigestView:
-    where, _ = await filter_of(context.engine, question, agent=context.agent)
+async def _digest(context: Context, request: RecallInput) -> DigestView:
+    where, _ = await filter_of(context.engine, request, agent=context.agent)
     return DigestView.of(await digest_of(context.engine, where), context.engine.zone())

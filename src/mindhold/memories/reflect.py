@@ -14,11 +14,11 @@ from mindhold.conversations.events import ConversationEvent
 from mindhold.conversations.session_digest import SUMMARY
 from mindhold.conversations.sessions import clean_conversation_name, save_conversation_event
 from mindhold.engine import Engine
-from mindhold.memories.draft import Draft, Remembered, WriteOutcome, prepare
 from mindhold.memories.feedback import TaskEffect, keep_effect
-from mindhold.memories.write import BATCH, remember_many
+from mindhold.memories.prepare import prepare
+from mindhold.memories.write import BATCH, RememberInput, WriteOutcome, WriteResult, write_many
 from mindhold.model.errors import MindholdError, StoreError
-from mindhold.model.memory import Kind, Link, Provenance, Relation, Status
+from mindhold.model.memory import Kind, Link, Relation, Status
 from mindhold.operations import Context, Input, Output, operation
 from mindhold.ports.store import Change, Connect, Mark
 from mindhold.projects.placement import open_project
@@ -65,45 +65,50 @@ async def reflect(
     Raises InvalidInput, ContentTooLarge, ScopeNotFound, Refused; then nothing is stored.
     """
     conversation = clean_conversation_name(engine, conversation) if conversation else None
-    drafts = [
-        (name, _draft(name, text, agent=agent, conversation=conversation, scope=scope))
+    requests = [
+        (name, _request(name, text, conversation=conversation, scope=scope))
         for name in KINDS
         for text in points.get(name, ())
         if text.strip() or name == SUMMARY
     ]
-    for _, draft in drafts:
-        prepare(engine, draft)  # one that can't be stored is found before any is
+    for _, request in requests:
+        prepare(engine, request)  # one that can't be stored is found before any is
     about = [clean_conversation_name(engine, name) for name in (conversation, held_in) if name]
-    answers = await run_uncancelled(_kept(engine, [draft for _, draft in drafts], agent=agent, about=about))
-    new = [name for (name, _), one in zip(drafts, answers, strict=True) if one.outcome is WriteOutcome.STORED]
+    results = await run_uncancelled(
+        _store(engine, [request for _, request in requests], agent=agent, about=about)
+    )
+    outcomes = [result.outcome for result in results]
+    new = [
+        name for (name, _), outcome in zip(requests, outcomes, strict=True) if outcome is WriteOutcome.STORED
+    ]
     return Reflection(
-        ids=ids_of(answers),
+        ids=ids_of(results),
         stored=dict(Counter(new)),
-        duplicates=sum(one.outcome is WriteOutcome.DUPLICATE for one in answers),
+        duplicates=outcomes.count(WriteOutcome.DUPLICATE),
         quarantined=sum(
-            one.memory is not None and one.memory.status is Status.QUARANTINED for one in answers
+            result.memory is not None and result.memory.status is Status.QUARANTINED for result in results
         ),
     )
 
 
 async def stored_together(
-    engine: Engine, drafts: Sequence[Draft], *, to: str | None = None
-) -> list[Remembered]:
+    engine: Engine, requests: Sequence[RememberInput], *, agent: str, to: str | None = None
+) -> list[WriteResult]:
     """All of them, tied to that memory or else to the first of them, or none."""
-    answers: list[Remembered] = []
+    results: list[WriteResult] = []
     try:
-        for start in range(0, len(drafts), BATCH):  # what one step stores is stored whole or not at all
-            answers += await remember_many(engine, drafts[start : start + BATCH])
-            for answer in answers:
-                if answer.error is not None:
-                    raise answer.error
-        ids = ids_of(answers)
+        for start in range(0, len(requests), BATCH):  # a batch is stored whole or not at all
+            results += await write_many(engine, requests[start : start + BATCH], agent=agent)
+            for result in results:
+                if result.error is not None:
+                    raise result.error
+        ids = ids_of(results)
         if ids:
             await attach(engine, ids, to=to or ids[0])
     except MindholdError:
-        await take_back(engine, answers)
+        await take_back(engine, results)
         raise
-    return answers
+    return results
 
 
 async def attach(engine: Engine, parts: Sequence[str], *, to: str) -> None:
@@ -114,29 +119,29 @@ async def attach(engine: Engine, parts: Sequence[str], *, to: str) -> None:
         await engine.store.apply(links)
 
 
-def ids_of(answers: Sequence[Remembered]) -> tuple[str, ...]:
-    """Each once, in order."""
-    return tuple(dict.fromkeys(answer.memory.id for answer in answers if answer.memory))
+def ids_of(results: Sequence[WriteResult]) -> tuple[str, ...]:
+    """The ids of their memories, each once, in order."""
+    return tuple(dict.fromkeys(result.memory.id for result in results if result.memory))
 
 
-async def _kept(
-    engine: Engine, drafts: Sequence[Draft], *, agent: str, about: Sequence[str]
-) -> list[Remembered]:
-    answers = await stored_together(engine, drafts)
+async def _store(
+    engine: Engine, requests: Sequence[RememberInput], *, agent: str, about: Sequence[str]
+) -> list[WriteResult]:
+    results = await stored_together(engine, requests, agent=agent)
     # What somebody says of it stands; what was written by itself before stays as it is.
     for conversation in dict.fromkeys(about):
-        event = ConversationEvent(ids_of(answers), reflected=True)
+        event = ConversationEvent(ids_of(results), reflected=True)
         await save_conversation_event(engine, conversation, event, agent=agent)
-    return answers
+    return results
 
 
-async def take_back(engine: Engine, answers: Sequence[Remembered]) -> None:
+async def take_back(engine: Engine, results: Sequence[WriteResult]) -> None:
     """Erase what is new of them, as far as the store lets us."""
     now = engine.clock()
-    new = [one for one in answers if one.outcome is WriteOutcome.STORED and one.memory]
-    retired = [old for one in new for old in one.superseded]
+    new = [result for result in results if result.outcome is WriteOutcome.STORED and result.memory]
+    retired = [old for result in new for old in result.superseded]
     with suppress(StoreError):
-        await engine.store.erase([each for one in new for each in (one.parts or ids_of([one]))])
+        await engine.store.erase([part for result in new for part in (result.parts or ids_of([result]))])
         changes: list[Change] = [
             Mark(old, Status.ACTIVE, previous=None, updated=now, only_from=Status.SUPERSEDED)
             for old in retired
@@ -145,14 +150,14 @@ async def take_back(engine: Engine, answers: Sequence[Remembered]) -> None:
             await engine.store.apply(changes)
 
 
-def _draft(name: str, text: str, *, agent: str, conversation: str | None, scope: str | None) -> Draft:
-    return Draft(
+def _request(name: str, text: str, *, conversation: str | None, scope: str | None) -> RememberInput:
+    return RememberInput(
         content=text,
         kind=KINDS[name],
         scope=scope,
-        agent=agent,
-        tags=TAGS.get(name, ()),
-        provenance=Provenance(source="reflect", conversation=conversation),
+        tags=list(TAGS.get(name, ())),
+        source="reflect",
+        conversation=conversation,
         keep_noise=True,
     )
 

@@ -10,10 +10,9 @@ from typing import Any
 from pydantic import Field
 
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.draft import QUARANTINE_FROM
-from mindhold.memories.filters import Question
 from mindhold.memories.hit_context import HIDDEN, Allowance, LinkedMemory
-from mindhold.memories.recall import recall
+from mindhold.memories.prepare import QUARANTINE_FROM
+from mindhold.memories.recall import RecallInput, recall
 from mindhold.memories.views import LinkedView
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 from mindhold.model.memory import Kind, Link, Memory, Relation, Status, Tier, Version
@@ -384,15 +383,15 @@ async def _decisions(
     if named:
         total = len(named) if len(named) < MOST_DECISIONS else await engine.store.count(where)
         return sorted(named, key=_moment, reverse=True), total, False
-    question = Question(
-        text=topic,
+    request = RecallInput(
+        query=topic,
         scope=scope,
-        kinds=(Kind.DECISION,),
-        statuses=STATUSES,
+        kinds=[Kind.DECISION],
+        statuses=list(STATUSES),
         limit=MOST_BY_MEANING,
         count_use=False,
     )
-    about = [hit.memory for hit in (await recall(engine, question, agent=agent)).hits]
+    about = [hit.memory for hit in (await recall(engine, request, agent=agent)).hits]
     return sorted(about, key=_moment, reverse=True), len(about), bool(about)
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import Field
 
@@ -30,6 +30,37 @@ if TYPE_CHECKING:
 
 
 LONGEST_METADATA = 1_000
+PLACES = ("dialect", "source", "conversation", "position", "file", "line")  # of provenance, where it is known
+
+
+class View(Output):
+    """An answer's shape. Its fields are the table: each is filled from the record's field of the same name."""
+
+    @classmethod
+    def fill(cls, record: object, **values: Any) -> Self:
+        """The record's view; `values` are the fields that differ from it."""
+        for name in cls.model_fields:
+            if name not in values:
+                values[name] = _plain(getattr(record, name))
+        return cls(**values)
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: lists and objects, and numbers in four places."""
+    if isinstance(value, float):
+        return round(value, 4)
+    if isinstance(value, tuple):
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _today(memory: Memory, now: datetime) -> dict[str, Any]:
+    """What is shown of a memory otherwise than it is stored: the confidence is today's."""
+    source = {name: getattr(memory.provenance, name) for name in PLACES}
+    return {
+        "confidence": round(confidence_at(memory, now), 4),
+        "provenance": {name: value for name, value in source.items() if value not in (None, "")},
+    }
 
 
 def origin_of(kind: str, provenance: Mapping[str, Any]) -> str:
@@ -39,7 +70,7 @@ def origin_of(kind: str, provenance: Mapping[str, Any]) -> str:
     return "conversation" if kind == Kind.EPISODE and provenance.get("dialect") == LOG_DIALECT else kind
 
 
-class MemoryView(Output):
+class MemoryView(View):
     """One memory."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
@@ -95,48 +126,10 @@ class MemoryView(Output):
     @classmethod
     def of(cls, memory: Memory, now: datetime) -> MemoryView:
         """The memory as its view; its confidence is today's."""
-        source = memory.provenance
-        known = {
-            name: getattr(source, name)
-            for name in ("dialect", "source", "conversation", "position", "file", "line")
-            if getattr(source, name) not in (None, "")
-        }
-        return cls(
-            id=memory.id,
-            content=memory.content,
-            kind=memory.kind,
-            scope=memory.scope,
-            agent=memory.agent,
-            status=memory.status,
-            topic=memory.topic,
-            tags=list(memory.tags),
-            keywords=list(memory.keywords),
-            importance=round(memory.importance, 4),
-            confidence=round(confidence_at(memory, now), 4),
-            trust=round(memory.trust, 4),
-            tier=memory.tier,
-            anchor=memory.anchor,
-            uses=memory.uses,
-            shown=memory.shown,
-            utility=round(memory.utility, 4),
-            usefulness=round(memory.usefulness, 4),
-            tokens=memory.tokens,
-            created=memory.created,
-            updated=memory.updated,
-            occurred=memory.occurred,
-            last_used=memory.last_used,
-            verified=memory.verified,
-            review=memory.review,
-            supersedes=memory.supersedes,
-            merged_from=list(memory.merged_from),
-            provenance=known,
-            metadata=dict(memory.metadata),
-            embedded_by=memory.embedded_by,
-            content_hash=memory.content_hash,
-        )
+        return cls.fill(memory, **_today(memory, now))
 
 
-class LinkView(Output):
+class LinkView(View):
     """One link; read as: origin relation target."""
 
     origin: str = Field(
@@ -155,17 +148,10 @@ class LinkView(Output):
     @classmethod
     def of(cls, link: Link) -> LinkView:
         """The link as its view."""
-        return cls(
-            origin=link.origin,
-            target=link.target,
-            relation=link.relation,
-            weight=round(link.weight, 4),
-            automatic=link.automatic,
-            created=link.created,
-        )
+        return cls.fill(link)
 
 
-class LinkedView(Output):
+class LinkedView(View):
     """A memory at the other end of a link."""
 
     link: LinkView
@@ -178,12 +164,10 @@ class LinkedView(Output):
     def of(cls, link: Link, memory: Memory) -> LinkedView:
         """What is hidden is named without its words."""
         content = "" if memory.status in HIDDEN else memory.content
-        return cls(
-            link=LinkView.of(link), id=memory.id, kind=memory.kind, status=memory.status, content=content
-        )
+        return cls.fill(memory, link=LinkView.of(link), content=content)
 
 
-class TurnView(Output):
+class TurnView(View):
     """A neighbour in the conversation."""
 
     id: str = Field(description="Its id.")
@@ -193,10 +177,10 @@ class TurnView(Output):
     @classmethod
     def of(cls, memory: Memory) -> TurnView:
         """The memory as a turn."""
-        return cls(id=memory.id, occurred=memory.occurred, content=memory.content)
+        return cls.fill(memory)
 
 
-class HitView(Output):
+class HitView(View):
     """One memory that answers."""
 
     id: str = Field(description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
@@ -267,9 +251,10 @@ class HitView(Output):
     @classmethod
     def of(cls, hit: Hit, now: datetime) -> HitView:
         """The hit as its view."""
-        view = MemoryView.of(hit.memory, now)
-        return cls(
-            id=view.id,
+        memory, metadata = hit.memory, dict(hit.memory.metadata)
+        return cls.fill(
+            memory,
+            **_today(memory, now),
             score=round(hit.score, 4),
             similarity=None if hit.similarity is None else round(hit.similarity, 4),
             layer=hit.layer,
@@ -277,34 +262,18 @@ class HitView(Output):
             content=hit.content,
             truncated=hit.truncated,
             tokens=hit.tokens,
-            kind=view.kind,
-            scope=view.scope,
-            agent=view.agent,
-            status=view.status,
-            topic=view.topic,
-            tags=view.tags,
-            keywords=view.keywords,
-            importance=view.importance,
-            confidence=view.confidence,
-            trust=view.trust,
-            tier=view.tier,
-            anchor=view.anchor,
-            access=view.uses,
-            created=view.created,
-            updated=view.updated,
-            occurred=view.occurred,
-            provenance=view.provenance,
-            metadata=view.metadata if len(str(view.metadata)) <= LONGEST_METADATA else {},
+            access=memory.uses,
+            metadata=metadata if len(str(metadata)) <= LONGEST_METADATA else {},
             contradicts=list(hit.disputes.contradicts),
             contradicted_by=list(hit.disputes.contradicted_by),
             superseded_by=list(hit.disputes.superseded_by),
-            links=[LinkedView.of(one.link, one.memory) for one in hit.links],
-            before=[TurnView.of(memory) for memory in hit.before],
-            after=[TurnView.of(memory) for memory in hit.after],
+            links=[LinkedView.of(linked.link, linked.memory) for linked in hit.links],
+            before=[TurnView.of(turn) for turn in hit.before],
+            after=[TurnView.of(turn) for turn in hit.after],
         )
 
 
-class VersionView(Output):
+class VersionView(View):
     """What a memory said before."""
 
     number: int
@@ -324,22 +293,10 @@ class VersionView(Output):
     @classmethod
     def of(cls, version: Version) -> VersionView:
         """The version as its view."""
-        return cls(
-            number=version.number,
-            content=version.content,
-            kind=version.kind,
-            topic=version.topic,
-            tags=list(version.tags),
-            importance=version.importance,
-            occurred=version.occurred,
-            tier=version.tier,
-            metadata=dict(version.metadata),
-            amended=version.amended,
-            amended_by=version.amended_by,
-        )
+        return cls.fill(version, importance=version.importance)
 
 
-class ReceiptView(Output):
+class ReceiptView(View):
     """Proof of an erasure: what was removed from each place, and what a second look found there."""
 
     ids: list[str] = Field(
@@ -352,15 +309,10 @@ class ReceiptView(Output):
     @classmethod
     def of(cls, receipt: Receipt) -> ReceiptView:
         """The receipt as its view."""
-        return cls(
-            ids=list(receipt.ids),
-            removed=dict(receipt.removed),
-            remaining=dict(receipt.remaining),
-            empty=not any(receipt.remaining.values()),
-        )
+        return cls.fill(receipt, empty=not any(receipt.remaining.values()))
 
 
-class FindingView(Output):
+class FindingView(View):
     """One thing that was looked at."""
 
     name: str
@@ -371,10 +323,10 @@ class FindingView(Output):
     @classmethod
     def of(cls, finding: StoreFinding) -> FindingView:
         """The finding as its view."""
-        return cls(name=finding.name, healthy=finding.healthy, detail=finding.detail, advice=finding.advice)
+        return cls.fill(finding)
 
 
-class JobView(Output):
+class JobView(View):
     """One job."""
 
     id: str = Field(description="Its id.", examples=["reindex_01jxq3k5v6w7x8y9z0a1b2c3d4"])
@@ -398,17 +350,8 @@ class JobView(Output):
     @classmethod
     def of(cls, job: Job, progress: Progress | None = None) -> JobView:
         """The job as its view, with how far it is."""
-        return cls(
-            id=job.id,
-            name=job.name,
-            state=job.state,
-            attempts=job.attempts,
-            most_attempts=job.most_attempts,
-            created=job.created,
-            due=job.due,
-            finished=job.finished,
-            error=job.error,
-            result=dict(job.result) if job.result is not None else None,
+        return cls.fill(
+            job,
             progress=None if progress is None else round(progress.share, 4),
             done=None if progress is None else progress.done,
             total=None if progress is None else progress.total,

@@ -1,30 +1,33 @@
-"""The write path: limit, clean, redact, drop noise, hash, find duplicates, scan, store in one step, link."""
+"""The write path: every memory is stored by `write_many`, whoever asks for it.
+
+    RememberInput                  remember · remember_many · save_messages · capture · reflect · import of messages
+      → check scope and links      _Pipeline.admit, a batch at a time
+      → limit → scan for injection → clean → redact → noise → hash → split → index        prepare.py, pure
+      → duplicate?                 the result names the memory that is stored already
+      → embed                      _Pipeline.store, while the next batch is admitted
+      → related memories           superseded, resolved and linked ones (duplicates.py)
+      → text, index, vector, links and queued jobs in one transaction; one by one after a conflict
+      → WriteResult
+
+There are two policies. By default a text merges with what is stored: a duplicate is not stored again, and a newer
+statement supersedes an older one. With `Verbatim`, for messages, each text is stored as it was said, beside its like.
+Records that are written together with other changes (summaries, the profile, amendments) are made by the same `prepare`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import Annotated, Any, Literal
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
 
-from pydantic import Field, PrivateAttr, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import Field
 
-from mindhold.conversations.sessions import ALONE, clean_conversation_name, keep_working_memory, note_activity
 from mindhold.engine import Engine
-from mindhold.memories.draft import (
-    ATOMIC_KINDS,
-    LONG_NOTICE,
-    SHORTER_ADVICE,
-    Draft,
-    PreparedDraft,
-    Remembered,
-    WriteOutcome,
-    is_long,
-    prepare,
-    unapplied,
-)
 from mindhold.memories.duplicates import (
     RelatedMemories,
     find_related,
@@ -33,331 +36,42 @@ from mindhold.memories.duplicates import (
     relate_job,
     superseding,
 )
+from mindhold.memories.embedding import EMBED
 from mindhold.memories.evaluation import evaluate_job
-from mindhold.memories.idempotency import Repeating, kept_answer, repeated
 from mindhold.memories.links import connect
-from mindhold.memories.validation import LARGEST_NUMBER, checked_caller_metadata, checked_scope_name
-from mindhold.memories.views import LinkView, MemoryView
+from mindhold.memories.prepare import (
+    FINGERPRINT,
+    PreparedRecord,
+    as_said,
+    fingerprint_of,
+    name_hash,
+    prepare,
+    unapplied,
+)
+from mindhold.memories.validation import LARGEST_NUMBER
 from mindhold.model.errors import (
     Conflict,
-    InvalidInput,
+    KeyReused,
     MemoryNotFound,
     MindholdError,
     Refused,
     ScopeNotFound,
 )
-from mindhold.model.lifecycle import SESSION_ONLY, is_working
-from mindhold.model.memory import Kind, Link, Memory, Provenance, Relation, Status, Tier
+from mindhold.model.job import Job
+from mindhold.model.memory import Kind, Link, Memory, Relation, Status
 from mindhold.model.scope import Scope
-from mindhold.operations import Context, Input, Output, created_ids, full_ids, operation
+from mindhold.operations import Input
 from mindhold.ports.embedder import Matrix
 from mindhold.ports.store import Change, Connect, Enqueue, Put
-from mindhold.projects.placement import open_project
+from mindhold.text.redaction import RedactionFinding
 
 BATCH = 128
 AHEAD = 2  # batches under way at once, so that the embedder never waits
-RELATED_AT_ONCE = 8  # more drafts than this are related by a job, so that bulk runs at the embedder's speed
-
-
-@dataclass(frozen=True, slots=True)
-class _Admitted:
-    """A draft that will be written."""
-
-    number: int
-    draft: Draft
-    parts: list[PreparedDraft]
-
-
-async def remember(engine: Engine, draft: Draft) -> Remembered:
-    """Store one. Raises InvalidInput, ContentTooLarge, ScopeNotFound, MemoryNotFound and the store's errors."""
-    [answer] = await remember_many(engine, [draft])
-    if answer.error is not None:
-        raise answer.error
-    return answer
-
-
-async def remember_many(engine: Engine, drafts: Sequence[Draft]) -> list[Remembered]:
-    """One answer a draft, in order; a draft that can't be stored has its error in its answer.
-
-    While some batches are being embedded, the one before them is written and the one after them prepared.
-    """
-    scopes = {scope.name: scope for scope in await engine.store.scopes()}
-    return await _passed(_Intake(engine, scopes, len(drafts)), drafts)
-
-
-async def preview(engine: Engine, drafts: Sequence[Draft], *, making: Collection[str]) -> list[Remembered]:
-    """What remember_many would answer now; nothing is written. `making` are scopes that would be made before."""
-    scopes = {scope.name: scope for scope in await engine.store.scopes()}
-    new = {name: Scope(name, created=engine.clock()) for name in making}
-    return await _passed(_Preview(engine, new | scopes, len(drafts)), drafts)
-
-
-async def _passed(intake: _Intake, drafts: Sequence[Draft]) -> list[Remembered]:
-    numbered = list(enumerate(drafts))
-    flying: deque[tuple[list[_Admitted], asyncio.Task[Matrix | None]]] = deque()
-    try:
-        for start in range(0, len(numbered), BATCH):
-            admitted = await intake.admit(numbered[start : start + BATCH])
-            texts = [part.memory.content for item in admitted for part in item.parts]
-            flying.append((admitted, asyncio.create_task(intake.embed(texts))))
-            await asyncio.sleep(0)  # the embedding begins before this thread turns to other work
-            while len(flying) > AHEAD:
-                landed, embedding = flying.popleft()
-                await intake.write(landed, await embedding)
-        while flying:
-            landed, embedding = flying.popleft()
-            await intake.write(landed, await embedding)
-    finally:
-        for _, embedding in flying:
-            embedding.cancel()
-        await asyncio.gather(*(embedding for _, embedding in flying), return_exceptions=True)
-    for number, answer in list(intake.answers.items()):
-        if answer.outcome is WriteOutcome.DUPLICATE and answer.memory is not None:
-            intake.answers[number] = await intake.repeated(drafts[number], answer.memory)
-    return [intake.answers[number] for number in range(len(drafts))]
-
-
-class _Intake:
-    """One call's way through the pipeline."""
-
-    def __init__(self, engine: Engine, scopes: dict[str, Scope], drafts: int) -> None:
-        self.answers: dict[int, Remembered] = {}
-        self._engine = engine
-        self._scopes = scopes
-        self._seen: dict[tuple[str, str, str], Memory] = {}
-        self._relate_now = drafts <= RELATED_AT_ONCE
-
-    async def admit(self, numbered: Sequence[tuple[int, Draft]]) -> list[_Admitted]:
-        """Prepare; answer noise, duplicates and errors at once; the rest will be embedded and written."""
-        ready: list[_Admitted] = []
-        for number, draft in numbered:
-            try:
-                self._check_scope(draft)
-                parts = prepare(self._engine, draft)
-                await self._check_ends(draft)
-            except MindholdError as error:
-                self.answers[number] = Remembered(WriteOutcome.FAILED, error=error)
-                continue
-            if parts:
-                ready.append(_Admitted(number, draft, parts))
-            else:
-                self.answers[number] = Remembered(WriteOutcome.NOISE)
-        return await self._without_duplicates(ready)
-
-    async def embed(self, texts: Sequence[str]) -> Matrix | None:
-        """A row a text, if there is a model."""
-        return await self._engine.vector_source.embed(texts)
-
-    async def write(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> None:
-        """Text, index, vectors and links in one transaction; drafts one by one if another process was faster."""
-        if not admitted:
-            return
-        puts = self._puts(admitted, matrix)
-        kin = await self._kin(admitted, puts)
-        changes = [change for item in admitted for change in self._changes(item, puts, kin)]
-        try:
-            await self._engine.store.apply([*changes, Enqueue(evaluate_job(self._engine))])
-        except (Conflict, MemoryNotFound):
-            for item in admitted:
-                await self._write_alone(item, puts, kin)
-        for item in admitted:
-            self.answers.setdefault(item.number, self._stored(item, puts, kin))
-        await self._relate_later(
-            [item for item in admitted if self.answers[item.number].outcome is WriteOutcome.STORED]
-        )
-
-    async def repeated(self, draft: Draft, known: Memory) -> Remembered:
-        """The answer for what is there already: its links are drawn, the rest of it stays as it is."""
-        try:
-            links = [await self._linked(known, end) for end in draft.linked_to if end != known.id]
-        except MindholdError as error:
-            return Remembered(WriteOutcome.FAILED, error=error)
-        return Remembered(
-            WriteOutcome.DUPLICATE, memory=known, links=tuple(links), unapplied=unapplied(draft, known)
-        )
-
-    async def _linked(self, known: Memory, end: str) -> Link:
-        link, _ = await connect(self._engine, known.id, end, relation=Relation.RELATED, agent=known.agent)
-        return link
-
-    def _check_scope(self, draft: Draft) -> None:
-        name = draft.scope or self._engine.settings.scope
-        if name not in self._scopes:
-            raise ScopeNotFound(name)
-        if not self._scopes[name].active:
-            raise Refused(
-                f"The scope {name!r} is deactivated.",
-                advice=f"`mindhold scopes activate {name}` opens it again.",
-            )
-
-    async def _check_ends(self, draft: Draft) -> None:
-        if not draft.linked_to:
-            return
-        agent = draft.agent or self._engine.settings.agent
-        found = await self._engine.store.get_many(draft.linked_to, viewer=agent)
-        for memory_id in draft.linked_to:
-            if memory_id not in found or found[memory_id].status is Status.FORGOTTEN:
-                raise MemoryNotFound(memory_id)
-
-    async def _without_duplicates(self, ready: Sequence[_Admitted]) -> list[_Admitted]:
-        hashes: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for item in ready:
-            first = item.parts[0].memory
-            hashes[first.scope, first.agent].append(first.content_hash)
-        for (scope, agent), wanted in hashes.items():
-            known = await self._engine.store.by_hash(wanted, scope=scope, agent=agent)
-            self._seen.update({(scope, agent, digest): memory for digest, memory in known.items()})
-        fresh: list[_Admitted] = []
-        for item in ready:
-            first = item.parts[0].memory
-            key = (first.scope, first.agent, first.content_hash)
-            if key in self._seen:
-                self.answers[item.number] = Remembered(WriteOutcome.DUPLICATE, memory=self._seen[key])
-            else:
-                self._seen[key] = first
-                fresh.append(item)
-        return fresh
-
-    def _puts(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> dict[str, Put]:
-        vectors = iter(matrix) if matrix is not None else None
-        return {
-            part.memory.id: _put(
-                part, next(vectors) if vectors is not None else None, self._engine.vector_source.model
-            )
-            for item in admitted
-            for part in item.parts
-        }
-
-    async def _kin(self, admitted: Sequence[_Admitted], puts: dict[str, Put]) -> dict[str, RelatedMemories]:
-        whole = [item.parts[0] for item in admitted if len(item.parts) == 1]
-        active = [part for part in whole if part.memory.status is Status.ACTIVE]
-        if self._relate_now:
-            return await find_related_by_meaning(self._engine, [puts[part.memory.id] for part in active])
-        kin: dict[str, RelatedMemories] = {}
-        groups: dict[tuple[str, str], list[PreparedDraft]] = defaultdict(list)
-        for part in active:
-            groups[part.memory.scope, part.memory.agent].append(part)
-        for (scope, agent), parts in groups.items():
-            same = await self._engine.store.by_gist(
-                [p.gist for p in parts if p.gist], scope=scope, agent=agent
-            )
-            for part in parts:
-                others = [(other, 1.0) for other in same.get(part.gist, ())]
-                if others:
-                    kin[part.memory.id] = RelatedMemories(
-                        superseded=find_related(part.memory, others, self._engine.settings.intake).superseded
-                    )
-        return kin
-
-    def _changes(
-        self, item: _Admitted, puts: dict[str, Put], kin: dict[str, RelatedMemories]
-    ) -> list[Change]:
-        now = self._engine.clock()
-        first = item.parts[0].memory
-        changes: list[Change] = []
-        for part in item.parts:
-            put = _with_heirloom(puts[part.memory.id], kin)
-            changes.append(put)
-            superseded = kin.get(part.memory.id, RelatedMemories()).superseded
-            changes.extend(superseding(put.memory, superseded, now=put.memory.updated))
-        changes.extend(Connect(link) for link in self._links(item, kin))
-        changes.extend(
-            Connect(Link(part.memory.id, first.id, Relation.PART_OF, now, automatic=True))
-            for part in item.parts[1:]
-        )
-        return changes
-
-    def _links(self, item: _Admitted, kin: dict[str, RelatedMemories]) -> list[Link]:
-        now = self._engine.clock()
-        first = item.parts[0].memory
-        chosen = [Link(first.id, target, Relation.RELATED, now) for target in item.draft.linked_to]
-        automatic = [
-            link
-            for link in kin.get(first.id, RelatedMemories()).links(first.id, now=now)
-            if link.relation is not Relation.RELATED or link.target not in item.draft.linked_to
-        ]
-        return chosen + automatic
-
-    async def _relate_later(self, stored: Sequence[_Admitted]) -> None:
-        ids = [part.memory.id for item in stored for part in item.parts]
-        if ids and not self._relate_now and self._engine.vector_source.model is not None:
-            await self._engine.store.apply([Enqueue(relate_job(self._engine, ids))])
-
-    async def _write_alone(
-        self, item: _Admitted, puts: dict[str, Put], kin: dict[str, RelatedMemories]
-    ) -> None:
-        """One draft by itself, since another process stored the same, or took away what it was kin to."""
-        first = item.parts[0].memory
-        try:
-            changes = self._changes(item, puts, kin)
-            await self._engine.store.apply([*changes, Enqueue(evaluate_job(self._engine))])
-        except Conflict as error:
-            known = await self._engine.store.by_hash(
-                [first.content_hash], scope=first.scope, agent=first.agent
-            )
-            existing = known.get(first.content_hash)
-            self.answers[item.number] = (
-                Remembered(WriteOutcome.DUPLICATE, memory=existing)
-                if existing
-                else Remembered(WriteOutcome.FAILED, error=error)
-            )
-        except MemoryNotFound as error:
-            if first.id not in kin:
-                self.answers[item.number] = Remembered(WriteOutcome.FAILED, error=error)
-                return
-            del kin[first.id]
-            await self._write_alone(item, puts, kin)
-
-    def _stored(self, item: _Admitted, puts: dict[str, Put], kin: dict[str, RelatedMemories]) -> Remembered:
-        first = item.parts[0]
-        put = _with_heirloom(puts[first.memory.id], kin)
-        return Remembered(
-            WriteOutcome.STORED,
-            memory=put.memory,
-            parts=tuple(part.memory.id for part in item.parts) if len(item.parts) > 1 else (),
-            superseded=tuple(old.id for old in kin.get(first.memory.id, RelatedMemories()).superseded),
-            links=tuple(self._links(item, kin)),
-            redacted=first.redacted,
-            suspicious=tuple(dict.fromkeys(reason for part in item.parts for reason in part.suspicious)),
-            embedded=put.vector is not None,
-        )
-
-
-class _Preview(_Intake):
-    """The same way, but for the last step."""
-
-    def __init__(self, engine: Engine, scopes: dict[str, Scope], drafts: int) -> None:
-        super().__init__(engine, scopes, drafts)
-        self._proposed: set[str] = set()
-        self._relate_now = True  # what a job would find out later is told now
-
-    async def write(self, admitted: Sequence[_Admitted], matrix: Matrix | None) -> None:
-        puts = self._puts(admitted, matrix)
-        kin = await self._kin(admitted, puts)
-        for item in admitted:
-            told = replace(self._stored(item, puts, kin), proposed=True)
-            self.answers[item.number] = told
-            self._proposed.update(part.memory.id for part in item.parts)
-
-    async def repeated(self, draft: Draft, known: Memory) -> Remembered:
-        told = await super().repeated(draft, known)
-        return replace(told, proposed=known.id in self._proposed)
-
-    async def _linked(self, known: Memory, end: str) -> Link:
-        return Link(known.id, end, Relation.RELATED, self._engine.clock())
-
-
-def _with_heirloom(put: Put, kin: dict[str, RelatedMemories]) -> Put:
-    own = kin.get(put.memory.id, RelatedMemories())
-    return replace(put, memory=inherit_from(put.memory, own.superseded)) if own.superseded else put
-
-
-def _put(part: PreparedDraft, vector: Matrix | None, model: str | None) -> Put:
-    memory = part.memory if vector is None else replace(part.memory, embedded_by=model)
-    return Put(memory, part.lexemes, labels=part.labels, gist=part.gist, vector=vector)
-
-
-SMALL_TALK_NOTICE = "It looks like small talk; nothing was stored."
+BREATH = 4  # texts that are prepared before other tasks have their turn
+FEW = 16  # messages of a batch while questions are asked, followed by a pause as long: questions come first
+LATELY = 1.0  # seconds
+LATER = timedelta(seconds=30)  # delay of the job that makes vectors which were not wanted at once
+RELATED_AT_ONCE = 8  # more requests than this are related by a job, so that bulk runs at the embedder's speed
 
 
 class RememberInput(Input):
@@ -412,374 +126,402 @@ class RememberInput(Input):
     dry_run: bool = Field(default=False, description="Only say what would be done.")
 
 
-class DraftBuilder:
-    """One call's drafts. A scope is opened once; in a dry run it is not made, but noted in `making`."""
+class WriteOutcome(StrEnum):
+    """What became of a request."""
 
-    def __init__(self, context: Context, *, dry: bool = False) -> None:
-        self.making: set[str] = set()
-        self._call = context
-        self._dry = dry
-        self._scopes: dict[str, str] = {}
-
-    async def draft(self, given: RememberInput) -> Draft:
-        """Raises InvalidInput, ScopeNotFound, Refused, MemoryNotFound."""
-        if given.session_only and (given.anchor or given.permanent):
-            raise InvalidInput(
-                "What ends with its conversation can't be kept for good.", advice="Choose one."
-            )
-        engine = self._call.engine
-        metadata = checked_caller_metadata(given.metadata)
-        conversation = given.conversation or self._call.conversation
-        if given.session_only and conversation is None:
-            conversation = f"{ALONE}{engine.new_id()}"  # nobody will end it: a day does
-        if given.session_only:
-            metadata = {**metadata, SESSION_ONLY: clean_conversation_name(engine, conversation or "")}
-        return Draft(
-            content=given.content,
-            kind=given.kind,
-            scope=await self._scope(given),
-            agent=self._call.agent,
-            topic=given.topic,
-            tags=tuple(given.tags),
-            keywords=tuple(given.keywords),
-            importance=given.importance,
-            confidence=given.confidence,
-            occurred=given.occurred,
-            anchor=given.anchor,
-            tier=_tier(given),
-            provenance=Provenance(
-                dialect=given.dialect,
-                source=given.source,
-                conversation=conversation,
-                position=given.position,
-                file=given.file,
-                line=given.line,
-            ),
-            metadata=metadata,
-            linked_to=tuple(await full_ids(self._call, given.linked_to)) if given.linked_to else (),
-            keep_noise=given.keep_noise,
-        )
-
-    async def _scope(self, given: RememberInput) -> str | None:
-        if given.scope is None or not given.create_scope:
-            return given.scope
-        if given.scope not in self._scopes:
-            self._scopes[given.scope] = await self._opened(given.scope)
-        return self._scopes[given.scope]
-
-    async def _opened(self, name: str) -> str:
-        engine = self._call.engine
-        try:
-            return (await open_project(engine, name, create=not self._dry)).name
-        except ScopeNotFound:
-            if not self._dry:
-                raise
-        fresh = checked_scope_name(engine, name)
-        self.making.add(fresh)
-        return fresh
+    STORED = "stored"
+    DUPLICATE = "duplicate"
+    NOISE = "noise"
+    FAILED = "failed"
 
 
-async def note_stored(context: Context, done: Iterable[tuple[Draft, Remembered]]) -> None:
-    """Which conversations stored something. The turns of a log are none of it: they are the conversation."""
-    stored: dict[tuple[str, bool], list[str]] = {}
-    for draft, answer in done:
-        told, memory = draft.provenance, answer.memory
-        ends = SESSION_ONLY in draft.metadata  # whatever it is, somebody must see to its end
-        if answer.outcome is WriteOutcome.DUPLICATE and memory and is_working(memory) and not ends:
-            await keep_working_memory(context.engine, memory)
-        if (
-            answer.outcome is WriteOutcome.STORED
-            and memory
-            and told.conversation
-            and (ends or told.position is None)
-        ):
-            ids = stored.setdefault((told.conversation, bool(answer.parts)), [])
-            ids.extend(answer.parts or (memory.id,))
-    for (conversation, document), ids in stored.items():
-        # The parts of a long text don't bear the conversation's name.
-        await note_activity(context.engine, conversation, ids, agent=context.agent, exactly=document)
+@dataclass(frozen=True, slots=True)
+class WriteResult:
+    """What became of one request. `memory` is the one that holds the text now: of a long text the first part."""
+
+    outcome: WriteOutcome
+    memory: Memory | None = None
+    parts: tuple[str, ...] = ()
+    superseded: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
+    redacted: tuple[RedactionFinding, ...] = ()
+    suspicious: tuple[str, ...] = ()
+    embedded: bool = False
+    unapplied: tuple[str, ...] = ()  # fields that a duplicate asked for and the stored memory has otherwise
+    proposed: bool = False  # by a dry run: the memory is not stored
+    error: MindholdError | None = None
+
+    def stored_memory(self) -> Memory:
+        """The memory that holds the text. Raises the error of a request that failed; not for noise."""
+        if self.error is not None:
+            raise self.error
+        assert self.memory is not None
+        return self.memory
 
 
-def notice_of(answer: Remembered, *, unembedded: str) -> str:
-    """What the caller should know of it; `unembedded` is why it has no meaning, if it has none."""
-    if answer.outcome is WriteOutcome.NOISE:
-        return SMALL_TALK_NOTICE
-    if answer.outcome is not WriteOutcome.STORED:
-        changes = ", ".join(answer.unapplied)
-        return f"It was there already; amend changes its {changes}." if changes else ""
-    told = [unembedded if not answer.embedded else ""]
-    if answer.memory and answer.memory.kind in ATOMIC_KINDS and answer.parts:
-        told.append(f"It is kept whole, in {len(answer.parts)} linked parts: {SHORTER_ADVICE}")
-    elif answer.memory and is_long(answer.memory):
-        told.append(LONG_NOTICE)
-    return " ".join(filter(None, told))
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """The policy for messages: each text is stored as it was said; none is merged, superseded or related.
+
+    Texts that have `names`, one each, are stored once under theirs: a text that is stored already is a duplicate, and another
+    text under the same name is an error. `positions` gives the places of the new ones in their conversations. Without
+    `embed` a job makes the vectors later. `along` gives changes that are written in the same transaction as those memories.
+    """
+
+    names: Sequence[str] = ()
+    positions: Callable[[Sequence[Memory]], Awaitable[list[int]]] | None = None
+    embed: bool = True
+    along: Callable[[Sequence[Memory]], list[Change]] | None = None
 
 
-def _tier(given: RememberInput) -> Tier:
-    if given.session_only:
-        return Tier.HOT
-    return Tier.PERMANENT if given.permanent else Tier.WARM
-
-
-MOST_AT_ONCE = 10_000
-RESOLVES = "resolves"  # resolved_by, from the other side
-NEW = "new"  # stands for an id that a dry run doesn't give
-
-
-class Unreadable(RememberInput):
-    """An item that a door could not read: it fails, and keeps no other back."""
-
-    content: str = ""
-    _error: InvalidInput = PrivateAttr()
-
-    @classmethod
-    def because(cls, error: InvalidInput) -> Unreadable:
-        """The item that fails with this error."""
-        item = cls()
-        item._error = error
-        return item
-
-    @property
-    def error(self) -> InvalidInput:
-        """Why."""
-        return self._error
-
-
-def _item(value: Any, check: ValidatorFunctionWrapHandler) -> Any:
-    return Unreadable.because(value) if isinstance(value, InvalidInput) else check(value)
-
-
-class RememberResult(Output):
-    """What became of it; or, as `would_store` and without an id, what a dry run would do."""
-
-    outcome: Literal["stored", "duplicate", "noise", "failed", "would_store"] = Field(
-        description="What became of it.", examples=["stored"]
-    )
-    created: bool = Field(description="When it was made, or how many were.", examples=[True])
-    id: str | None = Field(default=None, description="Its id.", examples=["01m7gv42a3fzcy3gb19vmek4q7"])
-    memory: MemoryView | None = Field(default=None, examples=[{}])
-    parts: list[str] = []
-    superseded: list[str] = Field(default=[], description="Those that it replaces.")
-    links: list[LinkView] = Field(
-        default=[], description="What it is linked with, or how many links there are.", examples=[[{}]]
-    )
-    linked: list[str] = Field(default=[], examples=[["01m7gv9k5d2w8r6t1p0n4b3xya"]])  # with whom
-    redacted: dict[str, int] = Field(
-        default={},
-        description="Secrets and personal data that were replaced: their kinds, or how many texts had some.",
-    )
-    quarantined: bool = Field(
-        default=False,
-        description="Whether it reads like instructions to its reader: it is kept, neither listed nor found, and shown by its id alone.",
-    )
-    suspicious: list[str] = Field(default=[], description="Why it is doubted.")
-    embedded: bool = Field(
-        default=False,
-        description="Whether it can be found by meaning already, or how many can.",
-        examples=[True],
-    )
-    repeated: bool = Field(
-        default=False, description="Whether, or how many, were there already under the same key."
-    )  # the first answer to this idempotency key
-    notice: str = Field(default="", description="What you should know about this answer; mostly empty.")
-    error: str | None = None
-    error_code: str | None = None
-
-    @property
-    def ties(self) -> list[dict[str, str]]:
-        """With whom it is linked, and what it is to each: links lead from the new one, but from an error to its fix."""
-        said = ({Relation.RESOLVED_BY.value: RESOLVES}.get(one.relation, one.relation) for one in self.links)
-        return [{"id": far, "relation": told} for far, told in zip(self.linked, said, strict=True)]
-
-
-class RememberManyInput(Input):
-    """Several at once. Scope, conversation and dialect are for those that have none of their own."""
-
-    items: list[Annotated[RememberInput, WrapValidator(_item)]] = Field(
-        max_length=MOST_AT_ONCE,
-        description="The memories, each with the fields of a single one.",
-        examples=[[{"content": "Staging listens on port 5433."}, {"content": "Parcels leave on Mondays."}]],
-    )
-    scope: str | None = Field(
-        default=None, description="The scope that is meant; without one, the server's own.", examples=["shop"]
-    )
-    create_scope: bool = Field(default=False, description="Make the scope where there is none of that name.")
-    conversation: str | None = Field(default=None, description="The conversation that it belongs to.")
-    dialect: str = Field(default="", description="The contract that it came by.")
-    idempotency_key: str | None = None  # of all of them together: one that failed is sent with another
-    dry_run: bool = Field(default=False, description="Only say what would be done.")
-
-
-class RememberManyResult(Output):
-    """One answer an item, in order."""
-
-    results: list[RememberResult] = Field(description="What was found, the best first.")
-    created: int = Field(description="When it was made, or how many were.", examples=[1])
-    failed: int = Field(default=0, description="How many could not be done.", examples=[0])
-    dry_run: bool = Field(default=False, description="Only say what would be done.")
-
-
-async def _remember(context: Context, request: RememberInput) -> RememberResult:
-    """Store one memory."""
-    [result], [error] = await _several(context, [request])
-    if error is not None:
-        raise error
+async def write(
+    engine: Engine, request: RememberInput, *, agent: str | None = None, verbatim: Verbatim | None = None
+) -> WriteResult:
+    """Store one. Raises InvalidInput, ContentTooLarge, ScopeNotFound, MemoryNotFound and the store's errors."""
+    [result] = await write_many(engine, [request], agent=agent, verbatim=verbatim)
+    if result.error is not None:
+        raise result.error
     return result
 
 
-REMEMBER = operation(
-    "remember",
-    _remember,
-    writes=True,
-    needs_vectors=True,
-    default_scope=True,
-    stored_ids=lambda result: created_ids([result]),
-)
+async def write_many(
+    engine: Engine,
+    requests: Sequence[RememberInput],
+    *,
+    agent: str | None = None,
+    verbatim: Verbatim | None = None,
+    dry_run: bool = False,
+    new_scopes: Collection[str] = (),
+) -> list[WriteResult]:
+    """Store each request; one result each, in order, and a request that can't be stored has its error in its result.
+
+    Requests are taken as they are: ids are whole, metadata may have names of ours. While some batches are embedded and
+    written, the next one is prepared; a log makes room for questions that are asked meanwhile. A dry run writes nothing;
+    `new_scopes` would be made before it. Raises the store's errors; what was written before one stays.
+    """
+    pipeline = _Pipeline(engine, requests, agent or engine.settings.agent, verbatim, dry_run=dry_run)
+    if verbatim is None:  # who logs messages opened the project for writing
+        pipeline.scopes = {name: Scope(name, created=engine.clock()) for name in new_scopes}
+        pipeline.scopes |= {scope.name: scope for scope in await engine.store.scopes()}
+    under_way: deque[asyncio.Task[None]] = deque()
+    try:
+        start = 0
+        while start < len(requests):
+            began = time.monotonic()
+            yields = verbatim is not None and engine.vector_source.asked_within(LATELY)
+            end = min(start + (FEW if yields else BATCH), len(requests))
+            items = await pipeline.admit(range(start, end))
+            before = under_way[-1] if under_way else None
+            under_way.append(asyncio.create_task(pipeline.store(items, before)))
+            await asyncio.sleep(0)  # the embedding begins before this thread turns to other work
+            while len(under_way) > (0 if yields else AHEAD):
+                await under_way.popleft()
+            if yields and len(requests) > FEW:
+                await asyncio.sleep(time.monotonic() - began)
+            start = end
+        while under_way:
+            await under_way.popleft()
+    finally:
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+    return [await pipeline.finish(number) for number in range(len(requests))]
 
 
-async def _remember_many(context: Context, request: RememberManyInput) -> RememberManyResult:
-    """Store several memories, with an answer for each."""
-    items = [_with_defaults(item, request) for item in request.items]
-    key = None if request.dry_run else request.idempotency_key
-    whole = Repeating(context, {0: (key, _said(request))} if key else {})
-    async with whole:
-        if 0 in whole.errors:
-            raise whole.errors[0]
-        if 0 in whole.known:
-            results = await repeated(context, whole.known[0], RememberResult)
-        else:
-            results, errors = await _several(context, items)
-            if not all(
-                errors
-            ):  # what is stored isn't stored again; where nothing was, all of it may be tried anew
-                await whole.settle(0, kept_answer(results))
-    return RememberManyResult(
-        results=results,
-        created=sum(result.created and not result.repeated for result in results),
-        failed=sum(result.outcome == "failed" for result in results),
-        dry_run=request.dry_run,
-    )
+@dataclass(slots=True)
+class _Item:
+    """A request that is going to be written."""
 
+    number: int
+    request: RememberInput
+    parts: list[PreparedRecord]
+    digest: str  # what the first part is known by
+    fingerprint: str = ""  # of a named message
+    position: int | None = None  # None: as the request has it
+    puts: list[Put] = field(default_factory=list)
+    related: RelatedMemories = field(default_factory=RelatedMemories)
 
-REMEMBER_MANY = operation(
-    "remember_many",
-    _remember_many,
-    writes=True,
-    needs_vectors=True,
-    default_scope=True,
-    stored_ids=lambda result: created_ids(result.results),
-)
+    @property
+    def first(self) -> Memory:
+        return self.parts[0].memory
 
+    def records(self) -> list[Put]:
+        """What is written: a memory that supersedes others inherits what they had earned."""
+        if not self.related.superseded:
+            return self.puts
+        [put] = self.puts  # parts of a long text supersede nothing
+        return [replace(put, memory=inherit_from(put.memory, self.related.superseded))]
 
-def _with_defaults(item: RememberInput, given: RememberManyInput) -> RememberInput:
-    defaults: dict[str, Any] = {}
-    if item.scope is None and given.scope is not None:
-        defaults["scope"] = given.scope
-    if given.create_scope:
-        defaults["create_scope"] = True
-    if item.conversation is None and given.conversation is not None:
-        defaults["conversation"] = given.conversation
-    if not item.dialect and given.dialect:
-        defaults["dialect"] = given.dialect
-    if given.dry_run:
-        defaults["dry_run"] = True
-    return item.model_copy(update=defaults) if defaults else item
+    def links(self) -> list[Link]:
+        """Those that the request names, and those to related memories."""
+        first, chosen = self.puts[0].memory, self.request.linked_to
+        automatic = [
+            link
+            for link in self.related.links(first.id, now=first.created)
+            if link.relation is not Relation.RELATED or link.target not in chosen
+        ]
+        return [Link(first.id, target, Relation.RELATED, first.created) for target in chosen] + automatic
 
+    def changes(self) -> list[Change]:
+        """Everything that stores it, but for the jobs of its batch."""
+        records = self.records()
+        first = records[0].memory
+        return [
+            *records,
+            *superseding(first, self.related.superseded, now=first.updated),
+            *map(Connect, self.links()),
+            *(
+                Connect(Link(part.memory.id, first.id, Relation.PART_OF, first.created, automatic=True))
+                for part in records[1:]
+            ),
+        ]
 
-def _said(given: Input) -> str:
-    return given.model_dump_json(exclude={"idempotency_key", "dry_run"})
-
-
-async def _several(
-    context: Context, items: list[RememberInput]
-) -> tuple[list[RememberResult], list[MindholdError | None]]:
-    """An answer each, and the error of those that failed."""
-    keyed = {
-        number: (item.idempotency_key, _said(item))
-        for number, item in enumerate(items)
-        if item.idempotency_key is not None
-    }
-    dry = frozenset(number for number, item in enumerate(items) if item.dry_run)
-    done: dict[int, RememberResult] = {}
-    errors: dict[int, MindholdError] = {}
-    async with Repeating(context, keyed, dry=dry) as repeating:
-        errors |= repeating.errors
-        for number, before in repeating.known.items():
-            [done[number]] = await repeated(context, before, RememberResult)
-        fresh = [number for number in range(len(items)) if number not in done and number not in errors]
-        fresh = [number for number in fresh if number not in repeating.copies]
-        answers = await _run_checked(
-            context, {number: items[number] for number in fresh if number not in dry}
+    def result(self, *, proposed: bool) -> WriteResult:
+        """What is answered when it is written."""
+        put = self.records()[0]
+        return WriteResult(
+            WriteOutcome.STORED,
+            memory=put.memory,
+            parts=tuple(part.memory.id for part in self.puts) if len(self.puts) > 1 else (),
+            superseded=tuple(memory.id for memory in self.related.superseded),
+            links=tuple(self.links()),
+            redacted=self.parts[0].redacted,
+            suspicious=tuple(dict.fromkeys(reason for part in self.parts for reason in part.suspicious)),
+            embedded=put.vector is not None,
+            proposed=proposed,
         )
-        answers |= await _run_checked(
-            context, {number: items[number] for number in fresh if number in dry}, dry=True
-        )
-        for number, answer in answers.items():
-            done[number] = _answer(context, items[number], answer)
-            if answer.error is not None:
-                errors[number] = answer.error
-            elif number in repeating.held:
-                await repeating.settle(number, kept_answer([done[number]]))
-        for number, first in repeating.copies.items():
-            if first in errors:
-                errors[number] = errors[first]
+
+
+class _Pipeline:
+    """One call of write_many()."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        requests: Sequence[RememberInput],
+        agent: str,
+        verbatim: Verbatim | None,
+        *,
+        dry_run: bool,
+    ) -> None:
+        self.scopes: dict[str, Scope] | None = None  # None: they are known to be there
+        self._engine = engine
+        self._requests = requests
+        self._agent = agent
+        self._verbatim = verbatim
+        self._dry_run = dry_run
+        self._results: dict[int, WriteResult] = {}
+        self._known: dict[tuple[str, str], Memory] = {}  # by scope and hash; what this call stores too
+        self._new: set[str] = set()  # ids
+        self._relates_now = verbatim is None and (dry_run or len(requests) <= RELATED_AT_ONCE)
+
+    async def admit(self, numbers: Iterable[int]) -> list[_Item]:
+        """Check and prepare; noise, duplicates and errors have their results at once, the rest is to be stored."""
+        items: list[_Item] = []
+        for number in numbers:
+            if number % BREATH == BREATH - 1:
+                await asyncio.sleep(0)
+            request = self._requests[number]
+            try:
+                self._check_scope(request)
+                parts = prepare(self._engine, request, agent=self._agent)
+                await self._check_ends(request)
+            except MindholdError as error:
+                self._results[number] = WriteResult(WriteOutcome.FAILED, error=error)
+                continue
+            if parts:
+                items.append(self._item(number, request, parts))
             else:
-                done[number] = done[first].model_copy(update={"repeated": True})
-    for number, error in errors.items():
-        done[number] = _answer(context, items[number], Remembered(WriteOutcome.FAILED, error=error))
-    numbers = range(len(items))
-    return [done[number] for number in numbers], [errors.get(number) for number in numbers]
+                self._results[number] = WriteResult(WriteOutcome.NOISE)
+        if self._verbatim is None or self._verbatim.names:
+            items = await self._without_duplicates(items)
+        if self._verbatim is not None and self._verbatim.positions is not None:
+            positions = await self._verbatim.positions([item.first for item in items])
+            for item, position in zip(items, positions, strict=True):
+                item.position = position
+        return items
 
+    async def store(self, items: Sequence[_Item], before: asyncio.Task[None] | None) -> None:
+        """Embed the batch, then write it in one transaction, after the batch before; one by one after a conflict."""
+        texts = [part.memory.content for item in items for part in item.parts]
+        wanted = texts and (self._verbatim is None or self._verbatim.embed)
+        matrix = await self._engine.vector_source.embed(texts) if wanted else None
+        if before is not None:
+            await before
+        if not items:
+            return
+        self._make_puts(items, matrix)
+        if self._verbatim is None:
+            await self._relate(items)
+        if not self._dry_run:
+            jobs = await self._jobs(items, embedded=matrix is not None)
+            try:
+                await self._engine.store.apply([change for item in items for change in item.changes()] + jobs)
+            except (Conflict, MemoryNotFound):
+                for item in items:
+                    await self._store_alone(item, embedded=matrix is not None)
+        for item in items:
+            self._results.setdefault(item.number, item.result(proposed=self._dry_run))
+        await self._relate_later(items)
 
-async def _run_checked(
-    context: Context, items: Mapping[int, RememberInput], *, dry: bool = False
-) -> dict[int, Remembered]:
-    if not items:
-        return {}
-    drafting = DraftBuilder(context, dry=dry)
-    drafts: dict[int, Draft] = {}
-    answers: dict[int, Remembered] = {}
-    for number, item in items.items():
+    async def finish(self, number: int) -> WriteResult:
+        """The result. A duplicate gets the links that its request names; the rest of it stays as it is."""
+        result, request = self._results[number], self._requests[number]
+        if (
+            result.outcome is not WriteOutcome.DUPLICATE
+            or result.memory is None
+            or self._verbatim is not None
+        ):
+            return result
+        memory, links = result.memory, []
         try:
-            if isinstance(item, Unreadable):
-                raise item.error
-            drafts[number] = await drafting.draft(item)
+            for target in request.linked_to:
+                if target != memory.id and self._dry_run:
+                    links.append(Link(memory.id, target, Relation.RELATED, self._engine.clock()))
+                elif target != memory.id:
+                    link, _ = await connect(
+                        self._engine, memory.id, target, relation=Relation.RELATED, agent=memory.agent
+                    )
+                    links.append(link)
         except MindholdError as error:
-            answers[number] = Remembered(WriteOutcome.FAILED, error=error)
-    wanted = list(drafts.values())
-    if dry:
-        told = await preview(context.engine, wanted, making=drafting.making)
-    else:
-        told = await remember_many(context.engine, wanted)
-        await note_stored(context, zip(wanted, told, strict=True))
-    return answers | dict(zip(drafts, told, strict=True))
+            return WriteResult(WriteOutcome.FAILED, error=error)
+        proposed = self._dry_run and memory.id in self._new
+        return replace(result, links=tuple(links), unapplied=unapplied(request, memory), proposed=proposed)
+
+    def _check_scope(self, request: RememberInput) -> None:
+        if self.scopes is None:
+            return
+        name = request.scope or self._engine.settings.scope
+        if name not in self.scopes:
+            raise ScopeNotFound(name)
+        if not self.scopes[name].active:
+            raise Refused(
+                f"The scope {name!r} is deactivated.",
+                advice=f"`mindhold scopes activate {name}` opens it again.",
+            )
+
+    async def _check_ends(self, request: RememberInput) -> None:
+        if not request.linked_to:
+            return
+        ends = await self._engine.store.get_many(request.linked_to, viewer=self._agent)
+        for memory_id in request.linked_to:
+            if memory_id not in ends or ends[memory_id].status is Status.FORGOTTEN:
+                raise MemoryNotFound(memory_id)
+
+    def _item(self, number: int, request: RememberInput, parts: list[PreparedRecord]) -> _Item:
+        if self._verbatim is None:
+            return _Item(number, request, parts, parts[0].memory.content_hash)
+        if not self._verbatim.names:
+            return _Item(number, request, parts, name_hash(parts[0].memory.id))
+        return _Item(
+            number, request, parts, name_hash(self._verbatim.names[number]), fingerprint_of(request, parts)
+        )
+
+    async def _without_duplicates(self, items: Sequence[_Item]) -> list[_Item]:
+        await self._look_up(items)
+        fresh: list[_Item] = []
+        for item in items:
+            known = self._known.get((item.first.scope, item.digest))
+            if known is None:
+                self._known[item.first.scope, item.digest] = item.first
+                self._new.add(item.first.id)
+                fresh.append(item)
+            else:
+                self._results[item.number] = _duplicate(item, known)
+        return fresh
+
+    async def _look_up(self, items: Iterable[_Item]) -> None:
+        """Which of them are stored already."""
+        digests: dict[str, list[str]] = defaultdict(list)
+        for item in items:
+            digests[item.first.scope].append(item.digest)
+        for scope, wanted in digests.items():
+            stored = await self._engine.store.by_hash(wanted, scope=scope, agent=self._agent)
+            self._known.update({(scope, digest): memory for digest, memory in stored.items()})
+
+    def _make_puts(self, items: Iterable[_Item], matrix: Matrix | None) -> None:
+        model = self._engine.vector_source.model
+        vectors: Iterator[Matrix | None] = iter(matrix if matrix is not None else ())
+        for item in items:
+            if self._verbatim is None:
+                item.puts = [part.put(next(vectors, None), model) for part in item.parts]
+            else:
+                changes = as_said(item.parts, item.digest, item.fingerprint, item.position)
+                item.puts = [
+                    replace(part.put(next(vectors, None), model, **fields), gist="")
+                    for part, fields in zip(item.parts, changes, strict=True)
+                ]
+
+    async def _relate(self, items: Sequence[_Item]) -> None:
+        """What each does to the memories that are stored. In bulk, the ones with the same gist are superseded, and a
+        job does the rest."""
+        whole = [item for item in items if len(item.parts) == 1 and item.first.status is Status.ACTIVE]
+        if self._relates_now:
+            related = await find_related_by_meaning(self._engine, [item.puts[0] for item in whole])
+            for item in whole:
+                item.related = related.get(item.first.id, RelatedMemories())
+            return
+        by_scope: dict[str, list[_Item]] = defaultdict(list)
+        for item in whole:
+            by_scope[item.first.scope].append(item)
+        for scope, members in by_scope.items():
+            gists = [item.parts[0].gist for item in members if item.parts[0].gist]
+            same = await self._engine.store.by_gist(gists, scope=scope, agent=self._agent)
+            for item in members:
+                others = [(other, 1.0) for other in same.get(item.parts[0].gist, ())]
+                if others:
+                    related_now = find_related(item.first, others, self._engine.settings.intake)
+                    item.related = RelatedMemories(superseded=related_now.superseded)
+
+    async def _relate_later(self, items: Sequence[_Item]) -> None:
+        if self._relates_now or self._verbatim is not None or self._engine.vector_source.model is None:
+            return
+        stored = [item for item in items if self._results[item.number].outcome is WriteOutcome.STORED]
+        ids = [part.memory.id for item in stored for part in item.parts]
+        if ids:
+            await self._engine.store.apply([Enqueue(relate_job(self._engine, ids))])
+
+    async def _jobs(self, items: Sequence[_Item], *, embedded: bool) -> list[Change]:
+        """What is queued, or written along, in the same transaction."""
+        if self._verbatim is None:
+            return [Enqueue(evaluate_job(self._engine))]
+        along = self._verbatim.along
+        changes = along([item.puts[0].memory for item in items]) if along is not None else []
+        meaning = self._engine.vector_source
+        if embedded or meaning.model is None or await meaning.refusal() is not None:
+            return changes
+        now = self._engine.clock()
+        due = now if self._verbatim.embed else now + LATER
+        # By its key at most one such job waits at a time.
+        return [*changes, Enqueue(Job(id=self._engine.new_id(), name=EMBED, created=now, due=due, key=EMBED))]
+
+    async def _store_alone(self, item: _Item, *, embedded: bool) -> None:
+        """One by itself: another process stored the same, or took away a memory that it was related to."""
+        while True:
+            try:
+                jobs = await self._jobs([item], embedded=embedded)
+                await self._engine.store.apply([*item.changes(), *jobs])
+                return
+            except Conflict as error:
+                self._known.pop((item.first.scope, item.digest), None)
+                await self._look_up([item])
+                known = self._known.get((item.first.scope, item.digest))
+                failed = WriteResult(WriteOutcome.FAILED, error=error)
+                self._results[item.number] = failed if known is None else _duplicate(item, known)
+                return
+            except MemoryNotFound as error:
+                if item.related == RelatedMemories():
+                    self._results[item.number] = WriteResult(WriteOutcome.FAILED, error=error)
+                    return
+                item.related = RelatedMemories()
 
 
-def _answer(context: Context, given: RememberInput, answer: Remembered) -> RememberResult:
-    memory = answer.memory
-    stored = answer.outcome is WriteOutcome.STORED
-    would = stored and given.dry_run
-    links = [LinkView.of(link) for link in answer.links]
-    if answer.proposed and memory:  # nobody has an id yet
-        ends = ({"origin": NEW} if link.origin == memory.id else {"target": NEW} for link in links)
-        links = [link.model_copy(update=end) for link, end in zip(links, ends, strict=True)]
-        memory = replace(memory, id=NEW)
-    return RememberResult(
-        outcome="would_store" if would else answer.outcome.value,
-        created=stored and not would,
-        id=memory.id if memory and not answer.proposed else None,
-        memory=MemoryView.of(memory, context.engine.clock()) if memory else None,
-        parts=[] if would else list(answer.parts),
-        superseded=list(answer.superseded),
-        links=links,
-        linked=[
-            link.origin if link.relation is Relation.RESOLVED_BY else link.target for link in answer.links
-        ],
-        redacted={finding.kind: finding.count for finding in answer.redacted},
-        quarantined=bool(answer.suspicious),
-        suspicious=list(answer.suspicious),
-        embedded=answer.embedded,
-        notice=notice_of(answer, unembedded=context.engine.vector_source.reason),
-        error=str(answer.error) if answer.error else None,
-        error_code=answer.error.code if answer.error else None,
-    )
+def _duplicate(item: _Item, known: Memory) -> WriteResult:
+    """The memory that is stored; an error if another text was stored under the same name."""
+    if item.fingerprint and item.fingerprint != known.metadata.get(FINGERPRINT):
+        error = KeyReused(
+            "Under this idempotency key something else was stored in this place.",
+            advice="Use a new key for new content; repeat an import unchanged to go on with it.",
+        )
+        return WriteResult(WriteOutcome.FAILED, error=error)
+    return WriteResult(WriteOutcome.DUPLICATE, memory=known)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.draft import content_hash
+from mindhold.memories.prepare import content_hash
 from mindhold.model.errors import NotFound
 from mindhold.model.lifecycle import PROFILE_SECTION_KEY
 from mindhold.model.memory import Memory, Version

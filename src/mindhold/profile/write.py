@@ -12,13 +12,14 @@ from typing import Any, Literal
 from mindhold.aio import run_uncancelled
 from mindhold.capture.hook_cache_removal import blank_hook_caches
 from mindhold.engine import Engine
-from mindhold.memories.amend import Amendment, amending, indexed
-from mindhold.memories.draft import PART_OF, QUARANTINE_FROM, Draft, content_hash, own_keywords, prepare
+from mindhold.memories.amend import AmendInput, amending
 from mindhold.memories.duplicates import superseding
+from mindhold.memories.prepare import QUARANTINE_FROM, content_hash, name_hash, own_keywords, prepare
 from mindhold.memories.validation import safe_text
+from mindhold.memories.write import RememberInput
 from mindhold.model.errors import Conflict, ContentTooLarge, InvalidInput, MemoryNotFound, Refused
 from mindhold.model.lifecycle import PROFILE_SECTION_KEY
-from mindhold.model.memory import Kind, Memory, Provenance, Status, Tier
+from mindhold.model.memory import Kind, Memory, Status
 from mindhold.model.scope import GLOBAL
 from mindhold.ports.store import Change, Mark, Put
 from mindhold.profile.entries import (
@@ -187,38 +188,37 @@ async def _doubled(engine: Engine, done: Sequence[EntryChange], *, agent: str) -
 
 async def _begun(engine: Engine, wish: WantedEntry, *, agent: str, conversation: str | None) -> Put:
     content = _content(engine, wish)
-    draft = Draft(
+    request = RememberInput(
         content=content,
         kind=_KINDS[wish.section],
         scope=GLOBAL,
-        agent=agent,
-        tags=(TAG,),
-        keywords=_keywords(wish, content),
+        tags=[TAG],
+        keywords=list(_keywords(wish, content)),
         importance=IMPORTANCE,
-        tier=Tier.PERMANENT,
-        provenance=Provenance(dialect=TAG, source=SOURCE, conversation=conversation),
+        permanent=True,
+        dialect=TAG,
+        source=SOURCE,
+        conversation=conversation,
         metadata=_metadata(wish, content),
         keep_noise=True,
     )
-    [prepared] = prepare(engine, draft)
-    matrix = await engine.vector_source.embed([prepared.memory.content])
-    return _settled(
-        engine, indexed(engine, prepared.memory, vector=None if matrix is None else matrix[0]), _place(wish)
-    )
+    [prepared] = prepare(engine, request, agent=agent)
+    return _settled(engine, await prepared.embedded_put(engine), _place(wish))
 
 
 async def _amended(
     engine: Engine, held: Memory, wish: WantedEntry, *, agent: str
 ) -> tuple[Put, list[Change]]:
     content = _content(engine, wish)
-    amendment = Amendment(
+    request = AmendInput(
+        id=held.id,
         content=content,
-        keywords=_keywords(wish, content) or None,
-        tier=Tier.PERMANENT,
+        keywords=list(_keywords(wish, content)) or None,
+        permanent=True,
         occurred=engine.clock(),
         metadata=_metadata(wish, content),
     )
-    put, changes = await amending(engine, held, amendment, agent=agent)
+    put, changes = await amending(engine, held, request, agent=agent)
     put = _settled(engine, put, _place(wish, content))
     return put, [put, changes[1]]
 
@@ -230,7 +230,7 @@ def _settled(engine: Engine, put: Put, digest: str) -> Put:
 
 
 def _place(wish: WantedEntry, *said: str) -> str:
-    return PART_OF + content_hash(" ".join((TAG, *wish.slot, *said)))
+    return name_hash(" ".join((TAG, *wish.slot, *said)))
 
 
 def _forgetting(engine: Engine, memory: Memory) -> Mark:

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from mindhold.engine import Engine
-from mindhold.memories.draft import gist_of, labels_of
+from mindhold.memories.prepare import index_memory
 from mindhold.model.errors import Conflict, MemoryNotFound, MindholdError, StoreError
-from mindhold.model.lexemes import lexemes
 from mindhold.model.memory import ANY_STATUS, Link, Memory, Relation, Version
 from mindhold.model.query import Filter, Vector
 from mindhold.model.scope import EVERYONE
@@ -386,15 +385,9 @@ class ProjectCopy:
             await self._target.apply([change for change in changes if not isinstance(change, Revise)])
 
     def _puts(self, stale: Sequence[Memory], vectors: Mapping[str, Vector]) -> list[Put]:
+        zone = self._engine.zone()
         return [
-            Put(
-                replace(memory, embedded_by=memory.embedded_by if memory.id in vectors else None),
-                said := lexemes(memory.content),
-                labels=labels_of(self._engine, memory),
-                gist=gist_of(said),
-                vector=vectors.get(memory.id),
-            )
-            for memory in stale
+            index_memory(memory, zone).put(vectors.get(memory.id), memory.embedded_by) for memory in stale
         ]
 
     async def _links(self, ids: Sequence[str], done: CopyRound, step: str, *, again: bool) -> None:

@@ -10,11 +10,12 @@ from datetime import datetime
 from typing import Any
 
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.amend import Amendment, amend, indexed
-from mindhold.memories.draft import PART_OF, QUARANTINE_FROM, Draft, content_hash, prepare
+from mindhold.memories.amend import AmendInput, amend
+from mindhold.memories.prepare import QUARANTINE_FROM, content_hash, name_hash, prepare
 from mindhold.memories.validation import safe_text
+from mindhold.memories.write import RememberInput
 from mindhold.model.errors import Changed, Conflict, ContentTooLarge, EmptyContent, Refused
-from mindhold.model.memory import Kind, Memory, Provenance, Version
+from mindhold.model.memory import Kind, Memory, Version, moment_of
 from mindhold.model.query import Filter
 from mindhold.model.scope import DEFAULT_AGENT
 from mindhold.projects.placement import PROJECT, open_project
@@ -223,39 +224,41 @@ async def _stated(engine: Engine, held: Memory | None, project: str) -> Summary:
 
 async def _begun(engine: Engine, summary: Summary, *, agent: str) -> Memory:
     """The first. One hash for all of them: of several at once the store takes one. Raises Conflict."""
-    [one] = prepare(engine, _draft(engine, summary, agent=agent))
-    first = replace(one.memory, content_hash=PART_OF + content_hash(title_of(summary.project)))
-    matrix = await engine.vector_source.embed([first.content])
-    put = indexed(engine, first, vector=None if matrix is None else matrix[0])
+    [prepared] = prepare(engine, _request(engine, summary), agent=agent)
+    put = await prepared.embedded_put(engine, content_hash=name_hash(title_of(summary.project)))
     await engine.store.apply([replace(put, gist="")])
     others = [one for one in await _records(engine, summary.project, agent=agent) if one.agent == agent]
-    if any(one.id != first.id for one in others):  # one that has been amended since has another hash
-        await engine.store.erase([first.id])
+    if any(one.id != put.memory.id for one in others):  # one that has been amended since has another hash
+        await engine.store.erase([put.memory.id])
         raise Changed(f"The summary of {summary.project!r} was begun by somebody else.", advice="Try again.")
     return put.memory
 
 
 async def _amended(engine: Engine, held: Memory, summary: Summary, *, agent: str) -> Memory:
-    def amendment(before: Memory) -> Amendment:
-        if before.updated != held.updated:
-            raise Changed(f"The summary of {summary.project!r} was changed meanwhile.", advice="Try again.")
-        return Amendment(
-            content=text_of(engine, summary), occurred=engine.clock(), metadata=_metadata(engine, summary)
-        )
+    request = AmendInput(
+        id=held.id,
+        content=text_of(engine, summary),
+        occurred=engine.clock(),
+        metadata=_metadata(engine, summary),
+        expected=moment_of(held),
+    )
+    try:
+        return await amend(engine, request, agent=agent)
+    except Changed as error:
+        raise Changed(
+            f"The summary of {summary.project!r} was changed meanwhile.", advice="Try again."
+        ) from error
 
-    return await amend(engine, held.id, amendment, agent=agent)
 
-
-def _draft(engine: Engine, summary: Summary, *, agent: str) -> Draft:
-    return Draft(
+def _request(engine: Engine, summary: Summary) -> RememberInput:
+    return RememberInput(
         content=text_of(engine, summary),
         kind=Kind.CONTEXT,
         scope=summary.project,
-        agent=agent,
         topic=TOPIC,
         importance=0.9,
         anchor=True,
-        provenance=Provenance(dialect=PROJECT),
+        dialect=PROJECT,
         metadata=_metadata(engine, summary),
         keep_noise=True,
     )

@@ -12,8 +12,8 @@ from mindhold.capture.items import CapturedItem
 from mindhold.capture.rules.selection import extract_by_rules
 from mindhold.conversations.messages import is_message, messages_where, role_of
 from mindhold.engine import LEAST_TRUST, Engine
-from mindhold.memories.draft import QUARANTINE_FROM
 from mindhold.memories.hit_context import shortened
+from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.model.errors import InvalidInput, MemoryNotFound
 from mindhold.model.memory import Kind, Memory, Status, made_at
 from mindhold.model.query import Order, PagePosition

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from mindhold.engine import Engine
-from mindhold.memories.draft import QUARANTINE_FROM
+from mindhold.memories.prepare import QUARANTINE_FROM
 from mindhold.memories.validation import LARGEST_NUMBER
 from mindhold.memories.versions import WITHHELD
 from mindhold.memories.views import decode_cursor, encode_cursor, unreadable_cursor

@@ -102,7 +102,7 @@ class Tour:
     async def remember(self) -> None:
         """Ten facts about a software project that doesn't exist."""
         from mindhold.lifecycle.status import STATUS
-        from mindhold.memories.write import REMEMBER_MANY
+        from mindhold.memories.remember import REMEMBER_MANY
 
         status = await self._desk.run(STATUS)
         self.by_meaning = status.model is not None and not status.notice
@@ -132,7 +132,7 @@ class Tour:
 
     async def refuse(self) -> None:
         """What is not stored: repeats and secrets."""
-        from mindhold.memories.write import REMEMBER
+        from mindhold.memories.remember import REMEMBER
 
         self._heading("What is not stored twice, and what is not stored at all")
         again = await self._desk.run(REMEMBER, content=FACTS[0]["content"])

@@ -22,7 +22,7 @@ from mindhold.model.memory import Kind
 
 if TYPE_CHECKING:
     from mindhold.interfaces.runtime import ProgressCallback
-    from mindhold.memories.write import RememberResult
+    from mindhold.memories.remember import RememberResult
     from mindhold.operations import Input
 
 
@@ -84,7 +84,7 @@ async def remember(
 
     The text may also be piped in, or be `-`. Secrets and personal data are replaced before anything is written.
     """
-    from mindhold.memories.write import REMEMBER
+    from mindhold.memories.remember import REMEMBER
 
     given["metadata"] = pairs(metadata) or None
     given["occurred"] = await desk.instant(when) if when else None
@@ -268,7 +268,7 @@ async def remember_lines(
 async def _take(
     desk: OpenSession, chunk: Iterable[tuple[int, bytes]], *, tally: BatchCounts, defaults: Mapping[str, Any]
 ) -> None:
-    from mindhold.memories.write import REMEMBER_MANY
+    from mindhold.memories.remember import REMEMBER_MANY
     from mindhold.operation_index import operation
 
     items: dict[int, Input] = {}
@@ -292,7 +292,7 @@ async def _take(
 
 
 async def _take_singly(desk: OpenSession, items: Mapping[int, Input], *, tally: BatchCounts) -> None:
-    from mindhold.memories.write import REMEMBER_MANY
+    from mindhold.memories.remember import REMEMBER_MANY
 
     for number, item in items.items():
         try:
