@@ -302,7 +302,7 @@ NAMES = [f"{first}-{second}" for first in ("auth", "mail", "cart", "feed") for s
 
 
 def test_the_same_in_other_units_is_the_same() -> None:
-    assert bearing("Deploys take 5 minutes.", "Deploys take 300 seconds.").bearing is Bearing.SAME
+    assert bearing("Deploys take 5 minutes.", "Deploys take 300 seconds.").relation is Bearing.SAME
     for one, two in (("2 GB", "2000 MB"), ("2 GB", "2048 MB")):
         assert judged(f"The limit is {one}.", f"The limit is {two}.").entailment >= SURE
     assert judged("타임아웃은 5분이다.", "타임아웃은 300초이다.").entailment >= SURE

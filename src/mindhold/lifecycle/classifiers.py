@@ -72,7 +72,7 @@ def _judged_by_rules(old: str, new: str) -> Judgement:
 
     found = bearing(old, new)
     sure, rest = found.confidence, round(1.0 - found.confidence, 4)
-    match found.bearing:
+    match found.relation:
         case Bearing.OPPOSED:
             return Judgement(0.0, rest, sure)
         case Bearing.DOUBTFUL:

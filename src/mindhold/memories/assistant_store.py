@@ -216,7 +216,7 @@ async def _learned(context: Context, given: StoreInput) -> StoreResult:
         reason="the profile is everybody's" if given.scope is None else "",
         tags=list(first.tags),
         parts=[one.id for one in learned.memories] if len(learned.memories) > 1 else [],
-        redacted=[one.kind for one in redact(given.content).found]
+        redacted=[one.kind for one in redact(given.content).findings]
         if context.engine.settings.intake.redact
         else [],
         embedded=embedded,

@@ -129,7 +129,7 @@ def prepare(engine: Engine, draft: Draft) -> list[PreparedDraft]:
         return []
     texts = [text] if len(text) <= intake.part_length else split(text, limit=intake.part_length)
     first = _record(engine, draft, text=texts[0], quarantined=doubt.score >= QUARANTINE_FROM)
-    found = _with_labels(draft, first, redaction.found) if redaction else ()
+    found = _with_labels(draft, first, redaction.findings) if redaction else ()
     records = [first] if len(texts) == 1 else _parts(engine, first, texts)
     return [
         PreparedDraft(
@@ -205,7 +205,7 @@ def _with_labels(
         for one in (draft, record)
     )
     for text in filter(None, given - kept):  # what was kept as it is held no secret
-        counts.update({finding.kind: finding.count for finding in redact(clean(text)).found})
+        counts.update({finding.kind: finding.count for finding in redact(clean(text)).findings})
     return tuple(RedactionFinding(kind, count) for kind, count in counts.items())
 
 

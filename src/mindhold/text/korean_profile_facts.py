@@ -1,4 +1,4 @@
-"""Finds what people say about themselves in Korean."""
+"""Finds facts that people state about themselves in Korean."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ _STATES = frozenset(
 )
 _LIVES = r"(?:살아(?:요)?|살고\s*있(?:어|어요|습니다|다)|삽니다|산다)"
 _LONGEST = 40
-_Found = Callable[[re.Match[str]], ProfileFact | None]
+_FactReader = Callable[[re.Match[str]], ProfileFact | None]
 
 
-def korean_fact(said: str) -> ProfileFact | None:
-    """None where it isn't Korean, or says nothing for certain."""
-    if not HANGUL.search(said):
+def korean_fact(text: str) -> ProfileFact | None:
+    """The fact that a Korean sentence states; None if it isn't Korean or states nothing for certain."""
+    if not HANGUL.search(text):
         return None
-    whole = _PREFIX.sub("", _SUFFIX.sub("", said)).strip(" .!。！")
+    whole = _PREFIX.sub("", _SUFFIX.sub("", text)).strip(" .!。！")
     if not whole or len(whole) > 120 or _UNSURE.search(whole):
         return None
     for pattern, read in _forms():
         if match := pattern.fullmatch(whole):
-            found = read(match)
-            return found if found is None or _is_told(found.value) else None
+            fact = read(match)
+            return fact if fact is None or _is_plausible(fact.value) else None
     return None
 
 
-def _is_told(value: str) -> bool:
+def _is_plausible(value: str) -> bool:
     return 0 < len(value) <= _LONGEST and value.split()[0] not in _STATES and value not in _STATES
 
 
@@ -130,11 +130,11 @@ def _contact(match: re.Match[str]) -> ProfileFact | None:
 
 
 def _preferred(match: re.Match[str]) -> ProfileFact:
-    one, other = match["value"], match["other"]
-    key = "_or_".join(sorted((key_of(one), key_of(other))))
-    chosen = f"{other}보다 {one}"
+    preferred, other = match["value"], match["other"]
+    key = "_or_".join(sorted((key_of(preferred), key_of(other))))
+    choice = f"{other}보다 {preferred}"
     return ProfileFact(
-        Section.PREFERENCES, key, chosen, chosen, f"사용자는 {other}보다 {one} 쪽을 선호합니다."
+        Section.PREFERENCES, key, choice, choice, f"사용자는 {other}보다 {preferred} 쪽을 선호합니다."
     )
 
 
@@ -151,8 +151,8 @@ _ASK = r"(?:\s*(?:줘|주세요|줘요|라|요))?"
 
 
 @cache
-def _forms() -> tuple[tuple[re.Pattern[str], _Found], ...]:
-    """Made when somebody says something in Korean."""
+def _forms() -> tuple[tuple[re.Pattern[str], _FactReader], ...]:
+    """The sentence forms, compiled at the first Korean text."""
     return tuple(
         (re.compile(pattern), read)
         for pattern, read in (

@@ -17,10 +17,10 @@ Replace = Callable[[re.Match[str]], str | None]
 
 @dataclass(frozen=True, slots=True)
 class RedactionRule:
-    """Where one of `triggers` occurs (in any case, if it is in lower case), every match of `pattern` is a secret of `kind`.
+    """A rule for secrets of one kind: where a trigger occurs, every match of `pattern` is one.
 
-    `replace` gives the new text for a match, None to leave it; without it the whole match becomes the mark.
-    `gate` is a cheaper pattern that the text in lower case must hold as well.
+    A trigger in lower case matches any case. `replace` returns the new text for a match, or None to leave it;
+    without it the whole match becomes the mark. `gate` is a cheaper pattern that must match the text in lower case.
     """
 
     kind: str
@@ -31,12 +31,13 @@ class RedactionRule:
 
 
 def mark(kind: str) -> str:
+    """The text that replaces a secret."""
     return f"[redacted:{kind}]"
 
 
-_EDGE = r"(?<![A-Za-z0-9_])"  # ASCII on purpose: Korean particles stick to what they follow
+_EDGE = r"(?<![A-Za-z0-9_])"  # ASCII on purpose: Korean particles follow without a space
 
-# kind, triggers, pattern. A pattern is anchored on a literal and bounded, so that no text is slow.
+# kind, triggers, pattern. A pattern starts with a literal and is bounded, so that no text is slow.
 _SHAPES: tuple[tuple[str, str, str], ...] = (
     ("aws-key", "akia a3t", r"(?:AKIA|A3T[A-Z0-9])[A-Z0-9]{16}(?![A-Za-z0-9])"),
     ("aws-key", "asia", r"ASIA[A-Z0-9]{16}(?![A-Za-z0-9])"),
@@ -95,7 +96,7 @@ _PLACEHOLDER = LazyPattern(
 
 
 def is_placeholder(value: str) -> bool:
-    """Whether the value only stands for a secret: `${TOKEN}`, `<password>`, `****`, `your-key-here`."""
+    """Whether the value is only a placeholder: `${TOKEN}`, `<password>`, `****`, `your-key-here`."""
     return _PLACEHOLDER.match(value) is not None
 
 
@@ -170,7 +171,7 @@ _LOCAL_NAMES = (
     *("비밀번호", "비번", "암호", "パスワード", "暗証番号", "密码", "密碼", "口令"),
     *("contraseña", "senha", "пароль"),
 )
-# kind, names, triggers, and the end of the names as a gate: literal first, so that it is quick to look for.
+# kind, names, triggers, and the end of the names as a gate: literal first, so that the search is quick.
 _NOUNS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     (
         "password",
@@ -212,7 +213,7 @@ _NOUNS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("token", r"(?<!max)(?<!max[_-])token", ("token",), "token"),
 )
 _SUFFIX = r"(?:[_-](?:prod|production|dev|development|test|staging|live|old|new|value|base|[0-9]{1,2}|[a-z](?![a-z])))?"
-# `:=`, `=>`, a type before the value (`token: str = "..."`), full-width signs, and the copula of prose.
+# `:=`, `=>`, a type before the value (`token: str = "..."`), full-width signs, and "is" in prose.
 _OPERATOR = (
     r"[\"'`]{0,2}(?P<operator>[ \t]{0,4}(?::[ \t]{0,2}&?[a-z]\w{0,12}[ \t]?=(?!=)|:=|=>|=(?![=>~])|:(?![:=])|：|＝)\*{0,2}[ \t]{0,4}"
     r"|(?<=[^\x00-\x7f])(?:는|은|이|가|は|が|是|为|為|を|를|을)[ \t]{0,2}"
@@ -226,7 +227,7 @@ _OPTION = (
     r"(?P<head>(?<!\S)--?(?:[a-z]{1,20}-)?(?:password|passwd|token|api-?key|secret)[ =]['\"]?)"
     r"(?P<value>[^\s'\"-][^\s'\"]{3,256})"
 )
-# A value of twenty or more characters right after `=` or `:`; the name before it is looked at later.
+# A value of twenty or more characters right after `=` or `:`; the name before it is checked later.
 _RANDOM = r"[=:][>=]?[ \t]{0,3}[\"'`]?(?P<value>[A-Za-z0-9+/_\-]{20,512}={0,2})(?![\w/.-])"
 
 _NAME_BEFORE = LazyPattern(r"([A-Za-z_][\w.-]{0,60})[\"'`]?\s{0,3}$", re.ASCII)
@@ -263,16 +264,16 @@ _CHANGE = LazyPattern(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[a-z0-9])|(?<=[0-9])
 _HEX = LazyPattern(r"(?:0x)?[0-9a-fA-F]+$|[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-")
 _ASCII_PART = LazyPattern(r"[\x21-\x7e]*[^\x00-\x20\x7f-\U0010ffff.,;:?]")
 _COPULA = LazyPattern(r"[ \t]*[^\W\d_]")
-_SORTED_ID = LazyPattern(r"[0-7][0-9a-hjkmnp-tv-z]{25}$", re.IGNORECASE)  # such as a memory's own
+_SORTED_ID = LazyPattern(r"[0-7][0-9a-hjkmnp-tv-z]{25}$", re.IGNORECASE)  # such as a memory's id
 
 
 def changes_of_class(value: str) -> int:
-    """How often upper case, lower case and digits follow one another: seldom in words, often in keys."""
+    """How often upper case, lower case and digits alternate: rarely in words, often in keys."""
     return len(_CHANGE.findall(value))
 
 
 def looks_random(value: str) -> bool:
-    """Mixed classes that change often and carry many bits; neither hex, words joined, nor an id that sorts by time."""
+    """Whether the value mixes character classes like a random key; not hex, joined words or an id that sorts by time."""
     if _SORTED_ID.match(value):
         return False
     if len(value) < 20 or _HEX.match(value) or _ALGORITHM.match(value) or not any(c.isdigit() for c in value):
@@ -283,7 +284,7 @@ def looks_random(value: str) -> bool:
 
 
 def names_secret(name: str) -> str | None:
-    """The kind of secret that a key of this name holds: `db_password` -> password, `token_count` -> None."""
+    """The kind of secret that a key with this name contains: `db_password` -> password, `token_count` -> None."""
     for kind, pattern in _NAMES:
         if pattern.search(name):
             return kind
@@ -291,7 +292,7 @@ def names_secret(name: str) -> str | None:
 
 
 def is_quoted_secret(kind: str, value: str) -> bool:
-    """Whether a whole string under a name of this kind is a secret rather than a stand-in or a description."""
+    """Whether a whole string under a name of this kind is a secret, not a placeholder or a description."""
     if is_placeholder(value) or _HARMLESS_VALUE.match(value) or _PLAIN.match(value):
         return False
     if re.search(r"\s", value):
