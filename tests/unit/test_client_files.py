@@ -279,7 +279,7 @@ def test_the_program_is_named_where_the_name_leads_to_it(tmp_path: Path) -> None
     assert this_program(**here, on_path=str(other)) == StartCommand(str(script), portable=False)
     assert this_program(**here, on_path=None).command == str(script)
     bare = this_program(executable="/python", scripts=[], on_path=str(other))
-    assert (bare.command, bare.calling("mcp"), bare.portable) == (
+    assert (bare.command, bare.arguments_for("mcp"), bare.portable) == (
         "/python",
         ["-m", "mindhold", "mcp"],
         False,

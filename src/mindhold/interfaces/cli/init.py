@@ -30,7 +30,7 @@ from mindhold.installers.mcp_clients import (
     StartCommand,
     claude_local_keys,
     json_change,
-    our_server,
+    server_call,
     server_entry,
 )
 from mindhold.interfaces.cli.command import command, with_session
@@ -253,12 +253,12 @@ def _server_change(
     """A server that is there already keeps its tools, unless others are asked for."""
     with errors_name_file(path):
         known = json_of(path, read(path)).get(keys)
-    call = our_server(known)
+    call = server_call(known)
     if call is not None:
         named = known["env"].get(VARIABLE) if isinstance(known.get("env"), dict) else None
         check_same_home(path, call.home or ("env" not in entry and named), home=home)
         if wish.toolsets is None:
-            entry = {**entry, "args": program.calling(*call.words)}
+            entry = {**entry, "args": program.arguments_for(*call.words)}
     return json_change(path, keys, entry)
 
 

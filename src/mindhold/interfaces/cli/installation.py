@@ -86,7 +86,7 @@ def show_plan(say: Callable[[str], None], changes: Iterable[FileChange], *, whol
         if not change.changes:
             continue
         verb = "make" if change.before is None else "remove" if change.after is None else "change"
-        told = f": {', '.join(_grouped(change.told))}" if change.told else ""
+        told = f": {', '.join(_grouped(change.summary))}" if change.summary else ""
         say(neutral(f"  {verb} {change.path}{told}"))
         for line in difference(change) if whole else ():
             say(f"    {neutral(line)}")
@@ -116,7 +116,7 @@ def documents(changes: Iterable[FileChange]) -> list[dict[str, Any]]:
         {
             "file": str(change.path),
             "change": "made" if change.before is None else "removed" if change.after is None else "changed",
-            "what": list(change.told),
+            "what": list(change.summary),
             "difference": difference(change),
         }
         for change in changes
@@ -238,7 +238,7 @@ def hook_warnings(found: ClaudeSettings, level: str, program: StartCommand) -> I
 def _called_otherwise(document: JsonText, program: StartCommand) -> bool:
     """Of hooks that are the same, Claude Code runs one."""
     return any(
-        is_our_hook(handler) and not _is_call(handler, program.command, program.calling("hook", event))
+        is_our_hook(handler) and not _is_call(handler, program.command, program.arguments_for("hook", event))
         for event, _, _ in EVENTS
         for _, handler in handlers(document, event)
     )
