@@ -19,7 +19,7 @@ import psutil
 import pytest
 from patient_hook import patient_hook
 
-from mindhold.hooks import already_shown, event_queue, hook_cache_writer
+from mindhold.hooks import already_shown, event_queue, hook_cache_writer, server
 from mindhold.hooks.already_shown import message_mark
 from mindhold.hooks.environment import OWN_CALL_MARK
 from mindhold.hooks.lease import Lease

@@ -270,13 +270,15 @@ def without_markers(path: Path, data: bytes, note: Mapping[str, Any]) -> bytes:
         return data[: block.start] + data[block.end :]
     lead = note.get("lead")
     lead = lead.encode() if isinstance(lead, str) else _likely_lead(data[:begin], ended=line >= 0)
-    kept = data[:begin]
-    if lead and kept.endswith(lead):
-        shorter = kept[: -len(lead)]
+    remaining = data[:begin]
+    if lead and remaining.endswith(lead):
+        shorter = remaining[: -len(lead)]
         if end < len(data) and shorter and not shorter.endswith(b"\n"):
-            shorter = kept[: len(kept) - len(lead) // 2]  # text was added below: it keeps its own line
-        kept = shorter
-    return kept + data[end:]
+            shorter = remaining[
+                : len(remaining) - len(lead) // 2
+            ]  # text was added below: it keeps its own line
+        remaining = shorter
+    return remaining + data[end:]
 
 
 def _likely_lead(before: bytes, *, ended: bool) -> bytes:

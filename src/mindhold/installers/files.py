@@ -172,9 +172,9 @@ HOOK, STATUS, HOME, SERVER, BLOCK, TABLE = "hook", "status", "home", "server", "
 
 @dataclass(frozen=True, slots=True)
 class InsertionNotes:
-    """Which containers were created for an insertion, and the content of empty ones. `made` is None if nothing was recorded."""
+    """Which containers were created for an insertion, and the content of empty ones. `created` is None if nothing was recorded."""
 
-    made: frozenset[KeyPath] | None = None
+    created: frozenset[KeyPath] | None = None
     inner: Mapping[KeyPath, str] = field(default_factory=dict)
 
     @classmethod
@@ -193,7 +193,7 @@ def insertion_note(do: str, path: KeyPath, insertion: JsonInsertion) -> dict[str
     return {
         "do": do,
         "path": list(path),
-        "made": [list(container) for container in insertion.made],
+        "made": [list(container) for container in insertion.created],
         "inner": [[list(container_path), text] for container_path, text in insertion.inner.items()],
     }
 
@@ -219,6 +219,6 @@ def remove_empty(document: JsonText, notes: InsertionNotes, path: KeyPath) -> Js
     """The document without the empty containers on the path that were created for us; all empty ones if nothing was recorded."""
     for length in range(len(path), 0, -1):
         container = path[:length]
-        if (notes.made is None or container in notes.made) and document.is_empty(container):
+        if (notes.created is None or container in notes.created) and document.is_empty(container):
             document = JsonText(document.drop_member(container, inner=notes.inner), document.comments)
     return document

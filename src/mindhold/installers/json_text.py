@@ -215,10 +215,10 @@ KeyPath = tuple[str | int, ...]  # member names and list indexes
 
 @dataclass(frozen=True, slots=True)
 class JsonInsertion:
-    """A text after an insertion. `made`: containers that were created; `inner`: the content of one that was empty."""
+    """A text after an insertion. `created`: containers that were created; `inner`: the content of one that was empty."""
 
     text: str
-    made: tuple[KeyPath, ...] = ()
+    created: tuple[KeyPath, ...] = ()
     inner: Mapping[KeyPath, str] = field(default_factory=dict)
 
 
@@ -253,8 +253,8 @@ class JsonText:
         self._expect(node, "object", path[:depth])
         for key in reversed(path[depth + 1 :]):
             value = {key: value}
-        made = tuple(path[:length] for length in range(depth + 1, len(path)))
-        return self._add(root, node, str(path[depth]), value, made, path[:depth])
+        created = tuple(path[:length] for length in range(depth + 1, len(path)))
+        return self._add(root, node, str(path[depth]), value, created, path[:depth])
 
     def put_item(self, path: KeyPath, value: Any) -> JsonInsertion:
         """Append to the list at the path, which is created if necessary. Raises BrokenJson, WrongShape."""
@@ -262,7 +262,7 @@ class JsonText:
         node, depth = self._deepest(root, path)
         if depth < len(path):
             insertion = self.put_member(path, [value])
-            return JsonInsertion(insertion.text, (*insertion.made, path), insertion.inner)
+            return JsonInsertion(insertion.text, (*insertion.created, path), insertion.inner)
         self._expect(node, "array", path)
         return self._add(root, node, None, value, (), path)
 
@@ -345,7 +345,7 @@ class JsonText:
         node: JsonNode,
         key: str | None,
         value: Any,
-        made: tuple[KeyPath, ...],
+        created: tuple[KeyPath, ...],
         container: KeyPath,
     ) -> JsonInsertion:
         """Insert where comments keep their lines: the comma right after the last child, the rest after comments."""
@@ -371,7 +371,7 @@ class JsonText:
         comma = "," if last and not node.comma else ""
         after = text[:child_end] + comma + text[child_end:place] + new + text[place:]
         inner = {} if last else {container: text[node.start + 1 : close]}
-        return JsonInsertion(after, made, inner)
+        return JsonInsertion(after, created, inner)
 
     def _remove(self, node: JsonNode, number: int, inner: str | None) -> str:
         text, child = self.text, node.children[number]

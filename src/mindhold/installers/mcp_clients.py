@@ -119,13 +119,13 @@ def call_of(command: Any, arguments: Any) -> CommandCall | None:
     return CommandCall(tuple(words[:start]), tuple(words[start:end]), tuple(words[end:]))
 
 
-def is_same_command(known: CommandCall, command: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
+def is_same_command(previous: CommandCall, command: str, arguments: Sequence[str]) -> tuple[str, list[str]]:
     """The new call with the options and the runner of the known one."""
     new = call_of(command, list(arguments))
     if new is None:
         return command, list(arguments)
-    first, *more = known.start if _stem(known.start[0]) in _RUNNERS else new.start
-    return first, [*more, *known.options, *new.words]
+    first, *more = previous.start if _stem(previous.start[0]) in _RUNNERS else new.start
+    return first, [*more, *previous.options, *new.words]
 
 
 def _split_line(line: str) -> list[str]:
@@ -350,8 +350,8 @@ class McpClient:
 
 
 MCP_CLIENTS = {
-    one.name: one
-    for one in (
+    client.name: client
+    for client in (
         McpClient("claude", "Claude Code", "mcpServers", ".mcp.json"),
         McpClient("desktop", "Claude Desktop", "mcpServers", None, typed=False),
         McpClient("cursor", "Cursor", "mcpServers", ".cursor/mcp.json"),

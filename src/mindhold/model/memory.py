@@ -206,7 +206,7 @@ class IdMaker:
             return encode_id(self._last)
 
 
-_PAIRS = tuple(one + two for one in ID_ALPHABET for two in ID_ALPHABET)
+_PAIRS = tuple(left + right for left in ID_ALPHABET for right in ID_ALPHABET)
 
 
 def encode_id(number: int) -> str:

@@ -252,8 +252,8 @@ def said_nearby(
 
 def _take_rows(values: Numbers, rows: Rows) -> Numbers:
     nothing = np.zeros((1, *values.shape[1:]))
-    taken: Numbers = np.concatenate([values, nothing])[rows]
-    return taken
+    selected: Numbers = np.concatenate([values, nothing])[rows]
+    return selected
 
 
 def _mix(left: Cosines, left_size: int, right: Cosines, right_size: int) -> Cosines:

@@ -168,7 +168,7 @@ class KeywordsContract:
         return set(ids(memories))
 
     @pytest.mark.parametrize(
-        ("keyword", "asked", "others"),
+        ("keyword", "matches", "others"),
         [
             ("Databases", ("database", "DATABASE", "databases "), ("data", "base", "databased on")),
             ("Café", ("cafe", "CAFÉ"), ("caf", "cafeteria")),
@@ -180,11 +180,11 @@ class KeywordsContract:
         ],
     )
     async def test_keywords_match_by_their_form(
-        self, store: Store, build: Builder, keyword: str, asked: tuple[str, ...], others: tuple[str, ...]
+        self, store: Store, build: Builder, keyword: str, matches: tuple[str, ...], others: tuple[str, ...]
     ) -> None:
         put = build.put(keywords=(keyword, "beside"))
         await store.apply([put, build.put(keywords=("beside",)), build.put(keyword)])
-        for variant in asked:
+        for variant in matches:
             assert await self.find_ids(store, variant) == {put.memory.id}, variant
             assert await self.find_ids(store, variant, "besides") == {put.memory.id}
         for variant in others:

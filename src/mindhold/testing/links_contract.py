@@ -77,10 +77,13 @@ class LinksContract:
         assert await store.versions_of(put.memory.id, latest=2) == versions[-2:]
         assert await store.versions_of("missing") == await store.versions_of("missing", latest=1) == []
         other, plain = build.put(), build.put()
-        kept = build.version(other.memory, 1, "other words")
-        await store.apply([other, plain, Keep(kept)])
+        other_version = build.version(other.memory, 1, "other words")
+        await store.apply([other, plain, Keep(other_version)])
         memory_ids = [put.memory.id, "missing", plain.memory.id, other.memory.id]
-        assert await store.versions_among(memory_ids) == {put.memory.id: versions, other.memory.id: [kept]}
+        assert await store.versions_among(memory_ids) == {
+            put.memory.id: versions,
+            other.memory.id: [other_version],
+        }
 
     async def test_a_version_is_never_overwritten(self, store: Store, build: Builder) -> None:
         put = build.put()

@@ -383,8 +383,8 @@ class LanguageServer(FaultyService[ServiceFault | TruncatedAnswer]):
         fault = self._next_fault()
         body = json.loads(content)
         key = headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
-        asked = LanguageRequest(path, body, key, headers)
-        self.asked.append(asked)
+        request = LanguageRequest(path, body, key, headers)
+        self.asked.append(request)
         self.reached.set()
         if isinstance(fault, ServiceFault):
             return self._hang() if fault.hang else fault
@@ -393,7 +393,7 @@ class LanguageServer(FaultyService[ServiceFault | TruncatedAnswer]):
         if problem := _find_error(path, body, headers):
             return _error_response(path, 400, problem)
         text, reason = (
-            (fault.text, fault.reason) if fault else (self._answers(asked.system, asked.prompt), "")
+            (fault.text, fault.reason) if fault else (self._answers(request.system, request.prompt), "")
         )
         shape = _message if path == MESSAGES else _completion
         return ServiceFault(200, body=json.dumps(shape(body, text, reason, self.thought)).encode())
