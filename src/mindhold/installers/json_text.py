@@ -397,12 +397,12 @@ class JsonText:
             comma = text.index(",", gaps_end(text, end, node.end))
             between, end = text[end:comma], comma + 1
         rest = end if not between else None
-        left = self._up_to(node, child, rest)[node.start + 1 :] + between + text[end : node.end - 1]
-        if not left.strip():
-            left = inner if inner is not None and not inner.strip() else ""
-        elif inner is not None and inner.split() == left.split():
-            left = inner
-        return text[: node.start + 1] + left + text[node.end - 1 :]
+        content = self._up_to(node, child, rest)[node.start + 1 :] + between + text[end : node.end - 1]
+        if not content.strip():
+            content = inner if inner is not None and not inner.strip() else ""
+        elif inner is not None and inner.split() == content.split():
+            content = inner
+        return text[: node.start + 1] + content + text[node.end - 1 :]
 
     def _up_to(self, node: JsonNode, child: JsonChild, rest: int | None = None) -> str:
         """The text before the child without blanks; a line comment keeps its line end if `rest` would join it."""
@@ -471,8 +471,8 @@ def render(value: Any, *, indent: str = "", unit: str = "  ", eol: str = "\n", r
         lines = []
         for key, member in value.items():
             name = json.dumps(key, ensure_ascii=False) + ": "
-            left = room - len(unit) - len(name)
-            lines.append(name + render(member, indent=inside, unit=unit, eol=eol, room=left))
+            member_room = room - len(unit) - len(name)
+            lines.append(name + render(member, indent=inside, unit=unit, eol=eol, room=member_room))
         return "{" + eol + f",{eol}".join(inside + line for line in lines) + eol + indent + "}"
     if isinstance(value, Sequence) and not isinstance(value, str) and value:
         one_line = json.dumps(value, ensure_ascii=False)

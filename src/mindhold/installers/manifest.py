@@ -309,7 +309,7 @@ def _remove_folders(planned: Sequence[tuple[InstalledFile, FileChange]]) -> list
 def _forget(home: Path, recorded: Manifest, planned: Sequence[tuple[InstalledFile, FileChange]]) -> None:
     keys = {_key(record) for record, _ in planned}
     remaining = tuple(
-        _inherit_ownership(kept, planned) for kept in recorded.records if _key(kept) not in keys
+        _inherit_ownership(other, planned) for other in recorded.records if _key(other) not in keys
     )
     if remaining != recorded.records:
         save(home, replace(recorded, records=remaining))
@@ -441,14 +441,14 @@ def _drop_backups(home: Path, records: Iterable[InstalledFile]) -> None:
 
 
 def _write_all(changes: Sequence[FileChange]) -> None:
-    done: list[FileChange] = []
+    written: list[FileChange] = []
     new_folders: list[Path] = []
     try:
         for change in changes:
             new_folders += _write(change.path, change.after)
-            done.append(change)
+            written.append(change)
     except OSError:
-        for change in reversed(done):
+        for change in reversed(written):
             with suppress(OSError):
                 _write(change.path, change.before)
         for folder in reversed(new_folders):

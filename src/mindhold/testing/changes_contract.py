@@ -376,7 +376,7 @@ class TendContract:
         await store.apply([put, Tend("gone", importance=0.0), Tend(put.memory.id, importance=0.75)])
         assert (await reread(store, put.memory)).importance == 0.75
 
-    @pytest.mark.parametrize("happening", EVENTS)
+    @pytest.mark.parametrize("event", EVENTS)
     async def test_tend_is_skipped_after_later_events(
         self, store: Store, other: Store, build: Builder, event: Event
     ) -> None:
@@ -396,7 +396,7 @@ class TendContract:
         await store.apply([Tend(touched.memory.id, importance=0.0, unless_since=LATEST)])
         assert await reread(store, touched.memory) == replace(after, importance=0.0)
 
-    @pytest.mark.parametrize("happening", EVENTS)
+    @pytest.mark.parametrize("event", EVENTS)
     async def test_tend_applies_after_earlier_events(
         self, store: Store, other: Store, build: Builder, event: Event
     ) -> None:

@@ -101,7 +101,7 @@ class DueContract:
         await other.touch([done[3]], LATER)
         assert ids(await store.find(Filter(due=LATER), order=Order.DUE)) == [done[3]]
 
-    @pytest.mark.parametrize(("field", "asked"), [("verified", "unverified"), ("examined", "unexamined")])
+    @pytest.mark.parametrize(("field", "condition"), [("verified", "unverified"), ("examined", "unexamined")])
     async def test_memories_that_wait(
         self, store: Store, other: Store, build: Builder, field: str, condition: str
     ) -> None:
@@ -205,20 +205,26 @@ class KeywordsContract:
 
     async def test_with_every_other_condition(self, store: Store, build: Builder) -> None:
         await store.put_scope(build.scope("work"))
-        here, there = build.put(keywords=("red",), tags=("t",)), build.put(keywords=("red",), scope="work")
+        in_global, in_work = (
+            build.put(keywords=("red",), tags=("t",)),
+            build.put(keywords=("red",), scope="work"),
+        )
         archived = build.put(keywords=("red",), status=Status.ARCHIVED)
         theirs = build.put(keywords=("red",), agent="ada")
-        await store.apply([here, there, archived, theirs])
+        await store.apply([in_global, in_work, archived, theirs])
         for any_of in (False, True):
-            assert await self.find_ids(store, "red", any_of=any_of) == {here.memory.id, there.memory.id}
-            assert await self.find_ids(store, "red", any_of=any_of, scopes=("work",)) == {there.memory.id}
-            assert await self.find_ids(store, "red", any_of=any_of, tags=("T",)) == {here.memory.id}
+            assert await self.find_ids(store, "red", any_of=any_of) == {
+                in_global.memory.id,
+                in_work.memory.id,
+            }
+            assert await self.find_ids(store, "red", any_of=any_of, scopes=("work",)) == {in_work.memory.id}
+            assert await self.find_ids(store, "red", any_of=any_of, tags=("T",)) == {in_global.memory.id}
             archived_ids = await self.find_ids(store, "red", any_of=any_of, statuses=(Status.ARCHIVED,))
             assert archived_ids == {archived.memory.id}
             her_ids = await self.find_ids(store, "red", any_of=any_of, viewer="ada", agents=("ada",))
             assert her_ids == {theirs.memory.id}
 
-    async def test_they_follow_changes(self, store: Store, other: Store, build: Builder) -> None:
+    async def test_keywords_follow_changes(self, store: Store, other: Store, build: Builder) -> None:
         put = build.put("first words", keywords=("red", "green"))
         await store.apply([put])
         memory = replace(put.memory, content="other words", content_hash="h", keywords=("Blue", "green"))
@@ -542,7 +548,7 @@ class NeighboursContract:
         candidates = await store.search(Search(Filter(viewer="me"), ("middle",)))
         assert candidates.ids == [middle.memory.id]
 
-    async def test_they_follow_changes(self, store: Store, other: Store, build: Builder) -> None:
+    async def test_neighbours_follow_changes(self, store: Store, other: Store, build: Builder) -> None:
         first = build.put("first", provenance=position_in("talk", 0))
         await store.apply([first])
         assert len((await other.search(Search(Filter(), ("first",)))).ids) == 1

@@ -317,10 +317,10 @@ def _compare_value(old: ParsedStatement, new: ParsedStatement, change: Statement
             return OppositionFinding(Bearing.DOUBTFUL, 0.5, _values(change))
         return OppositionFinding(Bearing.OPPOSED, 0.85, _values(change))
     subject = [word.key for word in change.before if not word.in_predicate]
-    named = (
+    is_attribute = (
         bool(subject) and subject[-1] in _ATTRIBUTES and all(not word.in_predicate for word in change.before)
     )
-    if named and len(change.removed) == len(change.added) == 1:
+    if is_attribute and len(change.removed) == len(change.added) == 1:
         return OppositionFinding(Bearing.OPPOSED, 0.85, _values(change))
     if dated or change.kinds == {"name"}:
         return OppositionFinding(Bearing.DOUBTFUL, 0.5, _values(change))

@@ -223,10 +223,10 @@ def _word(raw: str, *, first: bool, progressive: bool) -> _Token | None:
         return _token(DATE_WORDS[low], "date")
     if low in UNITS:
         return _token(UNITS[low], "number")
-    named = _NAME.match(raw) is not None or (raw[0].isupper() and not first)
+    is_name = _NAME.match(raw) is not None or (raw[0].isupper() and not first)
     key = ALIASES.get(low, low)
     key = _verb(key, progressive=progressive)
-    return _token(ALIASES.get(key, key), "name" if named else "words")
+    return _token(ALIASES.get(key, key), "name" if is_name else "words")
 
 
 def _verb(word: str, *, progressive: bool) -> str:

@@ -89,8 +89,8 @@ def parse_timeframe(
         bounds = _bounds(calendar, text, guess=True)
         if bounds:
             return Timeframe(*bounds, phrase.strip())
-    shown = phrase.strip() if len(phrase) <= LONGEST_PHRASE else phrase.strip()[:40] + "…"
-    raise UnknownTime(f"{shown!r} names no time that is understood.", advice=_ADVICE)
+    excerpt = phrase.strip() if len(phrase) <= LONGEST_PHRASE else phrase.strip()[:40] + "…"
+    raise UnknownTime(f"{excerpt!r} names no time that is understood.", advice=_ADVICE)
 
 
 def find_timeframe(
